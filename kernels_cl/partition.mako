@@ -9,7 +9,8 @@
     from textwrap import indent
     from clhist.codegen.state import LINE_BYTES, wrapped
     from clhist.planning.packed import Guarded
-    from clhist.planning.partition import CURSORS, SHARED
+    from clhist.planning.partition import CURSORS
+    from clhist.planning.split import SHARED
 %>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
@@ -24,7 +25,6 @@
     mask = "" if spec.keeps else f" & {room - 1}"
     known = {}
     state = "clhist_bin_t *clhist_bin" + f", {value_t} *clhist_value" * spec.has_values
-
     def part(bin):
         """The partition of a bin: a division by the width of partitions, as a shift or a multiplication."""
         return f"({bin} >> clhist_shift)" if spec.is_alone else f"(mul_hi({bin}, clhist_magic) >> clhist_shift)"
@@ -97,7 +97,7 @@ ${local.get_namespace(guarded.template).leave(guarded)}
     if (clhist_pairs == 0)
         clhist_pieces = 0;
     // What is not shared out is a task only where results are made of copies.
-    const uint clhist_tasks_more = clhist_pieces > 1 || ${"false" if spec.writes_results else "true"} ? clhist_pieces : 0;
+    const uint clhist_tasks_more = clhist_pieces > 1 || ${"true" if spec.lists_whole else "false"} ? clhist_pieces : 0;
     if (clhist_lane == 0) {
         const uint at = clhist_tasks_more ? atomic_add(clhist_cursors, clhist_tasks_more) : 0;
         clhist_found[0] = at;
@@ -158,6 +158,10 @@ ${types.arrays(sweep)}\
     if (clhist_tile == 0 && clhist_lane == 0)
         for (uint k = 0; k < ${CURSORS}; ++k)
             clhist_cursors[k] = 0;
+% if spec.clears:
+    for (uint k = clhist_tile * ${group} + clhist_lane; k < clhist_cleared; k += clhist_tiles * ${group})
+        clhist_zeros[k] = 0;
+% endif
     for (uint k = clhist_lane; k < clhist_partitions * ${counters}; k += ${group})
         clhist_counts[k] = 0;
 #ifdef CLHIST_CHECKED  // what nobody looks at is written, and so should be something

@@ -10,7 +10,8 @@
 <%
     sweep, output, text = spec.sweep, spec.sweep.outputs[0], spec.text
     operator, group, d = output.operator, spec.sweep.work_group_size, spec.text.rows.components
-    v, lanes, known = spec.vector, spec.lanes, {}
+    v, lanes, sharers, known = spec.vector, spec.lanes, spec.sharers, {}
+    total_t = "clhist_doubles_t" if spec.in_doubles else "accumulator_t"
     no_total = "0" if spec.in_doubles else "clhist_neutral()"
 %>
 // Rows of ${d} components, gathered by bin: ${"each work-item has bins of its own" if sweep.order == "blocked" else f"{lanes} lanes a bin, {v} components each"}.
@@ -44,89 +45,120 @@ ${gathering()}
 
 <%def name="gathering()">
 <%include file="rows_placed.mako"/>
-// Combines the rows of each bin, or of a piece of one: ${lanes} lanes have ${v} components each. Pieces come first.
+// Combines the rows of each bin, or of a piece of one: ${lanes} lanes have ${v} components each${f", and {sharers} work-items share the rows" if sharers > 1 else ""}. Pieces come first.
 ${kernel.begin("gather", group)}
 ${types.arrays(sweep)}\
 ${kernel.results()}\
-    const uint clhist_lane = get_local_id(0) % ${lanes}, clhist_slot = get_local_id(0) / ${lanes};
+    const uint clhist_lane = get_local_id(0) % ${lanes}, clhist_row = get_local_id(0) / ${lanes} % ${sharers};
+    const uint clhist_slot = get_local_id(0) / ${lanes * sharers};
     const uint clhist_groups = (clhist_slots + ${spec.slots - 1}) / ${spec.slots}, clhist_group = get_group_id(0);
-    if (clhist_slot >= ${spec.slots})
-        return;
     const bool is_piece = clhist_group < clhist_groups;
     const uint at = (is_piece ? clhist_group : clhist_group - clhist_groups) * ${spec.slots} + clhist_slot;
-    uint begin, end;
-    if (is_piece) {
-        if (at >= clhist_cursors[1])
-            return;
+    bool is_there = clhist_slot < ${spec.slots} && at < (is_piece ? clhist_cursors[1] : clhist_row_bins);
+    uint begin = 0, end = 0;
+    if (is_there && is_piece) {
         begin = clhist_pieces[at].x;
         end = clhist_pieces[at].y;
-    } else {
-        if (at >= clhist_row_bins)
-            return;
+    } else if (is_there) {
         begin = CLHIST_ROWS_BEGIN(at);
         end = CLHIST_ROWS_COUNT(at);
-        if (end > clhist_piece)
-            return;
+        is_there = end <= clhist_piece;
         end += begin;
     }
-    for (uint clhist_c = clhist_lane * ${v}; clhist_c < ${d}; clhist_c += ${lanes * v}) {
-% for c in range(v):
-        ${"clhist_doubles_t" if spec.in_doubles else "accumulator_t"} total_${c} = ${no_total};
-% endfor
-        uint k = begin;
-        for (; k + ${loads} <= end; k += ${loads}) {
-% for u in range(loads):
-            const ulong row_${u} = (ulong)CLHIST_ROWS_ID(k + ${u}) * ${d} + clhist_c;
-% endfor
-% for u in range(loads):
-            ${load(u)}
-% endfor
-% for u in range(loads):
-            ${add(u)}
-% endfor
-        }
-        for (; k < end; ++k) {
-            const ulong row_0 = (ulong)CLHIST_ROWS_ID(k) * ${d} + clhist_c;
-            ${load(0)}
-            ${add(0)}
-        }
-        const ulong to = (ulong)at * ${d} + clhist_c;
-% if spec.in_doubles:
-        uint clhist_again = 0;
-        value_t ${", ".join(f"before_{c} = 0" for c in range(v))};
-        if (is_piece) {
-% for c in range(v):
-            CLHIST_DOUBLES_OF_PIECES[to + ${c}] = total_${c};
-            clhist_again |= !clhist_doubles_are_numbers(total_${c}) << ${c};
-% endfor
-        } else {
-${store("            ", "clhist_doubles_add", "clhist_doubles_are_exact", "clhist_doubles_rounded")}
-        }
-        for (uint c = 0; clhist_again >> c > 0; ++c)
-            if (clhist_again >> c & 1)
-                clhist_rows_again(${", ".join(a.name for a in sweep.arguments)}, clhist_ids, begin, end, clhist_c + c,
-                    ${one_of("before")}, is_piece ? CLHIST_DIGITS_OF_PIECES + to + c : 0, out + to + c);
+% if sharers > 1:
+    __local ${total_t} clhist_totals[${group * v}];
 % else:
-        if (is_piece) {
+    if (!is_there)
+        return;
+% endif
+    for (uint base = 0; base < ${d}; base += ${lanes * v}) {
+        const uint clhist_c = base + clhist_lane * ${v};
+        const bool takes_part = is_there && clhist_c < ${d};
 % for c in range(v):
-            clhist_held[to + ${c}] = total_${c};
+        ${total_t} total_${c} = ${no_total};
 % endfor
-        } else {
-${store("            ", "clhist_doubles_add", "clhist_doubles_are_exact", "clhist_doubles_rounded")}
+        uint k = begin + clhist_row;
+        if (takes_part && k < end) {
+            // Those beyond a multiple of ${loads} first: most bins have few rows, which are loaded at once.
+            const uint clhist_more = (end - k - 1) / ${sharers} % ${loads};
+${batch([f"k + min({u}u, clhist_more) * {sharers}" if u else "k" for u in range(loads)], is_first=True)}
+            for (k += (clhist_more + 1) * ${sharers}; k < end; k += ${loads * sharers}) {
+${batch([f"k + {u * sharers}" for u in range(loads)])}
+            }
         }
+% if sharers > 1:
+${tree(sharers, "clhist_row", "clhist_doubles_join" if spec.in_doubles else "clhist_combine", total_t)}
+% endif
+        const ulong to = (ulong)at * ${d} + clhist_c;
+        if (takes_part${" && clhist_row == 0" if sharers > 1 else ""}) {
+% if spec.in_doubles:
+            bool is_exact = true;
+            if (is_piece) {
+% for c in range(v):
+                CLHIST_DOUBLES_OF_PIECES[to + ${c}] = total_${c};
+                is_exact &= clhist_doubles_are_numbers(total_${c});
+% endfor
+            } else {
+% for c in range(v):
+                if (clhist_has_dest)
+                    total_${c} = clhist_doubles_add(total_${c}, clhist_double_of(dest[to + ${c}]));
+                is_exact &= clhist_doubles_are_exact(total_${c});
+% endfor
+                if (is_exact) {
+${write("                    ", "clhist_doubles_rounded")}\
+                }
+            }
+            if (!is_exact) {
+                const ulong mark = ((is_piece ? 0 : clhist_slots) + (ulong)at) * ${d // v} + clhist_c / ${v};
+                atomic_or(clhist_counts + clhist_marks_place + mark / 32, 1u << mark % 32);
+            }
+% else:
+            if (is_piece) {
+% for c in range(v):
+                clhist_held[to + ${c}] = total_${c};
+% endfor
+            } else {
+${store("                ", "", "", "")}\
+            }
+% endif
+        }
+% if sharers > 1:
+        barrier(CLK_LOCAL_MEM_FENCE);  // before the next totals
 % endif
     }
 }
 
+% if spec.in_doubles:
+// Adds up again, in long integers, the vectors of bins and pieces that are marked.
+${kernel.begin("again", group)}
+${types.arrays(sweep)}\
+${kernel.results()}\
+    const uint k = get_global_id(0);
+    for (uint marks = k < clhist_marked ? clhist_counts[clhist_marks_place + k / 4] >> k % 4 * 8 & 255 : 0; marks > 0; marks &= marks - 1) {
+        const ulong mark = (ulong)k * 8 + (31 - clz(marks & -marks)), of = mark / ${d // v};
+        const bool is_piece = of < clhist_slots;
+        const uint at = (uint)(is_piece ? of : of - clhist_slots), first = (uint)(mark % ${d // v}) * ${v};
+        const uint begin = is_piece ? clhist_pieces[at].x : CLHIST_ROWS_BEGIN(at);
+        const uint end = is_piece ? clhist_pieces[at].y : begin + CLHIST_ROWS_COUNT(at);
+        for (uint c = first; c < first + ${v}; ++c) {
+            const ulong to = (ulong)at * ${d} + c;
+            const value_t before = clhist_has_dest && !is_piece ? dest[to] : 0;
+            clhist_sum_again(${", ".join(a.name for a in sweep.arguments)}, clhist_ids, begin, end, c, before,
+                is_piece ? CLHIST_DIGITS_OF_PIECES + to : 0, out + to);
+        }
+    }
+}
+% endif
+
 <%
-    rows, total_t, joining, joined = spec.joined, "accumulator_t", "clhist_combine", "clhist_combine"
+    rows, joined_t, joining, joined = spec.joined, "accumulator_t", "clhist_combine", "clhist_combine"
     if spec.in_doubles:
-        total_t, joining, joined = "clhist_pair_t", "clhist_pair_with", "clhist_pair_join"
+        joined_t, joining, joined = "clhist_pair_t", "clhist_pair_with", "clhist_pair_join"
 %>\
 // Joins the pieces of a bin: ${rows} rows of a work-group take them in turn.
 ${kernel.begin("join", group)}
 ${kernel.results()}\
-    __local ${total_t} clhist_totals[${rows * lanes * v}];
+    __local ${joined_t} clhist_totals[${rows * lanes * v}];
     for (uint clhist_shared = get_group_id(0); clhist_shared < clhist_cursors[2]; clhist_shared += get_num_groups(0)) {
         const uint4 shared = clhist_pieces[clhist_slots + clhist_shared];
         const uint at = shared.x, clhist_row = get_local_id(0) / ${lanes};
@@ -134,7 +166,7 @@ ${kernel.results()}\
             const uint clhist_c = base + get_local_id(0) % ${lanes} * ${v};
             const bool takes_part = clhist_row < ${rows} && clhist_c < ${d};
 % for c in range(v):
-            ${total_t} total_${c} = ${no_total};
+            ${joined_t} total_${c} = ${no_total};
 % endfor
             if (takes_part) {
                 for (uint k = clhist_row; k < shared.z; k += ${rows}) {
@@ -145,27 +177,7 @@ ${kernel.results()}\
                 }
             }
 % if rows > 1:
-            __local ${total_t} *own = clhist_totals + get_local_id(0) * ${v};
-            if (clhist_row < ${rows}) {
-% for c in range(v):
-                own[${c}] = total_${c};
-% endfor
-            }
-<% half = rows // 2 %>\
-% while half:
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (clhist_row < ${half}) {
-% for c in range(v):
-                own[${c}] = ${joined}(own[${c}], own[${half * lanes * v + c}]);
-% endfor
-            }
-<% half //= 2 %>\
-% endwhile
-            if (clhist_row == 0 && clhist_c < ${d}) {
-% for c in range(v):
-                total_${c} = own[${c}];
-% endfor
-            }
+${tree(rows, "clhist_row", joined, joined_t)}
 % endif
             const ulong to = (ulong)at * ${d} + clhist_c;
             if (clhist_row == 0 && clhist_c < ${d}) {
@@ -190,6 +202,43 @@ ${store("                ", "clhist_pair_add", "clhist_pair_is_exact", "clhist_p
 <%!
     loads = 4
 %>
+## The totals of several rows of work-items in local memory, combined by halves; the first of them has that of all.
+<%def name="tree(rows, row, joined, total_t)">\
+        __local ${total_t} *own = clhist_totals + get_local_id(0) * ${v};
+        if (${row} < ${rows}) {
+% for c in range(v):
+            own[${c}] = total_${c};
+% endfor
+        }
+<% half = rows // 2 %>\
+% while half:
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (${row} < ${half}) {
+% for c in range(v):
+            own[${c}] = total_${c} = ${joined}(total_${c}, own[${half * lanes * v + c}]);
+% endfor
+        }
+<% half //= 2 %>\
+% endwhile
+</%def>
+## The rows at some places, all loaded before the first is added. The first batch begins the totals, and may be short.
+<%def name="batch(places, is_first=False)">\
+% for u, place in enumerate(places):
+                const ulong row_${u} = (ulong)CLHIST_ROWS_ID(${place}) * ${d} + clhist_c;
+% endfor
+% for u in range(len(places)):
+                ${load(u)}\
+% endfor
+% for u in range(len(places)):
+% if is_first and u:
+                if (clhist_more >= ${u}) {
+${add(u)}\
+                }
+% else:
+${add(u, is_first)}\
+% endif
+% endfor
+</%def>
 <%def name="load(u)">\
 % if v > 1:
 const ${element_name(operator.dtype)}${v} loaded_${u} = *(__global const ${element_name(operator.dtype)}${v} *)(${text.loads} + row_${u});
@@ -197,27 +246,34 @@ const ${element_name(operator.dtype)}${v} loaded_${u} = *(__global const ${eleme
 const value_t loaded_${u} = CLHIST_ROW_VALUE(row_${u});
 % endif
 </%def>
-<%def name="add(u)">\
+<%def name="add(u, is_first=False)">\
 % for c in range(v):
 <% value = loaded(f"loaded_{u}.s{c:x}", operator.dtype) if v > 1 else f"loaded_{u}" %>\
 % if spec.in_doubles:
-            total_${c} = clhist_doubles_add(total_${c}, clhist_double_of(${value}));
+                total_${c} = clhist_doubles_${f"first(" if is_first else f"add(total_{c}, "}clhist_double_of(${value}));
+% elif is_first:
+                total_${c} = clhist_lift(${value});
 % else:
-            total_${c} = clhist_combine(total_${c}, clhist_lift(${value}));
+                total_${c} = clhist_combine(total_${c}, clhist_lift(${value}));
 % endif
 % endfor
 </%def>
 <%def name="store(space, adding, is_exact, rounded)">\
-<% finished = (rounded if spec.in_doubles else "clhist_finish") + "(total_%d)" %>\
 % for c in range(v):
 % if spec.in_doubles:
-${space}before_${c} = clhist_has_dest ? dest[to + ${c}] : 0;
-${space}total_${c} = ${adding}(total_${c}, clhist_double_of(before_${c}));
+${space}if (clhist_has_dest) {
+${space}    before_${c} = dest[to + ${c}];
+${space}    total_${c} = ${adding}(total_${c}, clhist_double_of(before_${c}));
+${space}}
 ${space}clhist_again |= !${is_exact}(total_${c}) << ${c};
 % else:
 ${space}total_${c} = clhist_combine(clhist_has_dest ? clhist_lift(${loaded(f"dest[to + {c}]", operator.dtype)}) : clhist_neutral(), total_${c});
 % endif
 % endfor
+${write(space, rounded)}\
+</%def>
+<%def name="write(space, rounded)">\
+<% finished = (rounded if spec.in_doubles else "clhist_finish") + "(total_%d)" %>\
 % if v > 1:
 ${space}*(__global ${element_name(operator.dtype)}${v} *)(out + to) = (${element_name(operator.dtype)}${v})(${", ".join(stored(finished % c, operator.dtype) for c in range(v))});
 % else:

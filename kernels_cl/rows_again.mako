@@ -11,7 +11,7 @@
 #define CLHIST_DIGITS_OF_PIECES ((__global accumulator_t *)(CLHIST_DOUBLES_OF_PIECES + (ulong)clhist_slots * ${d}))
 
 // Adds up rows in long integers. A function, whose registers nobody else has to have.
-__attribute__((noinline)) void clhist_rows_again(
+__attribute__((noinline)) void clhist_sum_again(
 ${wrapped([*(a.parameter for a in sweep.arguments), "__global const uint *clhist_ids", "uint k", "const uint end",
     "const uint clhist_c", "const value_t before", "__global accumulator_t *digits", "__global value_t *to"])})
 {

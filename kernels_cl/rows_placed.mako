@@ -4,59 +4,20 @@
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!
     from math import gcd
-    from clhist.planning.rows import COUNTED_TILE, FEW_ELEMENTS, LEAST_PIECE, SCANNED_BINS
+    from clhist.planning.row_ranges import LEAST_PIECE
+    from clhist.planning.rows import FEW_ELEMENTS, SCANNED_BINS
 %>\
 <%
     sweep, text, group = spec.sweep, spec.text, spec.sweep.work_group_size
-    bank = 1024  # bins that a work-group which counts holds in local memory, a power of two
+    read, number = ("bin", "k + %d * clhist_crew") if spec.carried_bytes else ("bin number", "from + (number_%d & (clhist_region - 1))")
+    size, loads, most_long = spec.placing_group, 4, (FEW_ELEMENTS if spec.few_bins else spec.staged) // LEAST_PIECE
 %>\
-// Sets the numbers of rows of all bins, and those of the call, to 0.
-${kernel.begin("clear", group)}
-    for (uint k = get_global_id(0); k < clhist_words; k += get_global_size(0))
-        clhist_counts[k] = 0;
-}
 // The first words are those of the call.
 #define CLHIST_ROWS_BEGIN(bin) clhist_begins[bin]
 #define CLHIST_ROWS_COUNT(bin) clhist_counts[(bin) + 4]
 #define CLHIST_ROWS_ID(k) clhist_ids[k]
 
-% if not spec.few_bins:
-${counting()}
-% endif
-% if spec.few_bins:
-${few()}
-% endif
-
-// Gives each bin room for its rows, wherever there is some, and shares out the rows of those with very many.
-${kernel.begin("begin", group)}
-${types.arrays(sweep)}\
-    const uint clhist_lane = get_local_id(0);
-    const uint clhist_bin = (uint)get_group_id(0) * ${group * SCANNED_BINS} + clhist_lane;
-    __local uint clhist_long[${group * SCANNED_BINS}], clhist_places[${group * SCANNED_BINS}], clhist_number;
-    if (clhist_lane == 0)
-        clhist_number = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-% for k in range(SCANNED_BINS):
-    const uint clhist_count_${k} = clhist_bin + ${k * group} < clhist_row_bins ? CLHIST_ROWS_COUNT(clhist_bin + ${k * group}) : 0;
-% endfor
-    __local uint clhist_ends[${group}], clhist_base;
-    const uint clhist_own = ${" + ".join(f"clhist_count_{k}" for k in range(SCANNED_BINS))};
-    clhist_ends[clhist_lane] = clhist_own;
-    ${scan.inclusive("clhist_ends", "clhist_lane", group)}
-    if (clhist_lane == ${group - 1})
-        clhist_base = atomic_add(clhist_cursors, clhist_ends[clhist_lane]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    uint clhist_at = clhist_base + clhist_ends[clhist_lane] - clhist_own;
-% for k in range(SCANNED_BINS):
-    if (clhist_bin + ${k * group} < clhist_row_bins) {
-        clhist_begins[clhist_bin + ${k * group}] = clhist_at;
-        clhist_at += clhist_count_${k};
-        if (clhist_count_${k} > clhist_piece)
-            clhist_long[atomic_inc(&clhist_number)] = clhist_bin + ${k * group};
-    }
-% endfor
-${share(group)}
-}
+${few() if spec.few_bins else by_ranges()}
 
 ## Has the rows of bins with very many shared out: notes the pieces, and which of them are of which bin.
 <%def name="share(size)">\
@@ -70,9 +31,12 @@ ${share(group)}
         clhist_pieces[clhist_slots + atomic_inc(clhist_cursors + 2)] = (uint4)(bin, clhist_places[clhist_k], number, 0);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint clhist_k = clhist_lane / ${team}; clhist_k < clhist_number; clhist_k += ${size // team}) {
+    uint clhist_team = ${team};
+    while (2 * clhist_team * clhist_number <= ${size} && ${size} % (2 * clhist_team) == 0)
+        clhist_team *= 2;
+    for (uint clhist_k = clhist_lane / clhist_team; clhist_k < clhist_number; clhist_k += ${size} / clhist_team) {
         const uint bin = clhist_long[clhist_k], begin = CLHIST_ROWS_BEGIN(bin), end = begin + CLHIST_ROWS_COUNT(bin);
-        for (uint k = clhist_lane % ${team}; begin + k * clhist_piece < end; k += ${team})
+        for (uint k = clhist_lane % clhist_team; begin + k * clhist_piece < end; k += clhist_team)
             clhist_pieces[clhist_places[clhist_k] + k]
                 = (uint4)(begin + k * clhist_piece, min(begin + (k + 1) * clhist_piece, end), 0, 0);
     }
@@ -80,18 +44,17 @@ ${share(group)}
 
 ## Where a call has few elements and bins: one work-group counts and places all in local memory.
 <%def name="few()">
-<% size = spec.few_group %>\
 ${kernel.begin("few", size)}
 ${types.arrays(sweep)}\
-    __local uint clhist_own[${spec.few_bins}], clhist_ends[${size}];
-    __local uint clhist_long[${FEW_ELEMENTS // LEAST_PIECE}], clhist_places[${FEW_ELEMENTS // LEAST_PIECE}], clhist_number;
+    __local uint clhist_own[${spec.few_bins}], clhist_ends[${size}], clhist_base;
+    __local uint clhist_long[${most_long}], clhist_places[${most_long}], clhist_number;
     const uint clhist_lane = get_local_id(0);
     if (clhist_lane == 0)
         clhist_number = 0;
     for (uint k = clhist_lane; k < clhist_row_bins; k += ${size})
         clhist_own[k] = 0;
-    for (uint k = clhist_lane; k < 4; k += ${size})
-        clhist_cursors[k] = 0;
+    for (uint k = clhist_lane; k < clhist_cleared; k += ${size})
+        clhist_counts[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
         const uint bin = CLHIST_BIN(${text.bin});
@@ -99,23 +62,7 @@ ${types.arrays(sweep)}\
             atomic_inc(clhist_own + bin);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const uint clhist_first = clhist_row_bins * clhist_lane / ${size};
-    const uint clhist_last = clhist_row_bins * (clhist_lane + 1) / ${size};
-    uint clhist_sum = 0;
-    for (uint k = clhist_first; k < clhist_last; ++k)
-        clhist_sum += clhist_own[k];
-    clhist_ends[clhist_lane] = clhist_sum;
-    ${scan.inclusive("clhist_ends", "clhist_lane", size)}
-    uint clhist_at = clhist_ends[clhist_lane] - clhist_sum;
-    for (uint k = clhist_first; k < clhist_last; ++k) {
-        const uint count = clhist_own[k];
-        CLHIST_ROWS_COUNT(k) = count;
-        clhist_begins[k] = clhist_at;
-        clhist_own[k] = clhist_at;
-        if (count > clhist_piece)
-            clhist_long[atomic_inc(&clhist_number)] = k;
-        clhist_at += count;
-    }
+${begun("clhist_row_bins", "k", "0")}
 ${share(size)}
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
@@ -126,76 +73,154 @@ ${share(size)}
 }
 </%def>
 
-## A bin that many elements of a tile have is counted in local memory first: elements of one bin wait for each other.
-<%def name="counting()">
-// Counts the rows of each bin, and gives each row its number among them. A work-group looks at its first elements: if
-// many are of the same bins, it counts in local memory as far as that has room, and each bin there once for all.
-${kernel.begin("count", group)}
-${types.arrays(sweep)}\
-    __local uint clhist_keys[${bank}], clhist_own[${bank}], clhist_again;
-    const uint clhist_lane = get_local_id(0);
-    const uint clhist_start = (uint)get_group_id(0) * ${group * COUNTED_TILE} + clhist_lane;
-    for (uint k = clhist_lane; k < ${bank}; k += ${group}) {
-        clhist_keys[k] = 0xffffffffu;
+## Where it has more, their numbers are grouped by ranges of bins before, by partition.mako. A work-group has all of a
+## range, for which it has room, or a piece of those of one that has more.
+<%def name="by_ranges()">
+// Counts and places the rows of each range that a work-group has alone. Pieces of others count theirs, and learn how many
+// rows those before have of each bin.
+${kernel.begin("ranges", size)}
+${tasks("clhist_task < clhist_shared + clhist_partitions")}
+    __local uint clhist_staged[${spec.staged}], clhist_ends[${size}], clhist_base;
+    __local uint clhist_long[${most_long}], clhist_places[${most_long}], clhist_number;
+    if (clhist_is_whole && clhist_found.w > 1)
+        return;
+    for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
         clhist_own[k] = 0;
-    }
     if (clhist_lane == 0)
-        clhist_again = 0;
+        clhist_number = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    bool clhist_holds = true;
-% for k in range(COUNTED_TILE):
-    uint clhist_bin_${k} = 0xffffffffu, clhist_rank_${k} = 0, clhist_cell_${k} = ${bank};
-    {
-        const uint i = clhist_start + ${k * group};
-        if (i < clhist_elements)
-            clhist_bin_${k} = CLHIST_BIN(${text.bin});
-    }
-% endfor
-% for k in range(COUNTED_TILE):
-    if (clhist_bin_${k} < clhist_row_bins) {
-        const uint cell = clhist_bin_${k} * 2654435761u >> 22;
-        if (clhist_holds) {
-            uint key = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_keys + cell);
-            if (key == 0xffffffffu)
-                key = atomic_cmpxchg(clhist_keys + cell, 0xffffffffu, clhist_bin_${k});
-            if (key == 0xffffffffu || key == clhist_bin_${k}) {
-                clhist_cell_${k} = cell;
-                clhist_rank_${k} = atomic_inc(clhist_own + cell);
-% if k == 0:
-                if (clhist_rank_${k} == 1)
-                    atomic_inc(&clhist_again);
-                else if (clhist_rank_${k} > 1)
-                    atomic_max(&clhist_again, ${group});
-% endif
-            }
+${pairs("bin", "atomic_inc(clhist_own + bin_%d);")}
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!clhist_is_whole) {
+        for (uint k = clhist_lane; k < clhist_own_bins; k += ${size}) {
+            const uint count = clhist_own[k];
+            clhist_befores[(ulong)clhist_task * clhist_width + k]
+                = count ? atomic_add(&CLHIST_ROWS_COUNT(clhist_first + k), count) : 0;
         }
-        if (clhist_cell_${k} == ${bank})
-            clhist_rank_${k} = atomic_inc(&CLHIST_ROWS_COUNT(clhist_bin_${k}));
+        return;
     }
-% if k == 0:
+${begun("clhist_own_bins", "clhist_first + k", "atomic_add(clhist_cursors, clhist_ends[clhist_lane])")}
+${share(size)}
     barrier(CLK_LOCAL_MEM_FENCE);
-    clhist_holds = clhist_again >= ${max(1, group // 8)};
-% endif
-% endfor
+${pairs(read, f"clhist_staged[atomic_inc(clhist_own + bin_%d)] = {number};")}
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint k = clhist_lane; k < ${bank}; k += ${group})
-        if (clhist_own[k])
-            clhist_own[k] = atomic_add(&CLHIST_ROWS_COUNT(clhist_keys[k]), clhist_own[k]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-% for k in range(COUNTED_TILE):
-    if (clhist_bin_${k} < clhist_row_bins)
-        clhist_ranks[clhist_start + ${k * group}] = clhist_rank_${k} + (clhist_cell_${k} < ${bank} ? clhist_own[clhist_cell_${k}] : 0);
-% endfor
+    for (uint k = clhist_lane; k < clhist_ends[${size - 1}]; k += ${size})
+        clhist_ids[clhist_base + k] = clhist_staged[k];
 }
 
-// Puts the number of each row where its bin has room for it.
-${kernel.begin("place", group)}
-${types.arrays(sweep)}\
-    const uint i = get_global_id(0);
-    if (i < clhist_elements) {
-        const uint bin = CLHIST_BIN(${text.bin});
-        if (bin < clhist_row_bins)
-            clhist_ids[clhist_begins[bin] + clhist_ranks[i]] = i;
+// Gives each bin of ranges that are shared out room for its rows, wherever there is some.
+${kernel.begin("begin", group)}
+    if (clhist_listed[0] == 0)
+        return;
+    const uint clhist_lane = get_local_id(0);
+    const uint clhist_bin = (uint)get_group_id(0) * ${group * SCANNED_BINS} + clhist_lane;
+    __local uint clhist_long[${group * SCANNED_BINS}], clhist_places[${group * SCANNED_BINS}], clhist_number;
+    if (clhist_lane == 0)
+        clhist_number = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint clhist_own = 0;
+% for k in range(SCANNED_BINS):
+    const uint clhist_bin_${k} = clhist_bin + ${k * group};
+    const bool clhist_is_shared_${k} = clhist_bin_${k} < clhist_row_bins && clhist_ranges[clhist_bin_${k} / clhist_width].w > 1;
+    const uint clhist_count_${k} = clhist_is_shared_${k} ? CLHIST_ROWS_COUNT(clhist_bin_${k}) : 0;
+    clhist_own += clhist_count_${k};
+% endfor
+    __local uint clhist_ends[${group}], clhist_base;
+    clhist_ends[clhist_lane] = clhist_own;
+    ${scan.inclusive("clhist_ends", "clhist_lane", group)}
+    if (clhist_lane == ${group - 1})
+        clhist_base = atomic_add(clhist_cursors, clhist_ends[clhist_lane]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint clhist_at = clhist_base + clhist_ends[clhist_lane] - clhist_own;
+% for k in range(SCANNED_BINS):
+    if (clhist_is_shared_${k}) {
+        CLHIST_ROWS_BEGIN(clhist_bin_${k}) = clhist_at;
+        clhist_at += clhist_count_${k};
+        if (clhist_count_${k} > clhist_piece)
+            clhist_long[atomic_inc(&clhist_number)] = clhist_bin_${k};
     }
+% endfor
+${share(group)}
 }
+
+// Puts the numbers of the rows of pieces where their bins have room for them.
+${kernel.begin("place", size)}
+${tasks("clhist_task < clhist_shared")}
+    for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
+        clhist_own[k] = CLHIST_ROWS_BEGIN(clhist_first + k) + clhist_befores[(ulong)clhist_task * clhist_width + k];
+    barrier(CLK_LOCAL_MEM_FENCE);
+${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
+}
+</%def>
+
+## Where the rows of each bin begin, by the sums of the counts in clhist_own, which become places within the range.
+<%def name="begun(bins, bin, base)">\
+    const uint clhist_from = ${bins} * clhist_lane / ${size}, clhist_to = ${bins} * (clhist_lane + 1) / ${size};
+    uint clhist_sum = 0;
+    for (uint k = clhist_from; k < clhist_to; ++k)
+        clhist_sum += clhist_own[k];
+    clhist_ends[clhist_lane] = clhist_sum;
+    ${scan.inclusive("clhist_ends", "clhist_lane", size)}
+    if (clhist_lane == ${size - 1})
+        clhist_base = ${base};
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint clhist_at = clhist_ends[clhist_lane] - clhist_sum;
+    for (uint k = clhist_from; k < clhist_to; ++k) {
+        const uint count = clhist_own[k];
+        clhist_own[k] = clhist_at;
+        clhist_at += count;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint k = clhist_lane; k < ${bins}; k += ${size}) {
+        const uint begin = clhist_own[k], count = (k + 1 < ${bins} ? clhist_own[k + 1] : clhist_ends[${size - 1}]) - begin;
+        CLHIST_ROWS_COUNT(${bin}) = count;
+        CLHIST_ROWS_BEGIN(${bin}) = clhist_base + begin;
+        if (count > clhist_piece)
+            clhist_long[atomic_inc(&clhist_number)] = ${bin};
+    }
+</%def>
+
+## Which bins and tiles a work-group has.
+<%def name="tasks(condition)">\
+    __local uint clhist_own[${spec.width}];
+    const uint clhist_lane = get_local_id(0), clhist_task = get_group_id(0), clhist_shared = clhist_listed[0];
+    if (!(${condition}))
+        return;
+    const bool clhist_is_whole = clhist_task >= clhist_shared;
+    const uint clhist_part = clhist_is_whole ? clhist_task - clhist_shared : clhist_tasks[clhist_task].x;
+    const uint4 clhist_found = clhist_ranges[clhist_part];
+    uint clhist_tile = clhist_is_whole ? clhist_found.x : clhist_tasks[clhist_task].y;
+    const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
+    const uint clhist_last_tile = clhist_is_last ? clhist_found.y : clhist_tasks[clhist_task + 1].y;
+    const uint clhist_first = clhist_part * clhist_width;
+    const uint clhist_own_bins = clhist_first < clhist_row_bins ? min(clhist_width, clhist_row_bins - clhist_first) : 0;
+    __global const uint *clhist_begins_of = clhist_starts + (ulong)clhist_part * clhist_tiles;
+    __global const ushort *clhist_bins = (__global const ushort *)clhist_pairs;
+% if not spec.carried_bytes:
+    __global const ushort *clhist_numbers = (__global const ushort *)(clhist_pairs + clhist_values_place);
+% endif
+    // A crew has the pairs of one tile, several of them for each of its work-items.
+    uint clhist_crew = 1;
+    while (${2 * loads} * clhist_crew <= clhist_found.z && ${size} % (2 * clhist_crew) == 0)
+        clhist_crew *= 2;\
+</%def>
+
+## What is done with each pair.
+<%def name="pairs(read, what)">\
+    for (uint tile = clhist_tile + clhist_lane / clhist_crew; tile < clhist_last_tile; tile += ${size} / clhist_crew) {
+        const uint from = tile * clhist_region, end = from + clhist_begins_of[tile + clhist_tiles];
+        uint k = from + clhist_begins_of[tile] + clhist_lane % clhist_crew;
+        for (; k < end; k += ${loads} * clhist_crew) {
+% for u in range(loads):
+            const bool is_pair_${u} = k + ${u} * clhist_crew < end;
+% for name in read.split():
+            const uint ${name}_${u} = is_pair_${u} ? clhist_${name}s[k + ${u} * clhist_crew] : 0;
+% endfor
+% endfor
+% for u in range(loads):
+            if (is_pair_${u})
+                ${what.replace("%d", str(u))}
+% endfor
+        }
+    }\
 </%def>

@@ -30,6 +30,7 @@ from clhist.planning.times import (
 _CPU_ROWS, _CPU_BINS = 2**20, 1000
 _GPU_ROWS, _GPU_BINS, _GPU_COMPONENTS = 2**21, 100_000, 64
 _NARROW, _WIDE = 2, 64
+_PLACED_ROWS, _PLACED_COMPONENTS = 2**24, 5
 _AT_ONCE, _NUMBERS = 8, 4  # components of rows that atomics add, and of one of these
 
 
@@ -50,22 +51,23 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
             ROWS_ADDED: Measurement(added, "GB/s", 0.0, method),
             ROWS_UPDATED: Measurement(_WIDE / updated, "G/s", 0.0, method),
         }
-    rows, bins = _GPU_ROWS // shrink, _GPU_BINS // shrink
-    runs = _stages(bench, rows, bins, _GPU_COMPONENTS, is_element=False)
-    placed = [(rows + bins) / before * 1e-9 for before, _ in runs]
-    gathered = [4 * _GPU_COMPONENTS * (rows + bins) / last * 1e-9 for _, last in runs]
-    method = f"{rows} rows of {_GPU_COMPONENTS} components into {bins} uniform bins"
-    measured = {
-        name: Measurement(statistics.median(samples), unit, spread_of(samples), method)
-        for name, unit, samples in ((ROWS_PLACED, "G/s", placed), (ROWS_GATHERED, "GB/s", gathered))
-    }
+    bins, measured = _GPU_BINS // shrink, {}
+
+    def note(name: str, unit: str, samples: list[float], rows: int, components: int) -> None:
+        method = f"{rows} rows of {components} components into {bins} uniform bins"
+        measured[name] = Measurement(statistics.median(samples), unit, spread_of(samples), method)
+
+    rows, components = _PLACED_ROWS // shrink, _PLACED_COMPONENTS
+    runs = _stages(bench, rows, bins, components, is_element=False)
+    note(ROWS_PLACED, "G/s", [(rows + bins) / before * 1e-9 for before, _ in runs], rows, components)
+    rows, components = _GPU_ROWS // shrink, _GPU_COMPONENTS
+    runs = _stages(bench, rows, bins, components, is_element=False)
+    note(ROWS_GATHERED, "GB/s", [4 * components * (rows + bins) / last * 1e-9 for _, last in runs], rows, components)
     if vector_atomic("add", np.dtype(np.float32), profile.features or ()):
         preferred = trust(replace(profile, rates={ROWS_AT_ONCE: inf, BANDWIDTH: 1.0, LAUNCH: 1.0}))
         with profile_context(preferred):
             runs = _stages(bench, rows, bins, _AT_ONCE, is_element=False, update=None)
-        at_once = [rows * _AT_ONCE / _NUMBERS / last * 1e-9 for _, last in runs]
-        method = f"{rows} rows of {_AT_ONCE} components into {bins} uniform bins"
-        measured[ROWS_AT_ONCE] = Measurement(statistics.median(at_once), "G/s", spread_of(at_once), method)
+        note(ROWS_AT_ONCE, "G/s", [rows * _AT_ONCE / _NUMBERS / last * 1e-9 for _, last in runs], rows, _AT_ONCE)
     return measured
 
 

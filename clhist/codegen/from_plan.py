@@ -12,7 +12,7 @@ import numpy as np
 from clhist.codegen.layout import is_wide, local_capacity, order_of
 from clhist.codegen.maps import Argument
 from clhist.codegen.partitions import PartitionSpec, partition_specs
-from clhist.codegen.rows import RowsSpec, rows_spec
+from clhist.codegen.rows import RowsSpec, rows_spec, split_spec
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist.hardware.profile import Profile
@@ -21,6 +21,7 @@ from clhist.operators.operator import Operator
 from clhist.planning.feature import Feature
 from clhist.planning.narrow import LOOKING_GROUP, NarrowSums, SeparateFallback
 from clhist.planning.packed import Fallback
+from clhist.planning.partition import PartitionedPlan
 from clhist.planning.plan import Output, Plan
 from clhist.planning.rows import RowsPlan
 from clhist.planning.updates import GATHER
@@ -113,8 +114,9 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
     value, room = source.values[index], profile.local_memory
     again = source.is_repeatable
     if plan.update == GATHER:
-        rows = rows_spec(cast(RowsPlan, plan), spec, source)
-        found = Programs(spec, rows=rows)
+        gathered = cast(RowsPlan, plan)
+        rows = rows_spec(gathered, spec, source)
+        found = Programs(spec, split_spec(gathered, rows, source, room), rows=rows)
         if plan.again is None or not rows.is_guarded:
             return found
         after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used)
@@ -132,7 +134,7 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
     """Return the programs of `spec`, a sweep over elements, or over their pairs if the plan has these grouped."""
     if not plan.ranges:
         return Programs(spec)
-    before, over_pairs = partition_specs(plan, spec, value, local_memory, repeatable=repeatable)
+    before, over_pairs = partition_specs(cast(PartitionedPlan, plan), spec, value, local_memory, repeatable=repeatable)
     return Programs(over_pairs, before)
 
 

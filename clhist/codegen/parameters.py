@@ -82,6 +82,8 @@ def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     found.append(Parameter("__global char *", "clhist_pairs", None))
     found += [Parameter("const ulong", f"clhist_{name}_place", ULONG) for name in ("bins", "values")]
     found += buffers("__global uint *", "starts", "cursors")
+    if spec.clears:
+        found += (*buffers("__global uint *", "zeros"), *uints("cleared"))
     return (*found, *flag_parameters(spec.sweep))
 
 

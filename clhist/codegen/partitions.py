@@ -26,13 +26,14 @@ from clhist.planning.partition import (
     TILES_AT_A_TIME,
     USUAL_GROUP,
     PartitionedPairs,
+    PartitionedPlan,
     counted_partitions,
     counters,
     power_of_two,
     tile_bytes,
     tile_elements,
 )
-from clhist.planning.plan import Plan
+from clhist.planning.split import Split
 
 # Names of the arrays of partitioned pairs.
 PAIR_BINS, PAIR_VALUES = "clhist_pair_bins", "clhist_pair_values"
@@ -54,8 +55,10 @@ class PartitionSpec(NamedTuple):
         Work-items of the group that indexes one partition, a power of two.
     rounds : int
         How often a work-item takes as many `elements`.
-    writes_results : bool
-        Whether the sweep writes the results of ranges that are not shared out.
+    lists_whole : bool
+        Whether ranges that are not shared out are listed as tasks as well, which make copies of them.
+    clears : bool
+        Whether words that kernels behind need are set to 0 besides.
     keeps : bool
         Whether the pairs of a tile are kept from when they are counted to when they are placed; else they are mapped
         twice.
@@ -66,7 +69,8 @@ class PartitionSpec(NamedTuple):
     has_values: bool
     index_group: int
     rounds: int = 1
-    writes_results: bool = False
+    lists_whole: bool = False
+    clears: bool = False
     keeps: bool = True
 
     @property
@@ -110,13 +114,13 @@ class PartitionSpec(NamedTuple):
 
 
 def partition_specs(
-    plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, *, repeatable: bool = False
+    plan: PartitionedPlan, spec: SweepSpec, value: str | None, local_memory: int, *, repeatable: bool = False
 ) -> tuple[PartitionSpec, SweepSpec]:
     """Return what the kernels that partition the pairs depend on, and the sweep over the pairs.
 
     Parameters
     ----------
-    plan : Plan
+    plan : PartitionedPlan
         With the ranges of bins.
     spec : SweepSpec
         Of the same sweep over elements.
@@ -128,7 +132,8 @@ def partition_specs(
         Whether the map may be called twice for an element, and has the same bin each time.
     """
     output = spec.outputs[0]
-    before = _before(plan, spec, value is None, local_memory, repeatable)
+    before = partition_spec(plan.split, spec, local_memory, has_values=value is None, repeatable=repeatable)
+    before = before._replace(lists_whole=not plan.writes_results)
     arguments = [Argument(PAIR_BINS, "ushort", np.dtype(np.uint16), True, True)]
     if value is None:
         dtype = number_of(output.operator.dtype)
@@ -151,22 +156,22 @@ def partition_specs(
     return before, over_pairs
 
 
-def _before(plan: Plan, spec: SweepSpec, has_values: bool, local_memory: int, repeatable: bool) -> PartitionSpec:
-    """Return what the kernels that partition the pairs depend on: tiles with enough pairs of each range."""
-    most, largest = counted_partitions(plan.ranges), power_of_two(spec.work_group_size)
+def partition_spec(
+    split: Split, spec: SweepSpec, local_memory: int, *, has_values: bool, repeatable: bool, most_tile: int = MOST_TILE
+) -> PartitionSpec:
+    """Return what the kernels that group pairs depend on: tiles with enough pairs of each range; `spec` has the map."""
+    most, largest = counted_partitions(split.ranges), power_of_two(spec.work_group_size)
     plain = replace(spec, memory="global", capacity=0, fused_combine=False, combine=None, single_pair=False, factor="")
 
     def of(group: int, rounds: int = 1) -> PartitionSpec:
         keeps = not repeatable or (rounds == 1 and not spec.is_alone)
         mapped = replace(plain, work_group_size=group)
-        return PartitionSpec(
-            mapped, most, has_values, min(INDEX_GROUPS[0], largest), rounds, plan.writes_results, keeps
-        )
+        return PartitionSpec(mapped, most, has_values, min(INDEX_GROUPS[0], largest), rounds, keeps=keeps)
 
     usual = of(PARTITION_GROUP)
-    enough = tile_elements(plan.ranges, usual.value_bytes)
+    enough = tile_elements(split.ranges, usual.value_bytes)
     # Not so large that work-groups have none.
-    wanted = CPU_TILE if spec.is_alone else min(enough, plan.num_elements // plan.work_groups)
+    wanted = CPU_TILE if spec.is_alone else min(enough, split.elements // split.work_groups)
     group = min(LARGE_TILE_GROUP if 2 * usual.tile < wanted else PARTITION_GROUP, largest)
     while group // 2 >= LEAST_GROUP and of(group).local_bytes > local_memory:
         group //= 2
@@ -175,11 +180,11 @@ def _before(plan: Plan, spec: SweepSpec, has_values: bool, local_memory: int, re
     ):
         group //= 2
     found = of(group)
-    while (repeatable or spec.is_alone) and found.tile < wanted and 2 * found.tile <= MOST_TILE:
+    while (repeatable or spec.is_alone) and found.tile < wanted and 2 * found.tile <= most_tile:
         larger = of(group, 2 * found.rounds)
         if larger.local_bytes > local_memory:
             break
         found = larger
     least, largest = INDEX_GROUPS[0], min(largest, INDEX_GROUPS[1], local_memory // 8)
-    items = max(least, plan.num_elements // (found.tile * INDEXED_TILES))
+    items = max(least, split.elements // (found.tile * INDEXED_TILES))
     return found._replace(index_group=power_of_two(max(1, min(largest, items))))

@@ -89,11 +89,11 @@ def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, .
     if programs.sorted_pairs:
         yield "pairs", render_sort_pairs(spec, programs.sorted_pairs), ()
         return
+    if programs.partition is not None:
+        yield "split and index", render_partition(programs.partition), ()
     if programs.rows is not None:
         yield "rows", render_rows(programs.rows), ()
         return
-    if programs.partition is not None:
-        yield "split and index", render_partition(programs.partition), ()
     yield "sweep", render_sweep(spec), spec.options
     if programs.look is not None:
         yield "look", render_look(programs.look), ()

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import NamedTuple
+
+import numpy as np
 
 from clhist.codegen.maps import RowText
 from clhist.codegen.parameters import result_parameters
+from clhist.codegen.partitions import PartitionSpec, partition_spec
 from clhist.codegen.source import Source
 from clhist.codegen.specs import CombineSpec, SweepSpec
 from clhist.hardware.atomics import vector_atomic
 from clhist.hardware.vendors import NativeAtomic
-from clhist.planning.feature import Parameter, buffers, uints
+from clhist.operators.arithmetic import add, product
+from clhist.operators.operator import Operator
+from clhist.planning.feature import Parameter, buffers, uints, ulongs
+from clhist.planning.plan import Output
+from clhist.planning.row_ranges import MOST_TILE
 from clhist.planning.rows import FEW_BINS, RowsPlan
 
 _JOINED_BYTES = 8192
+_SHARED_BYTES = 16384  # of local memory, for the totals of work-items that share rows
 _AHEAD = 8
 
 
@@ -30,12 +40,18 @@ class RowsSpec(NamedTuple):
         Components that a work-item loads at once.
     lanes : int
         Work-items that have a bin.
+    sharers : int
+        How many of these share the rows of a bin.
     copies : bool
         Whether a CPU has copies of accumulators in scratch memory, rather than results in place.
     few_bins : int
         Bins that the one work-group has room for that counts and places all; 0 without it.
-    few_group : int
-        Work-items of that.
+    placing_group : int
+        Work-items of a work-group that counts and places.
+    width, staged : int
+        Bins of a range that it has room for otherwise, and numbers of rows.
+    carried_bytes : int
+        Of a row that is grouped itself, where rows are gathered from these pairs; else 0.
     in_doubles : bool
         Whether exact sums are tried in double precision (`clhist.operators.doubles`).
     atomic : NativeAtomic, optional
@@ -48,9 +64,13 @@ class RowsSpec(NamedTuple):
     text: RowText
     vector: int
     lanes: int
+    sharers: int
     copies: bool
     few_bins: int
-    few_group: int
+    placing_group: int
+    width: int = 0
+    staged: int = 0
+    carried_bytes: int = 0
     in_doubles: bool = False
     atomic: NativeAtomic | None = None
     is_guarded: bool = False
@@ -63,7 +83,7 @@ class RowsSpec(NamedTuple):
     @property
     def slots(self) -> int:
         """Bins, or pieces, of a work-group of a GPU."""
-        return self.sweep.work_group_size // self.lanes
+        return self.sweep.work_group_size // (self.lanes * self.sharers)
 
     @property
     def joined(self) -> int:
@@ -71,43 +91,55 @@ class RowsSpec(NamedTuple):
         operator = self.sweep.outputs[0].operator
         size = 16 if self.in_doubles else operator.accumulator.itemsize
         each = self.lanes * self.vector * size
-        most = max(1, min(self.slots, _JOINED_BYTES // each))
+        most = max(1, min(self.sweep.work_group_size // self.lanes, _JOINED_BYTES // each))
         return 1 << (most.bit_length() - 1)
 
 
 def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     """Return what the program depends on that gathers rows; `spec` is of a sweep over them."""
-    text, operator = source.rows, plan.outputs[0].operator
+    text, operator, ranges = source.rows, plan.outputs[0].operator, plan.ranges_of_bins
     assert text is not None
-    vector = 1
-    if text.loads and spec.aligned and spec.order != "blocked":
-        vector = 16 // operator.dtype.itemsize
-        while plan.rows.components % vector:
-            vector //= 2
-    elif spec.order == "blocked" and operator.accumulator.kind in "iuf":
-        vector = max(1, 16 // operator.accumulator.itemsize)
-        while vector > plan.rows.components:
-            vector //= 2
+    is_plain = bool(text.loads) and spec.aligned
+    vector = _vector(plan.rows.components, operator, is_plain, spec.order == "blocked")
     vectors = plan.rows.components // vector
     lanes = min(1 << (plan.work_group_size.bit_length() - 1), 1 << (vectors - 1).bit_length())
+    size = plan.work_group_size * vector * (16 if plan.in_doubles else operator.accumulator.itemsize)
+    fits = lanes * plan.row_sharers <= plan.work_group_size and size <= _SHARED_BYTES
     few = 0
     if plan.is_few:
         few = FEW_BINS // 8 if plan.row_bins <= FEW_BINS // 8 <= plan.few_bins else plan.few_bins
-    copies = bool(plan.parts) and (plan.parts > 1 or not operator.holds_values)
-    can = plan.at_once > 0 and bool(text.loads) and spec.aligned  # else rows are gathered
+    can = plan.at_once > 0 and is_plain  # else rows are gathered
     atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if can else None
     return RowsSpec(
         spec,
         text,
         vector,
         lanes,
-        copies,
-        few,
-        plan.few_group,
-        plan.in_doubles,
-        atomic,
-        atomic is not None and plan.again is not None,
+        plan.row_sharers if fits else 1,
+        copies=plan.parts > 1 or (plan.parts == 1 and not operator.holds_values),
+        few_bins=few,
+        placing_group=plan.placing_group,
+        width=0 if ranges is None else ranges.most_width,
+        staged=0 if ranges is None else ranges.split.most_pairs,
+        carried_bytes=ranges.carried_bytes if ranges is not None and is_plain else 0,
+        in_doubles=plan.in_doubles,
+        atomic=atomic,
+        is_guarded=atomic is not None and plan.again is not None,
     )
+
+
+def _vector(components: int, operator: Operator, is_plain: bool, is_blocked: bool) -> int:
+    """Return how many components a work-item has at once: 16 bytes of those that it loads, or on a CPU of sums."""
+    vector = 1
+    if is_plain and not is_blocked:
+        vector = 16 // operator.dtype.itemsize
+        while components % vector:
+            vector //= 2
+    elif is_blocked and operator.accumulator.kind in "iuf":
+        vector = max(1, 16 // operator.accumulator.itemsize)
+        while vector > components:
+            vector //= 2
+    return vector
 
 
 def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
@@ -128,15 +160,49 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
         return {**look, "start": (*uints("row_bins"), *results, *flag), "add": (*arrays, *size, *results, *flag)}
     placed = words("counts", "begins", "ids")
     pieces = (*words("cursors"), *buffers("__global uint4 *", "pieces"))
-    found = {
-        "clear": (*words("counts"), *uints("words")),
-        "begin": (*arrays, *uints("row_bins", "piece", "slots"), *words("counts", "begins"), *pieces),
-        "gather": (*arrays, *uints("row_bins", "piece", "slots"), *placed, *pieces, *held, *results),
-        "join": (*uints("slots"), *pieces, *held, *results),
-    }
+    gathered = (*arrays, *uints("row_bins", "piece", "slots"), *placed, *pieces, *held, *results)
+    found = {"gather": gathered, "join": (*uints("slots"), *pieces, *held, *results)}
+    if spec.in_doubles:
+        found["gather"] = (*gathered, *uints("marks_place"))
+        found["again"] = (*gathered, *uints("marks_place", "marked"))
     if spec.few_bins:
-        found["few"] = (*arrays, *size, *uints("piece", "slots"), *placed, *pieces)
-    else:
-        found["count"] = (*arrays, *size, *words("counts", "ranks"))
-        found["place"] = (*arrays, *size, *words("begins", "ranks", "ids"))
+        found["few"] = (*arrays, *size, *uints("piece", "slots", "cleared"), *placed, *pieces)
+        return found
+    tasks = (*words("listed"), *buffers("__global const uint4 *", "ranges"))
+    grouped = (
+        *uints("row_bins", "width", "partitions", "tiles", "region"),
+        *buffers("__global const char *", "pairs"),
+        *ulongs("values_place"),
+        *words("starts"),
+        *tasks,
+        *buffers("__global const uint2 *", "tasks"),
+        *buffers("__global const ulong *", "whose"),
+        *words("befores"),
+        *placed,
+    )
+    found["begin"] = (*uints("row_bins", "width", "piece", "slots"), *tasks, *placed, *pieces)
+    found["ranges"] = (*grouped, *uints("piece", "slots"), *pieces)
+    found["place"] = grouped
     return found
+
+
+def split_spec(plan: RowsPlan, rows: RowsSpec, source: Source, local_memory: int) -> PartitionSpec | None:
+    """Return what the kernels depend on that group rows, or their numbers, by ranges of bins, if there are any."""
+    if plan.ranges_of_bins is None or rows.atomic is not None:
+        return None
+    text, spec, value, operator = rows.text, rows.sweep, "(ushort)i", add(np.uint16)
+    if rows.carried_bytes:
+        value, word = (
+            f"((__global const value_t *){text.loads})[i]",
+            add(np.uint32 if rows.carried_bytes % 8 else np.uint64),
+        )
+        words = rows.carried_bytes // word.dtype.itemsize
+        operator = word if words == 1 else product({f"word{k}": word for k in range(words)})
+    named = [argument for argument in spec.arguments if re.search(rf"\b{argument.name}\b", f"{text.bin} {value}")]
+    mapped = replace(
+        spec, outputs=(Output(operator, ("native",)),), arguments=tuple(named), map=f"EMIT({text.bin}, {value})",
+        work_group_size=plan.placing_group, wide=False, ignored=(), strategy=(), stages=(), indices=None,
+    )  # fmt: skip
+    split, again = plan.ranges_of_bins.split, source.is_repeatable
+    found = partition_spec(split, mapped, local_memory, has_values=True, repeatable=again, most_tile=MOST_TILE)
+    return found._replace(clears=True)

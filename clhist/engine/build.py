@@ -35,7 +35,6 @@ from clhist.operators.merged import merged
 from clhist.planning.pieces import elements_of_piece
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import NUMBERS, Choices, Problem
-from clhist.planning.rows import CURSORS
 from clhist.planning.sweeps import plan_sweeps
 from clhist.planning.updates import REPLACEABLE
 
@@ -172,9 +171,9 @@ class Builder:
         """Return the numbers that `clhist.engine.prepare.SIZES` has names for."""
         text = self._source.rows
         if text is None:
-            return size, size, bins, bins, bins
+            return size, size, bins, bins
         row_bins = bins // text.rows.components
-        return size, text.rows.elements(size), bins, row_bins, row_bins + CURSORS
+        return size, text.rows.elements(size), bins, row_bins
 
     def problem(
         self,

@@ -20,8 +20,8 @@ from clhist.planning.narrow import CALL_WORDS
 from clhist.planning.plan import Plan
 
 KNOWN = "clhist_known"  # the scalar that says which bin is known to have a value
-# Those that say how many elements, rows, bins, bins of rows, and words of these there are, if a call does.
-SIZES = "clhist_size", "clhist_elements", "clhist_asked_bins", "clhist_row_bins", "clhist_words"
+# Those that say how many elements, rows, bins, and bins of rows there are, if a call does.
+SIZES = "clhist_size", "clhist_elements", "clhist_asked_bins", "clhist_row_bins"
 ASKED = SIZES[2]
 _SIZE_SLOTS = {name: Slot(name, VALUE) for name in SIZES}
 

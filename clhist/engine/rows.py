@@ -12,9 +12,11 @@ from clhist.codegen.from_plan import Programs
 from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.render import render_rows
 from clhist.codegen.rows import RowsSpec, rows_parameters
+from clhist.engine.partition import Grouping, grouping
 from clhist.engine.stages import Commands, Sweep, Tasks
 from clhist.planning.plan import Plan
-from clhist.planning.rows import COUNTED_TILE, CURSORS, MOST_JOINED, SCANNED_BINS, RowsPlan, most_alike
+from clhist.planning.rows import CURSORS, MOST_JOINED, SCANNED_BINS, RowsPlan, most_alike
+from clhist.planning.split import Split
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,15 +29,19 @@ class RowsSweep(Sweep):
         What their source was made of.
     codes : mapping of str to KernelCode
         The kernels, by name.
+    grouping : Grouping, optional
+        Those that group the numbers of many rows by ranges of bins.
     """
 
     plan: RowsPlan
     rows: RowsSpec
     codes: Mapping[str, KernelCode]
+    grouping: Grouping | None
 
     @property
     def kernels(self) -> tuple[KernelCode, ...]:
-        return tuple(self.codes.values())
+        before = () if self.grouping is None else (self.grouping.split, self.grouping.index)
+        return (*before, *self.codes.values())
 
     def layout(self, copies: int) -> tuple[dict[str, int], int]:
         return {}, 0
@@ -47,7 +53,7 @@ class RowsSweep(Sweep):
         """Add all that there is to do; results are complete after the last command."""
         plan = self.plan
         numbers = {"clhist_elements": plan.elements, "clhist_row_bins": plan.row_bins}
-        given = {**numbers, "clhist_words": plan.row_bins + CURSORS, **values, "clhist_held": None}
+        given = {**numbers, **values, "clhist_held": None}
         if plan.parts:
             self._add(commands, given)
         elif self.rows.atomic is not None:
@@ -82,14 +88,16 @@ class RowsSweep(Sweep):
         """Count and place the numbers of rows, then gather them by bin."""
         plan, spec, group = self.plan, self.rows, self.plan.work_group_size
         elements, bins, purpose = plan.elements, plan.row_bins, self.purpose
-        counts = commands.room(4 * (bins + CURSORS), purpose)
-        given |= {"clhist_piece": plan.piece, "clhist_slots": plan.pieces, "clhist_counts": counts}
-        given["clhist_cursors"] = counts  # behind them, so that one kernel clears both
+        # A mark for each vector of an exact sum, in bytes.
+        marked = ceil((plan.pieces + bins) * (plan.rows.components // spec.vector) / 8) if plan.in_doubles else 0
+        places = {"clhist_marks_place": CURSORS + bins, "clhist_cleared": CURSORS + bins + ceil(marked / 4)}
+        counts = commands.room(4 * places["clhist_cleared"], purpose)
+        given |= {"clhist_piece": plan.piece, "clhist_slots": plan.pieces, "clhist_marked": marked, **places}
+        given |= {"clhist_counts": counts, "clhist_cursors": counts, "clhist_zeros": counts}
         shared = elements // plan.piece  # bins, at most
         given["clhist_pieces"] = commands.room(16 * (plan.pieces + shared + 1), purpose)
-        names = ("begins", "ids") if plan.is_few else ("begins", "ids", "ranks")
-        for name in names:
-            given[f"clhist_{name}"] = commands.room(4 * max(1, bins if name == "begins" else elements), purpose)
+        for name, words in (("begins", bins), ("ids", elements)):
+            given[f"clhist_{name}"] = commands.room(4 * max(1, words), purpose)
         if plan.pieces:
             operator = plan.outputs[0].operator
             each = operator.accumulator.itemsize + (2 * operator.dtype.itemsize if plan.in_doubles else 0)
@@ -101,15 +109,33 @@ class RowsSweep(Sweep):
             commands.add(stage, self.codes[name], (groups * group,), (group,), given)
 
         if plan.is_few:
-            commands.add("sweep", self.codes["few"], (spec.few_group,), (spec.few_group,), given)
+            commands.add("sweep", self.codes["few"], (spec.placing_group,), (spec.placing_group,), given)
         else:
-            add("clear", bins + CURSORS)
-            add("count", ceil(elements / COUNTED_TILE))
-            add("begin", ceil(bins / SCANNED_BINS))
-            add("place", elements)
+            assert plan.ranges_of_bins is not None
+            split, size = plan.ranges_of_bins.split, spec.placing_group
+            grouped = self._grouped(commands, split, given)
+            commands.add("sweep", self.codes["ranges"], ((split.slots + split.ranges) * size,), (size,), grouped)
+            groups = ceil(bins / (group * SCANNED_BINS))
+            commands.add("sweep", self.codes["begin"], (groups * group,), (group,), grouped)
+            commands.add("sweep", self.codes["place"], (split.slots * size,), (size,), grouped)
+            if spec.carried_bytes:  # what is numbered then are pairs
+                given[f"{spec.text.loads}__base"] = grouped["clhist_pairs"]
+                given[f"{spec.text.loads}__offset"] = grouped["clhist_values_place"]
         add("gather", (ceil(plan.pieces / spec.slots) + ceil(bins / spec.slots)) * group, "combine")
+        if plan.in_doubles:
+            add("again", marked, "combine")
         if plan.pieces:
             add("join", min(shared, MOST_JOINED) * group, "combine")
+
+    def _grouped(self, commands: Commands, split: Split, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Have the numbers of rows grouped by ranges of bins; return all values of the kernels that place them."""
+        assert self.grouping is not None
+        values = {**given, "clhist_size": given["clhist_elements"], "clhist_num_bins": given["clhist_row_bins"]}
+        whose = commands.room(16 * split.ranges, self.purpose)
+        grouped = self.grouping.add_to(commands, split, values, self.purpose, whose)
+        listed, befores = grouped["clhist_cursors"], commands.room(4 * split.slots * split.width, self.purpose)
+        own = {name: given[name] for name in ("clhist_piece", "clhist_cursors")}
+        return {**grouped, **own, "clhist_listed": listed, "clhist_befores": befores}
 
 
 def rows_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
@@ -117,7 +143,10 @@ def rows_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Swee
     assert programs.rows is not None
     codes = _codes(programs.rows, options)
     found, kernel = cast(RowsPlan, plan), next(iter(codes.values()))
-    return RowsSweep(plan=found, spec=programs.sweep, kernel=kernel, rows=programs.rows, codes=codes)
+    before = programs.partition and grouping(programs.partition, options)
+    return RowsSweep(
+        plan=found, spec=programs.sweep, kernel=kernel, rows=programs.rows, codes=codes, grouping=before
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)

@@ -94,6 +94,10 @@ clhist_doubles_t clhist_doubles_add(const clhist_doubles_t held, const double x)
     return (sum - held == x) & (sum - x == held) ? sum : NAN;
 }
 
+// 0.0 for -0.0, NaN if that is no number.
+#define clhist_doubles_first(x) ((x) + ((x) - (x)))
+#define clhist_doubles_join clhist_doubles_add
+
 bool clhist_doubles_are_numbers(const clhist_doubles_t held)
 {
     return held == held;
@@ -143,6 +147,8 @@ void clhist_digits_add_doubles(accumulator_t *digits, const clhist_doubles_t hel
 _OF_FLOAT64 = """
 typedef clhist_pair_t clhist_doubles_t;
 #define clhist_doubles_add clhist_pair_add
+#define clhist_doubles_first(x) (clhist_pair_t)((x) + ((x) - (x)), 0.0)
+#define clhist_doubles_join clhist_pair_join
 #define clhist_doubles_are_exact clhist_pair_is_exact
 #define clhist_doubles_rounded clhist_pair_rounded
 #define clhist_pair_with clhist_pair_join

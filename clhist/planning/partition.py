@@ -14,6 +14,7 @@ from typing import ClassVar
 from clhist.planning.feature import Feature, Parameter, Sweep, buffers, uints
 from clhist.planning.plan import Plan, Trace, make_plan
 from clhist.planning.private_rates import PrivateRates
+from clhist.planning.split import PIECES, Split, shared_pieces
 from clhist.planning.times import PARTITIONED, PARTITIONED_BYTES
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import SHARED_LOCAL_MEMORY, Workload
@@ -32,9 +33,6 @@ MOST_PARTITIONS = 2**15  # each has a word of local memory where a tile is group
 PARTITION_STEP = 2**12  # to a multiple of which more are rounded up, and fewer to a power of two
 LEAST_WIDTH = 1024  # bins of a range, where ranges are made fewer than they may be
 CURSORS = 2  # words: how many tasks there are besides whole ranges, and how many are taken
-SHARED = 3  # pieces that a range costs more than where it is shared out
-PIECES = 2  # of what all costs for each work-group
-LEAST_PIECE = 1024  # what a piece costs at least, in pairs
 ROUNDS = 4  # in which the pairs of a segment are read
 SEGMENT_BYTES = 128  # of pairs of a range in a tile: tiles are larger where they would have fewer
 TILES_AT_A_TIME = 4  # of a compute unit, where ranges are so few that tiles may be small
@@ -134,7 +132,7 @@ class PartitionedPlan(Plan):
     @property
     def slots(self) -> int:
         """Copies of a range that there are at most."""
-        return _shared(self.work_groups) + (0 if self.is_dense else self.partitions)
+        return self.split.slots
 
     @property
     def global_copies(self) -> int:
@@ -146,13 +144,12 @@ class PartitionedPlan(Plan):
         """Bins that are filled: of all ranges, and of those that are shared out as many as there are work-groups."""
         return (self.partitions + (0 if self.is_dense else self.work_groups)) * self.bins_per_pass
 
-    def piece(self, tile: int) -> tuple[int, int]:
-        """Return what a piece costs, and what a segment does besides its pairs, with tiles of so many elements."""
-        segments = self.partitions * ceil(self.num_elements / tile)
-        mean = max(1, self.num_elements // segments)
-        cost = min(SEGMENT_COST, mean) if self.update == "native" else 0
-        whole = self.num_elements + cost * min(self.num_elements, segments)
-        return max(LEAST_PIECE, ceil(whole / (PIECES * self.work_groups))), cost
+    @property
+    def split(self) -> Split:
+        """How the pairs are grouped."""
+        slots = shared_pieces(PIECES * self.work_groups) + (0 if self.is_dense else self.partitions)
+        width, most_cost = self.bins_per_pass, SEGMENT_COST if self.update == "native" else 0
+        return Split(self.num_elements, self.partitions, width, self.work_groups, slots, most_cost)
 
     @property
     def choices(self) -> dict[str, object]:
@@ -319,12 +316,8 @@ def copied_cells(load: Workload, update: str) -> int:
 def _stored_cells(load: Workload, update: str) -> int:
     """Return the cells of those copies that are in global memory, about."""
     every, count = copied_cells(load, update), partition_count(load, update)
-    return min(every, _shared(work_groups(load, update)) * ceil(load.num_bins / count)) if load.one_launch else every
-
-
-def _shared(groups: int) -> int:
-    """Return the copies of ranges that are shared out among so many work-groups, at most."""
-    return ceil((1 + 1 / SHARED) * PIECES * groups) + 1
+    shared = shared_pieces(PIECES * work_groups(load, update))
+    return min(every, shared * ceil(load.num_bins / count)) if load.one_launch else every
 
 
 def work_items(load: Workload) -> int:

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import ClassVar
 
+from clhist.planning.partition import MOST_PARTITIONED_ELEMENTS
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
 from clhist.planning.private import PrivatePlan
 from clhist.planning.private_rates import PrivateRates
 from clhist.planning.problem import Rows
+from clhist.planning.row_ranges import LEAST_PIECE, RowRanges, cannot_range, placing_group, row_ranges
 from clhist.planning.times import (
     BANDWIDTH,
     CELLS,
@@ -31,10 +33,9 @@ from clhist.planning.updates import GATHER
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 
 FEW_ELEMENTS, FEW_BINS = 2**15, 2**13  # that one work-group of a GPU counts and places, in local memory
-COUNTED_TILE = 8  # elements of a work-item that counts
 SCANNED_BINS = 4  # of a work-item that says where bins begin
 _FEW_BYTES = 8192  # of local memory, besides a word for each of these
-LEAST_PIECE = 64  # rows of a bin that are never shared out
+_MOST_SHARERS, _SHARED_ROWS = 32, 4  # work-items of a bin that share its rows, so many each at least
 _MOST_PIECES, _PIECE_LANES = 2**14, 2**16
 _LEAST_COMPONENTS = 2
 _LINE_BYTES = 64  # of memory that are read together, at least
@@ -60,14 +61,18 @@ class RowsPlan(Plan):
         What they are.
     lanes : int
         Work-items of a GPU that have the components of one bin.
+    row_sharers : int
+        How many of these share the rows of one.
     piece : int
         Rows of a bin beyond which its rows are shared out.
     parts : int
         Parts of the elements for each of which a CPU has a copy of all bins; with one, results are filled in place.
-    few_group : int
-        Work-items of the one work-group that counts and places few elements.
+    placing_group : int
+        Work-items of a work-group that counts and places elements.
     few_bins : int
-        Bins that it has room for in local memory.
+        Bins that the only one of few elements has room for in local memory.
+    ranges_of_bins : RowRanges, optional
+        Those by which more elements are grouped, counted and placed.
     in_doubles : bool
         Whether exact sums are tried in double precision.
     at_once : int
@@ -82,10 +87,12 @@ class RowsPlan(Plan):
 
     rows: Rows
     lanes: int
+    row_sharers: int
     piece: int
     parts: int
-    few_group: int
+    placing_group: int
     few_bins: int
+    ranges_of_bins: RowRanges | None
     in_doubles: bool
     at_once: int
 
@@ -102,7 +109,7 @@ class RowsPlan(Plan):
     @property
     def is_few(self) -> bool:
         """Whether one work-group of a GPU counts and places all."""
-        return self.elements <= FEW_ELEMENTS and self.row_bins <= self.few_bins
+        return self.ranges_of_bins is None and not self.parts
 
     @property
     def pieces(self) -> int:
@@ -119,7 +126,7 @@ class RowsPlan(Plan):
             return 1 + (self.parts > 1)
         if self.at_once:
             return 2 if self.again is None else 3 + self.again.launches
-        return (1 if self.is_few else 4) + 1 + (self.pieces > 0)
+        return (1 if self.is_few else 5) + 1 + self.in_doubles + (self.pieces > 0)
 
     def how(self) -> str:
         if self.parts:
@@ -159,11 +166,14 @@ def cannot_gather(load: Workload) -> Exception | None:
         )
     if load.num_histograms is not None:
         return ValueError("update: 'gather' makes one histogram, and no batch")
-    if load.rows.elements(load.size) > NARROW_ELEMENTS or load.num_bins > NARROW_BINS:
+    most = NARROW_ELEMENTS if load.on_cpu else MOST_PARTITIONED_ELEMENTS
+    if load.rows.elements(load.size) > most or load.num_bins > NARROW_BINS:
         return ValueError(
-            f"update: 'gather' takes at most {NARROW_ELEMENTS} rows and {NARROW_BINS} components of bins, "
+            f"update: 'gather' takes at most {most} rows and {NARROW_BINS} components of bins, "
             f"got {load.rows.elements(load.size)} and {load.num_bins}"
         )
+    if not load.on_cpu and (reason := cannot_range(load)):
+        return reason
     for name, value in (("copies", load.choices.copies), ("passes", load.choices.passes)):
         if value not in (None, 1) and not (name == "copies" and load.on_cpu):
             return ValueError(f"{name}: expected 1 with update='gather', got {value}")
@@ -183,7 +193,8 @@ def gathered(load: Workload) -> RowsPlan:
     group = load.choices.work_group_size or (1 if load.on_cpu else min(GLOBAL_WORK_GROUP, load.profile.work_group_size))
     bins = load.num_bins // components
     size = load.bin_bytes[0]
-    parts, lanes, piece, in_doubles = 0, 1, 1, load.has_doubles and not load.on_cpu
+    few_bins = min(FEW_BINS, max(0, load.profile.local_memory - _FEW_BYTES) // 4)
+    ranges, parts, lanes, row_sharers, piece, in_doubles = None, 0, 1, 1, 1, load.has_doubles and not load.on_cpu
     if load.on_cpu:
         parts = int(trace.step("M", _parts(load, elements, bins), "", "copies, as long as they are not more work"))
         used = 0 if parts == 1 and load.holds_values else parts * load.num_bins * size
@@ -192,12 +203,19 @@ def gathered(load: Workload) -> RowsPlan:
     else:
         vectors = ceil(components / max(1, 16 // max(1, load.value_bytes or size)))
         lanes = min(1 << (group.bit_length() - 1), 1 << (vectors - 1).bit_length())
+        # Several rows each, at once.
+        while 2 * lanes * row_sharers <= _MOST_SHARERS and 2 * row_sharers * _SHARED_ROWS <= elements / bins:
+            row_sharers *= 2
         lanes = int(trace.step("lanes", lanes, "", "work-items of a bin, with 16 bytes of its rows each"))
         most = max(512, min(_MOST_PIECES, _PIECE_LANES // lanes))
         piece = int(trace.step("piece", max(LEAST_PIECE, ceil(elements / most)), "", "rows that are not shared out"))
-        groups = ceil(bins / (group // lanes))
+        groups = ceil(bins / max(1, group // (lanes * row_sharers)))
         held = size + (2 * (load.value_bytes or 8) if in_doubles else 0)  # of a component of a piece
-        used = 4 * (2 * bins + 2 * elements) + 2 * (elements // piece) * (32 + components * held)
+        used = 4 * (2 * bins + elements) + 2 * (elements // piece) * (32 + components * held)
+        if elements > FEW_ELEMENTS or bins > few_bins:
+            ranges = row_ranges(load, elements, bins)
+            trace.step("P", ranges.split.ranges, "", "ranges of bins, which are counted and placed in local memory")
+            used += ranges.memory_bytes
     trace.step("bytes", used, "", "of numbers of rows, or of copies, and pieces")
     if load.memory_budget is not None and used > load.memory_budget:
         raise MemoryError(f"memory_budget: gathering {elements} rows takes {used}, got {load.memory_budget} bytes")
@@ -214,10 +232,12 @@ def gathered(load: Workload) -> RowsPlan:
         sharers=1,
         rows=rows,
         lanes=lanes,
+        row_sharers=row_sharers,
         piece=piece,
         parts=parts,
-        few_bins=min(FEW_BINS, max(0, load.profile.local_memory - _FEW_BYTES) // 4),
-        few_group=load.choices.work_group_size or load.profile.work_group_size,
+        few_bins=few_bins,
+        placing_group=placing_group(load),
+        ranges_of_bins=ranges,
         in_doubles=in_doubles,
         at_once=0,
     )
@@ -264,9 +284,12 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
     placed, gathered_, launch = rates.get(ROWS_PLACED, 0), rates.get(ROWS_GATHERED, 0), rates.get(LAUNCH, 0)
     if not placed or not gathered_ or not launch or not rates.get(BANDWIDTH, 0):
         return None
-    placing = 0.0 if plan.is_few else plan.elements / placed + plan.row_bins / placed
-    lines = _LINE_BYTES * ceil(rows.components * size / _LINE_BYTES)
-    read = plan.elements * lines
+    ranges = plan.ranges_of_bins
+    placing = 0.0 if ranges is None else plan.elements / placed + plan.row_bins / placed
+    if ranges is None or not ranges.carried_bytes:  # else they are read in order, and written and read once more
+        read = plan.elements * _LINE_BYTES * ceil(rows.components * size / _LINE_BYTES)
+    else:
+        read *= 3
     return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6
 
 
@@ -287,7 +310,7 @@ def is_worth_gathering(load: Workload) -> bool:
 def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
     """Return the plan that gathers rows if it is predicted to be faster than `chosen`, which takes `others` seconds.
 
-    Without rates of the kind of update that `chosen` has, rows of several cache sectors are gathered.
+    Without rates of one or the other, rows of several cache sectors are gathered on a GPU.
     """
     if not is_worth_gathering(load):
         return chosen
@@ -300,21 +323,28 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
     if other is not None and (quick := seconds(other, load)) is not None and (own is None or quick < own):
         plan, own = other, quick
     assert load.rows is not None
-    if own is None:
-        return chosen
     if load.on_cpu:
-        rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
-        if rates is not None and isinstance(chosen, PrivatePlan):
-            items, turns = chosen.work_groups * chosen.work_group_size, chosen.turns
-            updates = load.size * load.pairs_per_element
-            others = 1e-9 * rates.nanoseconds(updates, load.num_bins, items, turns)
-            # The updates of a row are a loop within that over the elements, which compilers turn into no vectors.
-            others = max(others, 1e-9 * updates / load.profile.rates.get(ROWS_UPDATED, inf))
+        if own is None:
+            return chosen
+        others = _updating_seconds(chosen, load) or others
     trace = Trace()
-    trace.step("t_rows", own * 1e6, "", "predicted from measured rates, us, rows gathered")
+    if own is not None:
+        trace.step("t_rows", own * 1e6, "", "predicted from measured rates, us, rows gathered")
     if others is not None:
         trace.step("t_others", others * 1e6, "", "the same of bins updated")
     row_bytes = load.rows.components * (load.value_bytes or load.bin_bytes[0])
     gain = _GAIN_ON_CPU if load.on_cpu else _GAIN
-    is_less = own < gain * others if others is not None else plan.at_once > 0 or row_bytes >= _WIDE_BYTES
+    is_wide = plan.at_once > 0 or row_bytes >= _WIDE_BYTES
+    is_less = own < gain * others if own is not None and others is not None else is_wide
     return replace(plan if is_less else chosen, steps=(*(plan if is_less else chosen).steps, *trace.steps))
+
+
+def _updating_seconds(chosen: Plan, load: Workload) -> float | None:
+    """Return how long a CPU is predicted to take that updates private copies of the components; None if unknown."""
+    rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
+    if rates is None or not isinstance(chosen, PrivatePlan):
+        return None
+    items, updates = chosen.work_groups * chosen.work_group_size, load.size * load.pairs_per_element
+    found = rates.nanoseconds(updates, load.num_bins, items, chosen.turns)
+    # The updates of a row are a loop within that over the elements, which compilers turn into no vectors.
+    return 1e-9 * max(found, updates / load.profile.rates.get(ROWS_UPDATED, inf))

@@ -17,11 +17,11 @@ from clhist.opencl.device import device_profile, profile_context
 DTYPES = [np.float32, np.float64]
 
 
-@pytest.fixture(autouse=True)
-def as_a_gpu(queue):
-    """A profile with which rows are gathered as on a GPU."""
-    profile = device_profile(queue.device)
-    with profile_context(replace(profile, kind="gpu", hardware_threads=2048, work_group_size=64)):
+@pytest.fixture(autouse=True, params=[2**14, 2**17], ids=["little local memory", "narrow rows grouped"])
+def as_a_gpu(request, queue):
+    """Profiles with which rows are gathered as on a GPU, those of ranges shared out with little local memory."""
+    gpu = {"kind": "gpu", "hardware_threads": 2048, "work_group_size": 64, "l2_cache": 2**14}
+    with profile_context(replace(device_profile(queue.device), local_memory=request.param, **gpu)):
         yield
 
 
@@ -60,10 +60,11 @@ def _expected(bins, values, num_bins, dest=None):
 @pytest.mark.parametrize(
     "kind", ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"]
 )
-def test_sums(kind, dtype, queue, rng):
-    bins = rng.integers(0, 40, 1500, dtype=np.int32)
-    bins[:600] = 7  # whose rows are shared out
-    values = _values(kind, dtype, (1500, 4), rng)
+@pytest.mark.parametrize("n", [1500, 40_000])  # in one work-group, and by ranges of bins
+def test_sums(n, kind, dtype, queue, rng):
+    bins = rng.integers(0, 40, n, dtype=np.int32)
+    bins[: n // 3] = 7  # whose rows are shared out
+    values = _values(kind, dtype, (n, 4), rng)
     with np.errstate(all="ignore"):
         found = clhist.reduce_by_index((41, 4), "sum", bins, values, reproducible=True, update="gather", queue=queue)
         expected = _expected(bins, values, 41)

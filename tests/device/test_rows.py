@@ -14,13 +14,20 @@ from clhist.opencl.device import device_profile, profile_context
 LAUNCH = {"launch": 5.0, "bandwidth": 100.0, "rows placed by bin": 1e6, "rows gathered": 1e6}
 
 
-@pytest.fixture(params=["as it is", "as a GPU"])
+# Narrow rows are carried with one, and ranges shared out with the other, which have few numbers of rows.
+GPUS = {
+    "as a GPU": {"local_memory": 2**17, "l2_cache": 2**14},
+    "as a small GPU": {"local_memory": 2**14, "l2_cache": 2**20},
+}
+
+
+@pytest.fixture(params=["as it is", *GPUS])
 def own(request, queue):
-    """The device's profile, and one with which rows are gathered as on a GPU."""
+    """The device's profile, and those with which rows are gathered as on a GPU."""
     profile = device_profile(queue.device)
-    if request.param == "as a GPU":
-        rates = {**profile.rates, **LAUNCH}
-        profile = replace(profile, kind="gpu", hardware_threads=2048, work_group_size=64, rates=rates)
+    if request.param in GPUS:
+        gpu = {"kind": "gpu", "hardware_threads": 2048, "work_group_size": 64, "rates": {**profile.rates, **LAUNCH}}
+        profile = replace(profile, **gpu, **GPUS[request.param])
     with profile_context(profile):
         yield profile
 

@@ -10,7 +10,8 @@ import pytest
 from clhist import operators
 from clhist.hardware.atomics import expected_features
 from clhist.hardware.profile import named_profile
-from clhist.planning.problem import Histogram, Problem, Rows
+from clhist.planning.problem import Choices, Histogram, Problem, Rows
+from clhist.planning.split import SHARED
 from clhist.planning.sweeps import plan_sweeps
 
 H200 = replace(named_profile("nvidia-h200"), features=expected_features("gpu", "NVIDIA H200"))
@@ -55,3 +56,35 @@ def test_exact_sums_are_gathered_where_that_is_sooner():
     assert _plan(2_000_000, 100_000, 64, exact).in_doubles
     assert _plan(10_000_000, 2000, 4, exact).strategy != "rows"
     assert _plan(2_000_000, 100_000, 64, operators.reproducible_add(np.float32, 10.0)).strategy != "rows"
+
+
+def test_wide_rows_are_gathered_where_nothing_was_measured():
+    unknown = named_profile("nvidia-geforce-rtx-4090")
+    assert _plan(2_000_000, 100_000, 16, profile=unknown).strategy == "rows"
+    assert _plan(2_000_000, 100_000, 4, profile=unknown).strategy != "rows"
+
+
+def test_ranges_of_bins_have_room_in_local_memory():
+    for profile in ("nvidia-h200", "amd-instinct-mi300x", "intel-arc-a770", "amd-radeon-rx-580"):
+        for rows, bins in ((40_000, 10_000), (2_000_000, 100_000), (10_000_000, 8_000_000), (400_000_000, 1000)):
+            plan = _plan(rows, bins, 16, profile=named_profile(profile), choices=Choices(update="gather"))
+            (split, most_width, carried), local = plan.ranges_of_bins, named_profile(profile).local_memory
+            assert split.ranges * split.width >= bins
+            assert split.width <= most_width
+            assert 4 * (most_width + split.most_pairs + plan.placing_group) < local
+            assert split.piece(1)[0] * SHARED <= split.most_pairs
+            assert not carried
+    # Rows of less than a cache line, of which no cache has so many, are grouped themselves.
+    for rows, components, carried in ((10_000_000, 4, 16), (10_000_000, 3, 12), (10_000_000, 5, 0), (1_000_000, 4, 0)):
+        plan = _plan(rows, 100_000, components, choices=Choices(update="gather"))
+        assert plan.ranges_of_bins.carried_bytes == carried
+
+
+def test_what_local_memory_has_no_room_for():
+    small = replace(named_profile("intel-arc-a770"), local_memory=4096, work_group_size=64)
+    for profile, bins, words in (
+        (small, 100, "more than 4096 bytes"),
+        (named_profile("intel-arc-a770"), 60_000_000, "at most"),
+    ):
+        with pytest.raises(ValueError, match=f"update: 'gather' .*{words}"):
+            _plan(100_000, bins, 16, profile=profile, choices=Choices(update="gather"))

@@ -1,0 +1,55 @@
+"""Pairs grouped by ranges of bins (a multisplit): how, and which ranges are shared out among work-groups."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+SHARED = 3  # pieces that a range costs more than where it is shared out
+PIECES = 2  # of what all costs for each work-group
+_LEAST_PIECE = 1024  # what a piece costs at least, in pairs
+
+
+class Split(NamedTuple):
+    """How pairs are grouped by ranges of bins.
+
+    Attributes
+    ----------
+    elements : int
+        Of the map, each of which emits one pair at most.
+    ranges : int
+        Of `width` bins each.
+    width : int
+        Bins of a range.
+    work_groups : int
+        Among which ranges with many pairs are shared out.
+    slots : int
+        Tasks that are listed, at most: pieces of ranges that are shared out, and where results are made of copies
+        whole ranges.
+    segment_cost : int
+        What the pairs of a range in one tile cost besides, in pairs, at most.
+    most_pairs : int
+        Pairs of a range that is not shared out, all others being; 0 if that is as `work_groups` says.
+    """
+
+    elements: int
+    ranges: int
+    width: int
+    work_groups: int
+    slots: int
+    segment_cost: int
+    most_pairs: int = 0
+
+    def piece(self, tile: int) -> tuple[int, int]:
+        """Return what a piece costs, and what a segment does besides its pairs, with tiles of so many elements."""
+        if self.most_pairs:
+            return self.most_pairs // SHARED, 0
+        segments = self.ranges * ceil(self.elements / tile)
+        cost = min(self.segment_cost, max(1, self.elements // segments))
+        whole = self.elements + cost * min(self.elements, segments)
+        return max(_LEAST_PIECE, ceil(whole / (PIECES * self.work_groups))), cost
+
+
+def shared_pieces(pieces: int) -> int:
+    """Return how many pieces ranges make that are shared out, at most, where all pairs make so many."""
+    return ceil((1 + 1 / SHARED) * pieces) + 1
