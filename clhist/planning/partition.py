@@ -141,8 +141,9 @@ class PartitionedPlan(Plan):
 
     @property
     def filled_cells(self) -> int:
-        """Bins that are filled: of all ranges, and of those that are shared out as many as there are work-groups."""
-        return (self.partitions + (0 if self.is_dense else self.work_groups)) * self.bins_per_pass
+        """Bins that are filled: of all ranges, and of their pieces; where results are made of copies, more."""
+        copies = self.split.even_pieces if self.is_dense else self.work_groups
+        return (self.partitions + copies) * self.bins_per_pass
 
     @property
     def split(self) -> Split:

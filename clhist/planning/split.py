@@ -40,6 +40,12 @@ class Split(NamedTuple):
     segment_cost: int
     most_pairs: int = 0
 
+    @property
+    def even_pieces(self) -> int:
+        """Pieces of all ranges, if they have equally many pairs: none where each is one task."""
+        piece, each = max(_LEAST_PIECE, ceil(self.elements / (PIECES * self.work_groups))), self.elements / self.ranges
+        return self.ranges * ceil(each / piece) if each > SHARED * piece else 0
+
     def piece(self, tile: int) -> tuple[int, int]:
         """Return what a piece costs, and what a segment does besides its pairs, with tiles of so many elements."""
         if self.most_pairs:
