@@ -4,11 +4,16 @@
 <%namespace name="types" file="types.mako"/>
 <%namespace name="section" file="section.mako"/>
 <%
+    import numpy as np
     from clhist.codegen.state import wrapped
     operator = spec.operator
     cells = ", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))
     parameters = wrapped([parameter.declaration for parameter in combine_parameters])
     is_function = function == "clhist_combine_bins"
+    # Cells of many words that are all 0 are written word after word.
+    held = operator.accumulator
+    by_words = len(operator.parts) == 1 and held.itemsize > 8 and held.itemsize % 4 == 0
+    by_words = by_words and not any(np.asarray(operator.neutral, held).tobytes())
 %>
 % if not is_within:
 // The second stage: copies are cleared before the sweep, and combined after it with what dest has.
@@ -68,8 +73,13 @@ ${wrapped([parameter.declaration for parameter in clear_parameters])})
 % for n, part in enumerate(operator.parts):
     __global cell${n}_t *cells${n} = (__global cell${n}_t *)(clhist_scratch + clhist_place${n});
     __global int *locks${n} = (__global int *)(clhist_scratch + clhist_lock_place${n});
+% if by_words:
+    for (size_t k = get_global_id(0); k < clhist_num_cells * (sizeof(cell${n}_t) / 4); k += get_global_size(0))
+        ((__global uint *)cells${n})[k] = 0;
+% else:
     for (size_t k = get_global_id(0); k < clhist_num_cells; k += get_global_size(0))
         cells${n}[k].value = clhist_neutral${n}();
+% endif
     for (size_t k = get_global_id(0); k < clhist_num_locks${n}; k += get_global_size(0))
         locks${n}[k] = 0;
 % endfor

@@ -90,7 +90,7 @@ class SeparateFallback(Fallback):
 def narrow_form(plan: Plan, max_pairs: int | None, *, on_cpu: bool) -> Operator | None:
     """Return the narrow form in which a plan's sums may be tried, where a look at some values is little beside them."""
     own = on_cpu and (plan.owns_copies or plan.ranges > 0) and plan.update == PRIVATE.name
-    shared = plan.memory == "local" and plan.update == CARRY.name
+    shared = (plan.memory == "local" or not on_cpu) and plan.update == CARRY.name
     if len(plan.outputs) != 1 or plan.is_batch or plan.is_one_launch or not (own or shared) or max_pairs is None:
         return None
     form = next((form for form in plan.outputs[0].operator.narrow if form.parts[0].is_split == own), None)

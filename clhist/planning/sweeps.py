@@ -127,7 +127,9 @@ def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
         narrow = planned((Output(form, (), histogram.suffix),), with_copies)
         if narrow.memory != plan.memory and profile.kind != "cpu" and plan.ranges:
             narrow = planned(narrow.outputs, with_copies, memory="partitioned")
-        elif narrow.memory != plan.memory and (plan.ranges or narrow.ranges):
+        elif narrow.memory == "global" and profile.kind != "cpu":
+            return plan
+        elif narrow.memory != plan.memory:
             # These count as a rule, and those of all values once in a while.
             memory = "partitioned" if narrow.ranges else narrow.memory
             plan = planned(plan.outputs, problem, memory=memory, update=narrow.update)
