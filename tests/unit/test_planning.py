@@ -285,3 +285,15 @@ def test_profiles_whose_instructions_were_counted_plan_by_them():
         assert (plan_of(INT, 31).copies, plan_of(INT, 500).copies) == (32, 16)
         assert plan_of(argmax, 31).update == "native"
         assert plan_of(argmax, 196_607).strategy == ("partitioned" if name == "MI300X" else "global")
+
+
+@pytest.mark.parametrize("bins", [8192, 32768, 2**20])
+@pytest.mark.parametrize("name", ["nvidia-h100", "nvidia-h200"])
+def test_exact_sums_are_tried_in_few_words_wherever_these_fit(name, bins):
+    profile = replace(named_profile(name), features=ALL_FEATURES)
+    histogram = Histogram(operators.reproducible_add(np.float32), bins)
+    for memory in (None, "global"):
+        asked = Problem((histogram,), 1_200_000, read_bytes=8, one_launch=True, choices=Choices(memory=memory))
+        (found,) = plan_sweeps(asked, profile)
+        assert found.memory == (memory or "local")
+        assert (found.again is None) == (memory == "global")
