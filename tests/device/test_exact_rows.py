@@ -13,15 +13,17 @@ import clhist
 from clhist import operators
 from clhist.engine.stages import Commands
 from clhist.opencl.device import device_profile, profile_context
+from clhist.planning import row_ranges
 
 DTYPES = [np.float32, np.float64]
 
 
-@pytest.fixture(autouse=True, params=[2**14, 2**17], ids=["little local memory", "narrow rows grouped"])
-def as_a_gpu(request, queue):
-    """Profiles with which rows are gathered as on a GPU, those of ranges shared out with little local memory."""
-    gpu = {"kind": "gpu", "hardware_threads": 2048, "work_group_size": 64, "l2_cache": 2**14}
-    with profile_context(replace(device_profile(queue.device), local_memory=request.param, **gpu)):
+@pytest.fixture(autouse=True, params=[2**20, 2**14], ids=["as a GPU", "narrow rows grouped"])
+def as_a_gpu(request, queue, monkeypatch):
+    """Profiles with which rows are gathered as on a GPU, with little local memory, and a large cache or a small one."""
+    monkeypatch.setattr(row_ranges, "_LARGE_LOCAL_MEMORY", request.param)
+    gpu = {"kind": "gpu", "hardware_threads": 2048, "work_group_size": 64, "local_memory": 2**14}
+    with profile_context(replace(device_profile(queue.device), l2_cache=request.param, **gpu)):
         yield
 
 

@@ -10,24 +10,23 @@ import pytest
 
 import clhist
 from clhist.opencl.device import device_profile, profile_context
+from clhist.planning import row_ranges
 
 LAUNCH = {"launch": 5.0, "bandwidth": 100.0, "rows placed by bin": 1e6, "rows gathered": 1e6}
 
 
-# Narrow rows are carried with one, and ranges shared out with the other, which have few numbers of rows.
-GPUS = {
-    "as a GPU": {"local_memory": 2**17, "l2_cache": 2**14},
-    "as a small GPU": {"local_memory": 2**14, "l2_cache": 2**20},
-}
+# Narrow rows are grouped themselves on the first, which takes its local memory for a large one.
+GPUS = {"as a GPU": 2**14, "as a GPU with a large cache": 2**20}
 
 
 @pytest.fixture(params=["as it is", *GPUS])
-def own(request, queue):
+def own(request, queue, monkeypatch):
     """The device's profile, and those with which rows are gathered as on a GPU."""
     profile = device_profile(queue.device)
     if request.param in GPUS:
+        monkeypatch.setattr(row_ranges, "_LARGE_LOCAL_MEMORY", GPUS[request.param])
         gpu = {"kind": "gpu", "hardware_threads": 2048, "work_group_size": 64, "rates": {**profile.rates, **LAUNCH}}
-        profile = replace(profile, **gpu, **GPUS[request.param])
+        profile = replace(profile, **gpu, local_memory=2**14, l2_cache=GPUS[request.param])
     with profile_context(profile):
         yield profile
 
