@@ -5,12 +5,12 @@
 <%!
     from math import gcd
     from clhist.planning.row_ranges import LEAST_PIECE
-    from clhist.planning.rows import FEW_ELEMENTS, SCANNED_BINS
+    from clhist.planning.rows import FEW_ELEMENTS
 %>\
 <%
-    sweep, text, group = spec.sweep, spec.text, spec.sweep.work_group_size
+    sweep, text = spec.sweep, spec.text
     read, number = ("bin", "k + %d * clhist_crew") if spec.carried_bytes else ("bin number", "from + (number_%d & (clhist_region - 1))")
-    size, loads, most_long = spec.placing_group, 4, (FEW_ELEMENTS if spec.few_bins else spec.staged) // LEAST_PIECE
+    size, loads = spec.placing_group, 4
 %>\
 // The first words are those of the call.
 #define CLHIST_ROWS_BEGIN(bin) clhist_begins[bin]
@@ -20,7 +20,7 @@
 ${few() if spec.few_bins else by_ranges()}
 
 ## Has the rows of bins with very many shared out: notes the pieces, and which of them are of which bin.
-<%def name="share(size)">\
+<%def name="share()">\
 <% team = gcd(32, size) %>\
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     // Each bin by some work-items, which are not many of ${size} where a work-group has many such bins.
@@ -46,11 +46,9 @@ ${few() if spec.few_bins else by_ranges()}
 <%def name="few()">
 ${kernel.begin("few", size)}
 ${types.arrays(sweep)}\
-    __local uint clhist_own[${spec.few_bins}], clhist_ends[${size}], clhist_base;
-    __local uint clhist_long[${most_long}], clhist_places[${most_long}], clhist_number;
+    __local uint clhist_own[${spec.few_bins}];
     const uint clhist_lane = get_local_id(0);
-    if (clhist_lane == 0)
-        clhist_number = 0;
+${words(FEW_ELEMENTS // LEAST_PIECE)}
     for (uint k = clhist_lane; k < clhist_row_bins; k += ${size})
         clhist_own[k] = 0;
     for (uint k = clhist_lane; k < clhist_cleared; k += ${size})
@@ -63,7 +61,7 @@ ${types.arrays(sweep)}\
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 ${begun("clhist_row_bins", "k", "0")}
-${share(size)}
+${share()}
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
         const uint bin = CLHIST_BIN(${text.bin});
@@ -80,14 +78,12 @@ ${share(size)}
 // rows those before have of each bin.
 ${kernel.begin("ranges", size)}
 ${tasks("clhist_task < clhist_shared + clhist_partitions")}
-    __local uint clhist_staged[${spec.staged}], clhist_ends[${size}], clhist_base;
-    __local uint clhist_long[${most_long}], clhist_places[${most_long}], clhist_number;
+    __local uint clhist_staged[${spec.staged}];
     if (clhist_is_whole && clhist_found.w > 1)
         return;
+${words(spec.staged // LEAST_PIECE)}
     for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
         clhist_own[k] = 0;
-    if (clhist_lane == 0)
-        clhist_number = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
 ${pairs("bin", "atomic_inc(clhist_own + bin_%d);")}
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -100,7 +96,7 @@ ${pairs("bin", "atomic_inc(clhist_own + bin_%d);")}
         return;
     }
 ${begun("clhist_own_bins", "clhist_first + k", "atomic_add(clhist_cursors, clhist_ends[clhist_lane])")}
-${share(size)}
+${share()}
     barrier(CLK_LOCAL_MEM_FENCE);
 ${pairs(read, f"clhist_staged[atomic_inc(clhist_own + bin_%d)] = {number};")}
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -108,39 +104,19 @@ ${pairs(read, f"clhist_staged[atomic_inc(clhist_own + bin_%d)] = {number};")}
         clhist_ids[clhist_base + k] = clhist_staged[k];
 }
 
-// Gives each bin of ranges that are shared out room for its rows, wherever there is some.
-${kernel.begin("begin", group)}
-    if (clhist_listed[0] == 0)
+// Gives each bin of the ranges that are shared out room for its rows, wherever there is some.
+${kernel.begin("begin", size)}
+    const uint clhist_lane = get_local_id(0), clhist_first = (uint)get_group_id(0) * clhist_width;
+    if (clhist_ranges[get_group_id(0)].w < 2)
         return;
-    const uint clhist_lane = get_local_id(0);
-    const uint clhist_bin = (uint)get_group_id(0) * ${group * SCANNED_BINS} + clhist_lane;
-    __local uint clhist_long[${group * SCANNED_BINS}], clhist_places[${group * SCANNED_BINS}], clhist_number;
-    if (clhist_lane == 0)
-        clhist_number = 0;
+    __local uint clhist_own[${spec.width}];
+${own_bins()}
+${words(spec.width)}
+    for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
+        clhist_own[k] = CLHIST_ROWS_COUNT(clhist_first + k);
     barrier(CLK_LOCAL_MEM_FENCE);
-    uint clhist_own = 0;
-% for k in range(SCANNED_BINS):
-    const uint clhist_bin_${k} = clhist_bin + ${k * group};
-    const bool clhist_is_shared_${k} = clhist_bin_${k} < clhist_row_bins && clhist_ranges[clhist_bin_${k} / clhist_width].w > 1;
-    const uint clhist_count_${k} = clhist_is_shared_${k} ? CLHIST_ROWS_COUNT(clhist_bin_${k}) : 0;
-    clhist_own += clhist_count_${k};
-% endfor
-    __local uint clhist_ends[${group}], clhist_base;
-    clhist_ends[clhist_lane] = clhist_own;
-    ${scan.inclusive("clhist_ends", "clhist_lane", group)}
-    if (clhist_lane == ${group - 1})
-        clhist_base = atomic_add(clhist_cursors, clhist_ends[clhist_lane]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    uint clhist_at = clhist_base + clhist_ends[clhist_lane] - clhist_own;
-% for k in range(SCANNED_BINS):
-    if (clhist_is_shared_${k}) {
-        CLHIST_ROWS_BEGIN(clhist_bin_${k}) = clhist_at;
-        clhist_at += clhist_count_${k};
-        if (clhist_count_${k} > clhist_piece)
-            clhist_long[atomic_inc(&clhist_number)] = clhist_bin_${k};
-    }
-% endfor
-${share(group)}
+${begun("clhist_own_bins", "clhist_first + k", "atomic_add(clhist_cursors, clhist_ends[clhist_lane])")}
+${share()}
 }
 
 // Puts the numbers of the rows of pieces where their bins have room for them.
@@ -151,6 +127,17 @@ ${tasks("clhist_task < clhist_shared")}
     barrier(CLK_LOCAL_MEM_FENCE);
 ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
 }
+</%def>
+
+## Local memory of what follows, and of bins with very many rows, of which there are no more than `most`.
+<%def name="words(most)">\
+    __local uint clhist_ends[${size}], clhist_base, clhist_long[${most}], clhist_places[${most}], clhist_number;
+    if (clhist_lane == 0)
+        clhist_number = 0;\
+</%def>
+
+<%def name="own_bins()">\
+    const uint clhist_own_bins = clhist_first < clhist_row_bins ? min(clhist_width, clhist_row_bins - clhist_first) : 0;\
 </%def>
 
 ## Where the rows of each bin begin, by the sums of the counts in clhist_own, which become places within the range.
@@ -193,7 +180,7 @@ ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
     const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
     const uint clhist_last_tile = clhist_is_last ? clhist_found.y : clhist_tasks[clhist_task + 1].y;
     const uint clhist_first = clhist_part * clhist_width;
-    const uint clhist_own_bins = clhist_first < clhist_row_bins ? min(clhist_width, clhist_row_bins - clhist_first) : 0;
+${own_bins()}
     __global const uint *clhist_begins_of = clhist_starts + (ulong)clhist_part * clhist_tiles;
     __global const ushort *clhist_bins = (__global const ushort *)clhist_pairs;
 % if not spec.carried_bytes:

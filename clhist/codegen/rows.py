@@ -20,7 +20,7 @@ from clhist.operators.operator import Operator
 from clhist.planning.feature import Parameter, buffers, uints, ulongs
 from clhist.planning.plan import Output
 from clhist.planning.row_ranges import MOST_TILE
-from clhist.planning.rows import FEW_BINS, RowsPlan
+from clhist.planning.rows import RowsPlan
 
 _JOINED_BYTES = 8192
 _SHARED_BYTES = 16384  # of local memory, for the totals of work-items that share rows
@@ -105,9 +105,6 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     lanes = min(1 << (plan.work_group_size.bit_length() - 1), 1 << (vectors - 1).bit_length())
     size = plan.work_group_size * vector * (16 if plan.in_doubles else operator.accumulator.itemsize)
     fits = lanes * plan.row_sharers <= plan.work_group_size and size <= _SHARED_BYTES
-    few = 0
-    if plan.is_few:
-        few = FEW_BINS // 8 if plan.row_bins <= FEW_BINS // 8 <= plan.few_bins else plan.few_bins
     can = plan.at_once > 0 and is_plain  # else rows are gathered
     atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if can else None
     return RowsSpec(
@@ -117,7 +114,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         lanes,
         plan.row_sharers if fits else 1,
         copies=plan.parts > 1 or (plan.parts == 1 and not operator.holds_values),
-        few_bins=few,
+        few_bins=plan.few_bins if plan.is_few else 0,
         placing_group=plan.placing_group,
         width=0 if ranges is None else ranges.most_width,
         staged=0 if ranges is None else ranges.split.most_pairs,
@@ -168,19 +165,19 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
     if spec.few_bins:
         found["few"] = (*arrays, *size, *uints("piece", "slots", "cleared"), *placed, *pieces)
         return found
-    tasks = (*words("listed"), *buffers("__global const uint4 *", "ranges"))
     grouped = (
         *uints("row_bins", "width", "partitions", "tiles", "region"),
         *buffers("__global const char *", "pairs"),
         *ulongs("values_place"),
-        *words("starts"),
-        *tasks,
+        *words("starts", "listed"),
+        *buffers("__global const uint4 *", "ranges"),
         *buffers("__global const uint2 *", "tasks"),
         *buffers("__global const ulong *", "whose"),
         *words("befores"),
         *placed,
     )
-    found["begin"] = (*uints("row_bins", "width", "piece", "slots"), *tasks, *placed, *pieces)
+    ranges = buffers("__global const uint4 *", "ranges")
+    found["begin"] = (*uints("row_bins", "width", "piece", "slots"), *ranges, *placed, *pieces)
     found["ranges"] = (*grouped, *uints("piece", "slots"), *pieces)
     found["place"] = grouped
     return found

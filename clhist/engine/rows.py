@@ -15,7 +15,7 @@ from clhist.codegen.rows import RowsSpec, rows_parameters
 from clhist.engine.partition import Grouping, grouping
 from clhist.engine.stages import Commands, Sweep, Tasks
 from clhist.planning.plan import Plan
-from clhist.planning.rows import CURSORS, MOST_JOINED, SCANNED_BINS, RowsPlan, most_alike
+from clhist.planning.rows import CURSORS, MOST_JOINED, RowsPlan, most_alike
 from clhist.planning.split import Split
 
 
@@ -114,10 +114,9 @@ class RowsSweep(Sweep):
             assert plan.ranges_of_bins is not None
             split, size = plan.ranges_of_bins.split, spec.placing_group
             grouped = self._grouped(commands, split, given)
-            commands.add("sweep", self.codes["ranges"], ((split.slots + split.ranges) * size,), (size,), grouped)
-            groups = ceil(bins / (group * SCANNED_BINS))
-            commands.add("sweep", self.codes["begin"], (groups * group,), (group,), grouped)
-            commands.add("sweep", self.codes["place"], (split.slots * size,), (size,), grouped)
+            number = {"ranges": split.slots + split.ranges, "begin": split.ranges, "place": split.slots}
+            for name, groups in number.items():
+                commands.add("sweep", self.codes[name], (groups * size,), (size,), grouped)
             if spec.carried_bytes:  # what is numbered then are pairs
                 given[f"{spec.text.loads}__base"] = grouped["clhist_pairs"]
                 given[f"{spec.text.loads}__offset"] = grouped["clhist_values_place"]

@@ -33,7 +33,6 @@ from clhist.planning.updates import GATHER
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 
 FEW_ELEMENTS, FEW_BINS = 2**15, 2**13  # that one work-group of a GPU counts and places, in local memory
-SCANNED_BINS = 4  # of a work-item that says where bins begin
 _FEW_BYTES = 8192  # of local memory, besides a word for each of these
 _MOST_SHARERS, _SHARED_ROWS = 32, 4  # work-items of a bin that share its rows, so many each at least
 _MOST_PIECES, _PIECE_LANES = 2**14, 2**16

@@ -43,7 +43,7 @@ class Split(NamedTuple):
     @property
     def even_pieces(self) -> int:
         """Pieces of all ranges, if they have equally many pairs: none where each is one task."""
-        piece, each = max(_LEAST_PIECE, ceil(self.elements / (PIECES * self.work_groups))), self.elements / self.ranges
+        (piece, _), each = self._replace(segment_cost=0).piece(1), self.elements / self.ranges
         return self.ranges * ceil(each / piece) if each > SHARED * piece else 0
 
     def piece(self, tile: int) -> tuple[int, int]:
