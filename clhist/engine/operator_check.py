@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer
 from clhist.codegen.render import render_check
 from clhist.engine.call import queue_for
 from clhist.engine.signature import Remembered
 from clhist.errors import UnsupportedError
 from clhist.opencl.program import build
+from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 

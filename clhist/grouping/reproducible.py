@@ -14,7 +14,7 @@ import pyopencl as cl
 from clhist import operators
 from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.reproducible import reproducibly
+from clhist.engine.reproducible import reproducible
 from clhist.opencl.arrays import Array, is_device_array, to_device
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
@@ -46,7 +46,7 @@ def reproducible_statistics(
     names, real = names_of(column), numbers.real.type
     call, values = Call(num_groups, queue=queue), _of_values(column.dtype, column.skipna)
     sums = _sums(queue.context, keys.dtype, values, numbers)
-    total, size = (_on_host(each, queue) for each in reproducibly(sums, (keys, array), call).results)
+    total, size = (_on_host(each, queue) for each in reproducible(sums).run((keys, array), call).results)
     count = size.astype(real)
     found: dict[str, np.ndarray] = {}
     with np.errstate(all="ignore"):
@@ -55,7 +55,7 @@ def reproducible_statistics(
         if column.spreads:
             given = to_device(queue, mean) if is_device_array(keys) else mean
             squares = _squares(queue.context, keys.dtype, values, numbers)
-            results = reproducibly(squares, (keys, array, given, num_groups), call).results
+            results = reproducible(squares).run((keys, array, given, num_groups), call).results
             shift, squared = (_on_host(each, queue) for each in results)
             var = variance(count, shift, squared, column.ddof)
             spreads = {"var": var, "std": np.sqrt(var), "sem": np.sqrt(var / count)}
@@ -68,7 +68,7 @@ def reproducible_mean(
 ) -> np.ndarray:
     """Return the means of `x` by their weights, on the host."""
     kernel = _weighted(queue.context, keys.dtype, _of_values(x.dtype, skipna), weights.dtype, numbers)
-    results = reproducibly(kernel, (keys, x, weights), Call(num_groups, queue=queue)).results
+    results = reproducible(kernel).run((keys, x, weights), Call(num_groups, queue=queue)).results
     total, weight = (_on_host(each, queue) for each in results)
     with np.errstate(all="ignore"):
         return total / weight
