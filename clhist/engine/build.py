@@ -23,9 +23,9 @@ from clhist.errors import BuildError, UnsupportedError
 from clhist.hardware.profile import Profile
 from clhist.opencl.device import (
     checked_profile,
-    claimed_features,
     device_features,
     device_kind,
+    has_fp64,
     memory_budget,
     planning_profile,
 )
@@ -236,7 +236,7 @@ class Builder:
         for device in self.context.devices:
             if device_kind(device) != "cpu":
                 device_features(device, self.context)  # proven here, where a context is at hand to try things in
-            if names and "fp64" not in claimed_features(device):
+            if names and not has_fp64(device):
                 raise UnsupportedError(
                     f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
                 )

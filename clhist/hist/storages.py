@@ -16,7 +16,6 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.binning.inputs import has_fp64
 from clhist.binning.sweep import BinnedKind, Sweep, sweep, sweep_engine
 from clhist.engine.call import Call
 from clhist.engine.engine import Engine
@@ -25,7 +24,7 @@ from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
 from clhist.opencl.arrays import Array, on_host, to_device
-from clhist.opencl.device import device_kind
+from clhist.opencl.device import device_kind, has_fp64
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
 from clhist.operators.operator import Operator
