@@ -204,8 +204,7 @@ def check_numbers(named: Sequence[tuple[str, int | None, int]], race_factor: flo
     choices : Choices
         Made by the caller.
     """
-    chosen = ((name, getattr(choices, name), 1) for name in NUMBERS)
-    for name, value, least in (*named, *chosen):
+    for name, value, least in named:
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
     if not 1 <= race_factor < inf:

@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from histograms import DTYPES, assert_same, beside, on_the_device, outcome, random_edges, specials
+from histograms import DTYPES, assert_same, beside, outcome, random_edges, specials
 
 import clhist
 from clhist.axes.keys import from_keys, key_dtype, key_range, keys_of
@@ -15,7 +15,6 @@ from clhist.axes.thresholds import numpy_bins
 from clhist.opencl import program
 
 pytestmark = pytest.mark.usefixtures("on_the_device")
-__all__ = ["on_the_device"]
 KERNELS = ["i4", "u4", "i8", "u8", "f4", "f8"]  # of which other dtypes are parts, or counted by their bits
 _IN_BINS = ("counts", "extent", "found", "inputs", "rules", "selection")
 
