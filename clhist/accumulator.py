@@ -11,7 +11,6 @@ from typing import Any, Generic, Self, Unpack, overload
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer
 from clhist.engine import streams
 from clhist.engine.call import Call, queue_for
 from clhist.engine.chunks import Chunks, KnownPiece, Piece
@@ -28,6 +27,7 @@ from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
 from clhist.opencl.device import device_profile
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
+from clhist.operators.c_types import integer
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
 from clhist.partial import Partial, bins_text, combined, joined, merge, portable_outputs

@@ -11,12 +11,13 @@ import pyopencl as cl
 from clhist.axes.elements import kernel_dtype
 from clhist.binning.counts import check_device_dtypes, flat
 from clhist.binning.host import numpy_digitize
-from clhist.binning.inputs import are_usable, as_array, has_fp64, is_binnable, queue_for
+from clhist.binning.inputs import are_usable, as_array, is_binnable, queue_for
 from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import elementwise, is_labelled
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import is_device_array, to_device
+from clhist.opencl.device import has_fp64
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Any:

@@ -23,7 +23,7 @@ from clhist.grouping.reproducible import names_of, reproducible_mean, reproducib
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
 from clhist.opencl.arrays import Array, empty, is_device_array
-from clhist.opencl.device import default_queue
+from clhist.opencl.device import default_queue, has_fp64
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.halves import number_of
@@ -121,7 +121,7 @@ class GroupBy(
         self._names, self._queue = groups.names, queue
         self._on_device = groups.on_device
         self._keys = self._placed(groups.numbers)
-        self._numbers = Numbers.of(int(prod(self._shape)), bool(queue.device.double_fp_config))
+        self._numbers = Numbers.of(int(prod(self._shape)), has_fp64(queue.device))
 
     def __repr__(self) -> str:
         size, dtype, device = prod(self._shape), self._keys.dtype, self._queue.device.name.strip()

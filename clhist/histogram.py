@@ -38,7 +38,6 @@ from clhist.binning.inputs import (
     are_usable,
     as_array,
     check_number,
-    has_fp64,
     last_axes,
     mask_array,
     numpy_axis,
@@ -153,7 +152,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     a, weights, where = flat(a), flat(weights), flat(where)
-    evenly = found_bins(a, bins, range, queue, fp64=has_fp64(queue.device))
+    evenly = found_bins(a, bins, range, queue)
     asked: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
     if is_new and (result := _in_found_range(evenly, a, weights, where, rest, **asked)):
         return result
@@ -188,7 +187,7 @@ def _counted(
     a: Any, weights: Any, where: Any, edges: np.ndarray, ends: Any, rest: Any, queue: cl.CommandQueue, **options: bool
 ) -> tuple[Prepared, Array]:
     """Return the histogram by edges, before it is finished, and what computes and finishes it; arrays are flat."""
-    axis = numpy_axis(edges, kernel_dtype(a.dtype), fp64=has_fp64(queue.device), ends=ends)
+    axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends)
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
@@ -364,7 +363,7 @@ def _bin_edges(
     if not isinstance(bins, str) and np.ndim(bins) > 0:
         return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
     if range is None and found is None:
-        found = extent(a, where, queue, fp64=has_fp64(queue.device))
+        found = extent(a, where, queue)
     if isinstance(bins, str) and not is_device_array(a):
         return numpy_edges(taken(a, where), bins, range, taken(weights, where)), range_ends(found, range), found
     if isinstance(bins, str):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from clhist.accumulator import Accumulator
-from clhist.codegen.arguments import integer
 from clhist.engine.bound import Bound
-from clhist.engine.call import Call, Outcome, call_of, queue_for
+from clhist.engine.call import Call, call_of, queue_for
 from clhist.engine.cuda_calls import takes_cuda, takes_cuda_only
 from clhist.engine.engine import Engine
 from clhist.engine.reproducible import reproducible as reproducible_engine
@@ -20,6 +19,7 @@ from clhist.hardware.profile import Profile
 from clhist.kernel_types import KernelCalls
 from clhist.opencl.lost import check_process
 from clhist.opencl.memory import Allocator
+from clhist.operators.c_types import integer
 from clhist.operators.names import with_names
 from clhist.operators.reproducible import check_max_abs
 from clhist.planning.plan import Plan
@@ -263,7 +263,8 @@ class HistogramKernel(KernelCalls[K]):
             call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
             check_max_abs(max_abs, reproducible)
             compute = run if isinstance(race_factor, str) else Engine.run
-            outcome = self._reproducible(args, call, max_abs) if reproducible else compute(self.engine, args, call)
+            engine = reproducible_engine(self.engine, args, call, max_abs) if reproducible else self.engine
+            outcome = compute(engine, args, call)
             result = self.engine.outputs.collect(outcome.results)
             return (result, outcome.event) if return_event else result
 
@@ -299,9 +300,9 @@ class HistogramKernel(KernelCalls[K]):
             args = arguments_of_call(self.arguments, args, num_bins)
             call, engine = call_of(num_bins, choices), self.engine
             check_max_abs(max_abs, reproducible)
-            checked = engine.check(args, call)
             if reproducible:
-                engine, checked = reproducible_engine(engine, checked, max_abs)
+                engine = reproducible_engine(engine, args, call, max_abs)
+            checked = engine.check(args, call)
             return Bound(engine, args, with_race_factor(engine, checked, call), checked)
 
         def timed(
@@ -327,9 +328,8 @@ class HistogramKernel(KernelCalls[K]):
                 raise ValueError("queue: expected one with PROFILING_ENABLE, got one without")
             args = arguments_of_call(self.arguments, args, num_bins)
             call = call_of(num_bins, choices | {"queue": queue})
-            checked, engine = self.engine.check(args, call), self.engine
-            outcome = engine.run_checked(checked, with_race_factor(engine, checked, call))
-            return engine.outputs.collect(outcome.results), outcome.seconds(queue)
+            outcome = run(self.engine, args, call)
+            return self.engine.outputs.collect(outcome.results), outcome.seconds(queue)
 
     def race_factor(
         self, *args: Any, num_bins: Any, size: int | None = None, queue: cl.CommandQueue | None = None
@@ -372,12 +372,6 @@ class HistogramKernel(KernelCalls[K]):
     def uses_position(self) -> bool:
         """Whether the map may use `i` other than for the elements of the arrays that it uses only at ``[i]``."""
         return self.engine.uses_position
-
-    def _reproducible(self, args: Sequence[Any], call: Call, max_abs: float | None) -> Outcome:
-        """Run a call whose results depend on nothing but the values."""
-        check_process()
-        engine, checked = reproducible_engine(self.engine, self.engine.check(args, call), max_abs)
-        return engine.run_checked(checked, with_race_factor(engine, checked, call))
 
 
 recognise(HistogramKernel, lambda kernel: itself(kernel.engine))

@@ -124,13 +124,17 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     array([2, 1]...)
     """
     is_alone = not (options or batched) and offsets is None
-    given = dest, op, indices, values, queue, out, reproducible, max_abs
-    may_repeat = is_alone and is_device_array(indices) and not _shares(out, indices, values)
-    key = signature_of(*given) if may_repeat else None
+    given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
+    allocator, wait_for, with_event = None, (), False
+    if not is_alone:
+        allocator, wait_for, with_event, more = _asked(options, offsets)
+        given = *given, batched, *more
+    key = signature_of(*given) if is_device_array(indices) and not _shares(out, indices, values) else None
     if (known := _known.get(key)) is not None:
         repeated, count, has_dest = known
         arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-        return repeated.run(arrays[:count], dest if has_dest else None, out)[0]
+        outcome = repeated.run(arrays[:count], dest if has_dest else None, out, allocator, wait_for)
+        return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)
     asked = {"options": not is_alone, "reproducible": bool(reproducible), "max_abs": max_abs is not None}
@@ -140,7 +144,6 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         if few is not None:
             return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
-    wait_for, with_event = options.get("wait_for") or (), options.pop("return_event", False)
     if pairs.operator.is_custom and not wait_for:  # on which the values may depend
         check_once(pairs.operator, lambda: _samples(pairs.values, pairs.operator, queue), queue)
     whole, given_out = pairs, out
@@ -188,6 +191,17 @@ def _out_by_parts(out: Any, pairs: Pairs) -> Any:
     return as_parts(out)
 
 
+def _asked(options: dict[str, Any], offsets: Any) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+    """Return the allocator, the events to wait for, whether to return one, and by what else a call is recognised.
+
+    `options` are then without ``return_event``.
+    """
+    with_event = options.pop("return_event", False)
+    others = {name: value for name, value in options.items() if name not in ("allocator", "wait_for")}
+    read = object() if is_device_array(offsets) else offsets  # nothing is known by an object: its content matters
+    return options.get("allocator"), options.get("wait_for") or (), with_event, (read, others)
+
+
 def _shares(out: Any, *given: Any) -> bool:
     """Whether any of the arrays of a result shares memory with any of the others."""
     outs = [each for each in (out if isinstance(out, tuple) else (out,)) if is_array(each)]
@@ -227,16 +241,20 @@ def _call(pairs: Pairs, spec: ScatterSpec, options: Mapping[str, Any], offsets: 
     return call
 
 
-# Plain calls on device arrays: how many arrays they take, and whether `dest` is one.
+# Calls on device arrays: how many arrays they take, and whether `dest` is one.
 _known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
 
 
 def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: Sequence[Any], call: Call) -> None:
-    """Keep a plain call on device arrays by its signature."""
-    if key is None or pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
+    """Keep a call on device arrays by its signature, if no later one measures a race factor or checks its operator."""
+    if key is None or isinstance(call.race_factor, str) or (call.wait_for and whole.operator.is_custom):
+        return
+    if pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
         return
     same = [None if is_device_array(value) else value for value in args]
-    repeated = KnownCall(engine, same, Call(call.num_bins, call.size, queue=call.queue))
+    offsets = None if call.offsets is None else np.array(call.offsets)  # which the caller may change
+    kept = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
+    repeated = KnownCall(engine, same, kept)
     _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
 
 

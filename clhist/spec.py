@@ -11,7 +11,6 @@ from typing import Any, overload
 import pyopencl as cl
 
 from clhist.accumulator import Accumulator
-from clhist.codegen.arguments import integer
 from clhist.engine.call import queue_for
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.engine import Engine
@@ -21,7 +20,7 @@ from clhist.engine.streams import stream_operator
 from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue
 from clhist.opencl.program import kept_by_context
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.names import COUNT, with_names
 from clhist.partial import Partial, bins_text, neutral_arrays, portable_outputs
 from clhist.typing import HostArray, K, MadeOf, Named, NumBins, One, Ordered, Recipe

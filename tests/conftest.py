@@ -5,10 +5,11 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import covering
 import environment  # before PyOpenCL, whose first import reads it
@@ -183,3 +184,34 @@ def update_golden(pytestconfig: pytest.Config) -> bool:
 def rng() -> np.random.Generator:
     """Random numbers, the same in every run."""
     return np.random.default_rng(20)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """CUDA's driver and its libraries, as OpenCL and NumPy compute for them."""
+    import cuda_fake
+
+    monkeypatch.setattr("clhist.engine.cuda_calls._warned", set())
+    return cuda_fake.install(monkeypatch)
+
+
+@pytest.fixture
+def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave nothing to NumPy and SciPy because it is small."""
+    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: True)
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that says what else there is to measure, in the place of what is installed."""
+    return lambda *found: monkeypatch.setattr("benchmarks.peer_libraries.peers", lambda: list(found))
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let scikit-learn's threads not wait for each other in loops, which takes ten times as long beside other tests."""
+    from threadpoolctl import threadpool_limits
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with threadpool_limits(1, "openmp"):
+        yield

@@ -12,9 +12,10 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.axes.block_search import BLOCK
-from clhist.binning.inputs import as_array, has_fp64, is_binnable, mask_array
+from clhist.binning.inputs import as_array, is_binnable, mask_array
 from clhist.binning.sweep import Binned, Sweep
 from clhist.opencl.arrays import Array, is_device_array, on_host, to_device, zeros
+from clhist.opencl.device import has_fp64
 from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator
 

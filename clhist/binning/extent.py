@@ -18,7 +18,7 @@ from clhist.engine.launcher import Loaded
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
 from clhist.engine.ready import loaded_call
 from clhist.opencl.arrays import is_device_array
-from clhist.opencl.device import device_kind
+from clhist.opencl.device import device_kind, has_fp64
 from clhist.opencl.program import kept_by_context
 
 _STRIPS, _LANES = 2**18, 256  # of a GPU: work-items, and those of a work-group
@@ -26,9 +26,7 @@ _CPU_STRIPS = 256
 _CHUNK = 2**16  # elements that stay in a cache between the two passes over them
 
 
-def extent(
-    array: Any, where: Any, queue: cl.CommandQueue, *, fp64: bool, column: int | None = None
-) -> tuple[Any, Any] | None:
+def extent(array: Any, where: Any, queue: cl.CommandQueue, column: int | None = None) -> tuple[Any, Any] | None:
     """Return the least and the greatest element as NumPy scalars, or None of no elements.
 
     Both are NaN if one is, as `numpy.min` has it. The array is flat, or of shape (N, D) if `column` says which.
@@ -36,7 +34,7 @@ def extent(
     if not is_device_array(array):
         chosen = array if column is None else array[:, column]
         return _host_extent(chosen if where is None else chosen[where])
-    low, high, count = key_extent(array, where, None, queue, fp64=fp64, column=column)
+    low, high, count = key_extent(array, where, None, queue, column=column)
     if not count:
         return None
     dtype, (least, greatest) = array.dtype, key_range(array.dtype)
@@ -58,8 +56,6 @@ def extent_in_parts(
     where: Any,
     bounds: tuple[int, int] | None,
     queue: cl.CommandQueue,
-    *,
-    fp64: bool,
     column: int | None = None,
 ) -> Any:
     """Return, on the device, the least and the greatest key of each of several parts of data, and how many count.
@@ -74,13 +70,11 @@ def extent_in_parts(
         Keys within which elements count.
     queue : pyopencl.CommandQueue
         Where it runs.
-    fp64 : bool
-        Whether the device has double precision.
     column : int, optional
         Of an array (N, D).
     """
     dtype, key = array.dtype, key_dtype(array.dtype)
-    as_bits = has_no_type(dtype, fp64)
+    as_bits = has_no_type(dtype, has_fp64(queue.device))
     size, pitch = array.shape[0] if column is not None else array.size, array.shape[-1] if column is not None else 1
     data = bits_dtype(dtype) if as_bits else dtype
     lanes, parts = lanes_and_parts(queue)

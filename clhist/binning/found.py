@@ -24,6 +24,7 @@ from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepared import ArraySlot
 from clhist.opencl.arrays import Array, is_device_array
+from clhist.opencl.device import has_fp64
 from clhist.opencl.program import kept_by_context
 
 _MOST_BINS = 2**15  # of one work-group
@@ -53,7 +54,7 @@ class FoundBins:
 
     def enqueue(self, data: Array, where: Array | None) -> list[Array]:
         """Have the keys of the bins of flat data made, and the struct with all else, which the edges follow."""
-        ends = extent_in_parts(data, where, None, self.queue, fp64=True)
+        ends = extent_in_parts(data, where, None, self.queue)
         return self.loaded.run(self.queue, [ends, None, None], [np.int32(self.axis.extent)], True).results
 
     def edges(self, found: np.ndarray) -> np.ndarray | None:
@@ -74,10 +75,10 @@ class FoundBins:
         return edges if edges.tobytes() == self.spec.edges(found, bins).tobytes() else None
 
 
-def found_bins(data: Any, bins: Any, range: Any, queue: cl.CommandQueue, *, fp64: bool) -> FoundBins | None:
+def found_bins(data: Any, bins: Any, range: Any, queue: cl.CommandQueue) -> FoundBins | None:
     """Return bins of flat data whose range is found on the device; None where it is given, or the host must know it."""
     can = data.dtype.kind in "iu" or (data.dtype.kind == "f" and data.dtype.itemsize >= 4)
-    can = can and fp64 and range is None and is_device_array(data) and data.size > 0
+    can = can and has_fp64(queue.device) and range is None and is_device_array(data) and data.size > 0
     can = can and type(bins) is int and 0 < bins <= _MOST_BINS
     return _found_bins(queue.context, queue, data.dtype, bins) if can else None
 

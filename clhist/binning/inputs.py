@@ -17,6 +17,7 @@ from clhist.engine.call import queue_for as queue_of_call
 from clhist.engine.call import queue_of
 from clhist.engine.scatter import as_array as read
 from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
+from clhist.opencl.device import has_fp64
 
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 
@@ -60,12 +61,6 @@ def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -
     if common_kind(named):
         check_context(named, found.context)
     return found
-
-
-@lru_cache(maxsize=64)
-def has_fp64(device: cl.Device) -> bool:
-    """Whether `device` has double precision."""
-    return "cl_khr_fp64" in device.extensions.split()
 
 
 def is_binnable(dtype: np.dtype) -> bool:
@@ -127,8 +122,8 @@ def range_ends(found: tuple[Any, Any] | None, given: Any) -> tuple[Any, Any]:
 def numpy_axis(
     edges: Array,
     dtype: np.dtype,
+    queue: cl.CommandQueue,
     *,
-    fp64: bool,
     via: np.dtype | None = None,
     ends: tuple[Any, Any] | None = None,
     bins_of: Callable[..., Thresholds] = numpy_bins,
@@ -141,8 +136,8 @@ def numpy_axis(
         Of NumPy, as `are_usable` has it.
     dtype : numpy.dtype
         Of the data.
-    fp64 : bool
-        Whether the device has double precision.
+    queue : pyopencl.CommandQueue
+        Where it is used.
     via : numpy.dtype, optional
         See `clhist.binning.numpy_bins`.
     ends : pair of scalars, optional
@@ -151,7 +146,7 @@ def numpy_axis(
         `numpy_bins`, or `rounded_bins` for SciPy's.
     """
     key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
-    asked = key, edges.dtype, dtype, via, *(ends or (None, None)), fp64, bins_of
+    asked = key, edges.dtype, dtype, via, *(ends or (None, None)), has_fp64(queue.device), bins_of
     return _axis.__wrapped__(*asked, edges) if key is None else _axis(*asked)
 
 

@@ -15,7 +15,7 @@ from clhist.axes.elements import kernel_dtype
 from clhist.axes.thresholds import Thresholds, numpy_bins
 from clhist.binning.counts import flat
 from clhist.binning.extent import extent
-from clhist.binning.inputs import are_usable, as_array, has_fp64, numpy_axis, range_ends
+from clhist.binning.inputs import are_usable, as_array, numpy_axis, range_ends
 from clhist.binning.sweep import Binned
 from clhist.opencl.arrays import Array, is_device_array
 
@@ -65,12 +65,10 @@ class Points:
         mixed = {self.dtype.kind, *(each.dtype.kind for each in edges)} == {"i", "u"}
         return all(map(are_usable, edges)) and not mixed and prod(len(each) - 1 for each in edges) < 2**31
 
-    def extent(self, n: int, where: Any, queue: cl.CommandQueue, *, fp64: bool) -> tuple[Any, Any] | None:
+    def extent(self, n: int, where: Any, queue: cl.CommandQueue) -> tuple[Any, Any] | None:
         """Return the least and the greatest of coordinate `n`, in the common dtype."""
-        if self.rows is not None:
-            found = extent(self.rows, where, queue, fp64=fp64, column=n)
-        else:
-            found = extent(self.columns[n], where, queue, fp64=fp64)
+        data = (self.columns[n], None) if self.rows is None else (self.rows, n)
+        found = extent(data[0], where, queue, data[1])
         return None if found is None else (self.dtype.type(found[0]), self.dtype.type(found[1]))
 
     def binned(
@@ -81,12 +79,11 @@ class Points:
         bins_of: Callable[..., Thresholds] = numpy_bins,
     ) -> Binned | None:
         """Return it with the axes of bins of these edges, NumPy's or others, or None if no number lies in them."""
-        fp64 = has_fp64(queue.device)
         dtypes = [array.dtype for array in self.columns] or [self.dtype] * self.dims
         axes = []
         for each, given in zip(edges, dtypes, strict=True):
             via = None if self.dtype == given else self.dtype
-            axis = numpy_axis(each, kernel_dtype(given), fp64=fp64, via=via, bins_of=bins_of)
+            axis = numpy_axis(each, kernel_dtype(given), queue, via=via, bins_of=bins_of)
             if axis is None:
                 return None
             axes.append(axis)
@@ -152,7 +149,7 @@ def edges_of(sample: Points, bins: Any, range_: Any, where: Any, queue: cl.Comma
     TypeError, ValueError
         What `numpy.histogramdd` raises.
     """
-    fp64, dims = has_fp64(queue.device), sample.dims
+    dims = sample.dims
     try:
         each_bins = list(bins)
     except TypeError:
@@ -163,7 +160,7 @@ def edges_of(sample: Points, bins: Any, range_: Any, where: Any, queue: cl.Comma
     if len(each_bins) == dims == len(ranges):
         for n in range(dims):
             has_edges = np.ndim(each_bins[n]) > 0
-            ends = None if has_edges or ranges[n] is not None else sample.extent(n, where, queue, fp64=fp64)
+            ends = None if has_edges or ranges[n] is not None else sample.extent(n, where, queue)
             stub[:, n] = (0, 1) if ends is None else ends
             found += _plain_edges(each_bins[n], ranges[n], ends, has_edges)
     if len(found) < dims:  # NumPy says what is wrong

@@ -11,7 +11,6 @@ import pyopencl as cl
 from clhist.binning.counts import as_dtype, densities, flat
 from clhist.binning.extent import extent
 from clhist.binning.found import FoundBins
-from clhist.binning.inputs import has_fp64
 from clhist.binning.sweep import Sweep
 from clhist.engine.cuda_repeats import ends_with
 from clhist.engine.peek import Reading
@@ -103,7 +102,7 @@ def repeated(
     a, where, weights = arrays
     arrays = flat(a), None if where is None else flat(where), None if weights is None else flat(weights)
     if isinstance(known, cl.CommandQueue):
-        found = extent(arrays[0], arrays[1], known, fp64=has_fp64(known.device))
+        found = extent(arrays[0], arrays[1], known)
         known = kept.get(_by_extent(key, found))
     result = known.again(arrays, density, out) if isinstance(known, Prepared) else None
     return result, found, known is None

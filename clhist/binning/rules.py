@@ -16,10 +16,10 @@ from clhist.axes.elements import bits_of, has_no_type, kernel_dtype, key_of_bits
 from clhist.axes.keys import bits_dtype, from_keys, key_dtype, key_range
 from clhist.axes.thresholds import keys_within
 from clhist.binning.extent import key_extent
-from clhist.binning.inputs import has_fp64
 from clhist.binning.selection import order_statistics
 from clhist.engine.caller import warn_caller
 from clhist.engine.engine import Engine
+from clhist.opencl.device import has_fp64
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -77,13 +77,8 @@ class _Sample:
     queue: cl.CommandQueue
 
     @cached_property
-    def fp64(self) -> bool:
-        """Whether the device has double precision."""
-        return has_fp64(self.queue.device)
-
-    @cached_property
     def _extent(self) -> tuple[int, int, int]:
-        return key_extent(self.array, self.where, self.bounds, self.queue, fp64=self.fp64)
+        return key_extent(self.array, self.where, self.bounds, self.queue)
 
     @property
     def size(self) -> int:
@@ -126,9 +121,7 @@ class _Sample:
         found = [
             each
             for n in range(0, len(ranks), 4)
-            for each in order_statistics(
-                self.array, self.where, self.bounds, ranks[n : n + 4], self.queue, fp64=self.fp64
-            )
+            for each in order_statistics(self.array, self.where, self.bounds, ranks[n : n + 4], self.queue)
         ]
         if last <= 4:
             return np.subtract(*np.percentile(np.array(found, self.dtype), [75, 25]))
@@ -138,8 +131,9 @@ class _Sample:
         return np.subtract(*np.percentile(np.array(sample, self.dtype), [75, 25]))
 
     def _power_sum(self, shift: float, scale: float, power: int) -> float:
-        as_bits = has_no_type(self.array.dtype, self.fp64)
-        kernel = _power_kernel(self.queue.context, self.array.dtype, as_bits, self.fp64, self.where is not None)
+        fp64 = has_fp64(self.queue.device)
+        as_bits = has_no_type(self.array.dtype, fp64)
+        kernel = _power_kernel(self.queue.context, self.array.dtype, as_bits, fp64, self.where is not None)
         data = self.array.view(bits_dtype(self.array.dtype)) if as_bits else self.array
         key = key_dtype(self.dtype)
         given = (data, *([] if self.where is None else [self.where]), *(key.type(bound) for bound in self.bounds))

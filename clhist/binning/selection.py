@@ -13,6 +13,7 @@ from clhist.axes.elements import bits_of, has_no_type, key_of_bits
 from clhist.axes.keys import bits_dtype, from_keys, key_dtype
 from clhist.engine.engine import Engine
 from clhist.opencl.arrays import on_host
+from clhist.opencl.device import has_fp64
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
@@ -21,7 +22,7 @@ _PREFIXES = 4  # keys that are looked for at once
 
 
 def order_statistics(
-    array: Any, where: Any, bounds: tuple[int, int], ranks: Sequence[int], queue: cl.CommandQueue, *, fp64: bool
+    array: Any, where: Any, bounds: tuple[int, int], ranks: Sequence[int], queue: cl.CommandQueue
 ) -> np.ndarray:
     """Return the elements of these ranks, counted from 0, of a flat array: its 0th is the least.
 
@@ -37,12 +38,10 @@ def order_statistics(
         At most four.
     queue : pyopencl.CommandQueue
         Where it runs.
-    fp64 : bool
-        Whether the device has double precision.
     """
     dtype = array.dtype
     key = key_dtype(dtype)
-    as_bits = has_no_type(dtype, fp64)
+    as_bits = has_no_type(dtype, has_fp64(queue.device))
     data = array.view(bits_dtype(dtype)) if as_bits else array
     kernel = _digits_kernel(queue.context, dtype, as_bits, where is not None)
     lowest = int(np.iinfo(key).min)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from clhist.binning.inputs import check_number, has_fp64
+from clhist.binning.inputs import check_number
 from clhist.binning.points import Points
 
 
 def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
     """Return SciPy's edges of each dimension; `queue` is that of device arrays."""
-    dims, fp64 = points.dims, points.on_device and has_fp64(queue.device)
+    dims = points.dims
     is_number, each_bins = _each_bins(bins, dims)
     check_number(each_bins, dims)
     _check_range(range, dims)
@@ -22,7 +22,7 @@ def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: A
     for n, number in enumerate(each_bins):
         ends = None
         if is_number or (range is None and np.ndim(number) == 0):
-            ends = points.extent(n, where, queue, fp64=fp64)
+            ends = points.extent(n, where, queue)
             if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
                 raise ValueError(f"{sample!r} contains non-finite values.")
             if ends is None and where is not None and points.size:

@@ -19,7 +19,7 @@ from clhist.axes.kinds import Kind
 from clhist.engine.call import Call
 from clhist.engine.engine import Engine
 from clhist.engine.known import KnownCall
-from clhist.engine.reproducible import reproducibly
+from clhist.engine.reproducible import reproducible as reproducible_engine
 from clhist.engine.signature import Remembered
 from clhist.opencl.arrays import beginning, is_device_array, kept_on_device, to_device
 from clhist.opencl.device import device_kind
@@ -291,15 +291,12 @@ class Sweep:
         As what the engine takes each of the caller's arrays, if that is another dtype than its own.
     shape : tuple of int
         Of each result, which begins as that of the engine.
-    reproducible : bool
-        Whether sums are bitwise the same in any order.
     """
 
     known: KnownCall
     names: tuple[str, ...]
     dtypes: tuple[np.dtype | None, ...]
     shape: tuple[int, ...]
-    reproducible: bool
 
     @classmethod
     def of(
@@ -326,8 +323,9 @@ class Sweep:
         summed = by_parts(outputs) if reproducible else outputs
         engine = sweep_engine(queue.context, kind, summed, tuple(array.dtype for array in values))
         bins = prod(shape) + 1 if has_spare else shape
+        engine = reproducible_engine(engine) if reproducible else engine
         known = KnownCall(engine, args, Call(bins, size, queue=queue, num_histograms=rows))
-        return cls(known, tuple(name for name, *_ in outputs), (*dtypes, *(None for _ in values)), shape, reproducible)
+        return cls(known, tuple(name for name, *_ in outputs), (*dtypes, *(None for _ in values)), shape)
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -351,11 +349,8 @@ class Sweep:
             if array is not None:
                 dtype = self.dtypes[len(given)]
                 given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
-        known = self.known
-        if self.reproducible:
-            found = reproducibly(known.engine, known.with_arrays(given), known.call).results
-            return found if len(found) == len(self.names) else [joined(found[0], found[1], self.queue)]
-        return known.run(given, dest, out)
+        found = self.known.run(given, dest, out).results
+        return found if len(found) == len(self.names) else [joined(found[0], found[1], self.queue)]
 
     def __call__(self, arrays: Iterable[Any]) -> dict[str, Any]:
         """Return the results by name."""

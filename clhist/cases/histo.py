@@ -16,7 +16,7 @@ import pyopencl.array as cl_array
 
 from clhist import Bound, HistogramKernel, default_queue, operators
 from clhist.binning import Binned, sweep_engine
-from clhist.binning.inputs import has_fp64, numpy_axis
+from clhist.binning.inputs import numpy_axis
 from clhist.cases.arrays import Range, pair_of, ranges_of
 from clhist.cases.bindable import Bindable
 
@@ -108,10 +108,9 @@ def wafer(num_points: int, seed: int = 0) -> tuple[npt.NDArray[np.float32], npt.
 
 def _binned(x: Any, y: Any, edges: tuple[npt.NDArray[Any], ...], queue: cl.CommandQueue) -> Binned:
     """Return the points with their axes; none of the points where no number of their dtype lies between edges."""
-    fp64 = has_fp64(queue.device)
-    axes = [numpy_axis(each, x.dtype, fp64=fp64) for each in edges]
+    axes = [numpy_axis(each, x.dtype, queue) for each in edges]
     if None in axes:
-        unit = numpy_axis(np.array([0.0, 1.0]), x.dtype, fp64=fp64)
+        unit = numpy_axis(np.array([0.0, 1.0]), x.dtype, queue)
         return Binned(tuple(found for found in (unit, unit) if found), (x, y), None, 0)
     return Binned(tuple(found for found in axes if found), (x, y), None, x.size)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping
 
@@ -104,20 +103,3 @@ def same_scalar(one: object, other: object) -> bool:
     if isinstance(one, float | complex):
         return repr(one) == repr(other)
     return one == other
-
-
-def integer(name: str, value: object, least: int) -> int:
-    """Return `value` as an int of at least `least`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not an integer, or too small; the message calls it `name`.
-    """
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
-    if number < least:
-        raise ValueError(f"{name}: expected at least {least}, got {number}")
-    return number

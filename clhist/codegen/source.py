@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist.codegen.arguments import check_structs, integer, parse_arguments
+from clhist.codegen.arguments import check_structs, parse_arguments
 from clhist.codegen.maps import (
     Argument,
     RowText,
@@ -20,7 +20,7 @@ from clhist.codegen.maps import (
     uniform_value,
     uses_position,
 )
-from clhist.operators.c_types import needs_fp64
+from clhist.operators.c_types import integer, needs_fp64
 from clhist.operators.halves import half_name, with_numbers
 from clhist.operators.operator import Operator
 from clhist.planning.problem import Histogram

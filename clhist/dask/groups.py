@@ -11,7 +11,6 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import DTypeLike
 
-from clhist.codegen.arguments import integer
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.scatter import native
 from clhist.grouping.columns import integers
@@ -19,7 +18,7 @@ from clhist.grouping.distributed import GroupSpec
 from clhist.grouping.groups import groups_of, labels_of
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.masks import check_unmasked
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.partial import Partial, combined, merge, neutral_arrays
 from clhist.statistics.outputs import Column

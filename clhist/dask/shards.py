@@ -8,8 +8,8 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from clhist.codegen.arguments import integer
 from clhist.dask.tree import SPLIT_EVERY, Blocks, as_array, on_host, task, tree
+from clhist.operators.c_types import integer
 from clhist.operators.operator import Operator
 from clhist.partial import Partial, merge
 from clhist.spec import Spec

@@ -13,8 +13,8 @@ import numpy as np
 from dask import delayed
 from dask.delayed import Delayed
 
-from clhist.codegen.arguments import integer
 from clhist.engine.labelled import unlabelled
+from clhist.operators.c_types import integer
 
 SPLIT_EVERY = 8  # partial results that one task merges
 

@@ -8,7 +8,6 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer
 from clhist.engine.call import Call, CheckedCall, Outcome
 from clhist.engine.cuda_calls import returned
 from clhist.engine.engine import Engine
@@ -17,6 +16,7 @@ from clhist.opencl.arrays import Array, is_array, is_device_array, is_taken
 from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, is_cuda
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
+from clhist.operators.c_types import integer
 
 _LIKE = ("dtype", "shape", "strides")
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer
 from clhist.codegen.from_plan import programs_of
 from clhist.codegen.render import render_programs
 from clhist.codegen.source import Source
@@ -24,17 +23,18 @@ from clhist.errors import BuildError, UnsupportedError
 from clhist.hardware.profile import Profile
 from clhist.opencl.device import (
     checked_profile,
-    claimed_features,
     device_features,
     device_kind,
+    has_fp64,
     memory_budget,
     planning_profile,
 )
 from clhist.opencl.program import kernel_of
+from clhist.operators.c_types import integer
 from clhist.operators.merged import merged
 from clhist.planning.pieces import elements_of_piece
 from clhist.planning.plan import Output, Plan
-from clhist.planning.problem import NUMBERS, Choices, Problem
+from clhist.planning.problem import Choices, Problem
 from clhist.planning.sweeps import plan_sweeps
 from clhist.planning.updates import REPLACEABLE
 
@@ -187,10 +187,7 @@ class Builder:
         even: bool = True,
         one_launch: bool = True,
     ) -> Problem:
-        """Return what is to be planned; raises for choices that are no numbers, or that the device cannot have."""
-        for name in NUMBERS:
-            if getattr(choices, name) is not None:
-                integer(name, getattr(choices, name), 1)
+        """Return what is to be planned; raises for numbers that are none, or that the device cannot have."""
         if choices.locks is not None and choices.locks & (choices.locks - 1):
             raise ValueError(f"locks: expected a power of two, got {choices.locks}")
         if not isinstance(race_factor, int | float | np.integer | np.floating):
@@ -239,7 +236,7 @@ class Builder:
         for device in self.context.devices:
             if device_kind(device) != "cpu":
                 device_features(device, self.context)  # proven here, where a context is at hand to try things in
-            if names and "fp64" not in claimed_features(device):
+            if names and not has_fp64(device):
                 raise UnsupportedError(
                     f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
                 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer, same_scalar, scalar
+from clhist.codegen.arguments import same_scalar, scalar
 from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, check_batch
 from clhist.engine.build import Builder
@@ -33,6 +33,7 @@ from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.memory import OutOfMemoryError
 from clhist.opencl.program import kept_by_context
+from clhist.operators.c_types import integer
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
@@ -365,11 +366,6 @@ class Engine:
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
-
-    def run_checked(self, checked: CheckedCall, call: Call) -> Outcome:
-        """Plan, build and enqueue a call whose arguments have been checked."""
-        ready, operands = self.prepare(checked, call)
-        return ready.run(*operands, call)
 
 
 @kept_by_context

@@ -73,7 +73,8 @@ class Loads:
         if batch is not None and batch.begins is not None:
             return self._loaded(checked, call, fixed), (), None
         same = tuple([(n, itself(checked.values[n])) for n in fixed])
-        asked = call.race_factor, call.choices, call.memory_budget, call.partial, largest
+        budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
+        asked = call.race_factor, call.choices, budget, call.partial, largest
         where = checked.queue.device, cuda_device_of(checked.queue), batch, checked.is_aligned
         key = (results, asked, where, same, *profile_names())
         own = (size, checked.shapes), key

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from clhist.codegen.arguments import integer
 from clhist.engine.batch import Batch
 from clhist.opencl.arrays import on_host
+from clhist.operators.c_types import integer
 
 
 def batch_of(num_histograms: Any, offsets: Any) -> Batch | None:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer
 from clhist.codegen.render import render_check
 from clhist.engine.call import queue_for
 from clhist.engine.signature import Remembered
 from clhist.errors import UnsupportedError
+from clhist.opencl.device import has_fp64
 from clhist.opencl.program import build
+from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 
@@ -163,7 +164,7 @@ def _combined(
     operator: Operator, values: np.ndarray, chosen: np.ndarray, queue: cl.CommandQueue
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the accumulators and the results of the seven ways in which the kernel combines each triple."""
-    if operator.needs_fp64 and not queue.device.double_fp_config:
+    if operator.needs_fp64 and not has_fp64(queue.device):
         raise UnsupportedError(f"{operator.name}: {queue.device.name.strip()} has no double precision")
     context, flags = queue.context, cl.mem_flags
     program: Any = build(context, render_check(operator))

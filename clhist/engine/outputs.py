@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clhist.codegen.arguments import integer
 from clhist.codegen.maps import unbalanced
 from clhist.engine.results import ResultArrays, check_disjoint, target
-from clhist.operators.c_types import IDENTIFIER
+from clhist.operators.c_types import IDENTIFIER, integer
 from clhist.operators.names import name_hint
 from clhist.operators.operator import Operator
 from clhist.operators.ufuncs import factory_hint

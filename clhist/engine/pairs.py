@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer
 from clhist.engine.scatter import ScatterSpec, as_array, as_indices, checked_values, ones, pair_spec, row_shape
 from clhist.opencl.arrays import Array, common_kind, is_device_array, to_device
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
-from clhist.operators.c_types import same_value, supported_dtype
+from clhist.operators.c_types import integer, same_value, supported_dtype
 from clhist.operators.names import COUNT, PAIRS, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 from clhist.operators.ufuncs import as_operator

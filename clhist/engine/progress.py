@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clhist.codegen.arguments import integer
+from clhist.operators.c_types import integer
 
 _WIDTH = 36
 

@@ -105,7 +105,7 @@ def signature_of_call(
     Hashable or None
         None of a call that is checked each time.
     """
-    if len(values) != len(arguments) or call.offsets is not None or type(call.race_factor) is not float:
+    if len(values) != len(arguments) or type(call.race_factor) is not float:
         return None
     size, queue, largest = call.size, call.queue, call.largest
     if not (size is None or type(size) is int) or not (queue is None or isinstance(queue, cl.CommandQueue)):
@@ -121,11 +121,12 @@ def signature_of_call(
         bins = call.num_bins if type(call.num_bins) is int else alike(call.num_bins)
         histograms = None if call.num_histograms is None else alike(call.num_histograms)
         budget = None if call.memory_budget is None else alike(call.memory_budget)
+        offsets = None if call.offsets is None else _read_on_host(call.offsets)
     except UnknownError:
         return None
     choices = None if call.choices is FREE else call.choices
     asked = None if largest is None else largest[:2]
-    rest = bins, size, queue, call.race_factor, asked, call.partial, choices, histograms, budget
+    rest = bins, size, queue, call.race_factor, asked, call.partial, choices, histograms, budget, offsets
     return (*parts, *rest, *profile_names())
 
 
@@ -260,6 +261,13 @@ def alike(value: Any) -> Hashable:
     if isinstance(value, np.generic):
         return value.dtype, value.tobytes()
     raise UnknownError
+
+
+def _read_on_host(value: Any) -> Hashable:
+    """Return what a value is recognised by whose content matters; that of a device is not looked at for this."""
+    if isinstance(value, cl_array.Array):
+        raise UnknownError
+    return alike(value)
 
 
 def _sequence(value: Any) -> Hashable:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer
 from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
 from clhist.grouping.columns import by_its_library, from_arrow, scattered, without_missing
@@ -20,7 +19,7 @@ from clhist.opencl.device import default_queue
 from clhist.opencl.lost import fetched
 from clhist.opencl.operands import in_place
 from clhist.opencl.program import kept_by_context
-from clhist.operators.c_types import c_name
+from clhist.operators.c_types import c_name, integer
 
 
 class Groups(NamedTuple):

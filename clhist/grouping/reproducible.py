@@ -7,6 +7,7 @@ on the host.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -14,8 +15,8 @@ import pyopencl as cl
 from clhist import operators
 from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.reproducible import reproducibly
-from clhist.opencl.arrays import Array, is_device_array, to_device
+from clhist.engine.reproducible import reproducible
+from clhist.opencl.arrays import Array, is_device_array, on_host, to_device
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
@@ -43,83 +44,67 @@ def reproducible_statistics(
     keys: Array, array: Array, column: Column, num_groups: int, numbers: Numbers, queue: cl.CommandQueue
 ) -> dict[str, np.ndarray]:
     """Return sums, means, variances and standard deviations of one column by their names, on the host."""
-    names, real = names_of(column), numbers.real.type
-    call, values = Call(num_groups, queue=queue), _of_values(column.dtype, column.skipna)
-    sums = _sums(queue.context, keys.dtype, values, numbers)
-    total, size = (_on_host(each, queue) for each in reproducibly(sums, (keys, array), call).results)
-    count = size.astype(real)
+    values, terms = column.dtype, (f"({c_name(numbers.real)})v", "1")
+    counted = operators.add(numbers.real), operators.add(numbers.count)
+    total, size = _sums((keys, array), values, column.skipna, terms, counted, num_groups, queue)
+    count = size.astype(numbers.real.type)
     found: dict[str, np.ndarray] = {}
     with np.errstate(all="ignore"):
         mean = total / count
         found |= {"sum": total.astype(column.total), "mean": mean.astype(column.result)}
         if column.spreads:
             given = to_device(queue, mean) if is_device_array(keys) else mean
-            squares = _squares(queue.context, keys.dtype, values, numbers)
-            results = reproducibly(squares, (keys, array, given, num_groups), call).results
-            shift, squared = (_on_host(each, queue) for each in results)
+            terms, summed = deviation_terms(terms[0], "means[g]"), (counted[0],) * 2
+            arrays = keys, array, given, num_groups
+            shift, squared = _sums(arrays, values, column.skipna, terms, summed, num_groups, queue)
             var = variance(count, shift, squared, column.ddof)
             spreads = {"var": var, "std": np.sqrt(var), "sem": np.sqrt(var / count)}
             found |= {name: each.astype(column.result) for name, each in spreads.items()}
-    return {name: found[name] for name in names}
+    return {name: found[name] for name in names_of(column)}
 
 
 def reproducible_mean(
     keys: Array, x: Array, weights: Array, num_groups: int, skipna: bool, numbers: Numbers, queue: cl.CommandQueue
 ) -> np.ndarray:
     """Return the means of `x` by their weights, on the host."""
-    kernel = _weighted(queue.context, keys.dtype, _of_values(x.dtype, skipna), weights.dtype, numbers)
-    results = reproducibly(kernel, (keys, x, weights), Call(num_groups, queue=queue)).results
-    total, weight = (_on_host(each, queue) for each in results)
+    real = c_name(numbers.real)
+    terms, summed = (f"({real})v * ({real})w", f"({real})w"), (operators.add(numbers.real),) * 2
+    total, weight = _sums((keys, x, weights), x.dtype, skipna, terms, summed, num_groups, queue)
     with np.errstate(all="ignore"):
         return total / weight
 
 
-def _on_host(array: Array, queue: cl.CommandQueue) -> np.ndarray:
-    return array.get(queue) if is_device_array(array) else array
+def _sums(
+    args: tuple[Any, ...],
+    values: np.dtype,
+    skipna: bool,
+    terms: Sequence[str],
+    of: tuple[Operator, ...],
+    num_groups: int,
+    queue: cl.CommandQueue,
+) -> list[np.ndarray]:
+    """Return exact sums of `terms` of the values that count, on the host.
+
+    `args` are keys, values of this dtype, and weights, or means of the groups and how many of these there are.
+    """
+    dtypes = tuple(each.dtype for each in args[:3])
+    engine = _engine(queue.context, dtypes, Column(values, (), skipna, 0, values, values), tuple(terms), of)
+    return [on_host(each, queue) for each in engine.run(args, Call(num_groups, queue=queue)).results]
 
 
-def _kernel(
-    context: cl.Context,
-    values: dict[str, np.dtype],
-    arguments: str,
-    condition: str,
-    emits: Sequence[str],
-    *of: Operator,
+@kept_by_context
+def _engine(
+    context: cl.Context, dtypes: tuple[np.dtype, ...], column: Column, terms: tuple[str, ...], of: tuple[Operator, ...]
 ) -> Engine:
-    """Return the kernel that emits these values to operators `of` for each element that counts."""
-    columns = {"g": "keys", "v": "values", "w": "weights"}
-    arrays = ", ".join(f"const {c_name(dtype)} *{columns[name]}" for name, dtype in values.items())
-    elements = " ".join(f"const {c_name(dtype)} {name} = {columns[name]}[i];" for name, dtype in values.items())
-    calls = " ".join(f"EMIT{k}(g, {value});" for k, value in enumerate(emits))
+    are_around = any("means[g]" in term for term in terms)
+    names, condition = ("keys", "values", "means" if are_around else "weights"), column.condition
+    arguments = ", ".join(f"const {c_name(dtype)} *{name}" for name, dtype in zip(names, dtypes, strict=False))
+    elements = f"const {c_name(dtypes[0])} g = keys[i]; const {c_name(dtypes[1])} v = values[i];"
+    if are_around:
+        arguments, condition = f"{arguments}, const long groups", f"if (g >= 0 && g < groups) {condition}"
+    elif len(dtypes) > 2:
+        elements += f" const {c_name(dtypes[2])} w = weights[i];"
+        condition += "if (w == w) " if column.skipna and dtypes[2].kind == "f" else ""
+    calls = " ".join(f"EMIT{k}(g, {term});" for k, term in enumerate(terms))
     code = f"{elements} {condition}{{ {calls} }}"
-    return Engine.of(context, of, arguments=arrays + arguments, map=code, emits=1)
-
-
-@kept_by_context
-def _sums(context: cl.Context, keys: np.dtype, column: Column, numbers: Numbers) -> Engine:
-    sums = operators.add(numbers.real), operators.add(numbers.count)
-    given = {"g": keys, "v": column.dtype}
-    return _kernel(context, given, "", column.condition, (f"({c_name(numbers.real)})v", "1"), *sums)
-
-
-@kept_by_context
-def _squares(context: cl.Context, keys: np.dtype, column: Column, numbers: Numbers) -> Engine:
-    real = c_name(numbers.real)
-    arguments, condition = f", const {real} *means, const long groups", f"if (g >= 0 && g < groups) {column.condition}"
-    terms = deviation_terms(f"({real})v", "means[g]")
-    return _kernel(
-        context, {"g": keys, "v": column.dtype}, arguments, condition, terms, *[operators.add(numbers.real)] * 2
-    )
-
-
-@kept_by_context
-def _weighted(context: cl.Context, keys: np.dtype, column: Column, weights: np.dtype, numbers: Numbers) -> Engine:
-    condition, real = column.condition, c_name(numbers.real)
-    condition += "if (w == w) " if column.skipna and weights.kind == "f" else ""
-    emits, given = (f"({real})v * ({real})w", f"({real})w"), {"g": keys, "v": column.dtype, "w": weights}
-    return _kernel(context, given, "", condition, emits, *[operators.add(numbers.real)] * 2)
-
-
-def _of_values(dtype: np.dtype, skipna: bool) -> Column:
-    """Return a column of which only the values and those that count matter."""
-    return Column(dtype, (), skipna, 0, dtype, dtype)
+    return reproducible(Engine.of(context, of, arguments=arguments, map=code, emits=1))

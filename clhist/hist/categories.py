@@ -11,7 +11,6 @@ import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
 from clhist.binning.extent import extent
-from clhist.binning.inputs import has_fp64
 from clhist.opencl.arrays import Array, is_device_array
 
 _FEW = 16  # categories that strings are compared with one after the other, which sorting is slower than
@@ -86,7 +85,7 @@ def _longer(ax: Any, values: Any, queue: cl.CommandQueue) -> tuple[Any, int]:
     start = int(ax._ax.__getstate__()[-1])
     stop = start + len(ax)
     if np.ndim(values) or is_device_array(values):
-        found = extent(values, None, queue, fp64=has_fp64(queue.device))
+        found = extent(values, None, queue)
         assert found is not None
         low, high = int(found[0]), int(found[1])
     else:

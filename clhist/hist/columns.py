@@ -15,12 +15,13 @@ import pyopencl as cl
 
 from clhist.axes.axis import Axis
 from clhist.binning.extent import extent
-from clhist.binning.inputs import has_fp64, queue_for
+from clhist.binning.inputs import queue_for
 from clhist.binning.sweep import Binned
 from clhist.engine.small import is_small
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
 from clhist.opencl.arrays import Array, is_device_array, on_host, to_device, zeros
+from clhist.opencl.device import has_fp64
 from clhist.operators.halves import number_of
 
 _INT32 = np.iinfo(np.int32)
@@ -193,7 +194,7 @@ def _fits(ax: Any, value: Any, queue: cl.CommandQueue) -> bool:
         return isinstance(value, int | np.integer | np.bool_) and _INT32.min <= int(value) <= _INT32.max
     if not looks_at_content(ax, value):
         return True
-    found = extent(value, None, queue, fp64=has_fp64(queue.device))
+    found = extent(value, None, queue)
     return found is None or bool(_INT32.min <= found[0] and found[1] <= _INT32.max)
 
 
@@ -210,9 +211,8 @@ def _column(ax: Any, value: Any, queue: cl.CommandQueue, on_device: bool) -> tup
         return fixed_axis(_bin_of(ax, value), ax.extent), None
     if number_kind(ax) == "string":
         return codes_axis(ax.extent), _placed(string_bins(ax, value), queue, on_device)
-    fp64 = has_fp64(queue.device)
     value = _numbers(value)
-    axis = device_axis(ax, value.dtype, fp64=fp64)
+    axis = device_axis(ax, value.dtype, fp64=has_fp64(queue.device))
     if axis is None:
         values = on_host(value, queue).astype(np.float64)
         return codes_axis(ax.extent), _placed(host_bins(ax, values), queue, on_device)

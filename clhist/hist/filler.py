@@ -12,7 +12,6 @@ import pyopencl.array as cl_array
 
 from clhist.accumulator import CHUNK_BYTES
 from clhist.binning.sweep import Sweep, shaped
-from clhist.codegen.arguments import integer
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.held import Held
 from clhist.engine.signature import Remembered, signature_of
@@ -23,6 +22,7 @@ from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue, device_kind, device_profile
+from clhist.operators.c_types import integer
 from clhist.operators.reproducible import check_reproducible
 
 

@@ -16,19 +16,17 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.binning.inputs import has_fp64
 from clhist.binning.sweep import BinnedKind, Sweep, sweep, sweep_engine
-from clhist.codegen.arguments import integer
 from clhist.engine.call import Call
 from clhist.engine.engine import Engine
-from clhist.engine.reproducible import reproducibly
+from clhist.engine.reproducible import reproducible as reproducible_engine
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
 from clhist.opencl.arrays import Array, on_host, to_device
-from clhist.opencl.device import device_kind
+from clhist.opencl.device import device_kind, has_fp64
 from clhist.opencl.program import kept_by_context
-from clhist.operators.c_types import c_name
+from clhist.operators.c_types import c_name, integer
 from clhist.operators.operator import Operator
 from clhist.statistics.variance import deviation_terms
 
@@ -226,7 +224,7 @@ def _cells(columns: Columns, num_cells: int, reproducible: bool) -> Any:
     engine = _cells_engine(columns.queue.context, columns.binned.kind, weight.dtype, num_cells)
     given = [*columns.binned.arguments(columns.queue), weight]
     call = Call((*columns.shape, num_cells), columns.size, queue=columns.queue)
-    (found,) = (reproducibly(engine, given, call) if reproducible else engine.run(given, call)).results
+    (found,) = (reproducible_engine(engine) if reproducible else engine).run(given, call).results
     return found
 
 

@@ -11,7 +11,7 @@ import pyopencl as cl
 from clhist import operators
 from clhist.axes.elements import kernel_dtype
 from clhist.binning import Binned, BinnedKind
-from clhist.binning.inputs import has_fp64, numpy_axis
+from clhist.binning.inputs import numpy_axis
 from clhist.engine.engine import Engine
 from clhist.groupby import GroupBy
 from clhist.opencl.arrays import Array, is_device_array, on_host, zeros
@@ -33,7 +33,7 @@ def histogram_kernel(groups: GroupBy, values: Array, edges: np.ndarray) -> Array
     """Return the counts of each group between `edges`, as rows of int64, of the kind of `values`."""
     given, keys, queue = groups.kernel_arrays("input", values)
     shape = groups.num_groups, len(edges) - 1
-    axis = numpy_axis(edges, kernel_dtype(given.dtype), fp64=has_fp64(queue.device))
+    axis = numpy_axis(edges, kernel_dtype(given.dtype), queue)
     if axis is None:  # no number of the dtype lies between the edges
         return zeros(queue, shape, np.dtype(np.int64)) if is_device_array(values) else np.zeros(shape, np.int64)
     binned = Binned((axis,), (given,), None, given.size)

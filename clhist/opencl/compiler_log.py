@@ -68,8 +68,9 @@ def _user_line(lines: list[str], number: int, column: int) -> tuple[str, str, in
     if part == "map":  # x[i] is rendered as clhist_element_x
         before, after = (re.sub(r"\bclhist_element_(\w+)\b", r"\1[i]", side) for side in (text[:column], text[column:]))
         line, place = _stripped(before + after, len(before))
-        begin = next(k for k in range(header, number + 1) if lines[k].startswith("{"))  # parameters may take lines
-        return f"map, line {number - begin}", line.removesuffix(";"), place
+        begin = next((k for k in range(header, number + 1) if lines[k].startswith("{")), number)
+        where = f"map, line {number - begin}" if begin < number else "arguments of the map"  # which may take lines
+        return where, line.removesuffix(";"), place
     inner = re.sub(r"^\s*return |;\s*$", lambda match: " " * len(match[0]), text)
     return part, *_stripped(inner, column)
 

@@ -345,6 +345,12 @@ def claimed_features(device: cl.Device) -> frozenset[str]:
     return features_of(device.extensions, device.platform.name, device.opencl_c_version)
 
 
+@lru_cache(maxsize=64)
+def has_fp64(device: cl.Device) -> bool:
+    """Whether `device` has double precision."""
+    return "fp64" in claimed_features(device)
+
+
 _features: dict[cl.Device, frozenset[str]] = {}
 _features_lock = threading.Lock()
 

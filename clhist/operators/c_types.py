@@ -5,6 +5,7 @@ Pure text: nothing here needs a device, so what a kernel will say can be tested 
 
 from __future__ import annotations
 
+import operator
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -266,3 +267,20 @@ def shortened(dtype: np.dtype, code: str) -> str:
     names = ", ".join(f"{name} {dtype[name].base}" for name in dtype.names or ())
     words = " ".join(code.split())
     return f"{f'({names})' if names else dtype}: {words if len(words) <= 60 else f'{words[:57]}...'}"
+
+
+def integer(name: str, value: object, least: int) -> int:
+    """Return `value` as an int of at least `least`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not an integer, or too small; the message calls it `name`.
+    """
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name}: expected at least {least}, got {number}")
+    return number

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from clhist.operators.c_types import integer
 from clhist.operators.operator import Operator
 
 # What a caller may force. "partitioned" groups the pairs by ranges of bins first.
@@ -49,6 +50,11 @@ class Choices:
         COUNTER_BITS, "With --counts: force the width of counters in local memory.", "counters"
     )
 
+    def __post_init__(self) -> None:
+        for name in NUMBERS:  # before anything is looked up by choices: 2.0 would be found as 2
+            if (value := getattr(self, name)) is not None:
+                integer(name, value, 1)
+
     @cached_property
     def forced(self) -> frozenset[str]:
         """What of a plan is forced. A strategy is left to the model where it heeds all of that."""
@@ -86,9 +92,9 @@ def planned_size(size: int) -> int:
     return -(-size // step) * step
 
 
-FREE = Choices()
 CHOICES = tuple(each.name for each in fields(Choices))
 NUMBERS = tuple(each.name for each in fields(Choices) if "letter" in each.metadata)
+FREE = Choices()
 
 
 @dataclass(frozen=True)
@@ -198,8 +204,7 @@ def check_numbers(named: Sequence[tuple[str, int | None, int]], race_factor: flo
     choices : Choices
         Made by the caller.
     """
-    chosen = ((name, getattr(choices, name), 1) for name in NUMBERS)
-    for name, value, least in (*named, *chosen):
+    for name, value, least in named:
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
     if not 1 <= race_factor < inf:

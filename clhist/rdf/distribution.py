@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.arguments import integer
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.on_device import OnDevice
+from clhist.operators.c_types import integer
 from clhist.rdf.box import Box
 from clhist.rdf.counting import PairCounter, Particles, box_within
 

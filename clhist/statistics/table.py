@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist import operators
-from clhist.codegen.arguments import integer
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.halves import half_name
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator

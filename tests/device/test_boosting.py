@@ -13,7 +13,6 @@ import sklearn.base
 import sklearn.ensemble
 from sklearn._loss.loss import HalfBinomialLoss, HalfSquaredError
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
-from threadpoolctl import threadpool_limits
 
 import clhist
 from clhist.boosting import BinnedFeatures, HistGradientBoostingClassifier, HistGradientBoostingRegressor, estimators
@@ -22,6 +21,7 @@ from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS, FEATURES = 4001, 6
 OPTIONS = {
     "plain": {"max_leaf_nodes": 31},
@@ -34,14 +34,6 @@ OPTIONS = {
     "interactions": {"max_leaf_nodes": 31, "interaction_cst": [{0, 1}, {1, 2, 3, 4, 5}]},
     "drawn features": {"max_leaf_nodes": 31, "feature_fraction_per_split": 0.5},
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch):
-    """Let scikit-learn's threads not wait for each other in loops, which takes ten times as long beside other tests."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with threadpool_limits(1, "openmp"):
-        yield
 
 
 @pytest.fixture

@@ -24,11 +24,6 @@ EXPECTED = np.bincount(BINS, minlength=77)
 
 
 @pytest.fixture
-def fake(monkeypatch):
-    return cuda_fake.install(monkeypatch)
-
-
-@pytest.fixture
 def kernel():
     return clhist.HistogramKernel(
         None, clhist.operators.add(np.int64), arguments="const int *x, int step", map="EMIT(x[i], step)"

@@ -7,7 +7,6 @@ from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 from unittest.mock import Mock
 
-import cuda_fake
 import numpy as np
 import pytest
 
@@ -20,11 +19,6 @@ from clhist.opencl.cuda_arrays import NotDirectError
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 EXPECTED = np.bincount(BINS, minlength=77)
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    return cuda_fake.install(monkeypatch)
 
 
 class Foreign:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import gc
 
-import cuda_fake
 import numpy as np
 import pyopencl as cl
-import pytest
 
 import clhist
 from clhist.cuda import memory
 from clhist.engine import cuda_modules
+from clhist.engine.signature import forget_calls
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 
 
-@pytest.fixture
-def fake(monkeypatch):
-    return cuda_fake.install(monkeypatch)
-
-
 def test_memory_of_tables_is_freed(fake, monkeypatch):
-    """With the kernel that they belong to."""
+    """With the kernel that they belong to, once nothing is remembered of its calls."""
     cuda, cupy = fake
     monkeypatch.setattr(memory, "_MOST_BYTES", 0)
     own = clhist.HistogramKernel(
@@ -32,6 +26,7 @@ def test_memory_of_tables_is_freed(fake, monkeypatch):
     allocated = cuda.calls.count("cuMemAlloc_v2")
     assert allocated
     del own
+    forget_calls()
     gc.collect()
     assert cuda.calls.count("cuMemFree_v2") == allocated
 

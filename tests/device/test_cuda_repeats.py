@@ -26,11 +26,6 @@ KERNEL = clhist.HistogramKernel(
 )
 
 
-@pytest.fixture
-def fake(monkeypatch):
-    return cuda_fake.install(monkeypatch)
-
-
 def _bins(most=BINS, size=N):
     return RNG.integers(0, most, size, np.int32)
 

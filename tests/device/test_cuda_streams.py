@@ -14,13 +14,6 @@ from test_cuda_functions import BINS, COUNTS, N, X, check_same, on_host
 
 import clhist
 from clhist.cuda.driver import CaptureError
-from clhist.engine import cuda_calls
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    monkeypatch.setattr(cuda_calls, "_warned", set())
-    return cuda_fake.install(monkeypatch)
 
 
 def _two(accumulator, a, *arrays):

@@ -158,10 +158,10 @@ def test_a_numpy_that_makes_edges_in_another_way(queue, monkeypatch):
     original = found.numpy_edges
     monkeypatch.setattr(found, "numpy_edges", lambda *given: np.nextafter(original(*given), np.float32(0)))
     found._found_bins.cache_clear()
-    assert found.found_bins(x, 12, None, queue, fp64=True) is None
+    assert found.found_bins(x, 12, None, queue) is None
     monkeypatch.undo()
     found._found_bins.cache_clear()
-    assert found.found_bins(x, 12, None, queue, fp64=True) is not None
+    assert found.found_bins(x, 12, None, queue) is not None
 
 
 def test_calls_that_repeat_others_check_nothing(queue, rng, monkeypatch):

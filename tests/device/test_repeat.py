@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import weakref
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 
@@ -181,6 +183,67 @@ def test_reduce_by_index_with_something_else(queue, rng, long_ways):
         reduce_by_index(dest, np.maximum, *given)
     given[1].dtype = np.dtype(np.uint32)
     np.testing.assert_array_equal(reduce_by_index(dest, np.maximum, *given).get(), expected)
+
+
+def test_options_are_recognised_by_their_values(queue, rng, long_ways):
+    n, made = 3000, []
+    indices, values = rng.integers(0, 40, n), rng.integers(1, 9, n, np.int32)
+    given = cl_array.to_device(queue, indices), cl_array.to_device(queue, values)
+    whole = np.bincount(indices, values, 40).astype(np.int32)
+    for options in ({"update": "gather"}, {"passes": 2}, {"passes": 1}, {"passes": True}, {"race_factor": 3.0}):
+        before = len(long_ways)
+        for _ in range(4):
+            np.testing.assert_array_equal(reduce_by_index(40, "sum", *given, **options).get(), whole)
+        assert len(long_ways) == before + 1
+    for error, wrong in (
+        (TypeError, {"passes": 1.0}),
+        (TypeError, {"passes": [1]}),
+        (ValueError, {"passes": 0}),
+        (MemoryError, {"memory_budget": 1}),
+        (TypeError, {"copy": 1}),
+        (TypeError, {"race_factor": "twice"}),
+    ):
+        with pytest.raises(error, match=next(iter(wrong))):
+            reduce_by_index(40, "sum", *given, **wrong)
+    before = len(long_ways)
+    for k in range(4):  # what belongs to one call
+        options = {"allocator": lambda size: made.append(size) or cl.Buffer(queue.context, 1, size)}
+        event = cl.UserEvent(queue.context)
+        event.set_status(cl.command_execution_status.COMPLETE)
+        result = reduce_by_index(40, "sum", *given, wait_for=[event], return_event=k % 2 == 1, **options)
+        np.testing.assert_array_equal((result[0] if k % 2 else result).get(), whole)
+        assert k % 2 == 0 or isinstance(result[1], cl.Event)
+    assert len(long_ways) == before + 1
+    assert len(made) >= 4
+
+
+def test_offsets_are_recognised_by_their_content(kernel, data, checks, queue, long_ways):
+    host, offsets = data.get(), np.array([0, 10, 10_000])
+    for last in (10_000, 10_000, 10_000, 7, 5000, 10_000):
+        offsets[1] = last
+        want = [counts_of(host[:last], 50), counts_of(host[last:], 50)]
+        np.testing.assert_array_equal(kernel(data, 1, num_bins=50, offsets=offsets).get(), want)
+        on_device = cl_array.to_device(queue, offsets)
+        for given in (offsets, on_device, [*map(int, offsets)]):
+            np.testing.assert_array_equal(reduce_by_index((2, 50), "count", data, 1, offsets=given).get(), want)
+    assert len(checks) == 3
+    rows = data.reshape(2, 5000)
+    for batched in (True, True, True, False):
+        found = reduce_by_index((2, 50) if batched else 50, "count", rows, 1, batched=batched).get()
+        want = [counts_of(each, 50) for each in host.reshape(2, 5000)]
+        np.testing.assert_array_equal(found, want if batched else sum(want))
+    assert len(long_ways) == 3 + 6 + 3 + 2
+
+
+@pytest.mark.parametrize("max_abs", [None, 8.0])
+def test_reproducible_calls_of_kernels_are_recognised(max_abs, queue, rng):
+    x = rng.random(3000, np.float32)
+    kernel = HistogramKernel(None, operators.add(np.float32), arguments="const float *x", map="EMIT(i % 3, x[i])")
+    for n in (3000, 3000, 3000, 1500):
+        given = cl_array.to_device(queue, x[:n])
+        found = kernel(given, num_bins=3, reproducible=True, max_abs=max_abs).get()
+        sums = [math.fsum(x[k:n:3].tolist()) for k in range(3)]
+        np.testing.assert_allclose(found, np.array(sums, np.float32), rtol=0 if max_abs is None else 1e-6)
 
 
 @pytest.mark.parametrize("kind", ["device", "host"])

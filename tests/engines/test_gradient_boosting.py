@@ -10,7 +10,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier as TheirClassifier
 from sklearn.ensemble import HistGradientBoostingRegressor as TheirRegressor
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
-from threadpoolctl import threadpool_limits
 
 import clhist
 from clhist.boosting import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -38,15 +37,8 @@ def grow(X_binned, gradients, hessians, **options):
 
 sklearn.ensemble._hist_gradient_boosting.grower.TreeGrower = grow
 """
+pytestmark = pytest.mark.usefixtures("one_thread")
 TESTS = "sklearn.ensemble._hist_gradient_boosting.tests.test_"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch):
-    """Let scikit-learn's threads not wait for each other in loops, which takes ten times as long beside other tests."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with threadpool_limits(1, "openmp"):
-        yield
 
 
 @pytest.mark.parametrize("estimator", [HistGradientBoostingClassifier, HistGradientBoostingRegressor])

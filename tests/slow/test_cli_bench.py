@@ -114,16 +114,6 @@ def test_the_plan_against_fixed_numbers_of_copies(measured, as_gpu):
     assert f"Worst of {len(cases)} cases in either memory: {worst['behind']:+.0%} against the best fixed M" in output
 
 
-@pytest.fixture
-def beside(monkeypatch):
-    """Return a function that says what else there is, in the place of what is installed."""
-
-    def set_peers(*found):
-        monkeypatch.setattr("benchmarks.peer_libraries.peers", lambda: list(found))
-
-    return set_peers
-
-
 def test_peers_are_compared_on_arrays_of_their_kind(measured, beside):
     def count(x, bins):
         assert (x.dtype, x.size, bins) == (np.int32, 5000, 17)

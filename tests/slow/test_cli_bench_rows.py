@@ -21,16 +21,6 @@ def measured(tmp_path, monkeypatch):
     return with_json(run, tmp_path / "bench.json")
 
 
-@pytest.fixture
-def beside(monkeypatch):
-    """Return a function that says what else there is, in the place of what is installed."""
-
-    def set_peers(*found):
-        monkeypatch.setattr("benchmarks.peer_libraries.peers", lambda: list(found))
-
-    return set_peers
-
-
 def assert_samples(samples):
     assert min(samples["samples"]) > 0
     assert samples["median"] == np.median(samples["samples"])

@@ -12,7 +12,6 @@ import pytest
 
 import clhist
 import clhist.hist as ch
-from clhist.engine import cuda_calls
 
 N = 30_000
 RNG = np.random.default_rng(4)
@@ -40,12 +39,6 @@ AXES = {
         [X, K, CUT],
     ),
 }
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    monkeypatch.setattr(cuda_calls, "_warned", set())
-    return cuda_fake.install(monkeypatch)
 
 
 def on(put, options):

@@ -20,9 +20,7 @@ KERNELS = (
     group_sweep._second_sweep,
     selection._kernels,
     selection._sorting_kernels,
-    group_reproducible._sums,
-    group_reproducible._squares,
-    group_reproducible._weighted,
+    group_reproducible._engine,
 )
 GROUPS = 37
 EMPTY = 5  # a group without elements

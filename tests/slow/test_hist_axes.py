@@ -65,8 +65,8 @@ def test_device_arrays(queue, name):
 
 
 def test_without_double_precision(queue, monkeypatch):
-    for module in ("columns", "storages"):
-        monkeypatch.setattr(f"clhist.hist.{module}.has_fp64", lambda device: False)
+    for module in ("hist.columns", "hist.storages", "binning.extent"):
+        monkeypatch.setattr(import_module(f"clhist.{module}"), "has_fp64", lambda device: False)
     for name in ("even", "log", "variable", "circular"):
         ax = REAL_AXES[name]
         x = numbers_beside(edges_of(ax), "f8")

@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from histograms import DTYPES, assert_same, beside, on_the_device, outcome, random_edges, specials
+from histograms import DTYPES, assert_same, beside, outcome, random_edges, specials
 
 import clhist
 from clhist.axes.keys import from_keys, key_dtype, key_range, keys_of
@@ -15,16 +15,15 @@ from clhist.axes.thresholds import numpy_bins
 from clhist.opencl import program
 
 pytestmark = pytest.mark.usefixtures("on_the_device")
-__all__ = ["on_the_device"]
 KERNELS = ["i4", "u4", "i8", "u8", "f4", "f8"]  # of which other dtypes are parts, or counted by their bits
+_IN_BINS = ("counts", "extent", "found", "inputs", "rules", "selection")
 
 
 @pytest.fixture
 def no_fp64(monkeypatch):
     """Let the device have no double precision."""
-    for module in ("histogram", "binning.counts", "binning.points", "binning.rules"):
+    for module in ("engine.build", *(f"binning.{each}" for each in _IN_BINS)):
         monkeypatch.setattr(import_module(f"clhist.{module}"), "has_fp64", lambda device: False)
-    monkeypatch.setattr("clhist.engine.build.claimed_features", lambda device: frozenset({"int64_base_atomics"}))
 
 
 @pytest.mark.parametrize("edge_dtype", [*DTYPES[1:], "g"])

@@ -10,6 +10,7 @@ import pytest
 import clhist
 from clhist.axes.block_search import BLOCK
 
+pytestmark = pytest.mark.usefixtures("on_the_device")
 binning_sweep = import_module("clhist.binning.sweep")  # whose function has the same name
 
 SIZES = [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 1000]
@@ -23,11 +24,6 @@ EDGES = {
     "all": ([-np.inf, np.inf], None),
     "keyed": (np.geomspace(0.5, 90, 41), None),
 }
-
-
-@pytest.fixture(autouse=True)
-def on_the_device(monkeypatch):
-    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: True)
 
 
 def data(rng, dtype, size):

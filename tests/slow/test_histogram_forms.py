@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from histograms import assert_same, beside, on_the_device, specials
+from histograms import assert_same, beside, specials
 
 import clhist
 
 pytestmark = pytest.mark.usefixtures("on_the_device")
-__all__ = ["on_the_device"]
 WEIGHTS = ["i1", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", ">f4", ">i2"]
 
 

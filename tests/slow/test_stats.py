@@ -13,13 +13,8 @@ from clhist.stats import binned_statistic, binned_statistic_2d, binned_statistic
 
 scipy_stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
 
+pytestmark = pytest.mark.usefixtures("on_the_device")
 EVERY = ["mean", "std", "median", "count", "sum", "min", "max"]
-
-
-@pytest.fixture(autouse=True)
-def on_the_device(monkeypatch):
-    """Leave nothing to SciPy because it is small."""
-    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: True)
 
 
 def assert_same(found, expected, name):

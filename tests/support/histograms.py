@@ -6,17 +6,10 @@ import warnings
 
 import numpy as np
 import pyopencl.array as cl_array
-import pytest
 
 from clhist.axes.keys import from_keys, key_dtype, key_range, keys_of
 
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
-
-
-@pytest.fixture
-def on_the_device(monkeypatch):
-    """Leave nothing to NumPy because it is small."""
-    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: True)
 
 
 def specials(dtype):

@@ -55,6 +55,7 @@ def test_the_users_line_is_shown_with_a_caret(line, column, expected):
 def test_parameters_of_the_map_may_take_several_lines():
     source = "void clhist_map(\n    const int i,\n    int *x)\n{\n    int k = i;\n    EMIT(k, nothing);\n}\n"
     assert explain("1:6:13: error: oh\n", source).splitlines()[:2] == ["map, line 2: oh", "    EMIT(k, nothing)"]
+    assert explain("1:3:5: error: oh\n", source).splitlines()[:2] == ["arguments of the map: oh", "    int *x)"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from clhist.kernel import HistogramKernel
 from clhist.operators.names import NAMES
 from clhist.operators.recognition import recognise
 from clhist.planning.choose import STRATEGIES
-from clhist.planning.problem import CHOICES, FREE, Choices, Histogram, Problem, Rows
+from clhist.planning.problem import CHOICES, FREE, NUMBERS, Choices, Histogram, Problem, Rows
 from clhist.planning.sweeps import plan_sweeps
 from clhist.statistics.table import BINNED, TABLE
 from clhist.typing import (
@@ -55,7 +55,7 @@ def test_type_checkers_see_the_names_of_operators_and_statistics():
 
 @pytest.mark.parametrize("name", sorted(KernelOptions.__annotations__.keys() - OF_KERNELS))
 def test_a_call_takes_each_option(name):
-    value = object()
+    value = 4 if name in NUMBERS else object()
     call = call_of(9, {name: value})
     expected = Choices(**{name: value}) if name in CHOICES else FREE
     assert call.choices == expected
