@@ -8,16 +8,16 @@ from functools import cached_property
 
 from clhist.codegen.maps import Argument
 from clhist.codegen.specs import Output, SweepPart, SweepSpec
-from clhist.operators.narrow import has_quanta
 from clhist.operators.c_types import element_name
+from clhist.operators.narrow import has_quanta
 from clhist.planning.batch import Chunks, FlatBatch
 from clhist.planning.feature import Variable
 from clhist.planning.partition import PartitionedPairs
 from clhist.planning.private import InterleavedCopies, PaddedCopies
 from clhist.planning.updates import takes_term
 
-# A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while one before it is read. Where arrays are asked for
-# at the same distance, Intel's compiler computes addresses together, and has too few registers (docs/notebook/performance.md).
+# A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while one before it is read. At one distance for
+# all arrays Intel's compiler computes addresses together, and lacks registers (docs/notebook/performance.md).
 _AHEAD_BYTES, _AHEAD_ELEMENTS, _APART_ELEMENTS = 4096, 1024, 256
 LINE_BYTES = 64  # of a CPU's caches, or more
 _LONGEST_LINE = 112  # less what sections are indented when they are in a loop
@@ -294,7 +294,7 @@ class SweepState:
 
     @property
     def terms_apart(self) -> int:
-        """Words between the parts of a term of a block: two are loaded together, of which compilers make vectors; not of three."""
+        """Words between the parts of a term of a block: compilers make vectors that store pairs, but not triples."""
         return self.spec.block if self.spec.parts[0].part.words > 2 else 1
 
     def terms_of(self, number: str) -> str:

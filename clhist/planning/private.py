@@ -18,7 +18,7 @@ ELEMENTS_PER_BIN = 0.25
 
 # Most copies that a work-item of a CPU updates in turn: elements of one round of its loop.
 MOST_TURNS = 8
-_MOST_TURNS_OF_COUNTS = 4  # an integer is added in the cycle in which it is loaded; an addition of floats waits for more
+_MOST_TURNS_OF_COUNTS = 4  # an integer is added in a cycle, which those hide; an addition of floats takes several
 _MOST_TURN_BYTES = 32 * 1024  # of these copies: what a core's first-level cache holds, beyond which more gain nothing
 # More copies may make uniform bins, with which rates are measured, so much slower: skewed ones gain more from them.
 _LOST_TO_SKEW = 1.05
