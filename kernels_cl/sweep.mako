@@ -65,8 +65,16 @@ ${state.wrapped([*state.map_parameters, state.map_declared])})
 }
 ${section.fill("map_ahead")}
 % if spec.block:
-<% s = spec.outputs[0].suffix %>\
+<%
+    s, taken = spec.outputs[0].suffix, ["const clhist_bin_t clhist_target"]
+    if spec.makes_terms:
+        taken = [f"{state.word_of_terms} *clhist_parts", "uint *clhist_flags"]
+%>\
+% if spec.makes_terms:
+// The same for the term of an element, which is added later.
+% else:
 // The same for an element whose bin has been compared with those of the pass.
+% endif
 #undef EMIT${s}
 % if spec.makes_terms:
 #define EMIT${s}(bin, value) clhist_make_term(clhist_parts, clhist_flags, (value), clhist_base, clhist_most)
@@ -78,7 +86,7 @@ ${section.fill("map_ahead")}
 #define CLHIST_IN_PASS(bin, num_bins) true
 % endif
 ${state.inlined}void clhist_map_inside(
-${state.wrapped([*(f"{state.word_of_terms} *clhist_parts, uint *clhist_flags" if spec.makes_terms else "const clhist_bin_t clhist_target").split(", "), *state.map_parameters, "CLHIST_STATE_PARAMETERS"])})
+${state.wrapped([*taken, *state.map_parameters, "CLHIST_STATE_PARAMETERS"])})
 {
     ${map_body};
 }
