@@ -15,7 +15,18 @@
     if (clhist_call[1] != 0)
         return;
     const uint clhist_base = clhist_call[2];
-% if feature.form.parts[0].is_split and not has_quanta(feature.form.parts[0]):
+<%
+    part = feature.form.parts[0]
+    exponent = quantum_of(feature.form) + 32 * part.words + FORMATS[feature.form.dtype].least if has_quanta(part) else 0
+%>\
+% if has_quanta(part) and part.words > 1:
+    // Options that let a compiler change sums of floats do so here, too: then nothing is left for the second digit.
+    const ulong clhist_second_bits = (ulong)${1022 + exponent} << 52 | (ulong)clhist_base << 1 | 1;
+    if (clhist_term_${feature.form.dtype.name}_narrow(as_double(clhist_second_bits), clhist_base, clhist_most).parts[1] == 0) {
+        clhist_call[0] = ${hex(RAISED)}u;
+        return;
+    }
+% elif part.is_split and not has_quanta(part):
 <% float_type = "float" if feature.form.dtype.itemsize == 4 else "double"; unsigned = "uint" if float_type == "float" else "ulong" %>\
     // Options that let a compiler change sums of floats do so here, too: then nothing is left of the last bit.
     const ${unsigned} clhist_least_bits = (${unsigned})clhist_base << ${shift_of(feature)} | 1;

@@ -65,16 +65,28 @@ ${state.wrapped([*state.map_parameters, state.map_declared])})
 }
 ${section.fill("map_ahead")}
 % if spec.block:
-<% s = spec.outputs[0].suffix %>\
+<%
+    s, taken = spec.outputs[0].suffix, ["const clhist_bin_t clhist_target"]
+    if spec.makes_terms:
+        taken = [f"{state.word_of_terms} *clhist_parts", "uint *clhist_flags"]
+%>\
+% if spec.makes_terms:
+// The same for the term of an element, which is added later.
+% else:
 // The same for an element whose bin has been compared with those of the pass.
+% endif
 #undef EMIT${s}
+% if spec.makes_terms:
+#define EMIT${s}(bin, value) clhist_make_term(clhist_parts, clhist_flags, (value), clhist_base, clhist_most)
+% else:
 #define EMIT${s}(bin, value) clhist_emit_inside${s}(clhist_target, (value), CLHIST_STATE)
+% endif
 % if "CLHIST_IN_PASS" in spec.map:
 #undef CLHIST_IN_PASS
 #define CLHIST_IN_PASS(bin, num_bins) true
 % endif
 ${state.inlined}void clhist_map_inside(
-${state.wrapped(["const clhist_bin_t clhist_target", *state.map_parameters, "CLHIST_STATE_PARAMETERS"])})
+${state.wrapped([*taken, *state.map_parameters, "CLHIST_STATE_PARAMETERS"])})
 {
     ${map_body};
 }
@@ -163,7 +175,7 @@ ${state.update_call(part)}
 % endfor
 }
 ${section.fill("functions", s)}
-% if spec.in_range or spec.block:
+% if spec.in_range or (spec.block and not spec.makes_terms):
 // An update of a bin that is in the pass${": every bin that the map emits is" if spec.in_range else ", as has been compared"}.
 ${state.inlined}void clhist_emit${"" if spec.in_range else "_inside"}${s}(
     const clhist_bin_t bin, const value${s}_t value, CLHIST_STATE_PARAMETERS)

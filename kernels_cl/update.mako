@@ -12,7 +12,7 @@
 </%def>
 
 <%!
-    from clhist.operators.narrow import NOT_ADDED, has_quanta
+    from clhist.operators.narrow import NOT_ADDED
     from clhist.planning.packed import RAISED
 
     def exchange_of(part):
@@ -178,12 +178,35 @@ ${state.inlined}void clhist_update${n}(
     const ${state.term_type(part)} term = ${part.part.term};
     if (term.flags)  // all is summed again: it does not matter what is added here
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
-<% kind = "ulong" if has_quanta(part.part) else "double" %>\
-    ${volatile}${space} ${kind} *sums = (${space} ${kind} *)cell;
+    ${volatile}${space} ${state.word_of_terms} *sums = (${space} ${state.word_of_terms} *)cell;
 % for k in range(part.part.words):
     sums[${k}] += term.parts[${k}];
 % endfor
 }
+% if spec.makes_terms:
+
+// The same in two steps, of which compilers make vectors of the first: the parts of a value, and whether it fits.
+${state.inlined}void clhist_make_term(
+    ${state.word_of_terms} *parts, uint *flags, const value${part.output.suffix}_t v, const uint clhist_base, const uint clhist_most)
+{
+    const ${state.term_type(part)} term = ${part.part.term};
+    *flags |= term.flags;
+    for (int k = 0; k < ${part.part.words}; ++k)
+        parts[k * ${state.terms_apart}] = term.parts[k];
+}
+
+${state.inlined}void clhist_add_term(${space} cell${n}_t *cell, const ${state.word_of_terms} *parts)
+{
+% if part.part.words == 2:
+    *(${space} ${state.word_of_terms}2 *)cell += *(const ${state.word_of_terms}2 *)parts;
+% else:
+    ${space} ${state.word_of_terms} *sums = (${space} ${state.word_of_terms} *)cell;
+% for k in range(part.part.words):
+    sums[${k}] += parts[${k} * ${state.terms_apart}];
+% endfor
+% endif
+}
+% endif
 </%def>
 
 ## Compares words, not values: a NaN never equals itself. Skips the exchange if the value changes nothing.

@@ -19,6 +19,19 @@
 % if spec.block:
 <% s, asks = spec.outputs[0].suffix, "CLHIST_IN_PASS" in spec.map %>\
     for (; clhist_last - i >= ${spec.block}; i += ${spec.block}) {
+% if spec.looks_first:
+        // A branch that is always taken costs nothing. Some bins say whether others of these ${spec.block} may be in no pass.
+        uint clhist_others = 0;
+        #pragma clang loop vectorize_width(16) unroll(disable)
+        for (int clhist_k = 0; clhist_k < ${spec.block // 8}; ++clhist_k)
+            clhist_others |= CLHIST_BIN(${spec.indices.name}[i + clhist_k]) - clhist_first${s} >= clhist_count${s};
+        if (!clhist_others) {
+            for (int clhist_round = 0; clhist_round < ${spec.block}; clhist_round += ${spec.round}) {
+${indent(capture(one_round, "clhist_map", "i + clhist_round"), "        ")}
+            }
+            continue;
+        }
+% endif
         // ${spec.block} bins are compared with those of the pass by vectors. These bins are what is updated then:
         // somebody may write to the array meanwhile.
         clhist_bin_t clhist_ahead[${spec.block}];
@@ -41,6 +54,21 @@ ${state.map_call(4, lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k")}
             continue;
         }
 % endif
+% if spec.makes_terms:
+<% word, words = state.word_of_terms, parts[0].part.words %>\
+        // So are the terms of their values made by vectors.
+        ${word} clhist_terms[${spec.block * words}] __attribute__((aligned(64)));
+        uint clhist_flags = 0;
+        #pragma clang loop vectorize_width(8) unroll(disable)
+        for (int clhist_k = 0; clhist_k < ${spec.block}; ++clhist_k) {
+            ${word} *clhist_parts = clhist_terms + ${state.terms_of("clhist_k")};
+            for (int n = 0; n < ${words}; ++n)
+                clhist_parts[n * ${state.terms_apart}] = 0;
+${state.map_call(3, lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k", "clhist_map_inside", ["clhist_parts", "&clhist_flags"])}
+        }
+        if (clhist_flags)  // all is summed again: it does not matter what is added here
+            CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
+% endif
         for (int clhist_round = 0; clhist_round < ${spec.block}; clhist_round += ${spec.round}) {
 ${indent(capture(one_round, "clhist_map_inside", "i + clhist_round", ["clhist_ahead[clhist_round + clhist_k]"]), "    ")}
         }
@@ -55,6 +83,7 @@ ${state.map_call(2)}
 </%def>
 <%!
     from textwrap import indent
+    from clhist.planning.packed import RAISED
 %>
 ## The elements of one round, of which neighbours go to different copies; those of a later one are asked for meanwhile.
 <%def name="one_round(function, first, given=())">
@@ -73,7 +102,13 @@ ${state.map_call(2)}
             ${state.space} cell${part.n}_t *clhist_cells${part.n} = clhist_first_copy${part.n} + clhist_turn;
 % endfor
 % endif
+% if spec.makes_terms and given:
+            clhist_add_term(
+                clhist_cells${parts[0].n} + ${given[0]},
+                clhist_terms + ${state.terms_of("(clhist_round + clhist_k)")});
+% else:
 ${state.map_call(3, lambda a: f"{a.name}[{first} + clhist_k]", f"{first} + clhist_k", function, given)}
+% endif
         }
 </%def>
 

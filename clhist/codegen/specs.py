@@ -30,6 +30,7 @@ _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
 _ELEMENTS_OF_A_ROUND = 8
 _ELEMENTS_OF_A_BLOCK = 512
+_TERMS_OF_A_BLOCK = 128  # of narrow sums, which with the copies have room in the first cache
 
 F = TypeVar("F", bound=Feature)
 
@@ -244,7 +245,21 @@ class SweepSpec:
 
         Their updates need no comparison then: what is in no bin is counted behind the last one.
         """
-        return _ELEMENTS_OF_A_BLOCK if self.indices is not None else 0
+        return 0 if self.indices is None else _TERMS_OF_A_BLOCK if self.makes_terms else _ELEMENTS_OF_A_BLOCK
+
+    @property
+    def makes_terms(self) -> bool:
+        """Whether a CPU makes the terms of a block's values by vectors, before it adds them one by one."""
+        return self.indices is not None and self.parts[0].part.is_split
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether a look at some bins of a block says how its others are compared: where elements have nothing else.
+
+        A branch that is always taken costs less than vectors of comparisons, and one that is not twenty times as much.
+        One launch has few elements, for which compiling less is worth more.
+        """
+        return self.streamed == (self.indices,) and "CLHIST_IN_PASS" not in self.map and not self.fused_combine
 
     @property
     def warp(self) -> VendorPath:

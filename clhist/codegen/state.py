@@ -9,14 +9,16 @@ from functools import cached_property
 from clhist.codegen.maps import Argument
 from clhist.codegen.specs import Output, SweepPart, SweepSpec
 from clhist.operators.c_types import element_name
+from clhist.operators.narrow import has_quanta
 from clhist.planning.batch import Chunks, FlatBatch
 from clhist.planning.feature import Variable
 from clhist.planning.partition import PartitionedPairs
 from clhist.planning.private import InterleavedCopies, PaddedCopies
 from clhist.planning.updates import takes_term
 
-# A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while the one before it is read.
-_AHEAD_BYTES = 4096
+# A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while one before it is read. At one distance for
+# all arrays Intel's compiler computes addresses together, and lacks registers (docs/notebook/performance.md).
+_AHEAD_BYTES, _AHEAD_ELEMENTS, _APART_ELEMENTS = 4096, 1024, 256
 LINE_BYTES = 64  # of a CPU's caches, or more
 _LONGEST_LINE = 112  # less what sections are indented when they are in a loop
 
@@ -253,10 +255,11 @@ class SweepState:
     def asked_ahead(self, first: str) -> list[str]:
         """Return C of the addresses that a CPU is asked for while it works on a round of elements from `first` on."""
         found = []
-        for argument in self.spec.streamed:
+        for number, argument in enumerate(self.spec.streamed):
             size = argument.dtype.itemsize
             lines = range(max(1, self.spec.round * size // LINE_BYTES))
-            found += [f"{argument.name} + {first} + {(_AHEAD_BYTES + line * LINE_BYTES) // size}" for line in lines]
+            ahead = max(_AHEAD_BYTES, _AHEAD_ELEMENTS * size) - _APART_ELEMENTS * size * min(number, 2)
+            found += [f"{argument.name} + {first} + {(ahead + line * LINE_BYTES) // size}" for line in lines]
         return found
 
     def emit_macro(self, output: Output) -> str:
@@ -283,6 +286,20 @@ class SweepState:
     def term_type(self, part: SweepPart) -> str:
         """Return the C type of what an update of a long integer adds."""
         return f"{part.part.term.partition('(')[0]}_t"
+
+    @property
+    def word_of_terms(self) -> str:
+        """C type of the parts of narrow sums of a CPU."""
+        return "ulong" if has_quanta(self.spec.parts[0].part) else "double"
+
+    @property
+    def terms_apart(self) -> int:
+        """Words between the parts of a term of a block: compilers make vectors that store pairs, but not triples."""
+        return self.spec.block if self.spec.parts[0].part.words > 2 else 1
+
+    def terms_of(self, number: str) -> str:
+        """Return C of where the term of an element of a block begins."""
+        return number if self.terms_apart > 1 else f"{self.spec.parts[0].part.words} * {number}"
 
     def _takes_terms(self, output: Output) -> bool:
         return all(self.takes_term(part) for part in self.spec.parts if part.output is output)

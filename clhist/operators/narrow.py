@@ -205,9 +205,12 @@ __attribute__((always_inline)) clhist_term_NAME_t clhist_term_NAME(const value_t
 def _multiple(exponent: int, digits: int) -> str:
     """Return C of the multiple of its quantum that a value less than 2^exponent is, digit by digit from the highest."""
     unit = 1023 + _DIGIT_BITS - exponent
+    # Rounding is done once more, where options may let a compiler leave it out: Intel's calls a function that makes a
+    # double of a long.
     further = f"""    for (int k = 1; k < {digits}; ++k) {{
-        rest = (rest - (double)(long)term.parts[k - 1]) * 0x1p{_DIGIT_BITS};
-        term.parts[k] = as_ulong(rest + magic) - as_ulong(magic);
+        rest = (rest - (nearest - magic)) * 0x1p{_DIGIT_BITS};
+        nearest = rest + magic;
+        term.parts[k] = as_ulong(nearest) - as_ulong(magic);
     }}
 """
     return f"""typedef struct {{ ulong parts[{digits}]; uint flags; }} clhist_term_NAME_t;
@@ -215,9 +218,9 @@ def _multiple(exponent: int, digits: int) -> str:
 __attribute__((always_inline)) clhist_term_NAME_t clhist_term_NAME(const value_t v, const uint base, const uint most)
 {{
     const double magic = as_double(0x4338000000000000ul);
-    double rest = (double)v * as_double((ulong){unit} << 52);
+    double rest = (double)v * as_double((ulong){unit} << 52), nearest = rest + magic;
     clhist_term_NAME_t term;
-    term.parts[0] = as_ulong(rest + magic) - as_ulong(magic);
+    term.parts[0] = as_ulong(nearest) - as_ulong(magic);
 {further if digits > 1 else ""}\
     // Compilers make vectors of this comparison, but not of one of the value.
     term.flags = term.parts[0] + 0xfffffffful <= 0x1fffffffeul ? 0 : {NOT_ADDED};

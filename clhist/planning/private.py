@@ -18,6 +18,7 @@ ELEMENTS_PER_BIN = 0.25
 
 # Most copies that a work-item of a CPU updates in turn: elements of one round of its loop.
 MOST_TURNS = 8
+_MOST_TURNS_OF_COUNTS = 4  # an integer is added in a cycle, which those hide; an addition of floats takes several
 _MOST_TURN_BYTES = 32 * 1024  # of these copies: what a core's first-level cache holds, beyond which more gain nothing
 # More copies may make uniform bins, with which rates are measured, so much slower: skewed ones gain more from them.
 _LOST_TO_SKEW = 1.05
@@ -144,6 +145,7 @@ def _turns(load: Workload, trace: Trace, work_items: int) -> int:
     rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
     if rates is None:
         return 1
+    most = most if load.value_bytes else min(most, _MOST_TURNS_OF_COUNTS)
     most = max(1, min(most, _MOST_TURN_BYTES // (load.num_bins * load.bin_bytes[0])))
     each = [1 << k for k in range(MOST_TURNS.bit_length()) if 1 << k <= most]
     times = [rates.nanoseconds(load.size, load.num_bins, work_items, turns) for turns in each]

@@ -171,17 +171,18 @@ def test_a_map_that_writes_is_called_once(tried, gpu_like, rng, queue):
     same_bits(kernel(bins, values, num_bins=BINS, update="carry"), expected)
 
 
-def test_options_that_change_sums_of_floats(tried, cpu_like, rng, queue):
+@pytest.mark.parametrize("window", [{}, {"max_abs": 8.0, "bits": 64, "count": N + 1}])
+def test_options_that_change_sums_of_floats(window, tried, cpu_like, rng, queue):
     # What rounds to the next part is no longer what it was: the kernel sees that, and all is summed again.
     kernel = HistogramKernel(
         queue.context,
-        operators.reproducible_add(np.float32),
-        arguments="const int *bins, const float *values",
+        operators.reproducible_add(np.float64, **window),
+        arguments="const int *bins, const double *values",
         map="EMIT(bins[i], values[i])",
         options=["-cl-fast-relaxed-math"],
         profile=cpu_like,
     )
-    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
+    bins, values = rng.integers(0, BINS, N).astype(np.int32), (rng.normal(size=N) * 2**50).round() / 2**50
     same_bits(kernel(bins, values, num_bins=BINS), exact_sums(bins, values, BINS))
 
 

@@ -150,7 +150,7 @@ void clhist_sweep(
         for (int clhist_round = 0; clhist_round < 512; clhist_round += 8) {
             // 8 elements, while memory is asked for those that are read later.
             CLHIST_AHEAD(x + i + clhist_round + 1024);
-            CLHIST_AHEAD(w + i + clhist_round + 1024);
+            CLHIST_AHEAD(w + i + clhist_round + 768);
             #pragma unroll 8
             for (int clhist_k = 0; clhist_k < 8; ++clhist_k) {
                 // Neighbouring elements go to different copies, so that an update need not wait for the one before it.
