@@ -7,6 +7,7 @@ on the host.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -16,6 +17,7 @@ from clhist.engine.call import Call
 from clhist.engine.engine import Engine
 from clhist.engine.reproducible import reproducibly
 from clhist.opencl.arrays import Array, is_device_array, to_device
+from clhist.opencl.memory import OutOfMemoryError
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
@@ -44,9 +46,9 @@ def reproducible_statistics(
 ) -> dict[str, np.ndarray]:
     """Return sums, means, variances and standard deviations of one column by their names, on the host."""
     names, real = names_of(column), numbers.real.type
-    call, values = Call(num_groups, queue=queue), _of_values(column.dtype, column.skipna)
+    values = _of_values(column.dtype, column.skipna)
     sums = _sums(queue.context, keys.dtype, values, numbers)
-    total, size = (_on_host(each, queue) for each in reproducibly(sums, (keys, array), call).results)
+    total, size = (_on_host(each, queue) for each in _results(sums, (keys, array), num_groups, queue))
     count = size.astype(real)
     found: dict[str, np.ndarray] = {}
     with np.errstate(all="ignore"):
@@ -55,7 +57,7 @@ def reproducible_statistics(
         if column.spreads:
             given = to_device(queue, mean) if is_device_array(keys) else mean
             squares = _squares(queue.context, keys.dtype, values, numbers)
-            results = reproducibly(squares, (keys, array, given, num_groups), call).results
+            results = _results(squares, (keys, array, given, num_groups), num_groups, queue)
             shift, squared = (_on_host(each, queue) for each in results)
             var = variance(count, shift, squared, column.ddof)
             spreads = {"var": var, "std": np.sqrt(var), "sem": np.sqrt(var / count)}
@@ -68,10 +70,21 @@ def reproducible_mean(
 ) -> np.ndarray:
     """Return the means of `x` by their weights, on the host."""
     kernel = _weighted(queue.context, keys.dtype, _of_values(x.dtype, skipna), weights.dtype, numbers)
-    results = reproducibly(kernel, (keys, x, weights), Call(num_groups, queue=queue)).results
-    total, weight = (_on_host(each, queue) for each in results)
+    total, weight = (_on_host(each, queue) for each in _results(kernel, (keys, x, weights), num_groups, queue))
     with np.errstate(all="ignore"):
         return total / weight
+
+
+def _results(engine: Engine, args: Sequence[Any], num_groups: int, queue: cl.CommandQueue) -> list[Any]:
+    try:
+        return reproducibly(engine, args, Call(num_groups, queue=queue)).results
+    except OutOfMemoryError:  # which says what for
+        raise
+    except MemoryError as error:  # of the plan, which names a budget that no caller of ours gives
+        device = queue.device.name.strip()
+        raise MemoryError(
+            f"num_groups: expected fewer, for whose exact sums {device} has memory, got {num_groups}"
+        ) from error
 
 
 def _on_host(array: Array, queue: cl.CommandQueue) -> np.ndarray:
