@@ -126,8 +126,7 @@ def test_narrow_sums_in_private_copies(way, dtype, tried, few_items, rng, queue)
 @pytest.mark.parametrize("few_by_tiles", [True, False])
 def test_both_plans_take_ways_of_their_own(few_by_tiles, dtype, tried, few_items, rng, queue, monkeypatch):
     monkeypatch.setattr(choose, "is_worth_tiles", lambda load, _: (load.bin_bytes[0] < 40) == few_by_tiles)
-    profile = replace(few_items, name=f"few by tiles: {few_by_tiles}")  # plans are kept by profile
-    kernel = by_bin(operators.reproducible_add(dtype), profile)
+    kernel = by_bin(operators.reproducible_add(dtype), replace(few_items, name=f"{few_by_tiles}"))  # plans of its own
     plan = kernel.plan(N, BINS, queue=queue)
     assert (plan.memory, plan.again.memory) == (("local", "global") if few_by_tiles else ("global", "local"))
     check(kernel, dtype, rng, queue)
