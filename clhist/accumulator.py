@@ -362,7 +362,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
 
         def enqueue(*places: list[Array]) -> cl.Event:
             shapes, dest, out = map(outputs.like, (list(self._shapes), *places))
-            call = Call(shapes, size, dest, out, self.queue, partial=True, **more)
+            call = Call(shapes, size, dest, out, self.queue, partial=("dest", "out"), **more)
             return run(engine, [given[argument.name] for argument in engine.arguments], call).event
 
         event = self._held.join(enqueue)

@@ -142,9 +142,10 @@ def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profi
     """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
     after, value = Fallback() if first.again is None else SeparateFallback(), source.values[plan.output_indices[0]]
     return replace(
-        spec, outputs=plan.outputs, capacity=local_capacity(plan.outputs, plan, profile),
+        spec, outputs=plan.outputs, memory=plan.memory, capacity=local_capacity(plan.outputs, plan, profile),
         work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
-        factor=_factor(plan, source, profile),
+        factor=_factor(plan, source, profile), in_range=_is_in_range(plan, source, profile),
+        indices=_compared_ahead(plan, source, profile),
         combine=_second_stage(plan, source, profile, used) if plan.writes_results else spec.combine,
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ from clhist.planning.problem import CHOICES, FREE, Choices
 class Call:
     """What one call asks for besides the map's arguments; see `clhist.HistogramKernel.__call__`.
 
-    `partial` says that `dest` and `out` hold accumulators; `largest` asks for the largest bin with a value.
+    `partial` names those of `dest` and `out` that hold accumulators; `largest` asks for the largest bin with a value.
     """
 
     num_bins: Any
@@ -44,7 +44,7 @@ class Call:
     num_histograms: int | None = None
     offsets: Any = None
     largest: LargestBin | None = None
-    partial: bool = False
+    partial: tuple[str, ...] = ()
 
 
 # What the public classes let callers choose by keyword besides `num_bins`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import pyopencl as cl
@@ -28,13 +29,13 @@ from clhist.engine.signature import Remembered, signature_of_call, signature_of_
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_taken, overlap, survey
-from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import check_process
 from clhist.opencl.memory import OutOfMemoryError
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import integer
 from clhist.operators.operator import Operator
+from clhist.planning.pieces import kept_bytes
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
 
@@ -219,7 +220,7 @@ class Engine:
             check_batch(batch, size)
             of_results = tuple((batch.num_histograms, *shape) for shape in shapes)
         self.check_counts(size if batch is None else batch.longest(size))
-        targets = self.outputs.targets(of_results, call.dest, call.out, partial=call.partial)
+        targets = self.outputs.targets(of_results, call.dest, call.out, call.partial)
         arrays = survey(named_arrays(self.arguments, values, targets), self.context, _LOAD_BYTES)
         queue = queue_for(call.queue, self.context, arrays.queue)
         events = [*call.wait_for, *arrays.events]
@@ -293,15 +294,11 @@ class Engine:
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
         """Return how many elements at a time are taken where their pairs do not fit together; None for all at once.
 
-        Only of arrays of PyOpenCL that the map reads at ``[i]``, and where a result can be combined with.
+        Only of arrays on the device, of a map that does not use `i` by itself, and of one result in one array.
         """
         source, is_number = self.source, isinstance(call.race_factor, int | float)
-        is_plain = checked.batch is None and call.largest is None and not call.partial and is_number
-        if not is_plain or not checked.on_device or cuda_device_of(checked.queue) is not None:
-            return None
-        if not (self.outputs.is_single and source.operators[0].holds_values) or checked.targets[0].fields:
-            return None
-        if source.uses_position or len(source.elementwise) != len(self._arrays):
+        is_plain = checked.batch is None and not call.partial and is_number and checked.on_device
+        if not is_plain or not self.outputs.is_single or checked.targets[0].fields or source.uses_position:
             return None
         if any(overlap(checked.values[n], out) for n in self._arrays for out in checked.targets[0].out or ()):
             return None  # the result of one piece would be what a later one reads
@@ -310,17 +307,26 @@ class Engine:
         return self._preparation.step(device, self._preparation.problem(*given, device))
 
     def _by_pieces(self, checked: CheckedCall, call: Call, step: int) -> Outcome:
-        """Run a call `step` elements at a time, each piece combined with the result of those before it."""
+        """Run a call `step` elements at a time, each piece combined with those before it.
+
+        Their result is kept in the place of the call's where it holds what accumulators do, and else as accumulators.
+        """
         events: dict[str, list[cl.Event]] = {}
         after: dict[cl.Event, cl.Event] = {}
-        arrays = {n: checked.values[n].reshape(-1) for n in self._arrays}
-        each = replace(call, queue=checked.queue, wait_for=checked.wait_for)
+        arrays = {n: checked.values[n].reshape(-1) for n in self.source.sized}
+        operator, budget, dest, out = self.outputs.operators[0], call.memory_budget, call.dest, call.out
+        if kept := kept_bytes(operator, prod(checked.shapes[0])):
+            budget, out = None if budget is None else budget - kept, None
+        each = replace(call, queue=checked.queue, wait_for=checked.wait_for, memory_budget=budget, largest=None)
         for begin in range(0, checked.size, step):
             end = min(begin + step, checked.size)
             args = [arrays[n][begin:end] if n in arrays else value for n, value in enumerate(checked.values)]
-            outcome = self.run(args, replace(each, size=end - begin))
+            is_last = end == checked.size
+            held = (("dest",) if begin else ()) + (() if is_last else ("out",)) if kept else ()
+            each = replace(each, size=end - begin, dest=dest, out=call.out if kept and is_last else out, partial=held)
+            outcome = self.run(args, replace(each, largest=call.largest) if is_last else each)
             (result,) = outcome.results
-            each = replace(each, dest=result, out=result)
+            dest = out = result
             for stage, found in outcome.events.items():
                 events.setdefault(stage, []).extend(found)
             after |= outcome.after

@@ -110,17 +110,18 @@ class Outputs:
             each = [num_bins] * len(self.operators)
         return tuple(_shape(f"num_bins{label}", given) for label, given in zip(self.labels, each, strict=True))
 
-    def targets(self, shapes: Sequence[tuple[int, ...]], dest: Any, out: Any, *, partial: bool) -> list[ResultArrays]:
-        """Return `dest` and `out` of each output, checked."""
+    def targets(
+        self, shapes: Sequence[tuple[int, ...]], dest: Any, out: Any, partial: Sequence[str]
+    ) -> list[ResultArrays]:
+        """Return `dest` and `out` of each output, checked; those that are named in `partial` hold accumulators."""
+        form = {"dest_is_partial": "dest" in partial, "out_is_partial": "out" in partial}
         if self.is_single:
-            return [
-                target("", self.operators[0], shapes[0], dest, out, dest_is_partial=partial, out_is_partial=partial)
-            ]
+            return [target("", self.operators[0], shapes[0], dest, out, **form)]
         missing = [None] * len(self.operators)
         dests = missing if dest is None else self.each("dest", dest)
         outs = missing if out is None else self.each("out", out)
         found = [
-            target(label, operator, shape, given, where, dest_is_partial=partial, out_is_partial=partial)
+            target(label, operator, shape, given, where, **form)
             for label, operator, shape, given, where in zip(
                 self.labels, self.operators, shapes, dests, outs, strict=True
             )

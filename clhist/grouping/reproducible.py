@@ -17,6 +17,7 @@ from clhist.engine.call import Call
 from clhist.engine.engine import Engine
 from clhist.engine.reproducible import reproducible
 from clhist.opencl.arrays import Array, is_device_array, on_host, to_device
+from clhist.opencl.memory import OutOfMemoryError
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
@@ -89,7 +90,14 @@ def _sums(
     """
     dtypes = tuple(each.dtype for each in args[:3])
     engine = _engine(queue.context, dtypes, Column(values, (), skipna, 0, values, values), tuple(terms), of)
-    return [on_host(each, queue) for each in engine.run(args, Call(num_groups, queue=queue)).results]
+    try:
+        return [on_host(each, queue) for each in engine.run(args, Call(num_groups, queue=queue)).results]
+    except OutOfMemoryError:  # which says what for
+        raise
+    except MemoryError as error:  # of the plan, which names a budget that no caller of ours gives
+        device = queue.device.name.strip()
+        fewer = f"fewer, for whose exact sums {device} has memory, got {num_groups}"
+        raise MemoryError(f"num_groups: expected {fewer}") from error
 
 
 @kept_by_context

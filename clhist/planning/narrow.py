@@ -105,7 +105,11 @@ def _most_values(plan: Plan, max_pairs: int) -> int:
 
 
 def before(narrow: Plan, whole: Plan) -> Plan:
-    """Return the plan of narrow sums with that of all sums behind it, or that alone if the other is of another kind."""
-    same = narrow.memory == whole.memory and narrow.update == whole.update and not narrow.is_one_launch
+    """Return the plan of narrow sums with that of all sums behind it, or that alone if the other is of another kind.
+
+    Copies that work-items own may be anywhere: none are cleared before, whether values fit or not.
+    """
+    same = narrow.memory == whole.memory or narrow.update == PRIVATE.name
+    same = same and narrow.update == whole.update and not narrow.is_one_launch
     # What computes again may write at once: no bin has been written where it does.
     return replace(narrow.by_copies(), again=whole if whole.ranges else whole.by_copies()) if same else whole

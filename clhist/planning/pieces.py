@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import ceil
 
 from clhist.hardware.profile import Profile
+from clhist.operators.operator import Operator
 from clhist.planning.partition import MOST_PARTITIONED_ELEMENTS, PartitionedPlan
 from clhist.planning.problem import Problem
 from clhist.planning.sweeps import plan_sweeps
@@ -21,19 +22,29 @@ def elements_of_piece(problem: Problem, profile: Profile) -> int | None:
     part.
     """
     (histogram,) = problem.histograms
-    size, budget = problem.size, problem.memory_budget
+    size, budget, kept = problem.size, problem.memory_budget, kept_bytes(histogram.operator, histogram.bins)
     pairs = size * (2 + (0 if histogram.value is not None else histogram.operator.dtype.itemsize))
     fits = size <= MOST_PARTITIONED_ELEMENTS and (budget is None or 4 * pairs <= budget)
     if fits or profile.kind == "cpu" or problem.choices.forced:
         return None
     (whole,) = plan_sweeps(problem, profile)
-    pieces = 2
+    if kept:
+        problem = replace(problem, memory_budget=None if budget is None else budget - kept, one_launch=False)
+    pieces = 2 if budget is None or kept < budget else MOST_PIECES + 1
     while pieces <= MOST_PIECES and not isinstance(whole, PartitionedPlan):
         step = ceil(size / pieces / _MULTIPLE) * _MULTIPLE
-        (piece,) = plan_sweeps(replace(problem, size=step), profile)
+        try:
+            (piece,) = plan_sweeps(replace(problem, size=step), profile)
+        except MemoryError:  # no copy of all bins fits beside what is kept
+            return None
         if isinstance(piece, PartitionedPlan):
             if whole.seconds is None or piece.seconds is None:
                 return step  # by the rule that does without rates
             return step if pieces * piece.seconds < whole.seconds else None
         pieces *= 2
     return None
+
+
+def kept_bytes(operator: Operator, bins: int) -> int:
+    """Return the bytes of the accumulators that are kept from piece to piece; 0 where a result holds the same."""
+    return 0 if operator.holds_values else bins * operator.accumulator.itemsize

@@ -10,6 +10,7 @@ from clhist.planning.times import CELLS, COUNT
 
 # Kinds of cells that are measured: counts in 32 bits, and accumulators of at most so many bytes, of values in memory.
 KINDS = (COUNT, "4 bytes", "8 bytes", "16 bytes")
+_MOST_BYTES = 16  # of a cell, of the largest of these
 # Cells that all copies of a work-item have together.
 GRID = tuple(8**k for k in range(1, 8))
 WORK_ITEMS = "work-items of private copies"  # with which they were measured
@@ -65,12 +66,14 @@ class PrivateRates(NamedTuple):
         tiles = 2 / sum(1 / rate for rate in each) if all(each) else 0.0
         return cls(found, filling, bin_bytes, tiles) if filling and all(rate for _, rate in found) else None
 
-    def rate(self, cells: int) -> float:
+    def rate(self, cells: float) -> float:
         """Return the updates in a nanosecond with so many cells.
 
-        Between measured numbers rates change with the logarithm. Beyond the last one it is the time of an update that
-        goes on growing as it did before: more and more of it is spent on caches and pages that miss.
+        Larger cells than those that were measured count as so many of those as take the same memory. Between measured
+        numbers rates change with the logarithm. Beyond the last one it is the time of an update that goes on growing
+        as it did before: more and more of it is spent on caches and pages that miss.
         """
+        cells = cells * max(1.0, self.cell_bytes / _MOST_BYTES)
         if cells <= self.updates[0][0]:
             return self.updates[0][1]
         for (few, fast), (many, slow) in zip(self.updates, self.updates[1:], strict=False):

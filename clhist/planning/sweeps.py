@@ -129,10 +129,8 @@ def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
             narrow = planned(narrow.outputs, with_copies, memory="partitioned")
         elif narrow.memory == "global" and profile.kind != "cpu":
             return plan
-        elif narrow.memory != plan.memory:
-            # These count as a rule, and those of all values once in a while.
-            memory = "partitioned" if narrow.ranges else narrow.memory
-            plan = planned(plan.outputs, problem, memory=memory, update=narrow.update)
+        elif narrow.memory != plan.memory and profile.kind != "cpu":
+            plan = planned(plan.outputs, problem, memory=narrow.memory, update=narrow.update)
         return before(narrow, plan)
     except (ValueError, MemoryError):  # what is forced is impossible for one of them
         return plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from digests import by_bin, exact_sums, same_bits
 
 from clhist import HistogramKernel, operators
-from clhist.planning import narrow
+from clhist.planning import choose, narrow
 
 DTYPES = [np.float32, np.float64]
 N, BINS = 40_000, 37
@@ -119,6 +120,16 @@ def test_narrow_sums_in_private_copies(way, dtype, tried, few_items, rng, queue)
     kernel = by_bin(operators.reproducible_add(dtype), few_items)
     for dest in (None, np.ldexp(rng.normal(size=BINS), rng.integers(-99, 99, BINS)).astype(dtype)):
         check(kernel, dtype, rng, queue, dest, **way)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("few_by_tiles", [True, False])
+def test_both_plans_take_ways_of_their_own(few_by_tiles, dtype, tried, few_items, rng, queue, monkeypatch):
+    monkeypatch.setattr(choose, "is_worth_tiles", lambda load, _: (load.bin_bytes[0] < 40) == few_by_tiles)
+    kernel = by_bin(operators.reproducible_add(dtype), replace(few_items, name=f"{few_by_tiles}"))  # plans of its own
+    plan = kernel.plan(N, BINS, queue=queue)
+    assert (plan.memory, plan.again.memory) == (("local", "global") if few_by_tiles else ("global", "local"))
+    check(kernel, dtype, rng, queue)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

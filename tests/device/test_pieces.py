@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+
+import cuda_fake
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
 import clhist
 from clhist import HistogramKernel, operators
+from clhist.engine import build
 from clhist.engine.engine import Engine
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
@@ -15,7 +21,7 @@ from clhist.opencl.device import profile_context
 from clhist.planning import pieces
 from clhist.planning.problem import Choices, Problem
 
-N, H = 2_000_003, 200_000
+N, H, FEW = 2_000_003, 200_000, 10_000
 ROOM = 8_000_000  # bytes: pairs of all take 13.5 MB
 H200 = named_profile("nvidia-h200", load_profiles())
 
@@ -25,9 +31,9 @@ def sizes(monkeypatch):
     """The numbers of elements of the calls that an engine makes."""
     found, own = [], Engine.run
 
-    def noting(engine, args, call):
+    def noting(engine, args, call, *known):
         found.append(call.size)
-        return own(engine, args, call)
+        return own(engine, args, call, *known)
 
     monkeypatch.setattr(Engine, "run", noting)
     return found
@@ -68,24 +74,10 @@ def test_what_does_not_fit_is_partitioned_in_pieces(name, gpu_like, data, queue,
     assert sizes == [None, step, N - step] * 3
     dest, out = cl_array.to_device(queue, np.arange(H, dtype=np.float32)), cl_array.empty(queue, H, np.float32)
     kernel(there, values, num_bins=H, memory_budget=ROOM, dest=dest, out=out)
-    np.testing.assert_array_equal(
-        out.get(), summed(x, w, ufunc, 0.0) + np.arange(H) if name == "add" else ufunc(want, np.arange(H))
-    )
+    np.testing.assert_array_equal(out.get(), ufunc(want, np.arange(H)))
     assert (dest.get() == np.arange(H)).all()
     kernel(there, values, num_bins=H, memory_budget=ROOM, dest=dest, out=dest)
     np.testing.assert_array_equal(dest.get(), out.get())
-
-
-def test_the_function(gpu_like, data, queue, sizes):
-    x, w = data
-    there, values = (cl_array.to_device(queue, each) for each in data)
-    with profile_context(gpu_like):
-        for _ in range(4):
-            found = clhist.reduce_by_index(H, "sum", there, values, memory_budget=ROOM)
-            np.testing.assert_array_equal(found.get(), summed(x, w))
-        counts = clhist.reduce_by_index(H, "sum", there, np.int32(1), memory_budget=3_500_000)
-        np.testing.assert_array_equal(counts.get(), np.bincount(x[(x >= 0) & (x < H)], minlength=H))
-    assert len(sizes) >= 4 * 2 + 3
 
 
 @pytest.mark.parametrize("begin", [0, N - H])
@@ -101,42 +93,63 @@ def test_a_result_in_the_place_of_values(begin, gpu_like, data, queue, sizes):
 
 def test_a_queue_out_of_order(gpu_like, data, out_of_order_queue, sizes):
     """Each piece waits for the one before it."""
-    kernel, arrays = (
-        kernel_of(operators.add(np.float32), gpu_like),
-        [cl_array.to_device(out_of_order_queue, each) for each in data],
-    )
+    kernel = kernel_of(operators.add(np.float32), gpu_like)
+    arrays = [cl_array.to_device(out_of_order_queue, each) for each in data]
     for _ in range(3):
         found = kernel(*arrays, num_bins=H, memory_budget=ROOM, queue=out_of_order_queue)
         np.testing.assert_array_equal(found.get(), summed(*data))
     assert len(sizes) == 9
 
 
+# What keeps accumulators from piece to piece, or asks for more than a result: MB of room, pieces, bins and the call.
+KEPT = {
+    "counts": (4.5, 2, H, lambda x, w: clhist.bincount(x)),
+    "weights": (12, 4, H, clhist.bincount),
+    "means": (12, 4, H, partial(clhist.reduce_by_index, H, "mean")),
+    "sums": (8, 2, FEW, partial(clhist.reduce_by_index, FEW, "sum", reproducible=True)),
+    "histogram": (10, 4, H, lambda x, w: clhist.histogram(x, H, (0, H), weights=w)[0]),
+    "exact histogram": (20, 2, FEW, lambda x, w: clhist.histogram(x, FEW, (0, FEW), weights=w, reproducible=True)[0]),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("library", ["pyopencl", "cuda"])
+def test_accumulators_are_kept_from_piece_to_piece(library, name, gpu_like, queue, sizes, rng, monkeypatch):
+    room, number, bins, call = KEPT[name]
+    x = np.append(np.arange(bins, dtype=np.int32), rng.integers(0, bins, N - bins, np.int32))
+    w = rng.integers(-(2**20), 2**20, N) / 2.0**20  # whose sums by NumPy are exact
+    want = np.bincount(x, None if name == "counts" else w) / (np.bincount(x) if name == "means" else 1)
+    put = cuda_fake.install(monkeypatch)[1].asarray if library == "cuda" else partial(cl_array.to_device, queue)
+    arrays = put(x), put(w.astype(np.float32))
+    for module in ("binning.sweep", "bincount"):  # as of the profile
+        monkeypatch.setattr(import_module(f"clhist.{module}"), "device_kind", lambda device: "gpu")
+    monkeypatch.setattr(build, "memory_budget", lambda device: int(room * 10**6))
+    clhist.clear_caches()
+    features = frozenset(each for each in gpu_like.features if "float64" not in each)  # which go to global memory
+    with profile_context(replace(gpu_like, features=features)):
+        for _ in range(3):
+            del sizes[:]
+            found = call(*arrays).get()
+            np.testing.assert_array_equal(found, want.astype(found.dtype))
+            # Calls on arrays of CUDA may only launch.
+            assert sum(size not in (None, N) for size in sizes) == (number if sizes else 0)
+
+
+GIVEN = {"num_bins": H, "memory_budget": ROOM}
 OTHERS = {
-    "arrays of the host": lambda put, kernels, data: kernels["add"](*data, num_bins=H, memory_budget=ROOM),
-    "a mean": lambda put, kernels, data: kernels["mean"](*map(put, data), num_bins=H, memory_budget=16_000_000).get(),
-    "the position": lambda put, kernels, data: kernels["at"](*map(put, data), num_bins=H, memory_budget=ROOM).get(),
-    "global memory": lambda put, kernels, data: kernels["add"](
-        *map(put, data), num_bins=H, memory_budget=ROOM, memory="global"
-    ).get(),
-    "a bound call": lambda put, kernels, data: (
-        kernels["add"].bind(*map(put, data), num_bins=H, memory_budget=ROOM)().get()
-    ),
+    "arrays of the host": lambda put, kernels, data: kernels["add"](*data, **GIVEN),
+    "the position": lambda put, kernels, data: kernels["at"](*map(put, data), **GIVEN).get(),
+    "global memory": lambda put, kernels, data: kernels["add"](*map(put, data), **GIVEN, memory="global").get(),
+    "a bound call": lambda put, kernels, data: kernels["add"].bind(*map(put, data), **GIVEN)().get(),
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_are_right_in_global_memory(name, gpu_like, data, queue, sizes):
     x, w = data
-    kernels = {
-        "add": kernel_of(operators.add(np.float32), gpu_like),
-        "mean": kernel_of(operators.mean(np.float32), gpu_like),
-        "at": kernel_of(operators.add(np.float32), gpu_like, "EMIT(x[i], i % 5)"),
-    }
-    inside = (x >= 0) & (x < H)
+    add = operators.add(np.float32), gpu_like
+    kernels = {"add": kernel_of(*add), "at": kernel_of(*add, "EMIT(x[i], i % 5)")}
     want = summed(x, w if name != "the position" else (np.arange(N) % 5).astype(np.float32))
-    if name == "a mean":
-        with np.errstate(invalid="ignore"):
-            want = want / np.bincount(x[inside], minlength=H)
     found = OTHERS[name](lambda array: cl_array.to_device(queue, array), kernels, data)
     np.testing.assert_allclose(found, want, rtol=1e-6)
     assert len(sizes) <= 1
@@ -156,17 +169,4 @@ def test_others_are_right_in_global_memory(name, gpu_like, data, queue, sizes):
 def test_pieces_of_a_gpu(size, bins, budget, step):
     problem = Problem.of(operators.add(np.float32), bins, size, memory_budget=budget, read_bytes=8)
     assert pieces.elements_of_piece(problem, H200) == step
-
-
-def test_what_is_forced_is_not_in_pieces():
-    problem = Problem.of(operators.add(np.float32), 10**8, 2 * 10**9, choices=Choices(memory="global"))
-    assert pieces.elements_of_piece(problem, H200) is None
-
-
-@pytest.mark.parametrize("budget", [3_300_000, 8_000_000, None])
-def test_the_device_itself(budget, data, queue):
-    """Of whatever kind: tiles of a CPU, or its copies, or pieces of a GPU."""
-    x, w = data
-    for put in (lambda array: array, lambda array: cl_array.to_device(queue, array)):
-        found = clhist.reduce_by_index(H, "sum", put(x), put(w), memory_budget=budget)
-        np.testing.assert_array_equal(found if isinstance(found, np.ndarray) else found.get(), summed(x, w))
+    assert pieces.elements_of_piece(replace(problem, choices=Choices(memory="global")), H200) is None

@@ -118,6 +118,11 @@ def test_too_many_groups(name, number, queue):
             GROUPED[name](groups, put(X))
 
 
+def test_more_groups_than_exact_sums_have_memory_for():
+    with pytest.raises(MemoryError, match=r"^num_groups: expected"):
+        clhist.group_by(KEYS, 4 * 10**8).sum(X, reproducible=True)
+
+
 ROWS = {
     "rows": lambda put, bins: clhist.reduce_by_index((bins, 64), "sum", put(KEYS), put(np.ones((3, 64), np.float32))),
     "means of rows": lambda put, bins: clhist.reduce_by_index(

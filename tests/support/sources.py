@@ -137,13 +137,7 @@ def strategy(call: Call, profile: Profile) -> str:
     return word if plan.passes == 1 else f"{word} /{plan.passes}"
 
 
-_WORDS = {
-    "sort": "sort",
-    "partitioned": "partitioned",
-    "packed": "packed",
-    "flattened": "flat global",
-    "rows": "rows",
-}
+_WORDS = {"sort": "sort", "partitioned": "partitioned", "packed": "packed", "flattened": "flat global", "rows": "rows"}
 
 
 def _declared(call: Call) -> str:

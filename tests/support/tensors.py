@@ -54,11 +54,7 @@ def differentiable(device: str) -> Iterator[Case]:
     yield "even bins", lambda weight: ct.histogram(x, 4, range=(0, 1), weight=weight)[0], values_on(device, 12)
     yield "bins by edges", lambda weight: ct.histogram(x, edges, weight=weight)[0], values_on(device, 12)
     points, ends = torch.stack([x, x.flip(0)], 1), [0.0, 1.0, 0.0, 0.9]
-    yield (
-        "points",
-        lambda weight: ct.histogramdd(points, [3, 2], range=ends, weight=weight)[0],
-        values_on(device, 12),
-    )
+    yield ("points", lambda weight: ct.histogramdd(points, [3, 2], range=ends, weight=weight)[0], values_on(device, 12))
 
 
 def check_gradients(case: Case) -> None:

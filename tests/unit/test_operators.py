@@ -190,11 +190,7 @@ def test_refused(arguments, error, message):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (
-            {"accumulator": np.float16},
-            TypeError,
-            "accumulator: expected numbers that .* float32, got float16",
-        ),
+        ({"accumulator": np.float16}, TypeError, "accumulator: expected numbers that .* float32, got float16"),
         ({"lift": "a + 1"}, ValueError, "lift: expected a C expression of v, got 'a [+] 1'"),
         ({"finish": "v"}, ValueError, "finish: expected a C expression of a, got 'v'"),
         (
