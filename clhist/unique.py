@@ -72,7 +72,7 @@ def unique(
     if return_index:
         results.append(found.first)
     if return_inverse:
-        results.append(found.numbers.reshape(shape))
+        results.append(found.numbers if len(shape) == 1 else found.numbers.reshape(shape))
     if return_counts:
         results.append(bincount(found.numbers, minlength=found.keys.size, queue=queue))
     return results[0] if len(results) == 1 else tuple(results)

@@ -5,18 +5,17 @@ What computes by several kernels of its own, such as a sort, is written once for
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from clhist.cuda.driver import driver, stream_of
-from clhist.engine.cuda_modules import module_of, put, room_of
+from clhist.engine.cuda_modules import loaded_kernel
 from clhist.opencl.arrays import Array, empty, is_device_array
-from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of, empty_cuda, memory_of_call
+from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of, memory_of_call
 from clhist.opencl.memory import Allocator, allocated, in_order, scratch_allocator
 from clhist.opencl.operands import HostBuffer, Operand, operand
 from clhist.opencl.program import Kernel
@@ -136,42 +135,58 @@ class Chain:
                 found.retrieve()
 
 
+class _Room(NamedTuple):
+    """Memory of CUDA: its address, and the library's array that it is, or is a part of."""
+
+    offset: int
+    owner: Any
+
+
 class CudaChain(Chain):
     """By CUDA, on the current stream of the library whose arrays a call has, from whose allocator memory comes."""
 
     def __init__(self, queue: cl.CommandQueue, purpose: str) -> None:
         super().__init__(queue, purpose)
         memory = memory_of_call()
-        self._device, self._stream = memory.device, memory.stream
+        self._library, self._device, self._stream = memory.library, memory.device, memory.stream
+        self._block, self._used = _Room(0, None), _BLOCK  # from which small memory comes, until all of it is let go
 
-    def new(self, number: int, dtype: Any) -> CudaArray:
-        return empty_cuda(self.queue, (max(1, number) * np.dtype(dtype).itemsize,), _BYTE)
+    def new(self, number: int, dtype: Any) -> _Room:
+        size = -(-max(1, number) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
+        if size > _BLOCK // 4:
+            return self._allocated(size)
+        if size > _BLOCK - self._used:
+            self._block, self._used = self._allocated(_BLOCK), 0
+        self._used += size
+        return _Room(self._block.offset + self._used - size, self._block.owner)
 
-    def fill(self, memory: CudaArray, dtype: Any, value: int, number: int, first: int = 0) -> None:
+    def _allocated(self, size: int) -> _Room:
+        owner = self._library.new((size,), _BYTE, self._device)
+        return _Room(self._library.address(owner), owner)
+
+    def fill(self, memory: CudaArray | _Room, dtype: Any, value: int, number: int, first: int = 0) -> None:
         item = np.dtype(dtype).itemsize
         with driver().on(self._device):
             driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
 
     def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any], beside: int = 1) -> None:
-        dtypes = [parameter.dtype for parameter in kernel.parameters]
-        values = [room_of(dtype) for dtype in dtypes]
-        for value, dtype, room in zip(arguments, dtypes, values, strict=True):
-            put(value.offset if isinstance(value, CudaArray) else value or 0, dtype, room)
-        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with driver().on(self._device):
-            module = module_of(kernel.program, self._device, self._stream)
-            function = ctypes.c_void_p(module.functions[kernel.name])
-            sizes = (groups, beside, 1, lanes, 1, 1)
-            driver().launch((function, *sizes, module.dynamic[kernel.name]), stream_of(self._stream), pointers)
+            found = loaded_kernel(kernel, self._device, self._stream)
+            with found.lock:
+                for n, value in enumerate(arguments):
+                    found.arguments.set(n, value.offset if isinstance(value, CudaArray | _Room) else value or 0)
+                sizes = (groups, beside, 1, lanes, 1, 1)
+                launched = (found.function, *sizes, found.dynamic)
+                driver().launch(launched, stream_of(self._stream), found.arguments.pointers)
 
-    def fetched(self, memory: CudaArray | None, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
+    def fetched(self, memory: CudaArray | _Room | None, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
         found = np.empty(number, dtype)
         with driver().on(self._device):
             driver().download(found, offset + (0 if memory is None else memory.offset), self._stream)
         return found
 
     def fetched_rows(
-        self, memory: CudaArray | None, shape: tuple[int, int], dtype: Any, offset: int, step: int
+        self, memory: CudaArray | _Room | None, shape: tuple[int, int], dtype: Any, offset: int, step: int
     ) -> np.ndarray:
         found = np.empty(shape, dtype)
         with driver().on(self._device):
@@ -190,6 +205,7 @@ class CudaChain(Chain):
 
 
 _BYTE = np.dtype(np.uint8)
+_ALIGNMENT, _BLOCK = 256, 1 << 20  # bytes
 
 
 def chain_on(queue: cl.CommandQueue, purpose: str) -> Chain:

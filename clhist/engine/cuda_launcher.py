@@ -17,7 +17,7 @@ from clhist.cuda.libraries import Described, Library
 from clhist.cuda.memory import Allocation
 from clhist.engine.call import Outcome
 from clhist.engine.chain import CudaChain
-from clhist.engine.cuda_modules import Module, module_of, put, room_of
+from clhist.engine.cuda_modules import Arguments, Module, module_of
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, Launch, New, Part, Prepared, Scratch, Slot, SortPairs, Table
 from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl.cuda_arrays import (
@@ -45,29 +45,26 @@ class _Command:
         # Parameters that change, each with its place in a call: addresses, and the numbers of others.
         self._words: list[tuple[Any, int]] = []
         self._others: list[tuple[int, int]] = []
-        self._dtypes = [parameter.dtype for parameter in launch.kernel.parameters]
-        self._values: list[Any] = []
-        for n, (value, dtype) in enumerate(zip(launch.arguments, self._dtypes, strict=True)):
-            self._values.append(room_of(dtype))
+        self._arguments = Arguments(launch.kernel.parameters)
+        rooms = self._arguments.rooms
+        for n, value in enumerate(launch.arguments):
             if isinstance(value, Table | Slot) and value in same:
                 self.set(n, same[value])
             elif isinstance(value, Slot) and value.what == MEMORY:
                 pass  # address 0: the offset is the address
             elif isinstance(value, Slot | Scratch):
                 is_address = isinstance(value, Scratch) or value.what == OFFSET
-                if is_address and isinstance(self._values[n], ctypes.c_uint64):
-                    self._words.append((self._values[n], places[value]))
+                if is_address and isinstance(rooms[n], ctypes.c_uint64):
+                    self._words.append((rooms[n], places[value]))
                 else:
                     self._others.append((n, places[value]))
             elif value is not None:
                 self.set(n, value)
-        pointers = [ctypes.addressof(value) for value in self._values]
-        self._parameters = (ctypes.c_void_p * len(pointers))(*pointers)
-        self._known: list[Any] = [None] * len(pointers)
+        self._known: list[Any] = [None] * len(rooms)
 
     def set(self, n: int, value: Any) -> None:
         """Let a parameter have this value: an address, or a number as its type takes it."""
-        put(value, self._dtypes[n], self._values[n])
+        self._arguments.set(n, value)
 
     def run(self, stream: Any, call: Sequence[Any]) -> None:
         for word, k in self._words:
@@ -77,7 +74,7 @@ class _Command:
             if value is not self._known[n]:
                 self.set(n, value)
                 self._known[n] = value
-        driver().launch(self._prepared, stream, self._parameters)
+        driver().launch(self._prepared, stream, self._arguments.pointers)
 
 
 class _Part(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -13,7 +15,8 @@ from clhist.cuda.driver import CudaError, driver
 from clhist.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
 from clhist.engine.signature import Remembered
 from clhist.opencl.cuda_arrays import NotDirectError
-from clhist.opencl.program import kept_by_context
+from clhist.opencl.program import Kernel, kept_by_context
+from clhist.planning.feature import Parameter
 
 _MOST_MODULES = 1024
 
@@ -69,15 +72,52 @@ def cuda_program(program: cl.Program) -> CudaProgram:
     return for_cuda(binaries[0])
 
 
-def room_of(dtype: np.dtype | None) -> Any:
-    """Return where an argument of this type lies for CUDA; None is the type of addresses."""
-    return ctypes.c_uint64() if dtype is None or dtype == np.uint64 else (ctypes.c_ubyte * max(8, dtype.itemsize))()
+class Arguments:
+    """The arguments of a kernel, each where CUDA reads it; one thread at a time may set them and launch.
+
+    Parameters
+    ----------
+    parameters : sequence of Parameter
+        The kernel's; those without a dtype take addresses.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._dtypes = [parameter.dtype for parameter in parameters]
+        self.rooms: list[Any] = [_room(dtype) for dtype in self._dtypes]
+        self.pointers = (ctypes.c_void_p * len(self.rooms))(*map(ctypes.addressof, self.rooms))
+
+    def set(self, n: int, value: Any) -> None:
+        """Let a parameter have this value: an address, or a number as its type takes it."""
+        dtype, room = self._dtypes[n], self.rooms[n]
+        if dtype is None or dtype.kind in "iu":
+            room.value = int(value)
+        else:
+            content = np.asarray(value, dtype).tobytes()
+            room[: len(content)] = content
 
 
-def put(value: Any, dtype: np.dtype | None, room: Any) -> None:
-    """Let an argument have a value: an address, or a number as its type takes it."""
-    if isinstance(room, ctypes.c_uint64):
-        room.value = int(value)
-    else:
-        content = np.asarray(value, dtype).tobytes()
-        room[: len(content)] = content
+class Loaded(NamedTuple):
+    """A kernel that CUDA has loaded, with what only one thread at a time may use: its arguments."""
+
+    function: Any
+    dynamic: int
+    arguments: Arguments
+    lock: threading.Lock
+
+
+def loaded_kernel(kernel: Kernel, device: int, stream: int) -> Loaded:
+    """Return a kernel, loaded by CUDA on the device that calls go to; raises as `module_of`."""
+    found = kernel.loaded.get(device)
+    if found is None:
+        module, name = module_of(kernel.program, device, stream), kernel.name
+        function, arguments = ctypes.c_void_p(module.functions[name]), Arguments(kernel.parameters)
+        found = kernel.loaded[device] = Loaded(function, module.dynamic[name], arguments, threading.Lock())
+    return found
+
+
+def _room(dtype: np.dtype | None) -> Any:
+    if dtype is None:
+        return ctypes.c_uint64()
+    if dtype.kind in "iu":
+        return np.ctypeslib.as_ctypes_type(dtype)()
+    return (ctypes.c_ubyte * max(8, dtype.itemsize))()

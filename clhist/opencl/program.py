@@ -90,6 +90,7 @@ class Kernel:
     def __init__(self, program: cl.Program, name: str, parameters: Sequence[Parameter]) -> None:
         self._lock, self._token = threading.Lock(), 0
         self.context, self.program = program.context, program
+        self.loaded: dict[int, Any] = {}  # by CUDA, by device
         self.name, self.parameters = name, tuple(parameters)
         self.names = tuple(parameter.name for parameter in parameters)
         dtypes = [parameter.dtype for parameter in parameters]
