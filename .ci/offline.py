@@ -28,6 +28,7 @@ from clhist.codegen.digit_sort import lanes_of
 from clhist.codegen.even_edges import EvenEdgesSpec
 from clhist.codegen.extent import ExtentSpec
 from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
+from clhist.codegen.key_ranges import key_sizes
 from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import RowText
 from clhist.codegen.render import (
@@ -35,6 +36,7 @@ from clhist.codegen.render import (
     render_digits,
     render_even_edges,
     render_extent,
+    render_key_ranges,
     render_keys,
     render_measure,
     render_partition,
@@ -225,6 +227,8 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
         yield Program(f"measure {name}", render_measure(name, words=4096))
     for dtype in map(np.dtype, ("int32", "float32", *["int64", "datetime64[ns]"] * ("int64_base_atomics" in features))):
         yield Program(f"keys of {dtype}", render_keys(KeySpec(dtype, first=True), several=True))
+        sizes = key_sizes(KeySpec(dtype).word, profile.local_memory, 256, first=True)
+        yield Program(f"ranges of keys of {dtype}", render_key_ranges(KeySpec(dtype, first=True), sizes))
         yield Program(f"near keys of {dtype}", render_keys(KeySpec(dtype, first=True, marked=True), several=True))
     yield from found_ranges(fp64)
     for word in map(np.dtype, (np.uint32, np.uint64)):

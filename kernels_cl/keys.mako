@@ -3,16 +3,12 @@
 ## least. A plain load finds a key that is there; a compare-exchange is needed where a slot looks empty alone.
 <%namespace name="types" file="types.mako"/>\
 <%
-    word = c_name(spec.word)
     exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg"
 %>\
 % if spec.word.itemsize == 8 and not spec.marked:
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 % endif
-typedef ${c_name(spec.bits)} key_t;
-typedef ${word} word_t;
-#define CLHIST_EMPTY ((word_t)-1)
-#define CLHIST_NONE 0xffffffffu
+<%include file="key_words.mako"/>
 #define CLHIST_BLOCK ${block}
 #define CLHIST_LANES ${lanes}
 #define CLHIST_EACH ${each}
@@ -74,22 +70,6 @@ ${each_block("size")}\
 #define CLHIST_IS_KEY(slot) ((slot) < least ? table[slot] != CLHIST_EMPTY : state[(slot) == least ? 2 : 3])
 #define CLHIST_IS_MISSING(slot) ((slot) > least)
 typedef word_t slot_t;
-
-// Where a search for a key begins. The seed is another in each call, so no keys collide in all of them.
-uint clhist_hash(word_t w, const ulong seed)
-{
-% if spec.word.itemsize == 8:
-    w ^= seed;
-    w = (w ^ w >> 32) * 0x9e3779b97f4a7c15ul;
-    w = (w ^ w >> 29) * 0xbf58476d1ce4e5b9ul;
-    return (uint)(w >> 32);
-% else:
-    w ^= (uint)seed;
-    w = (w ^ w >> 16) * 0x7feb352du;
-    w = (w ^ w >> 15) * 0x846ca68bu;
-    return w ^ w >> 16;
-% endif
-}
 
 // Where a search in the table begins; the slot behind it of the key that is like an empty one.
 uint clhist_begin(const word_t w, const uint mask, const ulong seed)
@@ -185,98 +165,6 @@ ${each_block("size")}\
     }
 }
 
-% if several:
-// The place of each element's key among `known` ones, which each work-group has in a table of its own; of others the
-// slot in the large table, into which they are put, with CLHIST_NEW. `ones` and `missing` are what is written for the key
-// that is like an empty slot, and for elements without a key.
-#define CLHIST_NEW ${new}u
-#define CLHIST_OWN ${own}
-#define CLHIST_KNOWN ${most_known}
-__kernel void clhist_find(
-    __global const char *keys_base, const ulong keys_offset, const long size,
-    __global const word_t *known_words, __global const uint *places, const uint known, const uint ones, const uint missing,
-    __global word_t *table, const uint mask, const uint most, const uint told, const ulong seed,
-    __global volatile uint *state, __global uint *numbers, __global uint *first)
-{
-    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
-    __local uint own[CLHIST_OWN], local_added;
-    __local word_t own_words[CLHIST_KNOWN];
-% if spec.first:
-    __local uint own_first[CLHIST_KNOWN];
-% endif
-    for (uint s = get_local_id(0); s < CLHIST_OWN; s += get_local_size(0)) own[s] = CLHIST_NONE;
-    if (get_local_id(0) == 0) local_added = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint n = get_local_id(0); n < known; n += get_local_size(0)) {
-% if spec.first:
-        own_first[n] = CLHIST_NONE;
-% endif
-        own_words[n] = known_words[n];
-        if (places[n] > mask) continue;
-        uint s = clhist_hash(known_words[n], seed) & (CLHIST_OWN - 1);
-        while (atomic_cmpxchg(own + s, CLHIST_NONE, n) != CLHIST_NONE) s = (s + 1) & (CLHIST_OWN - 1);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    bool full = false;
-${each_block("size")}\
-        if (block / get_num_groups(0) % 8 == 7) full = state[1];
-        for (long i = begin; i < end && !full; i += lanes) {
-            const key_t b = keys[i];
-            const bool is_missing = ${spec.is_missing};
-            const word_t w = ${spec.encoded};
-            uint s = clhist_begin(w, CLHIST_OWN - 1, seed);
-            if (is_missing || s == CLHIST_OWN) {
-                state[is_missing ? 3 : 2] = 1;
-                numbers[i] = is_missing ? missing : ones;
-                s = is_missing ? mask + 2 : mask + 1;
-${keep_first("s")}\
-            } else {
-                uint n = own[s];
-                while (n != CLHIST_NONE && own_words[n] != w) n = own[s = (s + 1) & (CLHIST_OWN - 1)];
-                if (n != CLHIST_NONE) {
-                    numbers[i] = n;
-% if spec.first:
-                    if (own_first[n] > i) atomic_min(own_first + n, (uint)i);
-% endif
-                } else if (!full) {
-                    const uint place = clhist_begin(w, mask, seed);
-                    s = clhist_added(w, place, table, mask, most, told, state, &local_added, &full);
-                    numbers[i] = CLHIST_NEW | s;
-% if spec.first:
-                    if (s != CLHIST_NONE) {
-${keep_first("s")}\
-                    }
-% endif
-                }
-            }
-        }
-        if (full) break;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(0) == 0 && local_added % told) atomic_add(state, local_added % told);
-% if spec.first:
-    for (uint n = get_local_id(0); n < known; n += get_local_size(0)) {
-        const uint i = own_first[n];
-        if (i != CLHIST_NONE) {
-            const uint at = places[n];
-${keep_first("at")}\
-        }
-    }
-% endif
-}
-
-// The number of each element in the place of what `clhist_find` wrote.
-__kernel void clhist_renumber(
-    __global uint *numbers, const long size, __global const uint *places, __global const uint *ranks)
-{
-${each_block("size")}\
-        for (long i = begin; i < end; i += lanes) {
-            const uint n = numbers[i];
-            if (n != CLHIST_NONE) numbers[i] = ranks[n & CLHIST_NEW ? n ^ CLHIST_NEW : places[n]];
-        }
-    }
-}
-% endif
 % endif
 
 <%include file="keys_in_order.mako"/>\

@@ -15,24 +15,11 @@ BLOCK = 1024
 LANES, EACH = 256, 4
 """Work-items of a work-group, at most, and slots that one takes at once."""
 
-OWN, MOST_KNOWN = 4096, 1024
-"""Slots of the table that each work-group has of its own, and keys in it, at most.
-
-Work-items wait for the longest search among them: with half as many slots they took a third longer. With words and
-first positions of the keys that is 28 KB of local memory, of which each device of OpenCL 1.2 has 32.
-"""
-
-MOST_ALIKE = 32
-"""Words that are alike in the 32 bits by which they are sorted first, at most: more are sorted by all bits."""
-
 MOST_TRIES = 256
 """Slots that are looked at for one key: a table so full, or a seed so unlucky, is given up."""
 
 NONE = 2**32 - 1
 """In the place of the number of an element without a key."""
-
-NEW = 1 << 31
-"""Beside the slot of a key that is none of the known ones."""
 
 
 @dataclass(frozen=True)

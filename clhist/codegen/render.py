@@ -19,12 +19,13 @@ import platformdirs
 from clhist.axes.elements import bits_of, key_of_bits
 from clhist.axes.guess import FARTHEST, ROUNDED, SMALLEST
 from clhist.axes.keys import bits_dtype, key_dtype
-from clhist.codegen import digit_sort, key_table
+from clhist.codegen import digit_sort, key_ranges, key_table
 from clhist.codegen.boosting import BoostingSpec
 from clhist.codegen.combine_state import CombineState
 from clhist.codegen.even_edges import EvenEdgesSpec
 from clhist.codegen.extent import ExtentSpec
 from clhist.codegen.from_plan import Programs
+from clhist.codegen.key_ranges import KeySizes
 from clhist.codegen.key_table import KeySpec
 from clhist.codegen.maps import is_elementwise, read_ahead, uses_position
 from clhist.codegen.parameters import (
@@ -239,17 +240,13 @@ def render_selection(order: object) -> str:
 def render_keys(spec: KeySpec, *, several: bool) -> str:
     """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several."""
     of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
-    most = {"most_tries": key_table.MOST_TRIES, "most_alike": key_table.MOST_ALIKE}
-    return _render(
-        "keys.mako",
-        spec=spec,
-        several=several,
-        own=key_table.OWN,
-        most_known=key_table.MOST_KNOWN,
-        new=key_table.NEW,
-        **of,
-        **most,
-    )
+    return _render("keys.mako", spec=spec, several=several, most_tries=key_table.MOST_TRIES, **of)
+
+
+def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
+    """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
+    most = {name: getattr(key_ranges, name.upper()) for name in ("chunk", "known", "pieces", "bits", "blocks")}
+    return _render("key_ranges.mako", spec=spec, sizes=sizes, at_once=2, merged=4, **most)
 
 
 def render_digits(word: np.dtype, lanes: int) -> str:

@@ -1,28 +1,29 @@
 """Keys of any range as the numbers of their groups, on the device.
 
-Integers close to each other are marked in a table by themselves; all others are put into a hash table of open
-addressing, which grows where it is too small. The different keys are sorted by their digits, or ordered by their first
-positions. Then each element looks the number of its key up. Where some elements have few different keys, each
-work-group has a table of these alone, in which all elements are looked up at once. Memory beyond the input: 4 bytes an
-element, and the table.
+Integers close to each other are marked in a table by themselves. A GPU numbers others as a sample of them says; see
+`clhist.grouping.sampled_keys`. All that is left, and those of CPUs, are put into a hash table of open addressing, which
+grows where it is too small; the different keys are sorted by their digits, or ordered by their first positions, and
+each element looks the number of its key up. Memory beyond the input: 4 bytes an element, and the table; by ranges of
+keys, up to two and a half times the keys.
 """
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from math import ceil, expm1, log2
+from functools import lru_cache
+from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.digit_sort import EACH as TILE
-from clhist.codegen.key_table import BLOCK, EACH, LANES, MOST_KNOWN, NEW, NONE, KeySpec
+from clhist.codegen.key_table import BLOCK, EACH, LANES, NONE, KeySpec
 from clhist.codegen.render import render_keys
 from clhist.engine.chain import chain_on
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.extremes import extremes
+from clhist.grouping.sampled_keys import FEWEST, Known, Sample, SampledKeys, different
 from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import device_kind
@@ -63,7 +64,7 @@ def can_number(dtype: np.dtype, device: cl.Device) -> bool:
     """Whether keys of a type can be numbered on a device: 64 bits need a compare-exchange of as many."""
     if dtype.kind not in "iufbmM" or dtype.itemsize not in (1, 2, 4, 8):
         return False
-    return dtype.itemsize < 8 or "cl_khr_int64_base_atomics" in device.extensions
+    return dtype.itemsize < 8 or _has_wide_atomics(device)
 
 
 def number_keys(
@@ -123,6 +124,11 @@ def number_keys(
     return Numbering(numbers, labels, positions if first else None)
 
 
+@lru_cache
+def _has_wide_atomics(device: cl.Device) -> bool:
+    return "cl_khr_int64_base_atomics" in device.extensions
+
+
 class _Table(NamedTuple):
     """A hash table in which keys are: its slots and what kernels that put keys there need, in their order."""
 
@@ -176,30 +182,43 @@ class _Work:
         self.queue, self.spec = queue, spec
         self._sort, self._missing, self._as_is = sort, missing, as_is
         self.keys, self.size = keys, keys.size
-        self._groups = queue.device.max_compute_units * _GROUPS
-        self._lanes = 1 if device_kind(queue.device) == "cpu" else min(LANES, queue.device.max_work_group_size)
+        units, most = _limits(queue.context)
+        self._groups, self._lanes = units * _GROUPS, 1 if device_kind(queue.device) == "cpu" else min(LANES, most)
         self._on_device, self._keys_on_device = not on_host, is_device_array(keys)
         self._chain = chain_on(queue, "to number keys")
-        self._given = self._chain.place(keys)
+        self._given, self._numbers = self._chain.place(keys), None
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
-        if (extent := self._extent()) is not None:
+        samples = None if self._lanes == 1 or self.size < FEWEST or self.spec.dtype.itemsize < 4 else self._samples()
+        sample = None if samples is None else samples.look(lambda: None if self._as_is else self._make_numbers())
+        if (extent := self._extent(sample)) is not None:
             self.spec = replace(self.spec, marked=True)
             self._by_marks(*extent)
-        else:
-            self._by_table()
+        elif samples is None or sample is None or not self._by_sample(samples, sample):
+            self._by_table(None if sample is None else sample.expected)
         self._chain.finish()
         return self.numbers, self._labels, self._positions
 
-    def _extent(self) -> tuple[int, int] | None:
+    def _make_numbers(self) -> None:
+        if self._numbers is None:
+            self.numbers, self._numbers = self._chain.result(self.size, np.int32, self._on_device)
+
+    def _samples(self) -> SampledKeys:
+        more = {"missing": self._missing, "by_slots": not self._sort}
+        return SampledKeys(self._chain, self.spec, self._given, self.size, **more)
+
+    def _extent(self, sample: Sample | None) -> tuple[int, int] | None:
         """Return the least word and how many there are up to the largest, where marks are enough."""
         if self.spec.dtype.kind not in "iub":
             return None
         if self.spec.dtype.kind == "b":
             return 0, 2
         most = max(_FEWEST_MARKS, min(_MOST_MARKS, self.size))
-        if self.size > 2 * _ENDS:
+        if sample is not None:
+            if sample.greatest - sample.least >= most:
+                return None
+        elif self.size > 2 * _ENDS:
             some = self._ends()
             if int(some.max()) - int(some.min()) >= most:
                 return None
@@ -227,52 +246,65 @@ class _Work:
             return
         ordered = self._ordered(number, listed, first, by_first=not self._sort)
         ranks = self._rank(number, slots, marks, least, ordered, first)
-        self.numbers, numbers = self._chain.result(self.size, np.int32, self._on_device)
-        self._enqueue("look_up", self._groups_of(self.size), *self._given, self.size, least, ranks, numbers)
+        self._make_numbers()
+        self._enqueue("look_up", self._groups_of(self.size), *self._given, self.size, least, ranks, self._numbers)
 
-    def _by_table(self) -> None:
-        self.numbers, numbers = self._chain.result(self.size, np.int32, self._on_device)
-        groups, some = self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
-        size, stride = (some, self.size // some) if some >= _FEWEST_SOME else (self.size, 1)
-        bits = min(_MOST_BITS, _bits_of(size))
+    def _by_sample(self, samples: SampledKeys, sample: Sample) -> bool:
+        """Number the elements as a sample says; return whether that was possible."""
+        self._make_numbers()
+        number = sample.number
+        while (known := samples.find(sample, self._numbers, number)) is not None:
+            if self._sort:
+                ordered = _Ordered(known.words, known.slots, True)
+                self._rank(known.groups, known.number + 2, known.words, known.number, ordered, known.first)
+            if (found := samples.known()) is None:
+                break
+            if found.number == number:
+                if not self._sort:
+                    ranks = self._ranks_of_known(known)
+                    self._enqueue("number", self._groups_of(self.size), self._numbers, self.size, ranks)
+                return True
+            number = found.number  # with those that the sample had not
+        try:
+            if not self._sort or not samples.divide(sample):
+                return False
+        except MemoryError:  # a table needs less
+            return False
+        samples.put_back(self._numbers)  # which is for nothing if there was no room
+        if (known := samples.known()) is None:
+            return False
+        samples.write(*self._results(known.groups))
+        return True
+
+    def _ranks_of_known(self, known: Known) -> Any:
+        """Return the numbers of keys that are in order; make their results."""
+        state = self._chain.filled(5, np.uint32, 0)
+        for place, there in ((2, known.has_ones), (3, known.has_missing)):
+            if there:
+                self._chain.fill(state, np.uint32, -1, 1, place)
+        table = _Table(known.number, (known.words,), state, known.first)
+        return self._ranks_of(table, _Counted(known.number, False, known.has_ones, known.has_missing, 0))
+
+    def _by_table(self, expected: float | None) -> None:
+        """Number the elements, which have about as many keys as `expected`, if that is known."""
+        self._make_numbers()
+        numbers, groups, some = self._numbers, self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
+        can_look = some >= _FEWEST_SOME and expected is None
+        size, stride = (some, self.size // some) if can_look else (self.size, 1)
+        bits = min(_MOST_BITS, _bits_of(size if expected is None else min(size, _SPARE * expected)))
         while True:
             table = self._table(bits)
             self._enqueue("insert", groups, *self._given, size, stride, *table.given, table.state, numbers, table.first)
             counted = self._counted(table)
-            is_full = counted.is_full
-            if not is_full and size == self.size:
+            if not counted.is_full and size == self.size:
                 ranks = self._ranks_of(table, counted)
                 return self._enqueue("number", groups, numbers, self.size, ranks)
-            if not is_full and counted.number <= MOST_KNOWN and self._lanes > 1:
-                if self._by_known(table, numbers, counted):
-                    return None
-                is_full = True
-            needed = _bits_of(_SPARE * _different(counted.added, counted.seen, self.size))
-            if is_full:
+            needed = _bits_of(_SPARE * different(counted.added, counted.seen, self.size))
+            if counted.is_full:
                 if bits == _MOST_BITS:
                     raise MemoryError(f"keys: expected at most {table.slots // 2} different ones, got more")
                 needed = max(needed, bits + _GROWTH_BITS[bits >= _LARGE_BITS])
             bits, size, stride = min(_MOST_BITS, needed, _bits_of(self.size)), self.size, 1
-
-    def _by_known(self, table: _Table, numbers: Any, known: _Counted) -> bool:
-        """Number all elements by the few keys that some of them have; return whether there was room for the others."""
-        ordered = self._ordered(known.number, self._listed(table, known), table.first, by_first=False)
-        if self.spec.first:  # as yet of the elements that were looked at
-            self._chain.fill(table.first, np.uint32, NONE, table.slots + 2)
-        last = known.number - 1
-        ones = last - known.has_missing if known.has_ones else NEW | table.slots
-        missing = last if known.has_missing else NEW | (table.slots + 1) if self._missing else NONE
-        given = (self.size, ordered.words, ordered.places, known.number, ones, missing, *table.given, table.state)
-        self._enqueue("find", self._groups_of(self.size), *self._given, *given, numbers, table.first)
-        counted = self._counted(table)
-        if counted.is_full:
-            return False
-        if self._sort and counted.number == known.number:
-            self._rank(known.number, table.slots + 2, table.words, table.slots, ordered, table.first)
-        else:
-            ranks = self._ranks_of(table, counted)
-            self._enqueue("renumber", self._groups_of(self.size), numbers, self.size, ordered.places, ranks)
-        return True
 
     def _table(self, bits: int) -> _Table:
         """Return a table of so many slots, which is empty."""
@@ -313,22 +345,9 @@ class _Work:
         """Return the keys in their order, or by their first positions."""
         word, new = self.spec.word, self._chain.new
         found = _Ordered(new(number, word), new(number, np.uint32), not by_first)
-        extents = new(2 * self._shares, word)
-        self._enqueue("list", self._shares, *listed, first, int(by_first), *found[:2], extents)
+        self._enqueue("list", self._shares, *listed, first, int(by_first), *found[:2])
         if number < 2 or (self.spec.marked and not by_first):
             return found
-        # One work-item is as fast with all bits, which it moves one after the other.
-        if word.itemsize == 8 and not by_first and self._lanes > 1 and number > self._lanes * TILE:
-            state = listed[-2]
-            keys, order = (new(number, np.uint32) for _ in range(2))
-            groups = self._groups_of(number)
-            self._enqueue("narrow", groups, found.words, number, extents, self._shares, keys, order)
-            keys, order = sorted_by_digits(self._chain, keys, order, number, np.dtype(np.uint32), 32)
-            to = _Ordered(new(number, word), new(number, np.uint32), True)
-            self._enqueue("settle", groups, keys, order, number, *found[:2], *to[:2], state)
-            if not self._chain.fetched(state, 2, np.uint32)[1]:
-                return to
-            self._chain.fill(state, np.uint32, 0, 1, 1)
         bits = 32 if by_first else 8 * word.itemsize
         return _Ordered(*sorted_by_digits(self._chain, *found[:2], number, word, bits), not by_first)
 
@@ -342,15 +361,20 @@ class _Work:
         first: Any,
     ) -> Any:
         """Return the numbers of the slots that have a key; make the results of the keys."""
-        self._labels, labels = self._chain.result(number, self.spec.dtype, self._keys_on_device)
-        self._positions, positions = None, None
-        if self.spec.first:
-            self._positions, positions = self._chain.result(number, np.int64, self._keys_on_device)
+        labels, positions = self._results(number)
         ranks = self._chain.new(slots, np.uint32)
         if number:
             given = table, least, ordered.words, int(ordered.by_words), ordered.places, number
             self._enqueue("rank", self._groups_of(number), *given, first, ranks, labels, positions)
         return ranks
+
+    def _results(self, number: int) -> tuple[Any, Any]:
+        """Make the arrays of so many keys, and of their first positions; return their memory."""
+        self._labels, labels = self._chain.result(number, self.spec.dtype, self._keys_on_device)
+        self._positions, positions = None, None
+        if self.spec.first:
+            self._positions, positions = self._chain.result(number, np.int64, self._keys_on_device)
+        return labels, positions
 
     def _groups_of(self, elements: int) -> int:
         return max(1, min(self._groups, -(-elements // BLOCK)))
@@ -360,19 +384,15 @@ class _Work:
         self._chain.run(kernel, groups, self._lanes, arguments)
 
 
-def _different(added: int, seen: int, size: int) -> float:
-    """Return how many different keys there are, of which `seen` elements have had `added`, if all are as frequent."""
-    added = max(1, added)
-    least, most = float(added), float(max(size, added))
-    for _ in range(30):
-        middle = (least * most) ** 0.5
-        least, most = (middle, most) if -expm1(-seen / middle) * middle < added else (least, middle)
-    return most
-
-
 def _bits_of(keys: float) -> int:
     """Return the bits of the number of slots for so many keys."""
     return max(1, ceil(log2(2 * keys)))
+
+
+@kept_by_context
+def _limits(context: cl.Context) -> tuple[int, int]:
+    device = context.devices[0]
+    return device.max_compute_units, device.max_work_group_size
 
 
 @kept_by_context

@@ -19,6 +19,9 @@ def test_memory_of_tables_is_freed(fake, monkeypatch):
     """With the kernel that they belong to, once nothing is remembered of its calls."""
     cuda, cupy = fake
     monkeypatch.setattr(memory, "_MOST_BYTES", 0)
+    forget_calls()  # of other tests
+    gc.collect()
+    cuda.calls.clear()
     own = clhist.HistogramKernel(
         None, clhist.operators.add(np.int64), arguments="const int *x, long step", map="EMIT(x[i], step)"
     )

@@ -178,6 +178,7 @@ def test_masked_and_nullable_keys():
 
 
 def test_too_many(queue, monkeypatch):
+    monkeypatch.setattr(numbering, "FEWEST", 1 << 20)
     monkeypatch.setattr(numbering, "_MOST_BITS", 12)
     keys = np.arange(5000, dtype=np.int64) << 40
     assert number_keys(keys[:2000], queue).numbers.tolist() == list(range(2000))
@@ -269,6 +270,7 @@ def test_keys_that_collide_with_a_seed(queue, monkeypatch, rng):
         return given[-1]
 
     monkeypatch.setattr(numbering.secrets, "randbits", randbits)
+    monkeypatch.setattr(numbering, "FEWEST", 1 << 20)
     keys = colliding(5000, seed, rng)
     elements = rng.permutation(np.repeat(keys, 3))
     found = number_keys(elements, queue, sort=True)

@@ -1,0 +1,90 @@
+"""The kernels of GPUs that number keys by ranges of them, or by few that some elements have: their sizes. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+CHUNK = 2048
+"""Words of a sample that a work-group sorts."""
+
+KNOWN = 1024
+"""Words that all elements are looked up among, at most.
+
+Each work-group has a table of four times as many slots. Work-items wait for the longest search among them: with half as
+many they took a third longer. With words and first positions that is 28 KB of local memory, of which each device of
+OpenCL 1.2 has 32.
+"""
+
+_MORE_KNOWN = 8192  # the same of work-groups that have much local memory, and twice as many slots
+PIECES = 8
+"""Pieces of a range, at most, a power of two."""
+
+BITS = 1 << 22
+"""Bits that are set by keys of elements, to count those that differ."""
+
+BLOCKS = 1024
+"""Blocks of a range's words that know in which tile they begin."""
+
+_LANES, _NUMBERING_LANES = 1024, 512
+_ELEMENTS = 16, 8  # of a work-item in a tile, at most and at least
+_CELLS = 4096
+_FILLED = 3, 4  # of the slots of a range, at most
+_LARGE = 2**17  # bytes of local memory, which two work-groups share that number ranges
+_MORE = 1024  # bytes of local memory
+
+
+class KeySizes(NamedTuple):
+    """What work-groups have room for.
+
+    Attributes
+    ----------
+    lanes, each : int
+        Work-items of a work-group that has a tile, and elements of one of them.
+    most_ranges, cells : int
+        Ranges, at most, and cells that are told apart to find them.
+    numbering_lanes, slots : int
+        Work-items that number the keys of a range, and slots of their table.
+    more_known : int
+        Words that all elements are looked up among by work-groups of so many `lanes`; 0 if there is no room for many.
+    """
+
+    lanes: int
+    each: int
+    most_ranges: int
+    cells: int
+    numbering_lanes: int
+    slots: int
+    more_known: int = 0
+
+    @property
+    def tile(self) -> int:
+        """Elements of a tile."""
+        return self.lanes * self.each
+
+    @property
+    def most_keys(self) -> int:
+        """Different keys of a range, at most."""
+        return self.slots * _FILLED[0] // _FILLED[1]
+
+    @property
+    def shared(self) -> int:
+        """Words of local memory that are of tiles before they are of keys."""
+        return max(self.numbering_lanes + BLOCKS // 2 + 1, self.most_keys // 2)
+
+
+def key_sizes(word: np.dtype, local_memory: int, most_lanes: int, *, first: bool) -> KeySizes:
+    """Return the sizes for words of this type, where a work-group has so many bytes of local memory, and work-items."""
+    lanes = 1 << (min(_LANES, most_lanes, local_memory // 128).bit_length() - 1)
+    numbering_lanes, size, is_large = min(_NUMBERING_LANES, lanes), word.itemsize, local_memory >= _LARGE
+    cells = 1 << (min(_CELLS, local_memory // 64).bit_length() - 1)
+    room, each = local_memory - _MORE - 4 * lanes - 4 * cells, _ELEMENTS[0]
+    while each > _ELEMENTS[1] and lanes * each * (size + 2) > room * (92 if is_large else 60) // 100:
+        each //= 2
+    most_ranges = max(1, min(2**13, (room - lanes * each * (size + 2)) // (size + 4)))
+    most = (local_memory // 2 if is_large else local_memory) - _MORE - 4 * numbering_lanes
+    slots = 1
+    while 2 * slots * (size + 4 + 4 * first + 2 * _FILLED[0] / _FILLED[1]) <= most:
+        slots *= 2
+    return KeySizes(lanes, each, most_ranges, cells, min(numbering_lanes, slots // 2), slots, is_large * _MORE_KNOWN)

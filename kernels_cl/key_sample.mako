@@ -1,0 +1,246 @@
+## Keys of some elements, in order; and all elements looked up among these, if they have few different ones.
+<% exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg" %>\
+#define CLHIST_CHUNK ${chunk}
+#define CLHIST_KNOWN ${max(known, sizes.more_known)}
+#define CLHIST_UNKNOWN (CLHIST_NONE - 1)
+// Of a state: different keys, whether something was given up, elements with the key that is like an empty slot, those
+// without a key, keys for which there is room, those met once, and among more elements bits that are set, and elements;
+// behind them, as 64 bits, the least and the greatest key.
+enum { DIFFERENT, FAILED, ONES, MISSING, KEYS, ONCE, SET, SEEN, ENDS };
+#define CLHIST_BITS ${bits}
+
+// Chunks of the words of elements, one somewhere in each share of them, each in order; empty ones are behind them. Of the
+// others, how many are like an empty slot, and how many have no key.
+__kernel void clhist_sample(
+    __global const char *keys_base, const ulong keys_offset, const long size, const uint samples, const ulong seed,
+    __global word_t *chunks, __global uint *others, __global uint *bits, __global uint *state)
+{
+    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
+    __local word_t chunk[CLHIST_CHUNK];
+    __local uint local_others[2];
+    const uint lane = get_local_id(0), lanes = get_local_size(0), begin = get_group_id(0) * CLHIST_CHUNK;
+    const ulong share = size / samples;
+    if (get_group_id(0) == 0 && lane < ENDS) state[lane] = 0;
+    for (uint k = get_global_id(0); k < CLHIST_BITS / 32; k += get_global_size(0)) bits[k] = 0;
+    if (lane < 2) local_others[lane] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint missing = 0, ones = 0;
+    for (uint k = lane; k < CLHIST_CHUNK; k += lanes) {
+        word_t w = CLHIST_EMPTY;
+        if (begin + k < samples) {
+            const key_t b = keys[(begin + k) * share + clhist_hash((word_t)(begin + k), seed) % share];
+            const bool is_missing = ${spec.is_missing};
+            if (!is_missing) w = ${spec.encoded};
+            missing += is_missing;
+            ones += !is_missing && w == CLHIST_EMPTY;
+        }
+        chunk[k] = w;
+    }
+    if (ones) atomic_add(local_others, ones);
+    if (missing) atomic_add(local_others + 1, missing);
+    // A bitonic sort.
+    for (uint both = 2; both <= CLHIST_CHUNK; both *= 2) {
+        for (uint apart = both / 2; apart > 0; apart /= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint k = lane; k < CLHIST_CHUNK / 2; k += lanes) {
+                const uint low = 2 * k - (k & (apart - 1)), high = low + apart;
+                const word_t one = chunk[low], other = chunk[high];
+                if ((one > other) == !(low & both)) {
+                    chunk[low] = other;
+                    chunk[high] = one;
+                }
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint k = lane; k < CLHIST_CHUNK; k += lanes) chunks[begin + k] = chunk[k];
+    if (lane < 2) others[2 * get_group_id(0) + lane] = local_others[lane];
+}
+
+// All chunks in order; the different words, as many as may be known, in any. Of more elements, bits are set by the hash of
+// their keys, which say how many differ (linear counting, Whang, Vander-Zanden and Taylor 1990).
+__kernel void clhist_merge(
+    __global const char *keys_base, const ulong keys_offset, const long size_of_keys, const uint more, const ulong seed,
+    __global const word_t *chunks, __global const uint *others, const uint size, const uint samples,
+    __global word_t *sorted, __global word_t *different, __global volatile uint *bits, __global volatile uint *state)
+{
+    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
+    __local uint added, alone, at, ones, missing, set, seen;
+    if (get_local_id(0) == 0) added = alone = ones = missing = set = seen = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const ulong share = size_of_keys / more;
+    uint set_here = 0, seen_here = 0;
+    for (uint k = get_global_id(0); k < more; k += get_global_size(0)) {
+        const key_t b = keys[k * share + clhist_hash((word_t)k, ~seed) % share];
+        if (${spec.is_missing}) continue;
+        const uint bit = clhist_hash(${spec.encoded}, seed) % CLHIST_BITS, mask = 1u << bit % 32;
+        set_here += !(bits[bit / 32] & mask) && !(atomic_or(bits + bit / 32, mask) & mask);
+        ++seen_here;
+    }
+    atomic_add(&set, set_here);
+    atomic_add(&seen, seen_here);
+    for (uint c = get_local_id(0); c < size / CLHIST_CHUNK; c += get_local_size(0)) {
+        if (others[2 * c]) atomic_add(&ones, others[2 * c]);
+        if (others[2 * c + 1]) atomic_add(&missing, others[2 * c + 1]);
+    }
+    const uint n = get_global_id(0), own = n / CLHIST_CHUNK;
+    const word_t w = chunks[n];
+    bool is_new = w != CLHIST_EMPTY && (n % CLHIST_CHUNK == 0 || chunks[n - 1] != w);
+    bool is_alone = is_new && (n % CLHIST_CHUNK == CLHIST_CHUNK - 1 || chunks[n + 1] != w);
+    uint rank = n % CLHIST_CHUNK;
+    // How many of each other chunk are before: of words that are alike those of chunks before come first.
+    for (uint from = 0; from < size / CLHIST_CHUNK; from += ${merged}) {
+% for u in range(merged):
+        const uint c_${u} = min(from + ${u}, size / CLHIST_CHUNK - 1), is_other_${u} = from + ${u} < size / CLHIST_CHUNK && c_${u} != own;
+        __global const word_t *chunk_${u} = chunks + c_${u} * CLHIST_CHUNK;
+        uint before_${u} = 0;
+% endfor
+        for (uint step = CLHIST_CHUNK / 2; step > 0; step /= 2) {
+% for u in range(merged):
+            const word_t other_${u} = chunk_${u}[before_${u} + step - 1];
+            before_${u} += other_${u} < w || (c_${u} < own && other_${u} == w) ? step : 0;
+% endfor
+        }
+% for u in range(merged):
+        const word_t last_${u} = chunk_${u}[before_${u}];
+        before_${u} += last_${u} < w || (c_${u} < own && last_${u} == w) ? 1 : 0;
+        if (is_other_${u}) {
+            rank += before_${u};
+            if (c_${u} < own && before_${u} > 0 && chunk_${u}[before_${u} - 1] == w) is_new = is_alone = false;
+            if (c_${u} > own && before_${u} < CLHIST_CHUNK && chunk_${u}[before_${u}] == w) is_alone = false;
+        }
+% endfor
+    }
+    sorted[rank] = w;
+    const uint mine = is_new ? atomic_inc(&added) : 0;
+    if (is_alone) atomic_inc(&alone);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(0) == 0 && added) at = atomic_add(state + DIFFERENT, added);
+    if (get_local_id(0) == 0 && alone) atomic_add(state + ONCE, alone);
+    if (get_local_id(0) == 0 && seen) {
+        atomic_add(state + SET, set);
+        atomic_add(state + SEEN, seen);
+    }
+    __global volatile ulong *ends = (__global volatile ulong *)(state + ENDS);
+    if (rank == 0) {
+        state[ONES] = ones;
+        state[MISSING] = missing;
+        ends[0] = w;
+    }
+    if (rank + 1 == samples - ones - missing) ends[1] = w;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (is_new && at + mine < CLHIST_KNOWN) different[at + mine] = w;
+}
+
+// Few different words in order, with their slots: each as many work-items as a row has compare with a part of the others.
+__kernel void clhist_known(
+    __global const word_t *different, const uint number, const uint has_ones, __global word_t *words, __global uint *slots)
+{
+    __local uint before;
+    const uint n = get_group_id(0);
+    const word_t w = n < number ? different[n] : CLHIST_EMPTY;
+    if (get_local_id(0) == 0) before = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint mine = 0;
+    for (uint k = get_local_id(0); k < number; k += get_local_size(0)) mine += different[k] < w ? 1 : 0;
+    atomic_add(&before, mine);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(0) == 0) {
+        // Behind them come the slots of what is like an empty one, and of elements without a key.
+        const uint at = n < number ? before : n;
+        words[at] = w;
+        slots[at] = n == number && !has_ones ? n + 1 : at;
+    }
+}
+
+// Adds a key that no sample had; returns whether there was room.
+bool clhist_add(
+    const word_t w, const ulong seed, __global volatile word_t *table, __global word_t *different,
+    __global volatile uint *state)
+{
+    uint s = clhist_hash(w, seed) % CLHIST_KNOWN;
+    for (uint tries = 0; tries < CLHIST_KNOWN; ++tries, s = (s + 1) % CLHIST_KNOWN) {
+        word_t there = table[s];
+        if (there == CLHIST_EMPTY) there = ${exchange}(table + s, CLHIST_EMPTY, w);
+        if (there == w) return true;
+        if (there != CLHIST_EMPTY) continue;
+        const uint at = atomic_inc(state + DIFFERENT);
+        if (at < CLHIST_KNOWN) different[at] = w;
+        return at < CLHIST_KNOWN;
+    }
+    return false;
+}
+
+<%def name="find(name, known, slots)">\
+// The place of each element's key among few words, which each work-group has in a table of its own. `ones` and `missing`
+// are what is written for the key that is like an empty slot, and for elements without one. Keys that are not there are
+// added to the `different` ones, each once by a table, if there is one; else, or at too many, all is given up.
+__kernel void clhist_${name}(
+    __global const char *keys_base, const ulong keys_offset, const long size, const uint block,
+    __global const word_t *words, const uint number, const uint ones, const uint missing, const ulong seed,
+    __global word_t *different, __global volatile word_t *table, __global volatile uint *state, __global uint *numbers,
+    __global uint *first)
+{
+    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
+    __local uint own[${slots}];
+    __local word_t own_words[${known}];
+% if spec.first:
+    __local uint own_first[${known + 2}];
+% endif
+    const uint lane = get_local_id(0), lanes = get_local_size(0);
+    const uint2 factors = clhist_factors(seed);
+    for (uint s = lane; s < ${slots}; s += lanes) own[s] = CLHIST_NONE;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint n = lane; n < number; n += lanes) {
+        const word_t w = words[n];
+        own_words[n] = w;
+        uint s = clhist_mixed(w, factors) & (${slots - 1});
+        while (atomic_cmpxchg(own + s, CLHIST_NONE, n) != CLHIST_NONE) s = (s + 1) & (${slots - 1});
+    }
+% if spec.first:
+    for (uint n = lane; n < number + 2; n += lanes) own_first[n] = CLHIST_NONE;
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    bool failed = false;
+    for (long from = (long)get_group_id(0) * block; from < size && !failed; from += (long)get_num_groups(0) * block) {
+        const long end = min(size, from + block);
+        failed = state[FAILED];
+        for (long i = from + lane; i < end && !failed; i += lanes) {
+            const key_t b = keys[i];
+            const word_t w = ${spec.encoded};
+            const bool is_missing = ${spec.is_missing};
+            uint n = CLHIST_NONE;
+            if (is_missing) {
+                n = missing;
+            } else if (w == CLHIST_EMPTY) {
+                n = ones;
+            } else {
+                uint s = clhist_mixed(w, factors) & (${slots - 1});
+                n = own[s];
+                while (n != CLHIST_NONE && own_words[n] != w) n = own[s = (s + 1) & (${slots - 1})];
+                if (n == CLHIST_NONE) n = CLHIST_UNKNOWN;
+            }
+            if (n == CLHIST_UNKNOWN) {
+                if (!table || is_missing || w == CLHIST_EMPTY || !clhist_add(w, seed, table, different, state)) {
+                    failed = true;
+                    state[FAILED] = 1;
+                }
+            }
+            numbers[i] = n;
+% if spec.first:
+            const uint place = is_missing ? number + 1 : n;
+            if (place < number + 2 && own_first[place] > i) atomic_min(own_first + place, (uint)i);
+% endif
+        }
+    }
+% if spec.first:
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint n = lane; n < number + 2; n += lanes)
+        if (first[n] > own_first[n]) atomic_min((volatile __global uint *)first + n, own_first[n]);
+% endif
+}
+</%def>\
+${find("find", known, 4 * known)}
+% if sizes.more_known:
+${find("find_more", sizes.more_known, 2 * sizes.more_known)}
+% endif

@@ -1,0 +1,233 @@
+"""Keys that GPUs number as a sample of them says, against NumPy."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from clhist.codegen.key_ranges import KNOWN
+from clhist.engine.chain import Chain
+from clhist.grouping import numbering, sampled_keys
+from clhist.grouping.numbering import number_keys
+
+DTYPES = ["i4", "u4", "f4", "i8", "u8", "f8", "M8[ns]"]
+RANGES = ["divide", "number_range", "begin_ranges"]
+
+
+@pytest.fixture
+def enqueued(monkeypatch):
+    """The kernels that run, by name, as on a GPU."""
+    monkeypatch.setattr(numbering, "device_kind", lambda device: "gpu")
+    names, run = [], Chain.run
+
+    def noted(self, kernel, *given):
+        names.append(kernel.name.removeprefix("clhist_"))
+        run(self, kernel, *given)
+
+    monkeypatch.setattr(Chain, "run", noted)
+    return names
+
+
+def check(keys, queue, *, sort=True, first=False, missing=False):
+    found = number_keys(keys, queue, sort=sort, first=first, missing=missing)
+    there = (keys == keys) | missing
+    labels, places, inverse = np.unique(keys[there], return_index=True, return_inverse=True)
+    order = np.arange(len(labels)) if sort else np.argsort(places)
+    expected = np.full(keys.size, -1)
+    expected[there] = np.argsort(order)[inverse]
+    np.testing.assert_array_equal(found.keys, labels[order])
+    np.testing.assert_array_equal(found.numbers, expected)
+    if first:
+        np.testing.assert_array_equal(found.first, np.flatnonzero(there)[places][order])
+
+
+def of_type(words, dtype):
+    """Return keys of these words, without NaN and NaT."""
+    keys = np.asarray(words).astype(f"u{dtype.itemsize}").view(dtype)
+    return np.where(keys == keys, keys, np.array(7).astype(dtype))
+
+
+def largest(dtype):
+    """Return the key that is like an empty slot; floats have none, since NaN is beyond infinity."""
+    if dtype.kind == "f":
+        return np.array(np.inf, dtype)
+    return np.array(np.iinfo(f"{'i' if dtype.kind == 'M' else dtype.kind}{dtype.itemsize}").max).astype(dtype)
+
+
+def none(dtype):
+    return np.array("NaT" if dtype.kind == "M" else np.nan, dtype)
+
+
+def kinds(rng, size, dtype):
+    """Yield many keys: some very often, all different, in order, clusters, with a long tail, and others besides."""
+    top = 2 ** (8 * dtype.itemsize) - 1
+    wide = of_type(rng.integers(0, top, size, np.uint64), dtype)
+    often = wide[rng.integers(0, size // 3, size)]
+    often[: size // 2], often[size // 2 : size * 2 // 3] = wide[0], wide[1]
+    yield rng.permutation(often)
+    yield wide
+    yield np.sort(wide)[::-1].copy()
+    clusters = rng.integers(0, top >> 8, size // 500 + 1, np.uint64)[:, None] * 200 + np.arange(400, dtype=np.uint64)
+    yield of_type(rng.permutation(np.repeat(clusters.ravel(), 2))[:size], dtype)
+    yield of_type(np.minimum(1000 / (1 - rng.random(size)), 2.0**30).astype(np.uint64), dtype)
+    others = wide.copy()
+    others[::3], others[1::50] = largest(dtype), of_type([0], dtype)
+    if dtype.kind in "fM":
+        others[2::7] = none(dtype)
+    yield others
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"first": True, "missing": True}, {"sort": False}, {"sort": False, "first": True}]
+)
+@pytest.mark.parametrize("name", DTYPES)
+def test_many_keys(name, options, queue, enqueued):
+    for size in (4096, 5001, 70_001):
+        for keys in kinds(np.random.default_rng(size), size, np.dtype(name)):
+            enqueued.clear()
+            check(keys, queue, **options)
+            if size > 70_000:  # fewer may be few enough to be looked up
+                used = [name for name in enqueued if name in (*RANGES, "insert")]
+                assert used == (RANGES if options.get("sort", True) else ["insert"])
+
+
+def few(rng, size, dtype, number=900):
+    return of_type(rng.integers(1, 2 ** (8 * dtype.itemsize) - 2, number, np.uint64), dtype)[
+        rng.integers(0, number, size)
+    ]
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", DTYPES)
+def test_few_keys_are_looked_up(name, first, sort, queue, enqueued):
+    dtype = np.dtype(name)
+    for number in (2, 900, KNOWN):
+        keys = few(np.random.default_rng(number), 140_001, dtype, number)
+        for others in (False, True):
+            if others:
+                keys[::9] = keys[0] if dtype.kind == "f" else largest(dtype)
+                keys[1::9] = none(dtype) if dtype.kind in "fM" else keys[1::9]
+            for missing in (False, True):
+                enqueued.clear()
+                check(keys, queue, sort=sort, first=first, missing=missing)
+                assert "find" in enqueued
+                assert "divide" not in enqueued
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_more_keys_are_looked_up_where_local_memory_is_large(first, queue, enqueued, monkeypatch):
+    room = (
+        1 << 18 if queue.device.local_mem_size >= 1 << 18 else sampled_keys.planning_profile(queue.device).local_memory
+    )
+    monkeypatch.setattr(sampled_keys, "planning_profile", lambda device: SimpleNamespace(local_memory=room))
+    for number in (1025, 3000):
+        for sort in (True, False):
+            enqueued.clear()
+            check(
+                few(np.random.default_rng(number), 300_001, np.dtype(np.int64), number), queue, sort=sort, first=first
+            )
+            assert ("find_more" in enqueued) == (room >= 1 << 17)
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("other", ["another", "largest", "missing"])
+def test_a_key_that_no_sample_has(other, sort, queue, enqueued):
+    """It is met while elements are looked up, which is given up."""
+    keys, given_up = few(np.random.default_rng(1), 140_001, np.dtype(np.float64)), False
+    for place in range(70_000, 70_006):  # some of which are not looked at
+        changed = keys.copy()
+        changed[place] = {"another": 12345.678, "largest": largest(keys.dtype), "missing": np.nan}[other]
+        enqueued.clear()
+        check(changed, queue, sort=sort, first=True, missing=True)
+        assert "find" in enqueued
+        given_up |= ("divide" if sort else "insert") in enqueued
+    assert given_up
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("name", ["i4", "f8", "u8"])
+def test_rare_keys_besides_few(name, sort, queue, enqueued):
+    """As the sample has some of them, the others are added to the known ones, and all elements are looked up again."""
+    rng, dtype = np.random.default_rng(2), np.dtype(name)
+    for missing in (False, True):
+        keys = few(rng, 140_001, dtype)
+        keys[rng.permutation(keys.size)[:30]] = few(rng, 30, dtype, 30)
+        keys[:9:4] = none(dtype) if dtype.kind == "f" else largest(dtype)
+        keys[::77] = keys[0]
+        enqueued.clear()
+        check(keys, queue, sort=sort, first=True, missing=missing)
+        assert enqueued.count("find") == 2
+        assert not {"divide", "insert"} & {*enqueued}
+
+
+@pytest.mark.parametrize(
+    ("slots", "expected", "table"), [(2048, 1, False), (512, 5, False), (128, 1, True), (512, 10**9, True)]
+)
+def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, table, queue, enqueued, monkeypatch):
+    """They are numbered in pieces; if these are too many, all keys are put into the large table."""
+    real = sampled_keys.key_sizes
+
+    def small(*given, **more):
+        return real(*given, **more)._replace(slots=slots, numbering_lanes=64, most_ranges=16)
+
+    sampled_keys._kernels.cache_clear()
+    monkeypatch.setattr(sampled_keys, "key_sizes", small)
+    monkeypatch.setattr(sampled_keys, "_expected", lambda *given: expected * 384)
+    rng = np.random.default_rng(slots)
+    try:
+        for options in ({}, {"first": True}):
+            enqueued.clear()
+            check(rng.permutation(np.repeat(rng.integers(0, 2**63, 20_000), 4)), queue, **options)
+            assert ("insert" in enqueued) == table
+    finally:
+        sampled_keys._kernels.cache_clear()
+
+
+def test_no_room_for_so_many(queue, enqueued, monkeypatch):
+    monkeypatch.setattr(sampled_keys, "_ROOM", 0)
+    check(np.random.default_rng(0).integers(0, 2**63, 30_000), queue)
+    assert {"divide", "insert"} <= {*enqueued}
+
+
+def test_no_memory_for_ranges(queue, enqueued, monkeypatch):
+    new = Chain.new
+
+    def refused(self, number, dtype):
+        if np.dtype(dtype) == np.uint16:  # as pairs have
+            raise MemoryError("no memory")
+        return new(self, number, dtype)
+
+    monkeypatch.setattr(Chain, "new", refused)
+    check(np.random.default_rng(0).integers(0, 2**63, 30_000), queue)
+    assert "insert" in enqueued
+
+
+def test_keys_for_which_a_table_is_as_fast(queue, enqueued, monkeypatch):
+    monkeypatch.setattr(sampled_keys, "_TABLE_ELEMENTS", 1000)
+    for first in (False, True):
+        enqueued.clear()
+        check(np.random.default_rng(0).integers(0, 2**63, 30_000), queue, first=first)
+        assert enqueued.count("insert") == 1
+
+
+def test_all_missing_or_alike(queue, enqueued):
+    for keys in (np.full(9000, np.nan), np.full(9000, 3.5), np.full(9000, largest(np.dtype(float)))):
+        for missing in (False, True):
+            check(keys, queue, missing=missing, first=True)
+            check(keys, queue, missing=missing, sort=False)
+
+
+def zipf(rng, number, size):
+    return np.minimum(np.exp(rng.random(size) * np.log(number)), number - 1).astype(np.int64)
+
+
+@pytest.mark.parametrize("number", [100, 30_000, 10**6, 10**8])
+@pytest.mark.parametrize("make", [lambda rng, *given: rng.integers(0, *given), zipf])
+def test_how_many_keys_are_expected(make, number):
+    keys = make(np.random.default_rng(number), number, 2 << 20)
+    some, more = keys[:65_536], keys[: 1 << 19]
+    found = sampled_keys._expected(len(np.unique(some)), some.size, len(np.unique(more)), more.size, keys.size)
+    assert 0.85 < found / len(np.unique(keys)) < 1.6
