@@ -346,9 +346,14 @@ def claimed_features(device: cl.Device) -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)
+def claims(device: cl.Device, feature: str) -> bool:
+    """Whether `device` says that it has a feature; asked once, since drivers take long to answer."""
+    return feature in claimed_features(device)
+
+
 def has_fp64(device: cl.Device) -> bool:
     """Whether `device` has double precision."""
-    return "fp64" in claimed_features(device)
+    return claims(device, "fp64")
 
 
 _features: dict[cl.Device, frozenset[str]] = {}
