@@ -48,9 +48,6 @@ void clhist_number_range(
     __local ushort *blocks = (__local ushort *)(shared + ${sizes.numbering_lanes}), *order = (__local ushort *)shared;
     __local ushort ranks[${slots}];
     __local uint ends[${buckets}], sums[${sizes.numbering_lanes}], added, room, failed;
-% if spec.first:
-    __local uint firsts[${slots}];
-% endif
     const uint lane = get_local_id(0), lanes = ${sizes.numbering_lanes}, range = get_group_id(0);
     const uint2 factors = clhist_factors(seed);
     const bool is_last = range + 1 >= ranges;
@@ -105,12 +102,7 @@ void clhist_number_range(
             bounds[3] = range + 1 < ranges || piece + 1 < pieces ? end : end + min(CLHIST_EMPTY - end, end - begin);
         }
         #pragma unroll 1
-        for (uint s = lane; s < ${slots}; s += lanes) {
-            table[s] = CLHIST_EMPTY;
-% if spec.first:
-            firsts[s] = CLHIST_NONE;
-% endif
-        }
+        for (uint s = lane; s < ${slots}; s += lanes) table[s] = CLHIST_EMPTY;
         #pragma unroll 1
         for (uint c = lane; c < ${buckets}; c += lanes) ends[c] = 0;
         if (lane == 0) added = failed = 0;
@@ -135,10 +127,6 @@ void clhist_number_range(
             if (is_in_${u}) {
                 if (there_${u} == CLHIST_EMPTY) s_${u} = clhist_slot(w_${u}, s_${u}, table, &added, &failed);
                 numbers[at_${u}] = (ushort)s_${u};
-% if spec.first:
-                const uint i = (from + tile_${u}) * CLHIST_TILE + places[at_${u}];
-                if (firsts[s_${u}] > i) atomic_min(firsts + s_${u}, i);
-% endif
             }
 % endfor
 </%local:segments>
@@ -182,12 +170,7 @@ void clhist_number_range(
             #pragma unroll 1
             for (uint m = begin; m < end; ++m) rank += table[order[m]] < w ? 1 : 0;
             ranks[s] = (ushort)(base + rank);
-            if (fits) {
-                different[room + rank] = w;
-% if spec.first:
-                first[room + rank] = firsts[s];
-% endif
-            }
+            if (fits) different[room + rank] = w;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         const bool is_over = !fits || (is_full && pieces == CLHIST_PIECES);
@@ -196,15 +179,33 @@ void clhist_number_range(
             where[range * CLHIST_PIECES + piece] = room;
             if (is_over) state[FAILED] = 1;
         }
+% if spec.first:
+        // First positions take the place of the words.
+        __local uint *firsts = (__local uint *)table;
+        #pragma unroll 1
+        for (uint s = lane; s < ${slots}; s += lanes) firsts[s] = CLHIST_NONE;
+% endif
 <%local:segments tiles="(number ? tiles : 0)">
 % for u in range(at_once):
             const bool is_in_${u} = is_${u} && CLHIST_IS_IN(words[at_${u}]);
             const uint s_${u} = is_in_${u} ? numbers[at_${u}] : 0;
 % endfor
 % for u in range(at_once):
-            if (is_in_${u}) numbers[at_${u}] = ranks[s_${u}];
+            if (is_in_${u}) {
+                numbers[at_${u}] = ranks[s_${u}];
+% if spec.first:
+                const uint i = (from + tile_${u}) * CLHIST_TILE + places[at_${u}];
+                if (firsts[s_${u}] > i) atomic_min(firsts + s_${u}, i);
+% endif
+            }
 % endfor
 </%local:segments>
+% if spec.first:
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll 1
+        for (uint s = lane; fits && s < ${slots}; s += lanes)
+            if (firsts[s] != CLHIST_NONE) first[room + ranks[s] - base] = firsts[s];
+% endif
         base = is_full ? 0 : base + number;
         piece = is_over ? CLHIST_PIECES : is_full ? 0 : piece + 1;
         pieces = is_full ? 2 * pieces : pieces;

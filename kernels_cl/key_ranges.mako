@@ -186,11 +186,11 @@ void clhist_begin_ranges(
     }
 }
 
-// The keys of all ranges in order, and their first positions.
+// The keys of all ranges in order, or by their ranks, and their first positions; one of both if the other is null.
 __kernel void clhist_join_ranges(
     __global const word_t *different, __global const uint *first, __global const uint *counts,
-    __global const uint *where, __global const uint *begins, const uint ranges, __global key_t *labels,
-    __global long *positions)
+    __global const uint *where, __global const uint *begins, const uint ranges, __global const uint *ranks,
+    __global key_t *labels, __global long *positions)
 {
     const uint range = get_group_id(0);
     if (begins[range * CLHIST_PIECES] == CLHIST_NONE) return;
@@ -198,9 +198,9 @@ __kernel void clhist_join_ranges(
         const uint count = counts[piece] & ~CLHIST_ALONE, to = begins[piece] & ~CLHIST_ALONE, from = where[piece];
         for (uint n = get_local_id(0); n < count; n += get_local_size(0)) {
             const word_t w = different[from + n];
-            labels[to + n] = range > ranges ? ${spec.missing_bits} : ${spec.decoded};
+            if (labels) labels[ranks ? ranks[to + n] : to + n] = range > ranges ? ${spec.missing_bits} : ${spec.decoded};
 % if spec.first:
-            positions[to + n] = first[from + n];
+            if (positions) positions[to + n] = first[from + n];
 % endif
         }
     }
@@ -217,11 +217,11 @@ uint clhist_part(__local const ushort *starts, const uint place, uint low, uint 
     return low;
 }
 
-// The numbers of the elements of a tile.
+// The numbers of the elements of a tile, or the ranks of these.
 __kernel __attribute__((reqd_work_group_size(${lanes}, 1, 1)))
 void clhist_put_back(
     __global const ushort *places, __global const ushort *numbers, __global const ushort *starts_of_tiles,
-    __global const uint *begins, const uint parts, const long size, __global uint *to)
+    __global const uint *begins, const uint parts, const long size, __global const uint *ranks, __global uint *to)
 {
     __local uint staged[CLHIST_TILE];
     __local ushort starts[${most + 3}];
@@ -251,6 +251,7 @@ void clhist_put_back(
         uint number = begin;
         if (begin != CLHIST_NONE) {
             number = begin & CLHIST_ALONE ? begin ^ CLHIST_ALONE : begin + numbers_${part}.s${e};
+            if (ranks && k < end) number = ranks[number];
         }
         if (k < end) staged[places_${part}.s${e}] = number;
     }

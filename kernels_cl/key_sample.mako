@@ -57,67 +57,69 @@ __kernel void clhist_sample(
     if (lane < 2) others[2 * get_group_id(0) + lane] = local_others[lane];
 }
 
-// All chunks in order; the different words, as many as may be known, in any. Of more elements, bits are set by the hash of
-// their keys, which say how many differ (linear counting, Whang, Vander-Zanden and Taylor 1990).
+// All chunks in order; the different words, as many as may be known, in any. A few work-items share the chunks in which a
+// word is searched. The work-groups behind set bits by the hash of more elements' keys, which say how many differ (linear
+// counting, Whang, Vander-Zanden and Taylor 1990).
 __kernel void clhist_merge(
     __global const char *keys_base, const ulong keys_offset, const long size_of_keys, const uint more, const ulong seed,
     __global const word_t *chunks, __global const uint *others, const uint size, const uint samples,
     __global word_t *sorted, __global word_t *different, __global volatile uint *bits, __global volatile uint *state)
 {
     __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
-    __local uint added, alone, at, ones, missing, set, seen;
-    if (get_local_id(0) == 0) added = alone = ones = missing = set = seen = 0;
+    __local uint ranks[${most_lanes // merging}], alike[${most_lanes // merging}], added, alone, at, ones, missing, set, seen;
+    const uint lane = get_local_id(0), lanes = get_local_size(0), words = max(lanes / ${merging}, 1u), groups = size / words;
+    if (lane < words) ranks[lane] = alike[lane] = 0;
+    if (lane == 0) added = alone = ones = missing = set = seen = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    const ulong share = size_of_keys / more;
-    uint set_here = 0, seen_here = 0;
-    for (uint k = get_global_id(0); k < more; k += get_global_size(0)) {
-        const key_t b = keys[k * share + clhist_hash((word_t)k, ~seed) % share];
-        if (${spec.is_missing}) continue;
-        const uint bit = clhist_hash(${spec.encoded}, seed) % CLHIST_BITS, mask = 1u << bit % 32;
-        set_here += !(bits[bit / 32] & mask) && !(atomic_or(bits + bit / 32, mask) & mask);
-        ++seen_here;
-    }
-    atomic_add(&set, set_here);
-    atomic_add(&seen, seen_here);
-    for (uint c = get_local_id(0); c < size / CLHIST_CHUNK; c += get_local_size(0)) {
-        if (others[2 * c]) atomic_add(&ones, others[2 * c]);
-        if (others[2 * c + 1]) atomic_add(&missing, others[2 * c + 1]);
-    }
-    const uint n = get_global_id(0), own = n / CLHIST_CHUNK;
+    const bool is_merging = get_group_id(0) < groups, is_mine = is_merging && lane < words;
+    const uint n = is_merging ? get_group_id(0) * words + lane % words : 0, own = n / CLHIST_CHUNK;
     const word_t w = chunks[n];
-    bool is_new = w != CLHIST_EMPTY && (n % CLHIST_CHUNK == 0 || chunks[n - 1] != w);
-    bool is_alone = is_new && (n % CLHIST_CHUNK == CLHIST_CHUNK - 1 || chunks[n + 1] != w);
-    uint rank = n % CLHIST_CHUNK;
-    // How many of each other chunk are before: of words that are alike those of chunks before come first.
-    for (uint from = 0; from < size / CLHIST_CHUNK; from += ${merged}) {
-% for u in range(merged):
-        const uint c_${u} = min(from + ${u}, size / CLHIST_CHUNK - 1), is_other_${u} = from + ${u} < size / CLHIST_CHUNK && c_${u} != own;
-        __global const word_t *chunk_${u} = chunks + c_${u} * CLHIST_CHUNK;
-        uint before_${u} = 0;
-% endfor
-        for (uint step = CLHIST_CHUNK / 2; step > 0; step /= 2) {
-% for u in range(merged):
-            const word_t other_${u} = chunk_${u}[before_${u} + step - 1];
-            before_${u} += other_${u} < w || (c_${u} < own && other_${u} == w) ? step : 0;
-% endfor
+    if (is_merging) {
+        for (uint c = lane; c < size / CLHIST_CHUNK; c += lanes) {
+            if (others[2 * c]) atomic_add(&ones, others[2 * c]);
+            if (others[2 * c + 1]) atomic_add(&missing, others[2 * c + 1]);
         }
-% for u in range(merged):
-        const word_t last_${u} = chunk_${u}[before_${u}];
-        before_${u} += last_${u} < w || (c_${u} < own && last_${u} == w) ? 1 : 0;
-        if (is_other_${u}) {
-            rank += before_${u};
-            if (c_${u} < own && before_${u} > 0 && chunk_${u}[before_${u} - 1] == w) is_new = is_alone = false;
-            if (c_${u} > own && before_${u} < CLHIST_CHUNK && chunk_${u}[before_${u}] == w) is_alone = false;
+        // How many of each other chunk are before: of words that are alike those of chunks before come first.
+        uint before = 0, mine = 0;
+        for (uint c = lane / words; c < size / CLHIST_CHUNK; c += lanes / words) {
+            __global const word_t *chunk = chunks + c * CLHIST_CHUNK;
+            uint rank = 0;
+            for (uint step = CLHIST_CHUNK / 2; step > 0; step /= 2) {
+                const word_t other = chunk[rank + step - 1];
+                rank += other < w || (c < own && other == w) ? step : 0;
+            }
+            const word_t last = chunk[rank];
+            rank += last < w || (c < own && last == w) ? 1 : 0;
+            if (c < own && rank > 0 && chunk[rank - 1] == w) mine |= 1;
+            if (c > own && rank < CLHIST_CHUNK && chunk[rank] == w) mine |= 2;
+            before += c == own ? n % CLHIST_CHUNK : rank;
         }
-% endfor
+        atomic_add(ranks + lane % words, before);
+        if (mine) atomic_or(alike + lane % words, mine);
+    } else {
+        const ulong share = size_of_keys / more;
+        uint set_here = 0, seen_here = 0;
+        for (uint k = get_global_id(0) - groups * lanes; k < more; k += get_global_size(0) - groups * lanes) {
+            const key_t b = keys[k * share + clhist_hash((word_t)k, ~seed) % share];
+            if (${spec.is_missing}) continue;
+            const uint bit = clhist_hash(${spec.encoded}, seed) % CLHIST_BITS, mask = 1u << bit % 32;
+            set_here += !(bits[bit / 32] & mask) && !(atomic_or(bits + bit / 32, mask) & mask);
+            ++seen_here;
+        }
+        atomic_add(&set, set_here);
+        atomic_add(&seen, seen_here);
     }
-    sorted[rank] = w;
-    const uint mine = is_new ? atomic_inc(&added) : 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint rank = is_mine ? ranks[lane] : CLHIST_NONE, others_alike = is_mine ? alike[lane] : 1;
+    bool is_new = w != CLHIST_EMPTY && !(others_alike & 1) && (n % CLHIST_CHUNK == 0 || chunks[n - 1] != w);
+    bool is_alone = is_new && !others_alike && (n % CLHIST_CHUNK == CLHIST_CHUNK - 1 || chunks[n + 1] != w);
+    if (is_mine) sorted[rank] = w;
+    const uint place = is_new ? atomic_inc(&added) : 0;
     if (is_alone) atomic_inc(&alone);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(0) == 0 && added) at = atomic_add(state + DIFFERENT, added);
-    if (get_local_id(0) == 0 && alone) atomic_add(state + ONCE, alone);
-    if (get_local_id(0) == 0 && seen) {
+    if (lane == 0 && added) at = atomic_add(state + DIFFERENT, added);
+    if (lane == 0 && alone) atomic_add(state + ONCE, alone);
+    if (lane == 0 && seen) {
         atomic_add(state + SET, set);
         atomic_add(state + SEEN, seen);
     }
@@ -127,9 +129,9 @@ __kernel void clhist_merge(
         state[MISSING] = missing;
         ends[0] = w;
     }
-    if (rank + 1 == samples - ones - missing) ends[1] = w;
+    if (is_mine && rank + 1 == samples - ones - missing) ends[1] = w;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (is_new && at + mine < CLHIST_KNOWN) different[at + mine] = w;
+    if (is_new && at + place < CLHIST_KNOWN) different[at + place] = w;
 }
 
 // Few different words in order, with their slots: each as many work-items as a row has compare with a part of the others.

@@ -9,6 +9,12 @@ import numpy as np
 CHUNK = 2048
 """Words of a sample that a work-group sorts."""
 
+MOST_LANES = 256
+"""Work-items of a work-group without a tile, at most."""
+
+MERGING = 4
+"""Work-items that find the place of a word of a sample among all."""
+
 KNOWN = 1024
 """Words that all elements are looked up among, at most.
 
@@ -33,6 +39,7 @@ _CELLS = 4096
 _FILLED = 3, 4  # of the slots of a range, at most
 _LARGE = 2**17  # bytes of local memory, which two work-groups share that number ranges
 _MORE = 1024  # bytes of local memory
+_GROUPS = 8  # that look keys up at once, at most, on a compute unit
 
 
 class KeySizes(NamedTuple):
@@ -48,6 +55,8 @@ class KeySizes(NamedTuple):
         Work-items that number the keys of a range, and slots of their table.
     more_known : int
         Words that all elements are looked up among by work-groups of so many `lanes`; 0 if there is no room for many.
+    groups : int
+        Work-groups that look up few words, on a compute unit: those for which it has room, or there were more turns.
     """
 
     lanes: int
@@ -57,6 +66,7 @@ class KeySizes(NamedTuple):
     numbering_lanes: int
     slots: int
     more_known: int = 0
+    groups: int = _GROUPS
 
     @property
     def tile(self) -> int:
@@ -85,6 +95,8 @@ def key_sizes(word: np.dtype, local_memory: int, most_lanes: int, *, first: bool
     most_ranges = max(1, min(2**13, (room - lanes * each * (size + 2)) // (size + 4)))
     most = (local_memory // 2 if is_large else local_memory) - _MORE - 4 * numbering_lanes
     slots = 1
-    while 2 * slots * (size + 4 + 4 * first + 2 * _FILLED[0] / _FILLED[1]) <= most:
+    while 2 * slots * (size + 4 + 2 * _FILLED[0] / _FILLED[1]) <= most:
         slots *= 2
-    return KeySizes(lanes, each, most_ranges, cells, min(numbering_lanes, slots // 2), slots, is_large * _MORE_KNOWN)
+    groups = local_memory // (KNOWN * (16 + size + 4 * first) + _MORE) if is_large else _GROUPS
+    more_known, numbering_lanes = is_large * _MORE_KNOWN, min(numbering_lanes, slots // 2)
+    return KeySizes(lanes, each, most_ranges, cells, numbering_lanes, slots, more_known, min(groups, _GROUPS))

@@ -245,8 +245,8 @@ def render_keys(spec: KeySpec, *, several: bool) -> str:
 
 def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
     """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
-    most = {name: getattr(key_ranges, name.upper()) for name in ("chunk", "known", "pieces", "bits", "blocks")}
-    return _render("key_ranges.mako", spec=spec, sizes=sizes, at_once=2, merged=4, **most)
+    most = {name: getattr(key_ranges, name.upper()) for name in ("chunk", "most_lanes", "merging", "known", "pieces", "bits", "blocks")}
+    return _render("key_ranges.mako", spec=spec, sizes=sizes, at_once=2, **most)
 
 
 def render_digits(word: np.dtype, lanes: int) -> str:

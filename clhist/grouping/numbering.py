@@ -10,6 +10,7 @@ to 25 bytes an element where keys have 64 bits, and 14 to 19 where they have 32.
 from __future__ import annotations
 
 import secrets
+from copy import copy
 from dataclasses import replace
 from math import ceil, log2
 from typing import Any, NamedTuple
@@ -187,7 +188,6 @@ class _Work:
         samples = None if self._lanes == 1 or self.size < FEWEST or self.spec.dtype.itemsize < 4 else self._samples()
         sample = None if samples is None else samples.look(lambda: None if self._as_is else self._make_numbers())
         if (extent := self._extent(sample)) is not None:
-            self.spec = replace(self.spec, marked=True)
             self._by_marks(*extent)
         elif samples is None or sample is None or not self._by_sample(samples, sample):
             self._by_table(None if sample is None else sample.expected)
@@ -203,7 +203,7 @@ class _Work:
         return SampledKeys(self._chain, self.spec, self._given, self.size, **more)
 
     def _extent(self, sample: Sample | None) -> tuple[int, int] | None:
-        """Return the least word and how many there are up to the largest, where marks are enough."""
+        """Return the least key and how many there are up to the largest, where marks are enough."""
         if self.spec.dtype.kind not in "iub":
             return None
         if self.spec.dtype.kind == "b":
@@ -217,9 +217,7 @@ class _Work:
             if int(some.max()) - int(some.min()) >= most:
                 return None
         largest, least = extremes(self.keys, self.queue)
-        if largest - least >= most:
-            return None
-        return int(self.spec.words_of(np.array([least], self.spec.dtype))[0]), largest - least + 1
+        return None if largest - least >= most else (least, largest - least + 1)
 
     def _ends(self) -> np.ndarray:
         if not self._keys_on_device:
@@ -228,13 +226,15 @@ class _Work:
         step = (self.size - _ENDS) * self.spec.dtype.itemsize
         return self._chain.fetched_rows(memory, (2, _ENDS), self.spec.dtype, offset, step)
 
-    def _by_marks(self, least: int, slots: int) -> None:
+    def _by_marks(self, least_key: int, slots: int) -> None:
+        self.spec = replace(self.spec, marked=True)
+        least = int(self.spec.words_of(np.array([least_key], self.spec.dtype))[0])
         marks, first = self._chain.filled(slots, np.uint8, 0), self._firsts(slots)
         self._enqueue("mark", self._groups_of(self.size), *self._given, self.size, least, marks, first)
         state = self._chain.filled(1, np.uint32, 0)
         listed = self._tallied(marks, slots, least, state)
         number = int(self._chain.fetched(state, 1, np.uint32)[0])
-        if self._as_is and number == slots and int(self.spec.words_of(np.zeros(1, self.spec.dtype))[0]) == least:
+        if self._as_is and number == slots and not least_key:
             self.numbers, self._positions = self.keys, None
             self._labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
             return
@@ -260,15 +260,34 @@ class _Work:
                 return True
             number = found.number  # with those that the sample had not
         try:
-            if not self._sort or not samples.divide(sample):
+            if not samples.divide(sample):
                 return False
         except MemoryError:  # a table needs less
             return False
-        samples.put_back(self._numbers)  # which is for nothing if there was no room
+        if self._sort:
+            samples.put_back(self._numbers)  # which is for nothing if there was no room
         if (known := samples.known()) is None:
             return False
-        samples.write(*self._results(known.groups))
+        if self._sort:
+            samples.write(*self._results(known.groups))
+            return True
+        first, positions = self._chain.result(known.groups, np.int64)
+        samples.write(None, positions)
+        order = self._of_positions(first, positions)
+        self._labels, labels = self._chain.result(known.groups, self.spec.dtype, self._keys_on_device)
+        samples.write(labels, None, order._numbers)
+        samples.put_back(self._numbers, order._numbers)
+        self._positions = order._labels
         return True
+
+    def _of_positions(self, first: Array, positions: Any) -> _Work:
+        """Return the numbering, in order, of different positions of elements, whose memory is there."""
+        order = copy(self)
+        order.spec, order._sort, order._as_is = KeySpec(np.dtype(first.dtype)), True, False
+        order.keys, order.size, order._given = first, first.size, (positions, 0)
+        order._on_device, order._numbers = True, None
+        order._by_marks(0, self.size)
+        return order
 
     def _ranks_of_known(self, known: Known) -> Any:
         """Return the numbers of keys that are in order; make their results."""

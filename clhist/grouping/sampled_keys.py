@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from math import ceil, expm1, log, log1p
+from math import ceil, exp, expm1, log, log1p
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.key_ranges import BITS, CHUNK, KNOWN, PIECES, KeySizes, key_sizes
+from clhist.codegen.key_ranges import BITS, CHUNK, KNOWN, MERGING, MOST_LANES, PIECES, KeySizes, key_sizes
 from clhist.codegen.key_table import NONE, KeySpec
 from clhist.codegen.render import render_key_ranges
 from clhist.engine.chain import Chain
@@ -32,7 +32,7 @@ _SAMPLES, _PIECE_SAMPLES, _ELEMENTS = 8, 10, 1024  # of a range, of each of its 
 _RANGES = 4  # for each compute unit, where keys are fewer
 _TABLE_KEYS, _TABLE_ELEMENTS = 1 << 18, 1 << 24  # at most and at least, of a table that is in the second-level cache
 _ROOM = 2  # for so many times the keys that are expected, and for half of the elements
-_GROUPS, _LANES, _BLOCK = 8, 256, 1024  # of a compute unit; of a work-group without a tile, and elements that it takes
+_BLOCK = 1024  # elements that a work-group without a tile takes
 _UNKNOWN = NONE - 1
 _STATE, _TABLE = 12, 6  # words: those of `key_sample.mako`, and of them those of a table
 
@@ -130,7 +130,7 @@ class SampledKeys:
         different, bits = new(self._known, word), new(BITS // 32, np.uint32)
         self._run("sample", chunks, samples, self._seed, unsorted, others, bits, self._state, lanes=self._sizes.lanes)
         given = more, self._seed, unsorted, others, size, samples, words, different, bits, self._state
-        self._run("merge", size // self._lanes, *given)
+        self._run("merge", size // max(1, self._lanes // MERGING) + ceil(more / _BLOCK), *given)
         meanwhile()
         state = self._chain.fetched(self._state, _STATE, np.uint32)
         number, _, ones, missing, _, once, are_set, seen = state[:8].tolist()
@@ -157,7 +157,7 @@ class SampledKeys:
         elif not self._missing and not self._by_slots:
             missing = NONE
         are_many = number > KNOWN
-        groups = min(self._units * (1 if are_many else _GROUPS), ceil(self._size / _BLOCK))
+        groups = min(self._units * (1 if are_many else self._sizes.groups), ceil(self._size / _BLOCK))
         table = self._chain.filled(self._known, self._spec.word, -1) if sample.once else None
         given = _BLOCK, words, number, number if sample.has_ones else _UNKNOWN, missing, self._seed
         name, lanes = ("find_more", self._sizes.lanes) if are_many else ("find", self._lanes)
@@ -197,10 +197,10 @@ class SampledKeys:
         self._ranged = parts, (kept, first, counts, where, begins, ranges)
         return True
 
-    def put_back(self, numbers: Any) -> None:
-        """Write the numbers of all elements."""
+    def put_back(self, numbers: Any, ranks: Any = None) -> None:
+        """Write the numbers of all elements, or the ranks of these."""
         tiles, given = self._tiled
-        self._run_alone("put_back", tiles, self._sizes.lanes, *given, numbers)
+        self._run_alone("put_back", tiles, self._sizes.lanes, *given, ranks, numbers)
 
     def known(self) -> Known | None:
         """Return the keys that were found, or divided, without their memory; None if there were others, or no room.
@@ -211,10 +211,10 @@ class SampledKeys:
         self._has_failed = bool(failed)
         return None if failed else Known(None, None, None, number, bool(ones), bool(missing) and self._missing)
 
-    def write(self, labels: Any, positions: Any) -> None:
-        """Write divided keys in order, and their first positions."""
+    def write(self, labels: Any, positions: Any, ranks: Any = None) -> None:
+        """Write divided keys in order, or by their ranks, and their first positions, where there is memory for them."""
         parts, given = self._ranged
-        self._run_alone("join_ranges", parts, self._lanes, *given, labels, positions)
+        self._run_alone("join_ranges", parts, self._lanes, *given, ranks, labels, positions)
 
     def _run(self, name: str, groups: int, *arguments: Any, lanes: int = 0) -> None:
         """Enqueue a kernel that reads the keys."""
@@ -227,11 +227,14 @@ class SampledKeys:
 def different(added: float, seen: int, size: int) -> float:
     """Return how many different keys there are, of which `seen` elements have had `added`, if all are as frequent."""
     added = max(1, added)
-    least, most = float(added), float(max(size, added))
-    for _ in range(30):
-        middle = (least * most) ** 0.5
-        least, most = (middle, most) if -expm1(-seen / middle) * middle < added else (least, middle)
-    return most
+    if added >= seen:
+        return max(size, added)
+    # Each key is seen x times on average, (1 - exp(-x)) / x = part of the elements are new; x is at most where this begins.
+    part = added / seen
+    often = min(1, 2 * (1 - part)) / part
+    for _ in range(5):  # Newton's method
+        often -= (-expm1(-often) - part * often) / (exp(-often) - part)
+    return min(size, max(added, seen / often))
 
 
 def _expected(number: int, some: int, more_number: float, more: int, size: int) -> float:
@@ -251,4 +254,4 @@ def _kernels(context: cl.Context, spec: KeySpec, room: int) -> tuple[KeySizes, i
     device = context.devices[0]
     units, most = device.max_compute_units, device.max_work_group_size
     sizes = key_sizes(spec.word, room, most, first=spec.first)
-    return sizes, units, min(_LANES, most), kernels_of(context, render_key_ranges(spec, sizes))
+    return sizes, units, min(MOST_LANES, 1 << most.bit_length() - 1), kernels_of(context, render_key_ranges(spec, sizes))

@@ -90,7 +90,7 @@ def test_many_keys(name, options, queue, enqueued):
             check(keys, queue, **options)
             if size > 70_000:  # fewer may be few enough to be looked up
                 used = [name for name in enqueued if name in (*RANGES, "insert")]
-                assert used == (RANGES if options.get("sort", True) else ["insert"])
+                assert used == RANGES
 
 
 def few(rng, size, dtype, number=900):
