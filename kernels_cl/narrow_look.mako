@@ -25,7 +25,7 @@ void clhist_look_at(const bool clhist_is_inside, const value${s}_t value, uint *
     const ${word} bits = as_${word}(value) << 1;
     if (!clhist_is_inside || bits == 0)
         return;
-    const uint exponent = max((uint)(bits >> ${fmt.shift + 1}), 1u);
+    const uint exponent = (uint)(bits >> ${fmt.shift + 1});
     clhist_seen[0] = min(clhist_seen[0], exponent);
     clhist_seen[1] = max(clhist_seen[1], exponent);
 }

@@ -64,6 +64,10 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 ## branch: `(d ^ minus) - minus` is d or -d.
 <%def name="carry(part, space, fence, bins_are_computed)">
 <% n = part.n %>\
+% if part.part.whole:
+${carry_whole(part, space)}\
+<% return STOP_RENDERING %>\
+% endif
 // Adds a digit of a term by an atomic of the hardware, and returns the carry that the word it returned shows.
 uint clhist_carry${n}(volatile ${space} uint *word, const uint digit, const uint minus)
 {
@@ -71,25 +75,7 @@ uint clhist_carry${n}(volatile ${space} uint *word, const uint digit, const uint
     return minus ? old < digit : old + digit < digit;
 }
 
-% if part.part.is_narrow:
-void clhist_update${n}(
-    ${space} cell${n}_t *cell, const value${part.output.suffix}_t v,
-    const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call)
-% else:
-void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
-% endif
-{
-    const ${state.term_type(part)} term = ${part.part.term};
-    volatile ${space} uint *word = (volatile ${space} uint *)cell + term.at;
-    if (term.flags) {
-% if part.part.is_narrow:
-        if (term.flags == ${NOT_ADDED})
-            CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
-% else:
-        atomic_or((volatile ${space} uint *)cell + ${part.part.words}, term.flags);
-% endif
-        return;
-    }
+${term_of_value(part, space, part.part.term, " + term.at")}\
     uint digit = (uint)term.low, left = term.high;
     const uint carry = digit ? clhist_carry${n}(word, digit, term.minus) : 0;
     digit = (uint)(term.low >> 32) + carry;
@@ -100,6 +86,54 @@ void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffi
     for (word += 2; left && word < end; ++word)
         left = clhist_carry${n}(word, left, term.minus);
 }
+</%def>
+
+## A whole number d of 64 bits and a digit x leave x + d modulo 2^32 as a digit, and all else of x + d, which is
+## (x + d + 2^31) / 2^32 rounded down, to the next word: 32 bits more, and then a carry.
+<%def name="carry_whole(part, space)">
+<% n, words = part.n, part.part.words %>\
+${term_of_value(part, space, part.part.whole, "")}\
+    const int first = (int)atomic_add(word, (uint)term.value);
+    const int digit = (int)(((long)first + term.value + 0x80000000l) >> 32);
+% if words == 2:
+    if (digit)
+        atomic_add(word + 1, (uint)digit);
+% else:
+    int left = 0;
+    if (digit)
+        left = (int)(((long)(int)atomic_add(word + 1, (uint)digit) + digit + 0x80000000l) >> 32);
+% for k in range(2, words - 1):
+    if (left)
+        left = (int)(((long)(int)atomic_add(word + ${k}, (uint)left) + left + 0x80000000l) >> 32);
+% endfor
+    if (left)
+        atomic_add(word + ${words - 1}, (uint)left);
+% endif
+}
+</%def>
+
+## How an update of a long integer begins: it gets the term of a value, and leaves if that has flags.
+<%def name="term_of_value(part, space, term, at)">
+<% n = part.n %>\
+% if part.part.is_narrow:
+void clhist_update${n}(
+    ${space} cell${n}_t *cell, const value${part.output.suffix}_t v,
+    const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call)
+% else:
+void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
+% endif
+{
+    const ${state.term_type(part, term)} term = ${term};
+    volatile ${space} uint *word = (volatile ${space} uint *)cell${at};
+    if (term.flags) {
+% if part.part.is_narrow:
+        if (term.flags == ${NOT_ADDED})
+            CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
+% else:
+        atomic_or((volatile ${space} uint *)cell + ${part.part.words}, term.flags);
+% endif
+        return;
+    }
 </%def>
 
 ## The same of a whole accumulator, which a work-item held in registers: most of its digits are 0.

@@ -245,7 +245,10 @@ def render_keys(spec: KeySpec, *, several: bool) -> str:
 
 def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
     """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
-    most = {name: getattr(key_ranges, name.upper()) for name in ("chunk", "most_lanes", "merging", "known", "pieces", "bits", "blocks")}
+    most = {
+        name: getattr(key_ranges, name.upper())
+        for name in ("chunk", "most_lanes", "merging", "known", "pieces", "bits", "blocks")
+    }
     return _render("key_ranges.mako", spec=spec, sizes=sizes, at_once=2, **most)
 
 

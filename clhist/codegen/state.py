@@ -283,9 +283,9 @@ class SweepState:
         """Return C of what an update of a bin takes for a value."""
         return value if self._takes_terms(output) else f"clhist_lift{output.suffix}({value})"
 
-    def term_type(self, part: SweepPart) -> str:
-        """Return the C type of what an update of a long integer adds."""
-        return f"{part.part.term.partition('(')[0]}_t"
+    def term_type(self, part: SweepPart, term: str = "") -> str:
+        """Return the C type of what an update of a long integer adds, in one of its forms."""
+        return f"{(term or part.part.term).partition('(')[0]}_t"
 
     @property
     def word_of_terms(self) -> str:

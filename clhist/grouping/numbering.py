@@ -3,14 +3,13 @@
 Integers close to each other are marked in a table by themselves. A GPU numbers others as a sample of them says; see
 `clhist.grouping.sampled_keys`. All that is left, and those of CPUs, are put into a hash table of open addressing, which
 grows where it is too small; the different keys are sorted by their digits, or ordered by their first positions, and
-each element looks the number of its key up. Memory beyond the input: 4 bytes an element, and the table; by ranges 20
-to 25 bytes an element where keys have 64 bits, and 14 to 19 where they have 32.
+each element looks the number of its key up. Memory beyond the input: 4 bytes an element, and the table; by ranges 17
+to 25 bytes an element where keys have 64 bits, and 13 to 17 where they have 32.
 """
 
 from __future__ import annotations
 
 import secrets
-from copy import copy
 from dataclasses import replace
 from math import ceil, log2
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ import pyopencl as cl
 
 from clhist.codegen.key_table import BLOCK, EACH, LANES, NONE, KeySpec
 from clhist.codegen.render import render_keys
-from clhist.engine.chain import chain_on
+from clhist.engine.chain import Chain, chain_on
 from clhist.engine.digit_sort import sorted_by_digits
 from clhist.engine.extremes import extremes
 from clhist.grouping.sampled_keys import FEWEST, Known, Sample, SampledKeys, different
@@ -152,14 +151,6 @@ class _Counted(NamedTuple):
         return self.added + self.has_ones + self.has_missing
 
 
-class _Ordered(NamedTuple):
-    """Keys in order: their words, or what has sorted them, and their slots; and which of the two it is."""
-
-    words: Any
-    places: Any
-    by_words: bool
-
-
 class _Work:
     """One numbering: kernels that follow each other on a device."""
 
@@ -173,30 +164,32 @@ class _Work:
         missing: bool,
         as_is: bool,
         on_host: bool,
+        chain: Chain | None = None,
     ) -> None:
         self.queue, self.spec = queue, spec
         self._sort, self._missing, self._as_is = sort, missing, as_is
         self.keys, self.size = keys, keys.size
         units, most = _limits(queue.context)
         self._groups, self._lanes = units * _GROUPS, 1 if device_kind(queue.device) == "cpu" else min(LANES, most)
-        self._on_device, self._keys_on_device = not on_host, is_device_array(keys)
-        self._chain = chain_on(queue, "to number keys")
-        self._given, self._numbers = self._chain.place(keys), None
+        self._on_device, self.keys_on_device = not on_host, is_device_array(keys)
+        self._chain = chain or chain_on(queue, "to number keys")
+        self._given, self.memory = self._chain.place(keys), None
+        self._positions: Array | None = None
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
         samples = None if self._lanes == 1 or self.size < FEWEST or self.spec.dtype.itemsize < 4 else self._samples()
         sample = None if samples is None else samples.look(lambda: None if self._as_is else self._make_numbers())
         if (extent := self._extent(sample)) is not None:
-            self._by_marks(*extent)
+            self.by_marks(*extent)
         elif samples is None or sample is None or not self._by_sample(samples, sample):
             self._by_table(None if sample is None else sample.expected)
         self._chain.finish()
-        return self.numbers, self._labels, self._positions
+        return self.numbers, self.labels, self._positions
 
     def _make_numbers(self) -> None:
-        if self._numbers is None:
-            self.numbers, self._numbers = self._chain.result(self.size, np.int32, self._on_device)
+        if self.memory is None:
+            self.numbers, self.memory = self._chain.result(self.size, np.int32, self._on_device)
 
     def _samples(self) -> SampledKeys:
         more = {"missing": self._missing, "by_slots": not self._sort}
@@ -220,13 +213,13 @@ class _Work:
         return None if largest - least >= most else (least, largest - least + 1)
 
     def _ends(self) -> np.ndarray:
-        if not self._keys_on_device:
+        if not self.keys_on_device:
             return np.append(self.keys[:_ENDS], self.keys[-_ENDS:])
         memory, offset = self._given
         step = (self.size - _ENDS) * self.spec.dtype.itemsize
         return self._chain.fetched_rows(memory, (2, _ENDS), self.spec.dtype, offset, step)
 
-    def _by_marks(self, least_key: int, slots: int) -> None:
+    def by_marks(self, least_key: int, slots: int) -> None:
         self.spec = replace(self.spec, marked=True)
         least = int(self.spec.words_of(np.array([least_key], self.spec.dtype))[0])
         marks, first = self._chain.filled(slots, np.uint8, 0), self._firsts(slots)
@@ -236,27 +229,26 @@ class _Work:
         number = int(self._chain.fetched(state, 1, np.uint32)[0])
         if self._as_is and number == slots and not least_key:
             self.numbers, self._positions = self.keys, None
-            self._labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
+            self.labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
             return
-        ordered = self._ordered(number, listed, first, by_first=not self._sort)
-        ranks = self._rank(number, slots, marks, least, ordered, first)
+        ranks = self._rank(number, slots, marks, least, self._ordered(number, listed, first), first)
         self._make_numbers()
-        self._enqueue("look_up", self._groups_of(self.size), *self._given, self.size, least, ranks, self._numbers)
+        self._enqueue("look_up", self._groups_of(self.size), *self._given, self.size, least, ranks, self.memory)
 
     def _by_sample(self, samples: SampledKeys, sample: Sample) -> bool:
         """Number the elements as a sample says; return whether that was possible."""
         self._make_numbers()
         number = sample.number
-        while (known := samples.find(sample, self._numbers, number)) is not None:
+        while (known := samples.find(sample, self.memory, number)) is not None:
             if self._sort:
-                ordered = _Ordered(known.words, known.slots, True)
+                ordered = known.words, known.slots
                 self._rank(known.groups, known.number + 2, known.words, known.number, ordered, known.first)
             if (found := samples.known()) is None:
                 break
             if found.number == number:
                 if not self._sort:
                     ranks = self._ranks_of_known(known)
-                    self._enqueue("number", self._groups_of(self.size), self._numbers, self.size, ranks)
+                    self._enqueue("number", self._groups_of(self.size), self.memory, self.size, ranks)
                 return True
             number = found.number  # with those that the sample had not
         try:
@@ -265,7 +257,7 @@ class _Work:
         except MemoryError:  # a table needs less
             return False
         if self._sort:
-            samples.put_back(self._numbers)  # which is for nothing if there was no room
+            samples.put_back(self.memory)  # which is for nothing if there was no room
         if (known := samples.known()) is None:
             return False
         if self._sort:
@@ -273,21 +265,16 @@ class _Work:
             return True
         first, positions = self._chain.result(known.groups, np.int64)
         samples.write(None, positions)
-        order = self._of_positions(first, positions)
-        self._labels, labels = self._chain.result(known.groups, self.spec.dtype, self._keys_on_device)
-        samples.write(labels, None, order._numbers)
-        samples.put_back(self._numbers, order._numbers)
-        self._positions = order._labels
+        # In the order of the positions, which are keys themselves.
+        of_positions = KeySpec(np.dtype(np.int64)), first, self.queue
+        order = _Work(*of_positions, sort=True, missing=False, as_is=False, on_host=False, chain=self._chain)
+        order.keys_on_device = self.keys_on_device
+        order.by_marks(0, self.size)
+        self.labels, labels = self._chain.result(known.groups, self.spec.dtype, self.keys_on_device)
+        samples.write(labels, None, order.memory)
+        samples.put_back(self.memory, order.memory)
+        self._positions = order.labels
         return True
-
-    def _of_positions(self, first: Array, positions: Any) -> _Work:
-        """Return the numbering, in order, of different positions of elements, whose memory is there."""
-        order = copy(self)
-        order.spec, order._sort, order._as_is = KeySpec(np.dtype(first.dtype)), True, False
-        order.keys, order.size, order._given = first, first.size, (positions, 0)
-        order._on_device, order._numbers = True, None
-        order._by_marks(0, self.size)
-        return order
 
     def _ranks_of_known(self, known: Known) -> Any:
         """Return the numbers of keys that are in order; make their results."""
@@ -301,7 +288,7 @@ class _Work:
     def _by_table(self, expected: float | None) -> None:
         """Number the elements, which have about as many keys as `expected`, if that is known."""
         self._make_numbers()
-        numbers, groups, some = self._numbers, self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
+        numbers, groups, some = self.memory, self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
         can_look = some >= _FEWEST_SOME and expected is None
         size, stride = (some, self.size // some) if can_look else (self.size, 1)
         bits = min(_MOST_BITS, _bits_of(size if expected is None else min(size, _SPARE * expected)))
@@ -337,7 +324,7 @@ class _Work:
     def _ranks_of(self, table: _Table, counted: _Counted) -> Any:
         """Return the numbers of the slots; make the results of the keys."""
         listed, number = self._listed(table, counted), counted.number
-        ordered = self._ordered(number, listed, table.first, by_first=not self._sort)
+        ordered = self._ordered(number, listed, table.first)
         ranks = self._rank(number, table.slots + 2, table.words, table.slots, ordered, table.first)
         if not counted.has_missing:
             self._chain.fill(ranks, np.uint32, NONE, 1, table.slots + 1)
@@ -354,39 +341,30 @@ class _Work:
         self._enqueue("tally", self._shares, table, slots, share, least, state, tallies)
         return table, slots, share, least, state, tallies
 
-    def _ordered(self, number: int, listed: tuple[Any, ...], first: Any, *, by_first: bool) -> _Ordered:
-        """Return the keys in their order, or by their first positions."""
+    def _ordered(self, number: int, listed: tuple[Any, ...], first: Any) -> tuple[Any, Any]:
+        """Return words of the keys in their order, or their first positions, in order, and the slots of each."""
         word, new = self.spec.word, self._chain.new
-        found = _Ordered(new(number, word), new(number, np.uint32), not by_first)
-        self._enqueue("list", self._shares, *listed, first, int(by_first), *found[:2])
-        if number < 2 or (self.spec.marked and not by_first):
+        found = new(number, word), new(number, np.uint32)
+        self._enqueue("list", self._shares, *listed, first, int(not self._sort), *found)
+        if number < 2 or (self.spec.marked and self._sort):
             return found
-        bits = 32 if by_first else 8 * word.itemsize
-        return _Ordered(*sorted_by_digits(self._chain, *found[:2], number, word, bits), not by_first)
+        return sorted_by_digits(self._chain, *found, number, word, 8 * word.itemsize if self._sort else 32)
 
-    def _rank(
-        self,
-        number: int,
-        slots: int,
-        table: Any,
-        least: int,
-        ordered: _Ordered,
-        first: Any,
-    ) -> Any:
+    def _rank(self, number: int, slots: int, table: Any, least: int, ordered: tuple[Any, Any], first: Any) -> Any:
         """Return the numbers of the slots that have a key; make the results of the keys."""
         labels, positions = self._results(number)
         ranks = self._chain.new(slots, np.uint32)
         if number:
-            given = table, least, ordered.words, int(ordered.by_words), ordered.places, number
+            given = table, least, ordered[0], int(self._sort), ordered[1], number
             self._enqueue("rank", self._groups_of(number), *given, first, ranks, labels, positions)
         return ranks
 
     def _results(self, number: int) -> tuple[Any, Any]:
         """Make the arrays of so many keys, and of their first positions; return their memory."""
-        self._labels, labels = self._chain.result(number, self.spec.dtype, self._keys_on_device)
-        self._positions, positions = None, None
+        self.labels, labels = self._chain.result(number, self.spec.dtype, self.keys_on_device)
+        positions = None
         if self.spec.first:
-            self._positions, positions = self._chain.result(number, np.int64, self._keys_on_device)
+            self._positions, positions = self._chain.result(number, np.int64, self.keys_on_device)
         return labels, positions
 
     def _groups_of(self, elements: int) -> int:

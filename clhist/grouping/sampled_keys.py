@@ -31,7 +31,8 @@ _FILLED = 0.45  # of the keys that a range may have, where all have as many: som
 _SAMPLES, _PIECE_SAMPLES, _ELEMENTS = 8, 10, 1024  # of a range, of each of its pieces, and of a range, at least
 _RANGES = 4  # for each compute unit, where keys are fewer
 _TABLE_KEYS, _TABLE_ELEMENTS = 1 << 18, 1 << 24  # at most and at least, of a table that is in the second-level cache
-_ROOM = 2  # for so many times the keys that are expected, and for half of the elements
+_UNSORTED_KEYS = 1_700_000  # at most, of a table of 32 MB; those by first positions need two kernels more
+_ROOM = 2, 8  # for so many times the keys that are expected, and for this part of the elements
 _BLOCK = 1024  # elements that a work-group without a tile takes
 _UNKNOWN = NONE - 1
 _STATE, _TABLE = 12, 6  # words: those of `key_sample.mako`, and of them those of a table
@@ -167,7 +168,7 @@ class SampledKeys:
     def divide(self, sample: Sample) -> bool:
         """Number the keys of ranges; return whether there can be so many, and a table is not as fast."""
         sizes, new, spec, expected = self._sizes, self._chain.new, self._spec, sample.expected
-        if expected <= _TABLE_KEYS and self._size > _TABLE_ELEMENTS:
+        if expected <= _UNSORTED_KEYS if self._by_slots else expected <= _TABLE_KEYS and self._size > _TABLE_ELEMENTS:
             return False
         if _PIECE_SAMPLES * expected > _FILLED * sizes.most_keys * sample.size:
             sample = self.look(lambda: None, 4 * _MOST_SAMPLES)
@@ -178,7 +179,7 @@ class SampledKeys:
         pieces = 1 << (ceil(expected / (_FILLED * sizes.most_keys * ranges)) - 1).bit_length()
         if pieces > PIECES:
             return False
-        room = min(self._size, max(int(_ROOM * expected), self._size // 2))
+        room = min(self._size, max(int(_ROOM[0] * expected), self._size // _ROOM[1]))
         tiles, parts = ceil(self._size / sizes.tile), ranges + 2
         words, places, own = (new(tiles * sizes.tile, dtype) for dtype in (spec.word, np.uint16, np.uint16))
         starts, starts_of_tiles = (new((parts + 1) * tiles, np.uint16) for _ in range(2))
@@ -229,7 +230,7 @@ def different(added: float, seen: int, size: int) -> float:
     added = max(1, added)
     if added >= seen:
         return max(size, added)
-    # Each key is seen x times on average, (1 - exp(-x)) / x = part of the elements are new; x is at most where this begins.
+    # If each key is seen x times on average, (1 - exp(-x)) / x of the elements are new. This begins with more.
     part = added / seen
     often = min(1, 2 * (1 - part)) / part
     for _ in range(5):  # Newton's method
@@ -254,4 +255,9 @@ def _kernels(context: cl.Context, spec: KeySpec, room: int) -> tuple[KeySizes, i
     device = context.devices[0]
     units, most = device.max_compute_units, device.max_work_group_size
     sizes = key_sizes(spec.word, room, most, first=spec.first)
-    return sizes, units, min(MOST_LANES, 1 << most.bit_length() - 1), kernels_of(context, render_key_ranges(spec, sizes))
+    return (
+        sizes,
+        units,
+        min(MOST_LANES, 1 << most.bit_length() - 1),
+        kernels_of(context, render_key_ranges(spec, sizes)),
+    )

@@ -9,6 +9,7 @@ Conversions are of bits alone, so that no device's rounding or flushing takes pa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import frexp, ldexp
 from typing import NamedTuple
@@ -108,8 +109,17 @@ def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     largest = np.nextafter(number.type(np.inf), number.type(0)) if exponent == FORMATS[number].beyond else None
     if largest is None:
         largest = np.nextafter(np.ldexp(number.type(1), exponent), number.type(0))
-    term = _window_term(dtype, name, exponent, bits)
-    return _operator(dtype, name, term, exponent - bits, words, most_values=count - 1, largest=float(largest))
+    term, whole = _window_term(dtype, name, exponent, bits), _window_whole(number, name, exponent, bits)
+    return _operator(
+        dtype,
+        name,
+        term + whole,
+        exponent - bits,
+        words,
+        most_values=count - 1,
+        largest=float(largest),
+        is_whole=bool(whole),
+    )
 
 
 def _words(bits: int, count: int) -> int:
@@ -126,11 +136,12 @@ def _operator(
     *,
     most_values: int,  # one more is for dest
     largest: float | None = None,
+    is_whole: bool = False,
 ) -> Operator:
     # An odd number of words: where bins are updated side by side, their first words are then in all banks.
     fields: list[tuple[str, object]] = [("words", np.dtype((np.int32, (words,)))), ("flags", np.uint32)]
     held = np.dtype(fields if words % 2 == 0 else [*fields, ("unused", np.uint32)])
-    return Operator(
+    found = Operator(
         dtype,
         f"clhist_added_{name}(&a, &b)",
         np.zeros((), held)[()],
@@ -145,12 +156,24 @@ def _operator(
         most_values=most_values,
         largest=largest,
         verified=True,
-    ).with_words(words, f"clhist_term_{name}")
+    )
+    return with_words(found, words, f"clhist_term_{name}(v)", f"clhist_whole_{name}(v)" if is_whole else "")
+
+
+def with_words(operator: Operator, words: int, term: str, whole: str = "") -> Operator:
+    """Return an operator whose accumulators are long integers of so many words; see `Part` for the other two."""
+    (part,) = operator.parts
+    return operator.changed(parts=(replace(part, words=words, term=term, whole=whole),))
 
 
 # What a value adds: an integer of 96 bits, `low` and `high`, from the word `at` on; `minus` is all ones if it is
 # negative. Flags instead, if it is no number.
 TERM = """typedef struct { ulong low; uint high, minus, at, flags; } clhist_term_NAME_t;
+
+"""
+
+# The same where it is one integer of 64 bits from the first word on.
+WHOLE = """typedef struct { long value; uint flags; } clhist_whole_NAME_t;
 
 """
 
@@ -234,6 +257,31 @@ def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
         kept = (all + ({one} << (drop - 1)) - 1 + (all >> drop & 1)) >> drop;
     }}
     term.low = kept;
+    return term;
+}}
+
+"""
+
+
+def _window_whole(number: np.dtype, name: str, exponent: int, bits: int) -> str:
+    """Return C of the term as one integer of 64 bits, or nothing.
+
+    A float32 times a power of two is exact unless it is then subnormal, or was, which is less than half a quantum.
+    Conversion rounds half to even.
+    """
+    fmt = FORMATS[number]
+    if number.itemsize != 4 or bits != 32 or exponent - bits < fmt.least + fmt.precision:
+        return ""
+    return f"""{WHOLE.replace("NAME", name)}\
+clhist_whole_{name}_t clhist_whole_{name}(const value_t v)
+{{
+    const uint bits = as_uint(v), size = bits & 0x7fffffffu;
+    const uint infinity = bits >> 31 ? {_NEGATIVE_INFINITY}u : {_INFINITY}u;
+    const bool is_inside = size < {exponent + fmt.beyond - 1}u << {fmt.shift};
+    const clhist_whole_{name}_t term = {{
+        is_inside ? convert_long_rte(v * 0x1p{bits - exponent}f) : 0,
+        is_inside ? 0 : size < 0x7f800000u ? {_TOO_LARGE}u : size > 0x7f800000u ? {_NAN}u : infinity
+    }};
     return term;
 }}
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clhist.operators import fixed_point
-from clhist.operators.fixed_point import ADDED, FORMATS, TERM
+from clhist.operators.fixed_point import ADDED, FORMATS, TERM, WHOLE
 from clhist.operators.halves import half_name
 from clhist.operators.operator import Operator, Part
 
@@ -70,6 +70,8 @@ def range_of(operator: Operator, count: int) -> Range:
         apart = 0 if operator.dtype.itemsize == 4 else 64
         return Range(most, 1 + apart, fmt.specials - 1 - most - apart)
     most = min(32 * part.words - 1 - bits - fmt.precision, 32 * (part.words - 1) - 1)
+    if part.whole:  # its terms are less than 2^62
+        most = min(most, 62 - fmt.precision)
     return Range(most, 1, fmt.specials - 1 - most)
 
 
@@ -77,7 +79,9 @@ def _digits(dtype: np.dtype) -> Operator:
     """Return sums in signed digits of 32 bits, for atomic additions."""
     words = _WORDS[dtype.itemsize]
     added = ADDED.replace("    both.flags = a->flags | b->flags;\n", "").replace("WORDS", str(words))
-    return _narrow(dtype, ("words", np.dtype((np.int32, (words,)))), words, TERM + _term(dtype) + added)
+    is_whole = dtype.itemsize == 4
+    terms = WHOLE + _WHOLE_TERM if is_whole else TERM + _TERM
+    return _narrow(dtype, ("words", np.dtype((np.int32, (words,)))), words, terms + added, is_whole=is_whole)
 
 
 def _parts(dtype: np.dtype) -> Operator:
@@ -104,14 +108,17 @@ def _quanta(dtype: np.dtype, exponent: int, bits: int) -> Operator:
     )
 
 
-def _narrow(dtype: np.dtype, field: tuple[str, np.dtype], words: int, preamble: str) -> Operator:
+def _narrow(
+    dtype: np.dtype, field: tuple[str, np.dtype], words: int, preamble: str, *, is_whole: bool = False
+) -> Operator:
     """Return the operator of accumulators of one field, which have neither `lift` nor `finish`."""
     name, held = f"{dtype.name}_narrow", np.dtype([field])
     preamble = preamble.replace("NAME", name).replace("FIELD", field[0]).replace("PARTS", str(words))
     added, neutral = f"clhist_added_{name}(&a, &b)", np.zeros((), held)[()]
     own = {"accumulator": held, "lift": "v", "finish": "a", "preamble": preamble}
     form = Operator(dtype, added, neutral, "narrow_add", verified=True, **own)  # type: ignore[arg-type]
-    return form.with_words(words, f"clhist_term_{name}", "clhist_base, clhist_most").changed(lift="", finish="")
+    term = f"clhist_{'whole' if is_whole else 'term'}_{name}(v, clhist_base, clhist_most)"
+    return fixed_point.with_words(form, words, term, term if is_whole else "").changed(lift="", finish="")
 
 
 # An exponent and so many above it are those of `parts` parts of 54 - b bits, less the bits of a significand.
@@ -142,21 +149,32 @@ _ADDED_PARTS = """accumulator_t clhist_added_NAME(const accumulator_t *a, const 
 """
 
 
-def _term(dtype: np.dtype) -> str:
-    """Return C of the term of a value: its significand, shifted by its exponent less `base`, unless that is beyond."""
-    fmt, long = FORMATS[dtype], dtype.itemsize == 8
-    unsigned, suffix = ("ulong", "ul") if long else ("uint", "u")
-    high = "(uint)(significand >> 1 >> (63 - (shift & 31)))" if long else "0"
-    return f"""clhist_term_NAME_t clhist_term_NAME(const value_t v, const uint base, const uint most)
+# A float32 with a larger exponent, so that its last bit is 1, is a whole number, which conversion does not round.
+_WHOLE_TERM = f"""clhist_whole_NAME_t clhist_whole_NAME(const value_t v, const uint base, const uint most)
 {{
-    const {unsigned} bits = as_{unsigned}(v);
-    const uint exponent = (uint)(bits >> {fmt.shift}) & {fmt.specials}u;
-    const {unsigned} fraction = bits & 0x{(1 << fmt.shift) - 1:x}{suffix};
-    const {unsigned} significand = exponent ? fraction | 0x{1 << fmt.shift:x}{suffix} : fraction;
+    const uint bits = as_uint(v);
+    const bool is_inside = (bits & 0x7fffffffu) - (base << 23) < (most + 1) << 23;
+    const clhist_whole_NAME_t term = {{
+        is_inside ? (long)as_float(bits + ((150u - base) << 23)) : 0,
+        is_inside ? 0 : bits << 1 ? {NOT_ADDED} : {NOTHING}
+    }};
+    return term;
+}}
+
+"""
+
+# Of a float64 its significand, shifted by its exponent less `base`, unless that is beyond.
+_TERM = f"""clhist_term_NAME_t clhist_term_NAME(const value_t v, const uint base, const uint most)
+{{
+    const ulong bits = as_ulong(v);
+    const uint exponent = (uint)(bits >> 52) & 2047u;
+    const ulong fraction = bits & 0xffffffffffffful;
+    const ulong significand = exponent ? fraction | 0x10000000000000ul : fraction;
     const uint shift = (exponent ? exponent : 1) - base;  // less than 0 is beyond
     const uint flags = shift <= most ? 0 : significand ? {NOT_ADDED} : {NOTHING};
     const ulong low = (ulong)significand << (shift & 31);
-    const clhist_term_NAME_t term = {{low, {high}, -(uint)(bits >> {8 * dtype.itemsize - 1}), shift / 32, flags}};
+    const uint high = (uint)(significand >> 1 >> (63 - (shift & 31)));
+    const clhist_term_NAME_t term = {{low, high, -(uint)(bits >> 63), shift / 32, flags}};
     return term;
 }}
 

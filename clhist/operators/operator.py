@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,8 @@ class Part:
         Of a long integer (`clhist.operators.fixed_point`): words of 32 bits, with which it begins; 0 of all else.
     term : str
         C expression of what a value `v` adds to a long integer, of the type ``<its function>_t``.
+    whole : str
+        The same where that is one integer of 64 bits, from the first word on; else nothing.
     """
 
     accessor: str
@@ -54,6 +56,7 @@ class Part:
     operation: str | None
     words: int = 0
     term: str = ""
+    whole: str = ""
 
     @property
     def is_narrow(self) -> bool:
@@ -264,11 +267,6 @@ class Operator:
         found = copy(self)
         vars(found).update(attributes)
         return found
-
-    def with_words(self, words: int, function: str, more: str = "") -> Operator:
-        """Return it as long integers of so many words; `function` gives terms of values, and takes `more` variables."""
-        (whole,) = self.parts
-        return self.changed(parts=(replace(whole, words=words, term=f"{function}(v{more and f', {more}'})"),))
 
     def portable(self) -> Operator:
         """Return the form whose accumulators mean the same everywhere: one for all devices, with counts of 64 bits.

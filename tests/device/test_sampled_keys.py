@@ -83,7 +83,8 @@ def kinds(rng, size, dtype):
     "options", [{}, {"first": True, "missing": True}, {"sort": False}, {"sort": False, "first": True}]
 )
 @pytest.mark.parametrize("name", DTYPES)
-def test_many_keys(name, options, queue, enqueued):
+def test_many_keys(name, options, queue, enqueued, monkeypatch):
+    monkeypatch.setattr(sampled_keys, "_UNSORTED_KEYS", 0)
     for size in (4096, 5001, 70_001):
         for keys in kinds(np.random.default_rng(size), size, np.dtype(name)):
             enqueued.clear()
@@ -176,6 +177,7 @@ def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, t
     sampled_keys._kernels.cache_clear()
     monkeypatch.setattr(sampled_keys, "key_sizes", small)
     monkeypatch.setattr(sampled_keys, "_expected", lambda *given: expected * 384)
+    monkeypatch.setattr(sampled_keys, "_ROOM", (2, 2))
     rng = np.random.default_rng(slots)
     try:
         for options in ({}, {"first": True}):
@@ -187,7 +189,7 @@ def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, t
 
 
 def test_no_room_for_so_many(queue, enqueued, monkeypatch):
-    monkeypatch.setattr(sampled_keys, "_ROOM", 0)
+    monkeypatch.setattr(sampled_keys, "_ROOM", (0, 8))
     check(np.random.default_rng(0).integers(0, 2**63, 30_000), queue)
     assert {"divide", "insert"} <= {*enqueued}
 
