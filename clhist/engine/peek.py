@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from clhist.cuda.driver import driver, heard, unheard
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, is_device_array, zeros
+from clhist.opencl.arrays import Array, zeros
 from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda, kept_on_cuda
 from clhist.opencl.program import kept_by_context
 
@@ -21,7 +21,7 @@ _MOST = 2048
 def evenly_spread(x: Array, queue: cl.CommandQueue) -> np.ndarray:
     """Return some elements of `x`, evenly spread."""
     step = max(1, x.size // _MOST)
-    if not is_device_array(x):
+    if isinstance(x, np.ndarray):
         return x[::step]
     if is_cuda(x):
         return x.every(step)

@@ -20,7 +20,7 @@ from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.lost import is_forked
 from clhist.opencl.upload import FEWEST_BYTES, uploads
 
-_FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
+FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def operand(
         return Operand(None, 0, _nothing)
     context, flags = queue.context, cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
     try:
-        if shares_memory(queue.device) and not (written and not read and size <= _FETCHED_BYTES):
+        if shares_memory(queue.device) and not (written and not read and size <= FETCHED_BYTES):
             if written:
                 buffer = cl.Buffer(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
                 return Operand(buffer, 0, partial(_map, queue, buffer, array))
