@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from math import prod
 
-import pyopencl as cl
-
 from clhist.codegen.maps import Argument
 from clhist.engine.build import Builder
 from clhist.engine.call import Call, CheckedCall
@@ -130,7 +128,7 @@ class Loads:
             if most is not None and not all(sweep.plan.is_for_fewer for sweep in sweeps):
                 raise _DependsOnSizeError
 
-        try:
+        with lost.settled(checked.queue, BuildError):  # what a lost device answers as well
             problem = self._builder.problem(
                 size,
                 shapes,
@@ -166,9 +164,6 @@ class Loads:
             same = {self._arguments[n].name: checked.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
             return loaded_call(checked.queue, prepared, smaller, same)
-        except (cl.Error, BuildError) as error:  # what a lost device answers as well
-            lost.settle(checked.queue, error)
-            raise
 
 
 def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:

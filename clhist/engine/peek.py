@@ -63,11 +63,8 @@ class Reading:
             with driver().on(device), unheard():
                 driver().end_reading(self._host, self.array.offset, device)
             return self._host
-        try:
+        with lost.settled(self._queue):
             self._event.wait()
-        except cl.Error as error:
-            lost.settle(self._queue, error)
-            raise
         return self._host
 
 
@@ -84,12 +81,8 @@ class Words:
 
     def read(self) -> tuple[int, int]:
         """Return both, once all is done that writes them."""
-        try:
-            with unheard():
-                first, second = self.array.get(self._queue).tolist()
-        except cl.Error as error:
-            lost.settle(self._queue, error)
-            raise
+        with unheard():
+            first, second = lost.fetched(self.array, self._queue).tolist()
         self._are_zero = first == second == 0
         return first, second
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,12 +66,19 @@ def check_devices(devices: Sequence[cl.Device]) -> None:
 
 def fetched(array: Any, queue: cl.CommandQueue) -> np.ndarray:
     """Return a copy of a device array on the host; raises DeviceLostError if the device is lost meanwhile."""
-    try:
+    with settled(queue):
         found: np.ndarray = array.get(queue)
-    except cl.Error as error:
+    return found
+
+
+@contextmanager
+def settled(queue: cl.CommandQueue, *errors: type[BaseException]) -> Iterator[None]:
+    """Settle `queue` after OpenCL's errors, and others if they are named; raises DeviceLostError as `settle`."""
+    try:
+        yield
+    except (cl.Error, *errors) as error:  # type: ignore[misc]
         settle(queue, error)
         raise
-    return found
 
 
 def settle(queue: cl.CommandQueue, error: BaseException | None = None) -> None:
