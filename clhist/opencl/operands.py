@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.opencl.arrays import HOST_ALIGNMENT, Array, shares_memory
+from clhist.opencl.arrays import HOST_ALIGNMENT, Array, empty, shares_memory
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.lost import is_forked
 from clhist.opencl.upload import FEWEST_BYTES, uploads
@@ -95,11 +95,15 @@ class HostBuffer(cl.Buffer):
             self._queue.finish()
 
 
-def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
-    """Return a contiguous NumPy array as a device array to read on `queue`.
+def in_place(array: Array, queue: cl.CommandQueue) -> Array:
+    """Return a contiguous NumPy array as a device array to read on `queue`; a device array is one as it is.
 
     It is of the same memory where the device shares it, which is kept until what is enqueued has read it.
     """
+    if isinstance(array, cl_array.Array):
+        return array
+    if not array.size:
+        return empty(queue, array.shape, array.dtype, True)
     found = operand(array, queue, written=False, make=partial(HostBuffer, queue))
     return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
 

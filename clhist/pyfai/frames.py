@@ -113,7 +113,7 @@ class Frame(NamedTuple):
             scalars += [real.type(each.low), real.type(each.width), np.int32(each.number)]
         arrays = [*self.arrays.values(), *(each.astype(real) for each in more.values())]
         if any(map(is_device_array, arrays)):
-            arrays = [each if is_device_array(each) else in_place(each, queue) for each in arrays]
+            arrays = [in_place(each, queue) for each in arrays]
         number = int(np.prod([each.number for each in axes]))
         found = kernel(*arrays, *scalars, num_bins=number, size=self.arrays["raw"].size, queue=queue)
         found = on_host(found)
