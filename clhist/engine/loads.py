@@ -86,7 +86,9 @@ class Loads:
         is_own = exact or first in (None, own[0]) or uses.are_many or not self._are_planned_together(checked, call)
         if first is not None and not is_own:
             self._lately.put(own, uses)
-            shape = checked.shapes[0] if first[1] == checked.shapes else _planned(checked.shapes[0])
+            # What is beyond the bins asked for is reported where the largest is: no kernel may have bins for it.
+            is_exact = first[1] == checked.shapes or largest is not None
+            shape = checked.shapes[0] if is_exact else _planned(checked.shapes[0])
             close = self._for_close(checked, call, fixed, (planned_size(size), shape), key)
             if close is not None:
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
