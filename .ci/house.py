@@ -29,19 +29,24 @@ def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
 
 # What each number may be at most: what holds now, to be lowered with what goes.
 LIMITS = {
-    "lines of the core": 44_390,
+    "lines of the core": 44_366,
     "floors": 12,
     "modules in circles": 0,
     "imports that run up": 0,
     "most branches of a function": 20,
     "lines of golden text": 3_200,
-    "lines of tests": 39_136,
+    "lines of tests": 39_135,
     # On a CPU.
-    "frames: bincount, NumPy": 60,
-    "frames: histogram(x, bins=100), NumPy": 55,
-    "frames: HistogramKernel, NumPy": 40,
-    "frames: HistogramKernel, device": 38,
-    "frames: Bound, device": 29,
+    "frames: bincount, NumPy": 51,
+    "frames: histogram(x, bins=100), NumPy": 44,
+    "frames: HistogramKernel, NumPy": 31,
+    "frames: HistogramKernel, device": 32,
+    "frames: Bound, device": 27,
+    "modules: bincount, NumPy": 12,
+    "modules: histogram(x, bins=100), NumPy": 12,
+    "modules: HistogramKernel, NumPy": 11,
+    "modules: HistogramKernel, device": 12,
+    "modules: Bound, device": 8,
 }
 
 
@@ -235,7 +240,7 @@ def main() -> None:
     }
     if not asked.text:
         for call, (count, files) in repeated_calls().items():
-            rows[f"frames: {call}"] = count, f"of {files} modules"
+            rows |= {f"frames: {call}": (count, ""), f"modules: {call}": (files, "")}
     width = max(map(len, rows))
     print(f"{'':{width}}  {'now':>6}  {'limit':>6}")
     for what, (value, words) in rows.items():

@@ -216,11 +216,8 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
         if is_cuda(x):
             x.check_not_captured()  # what is found is read
         return known[1], 0
-    try:
+    with lost.settled(queue):
         largest = int(evenly_spread(x, queue).max())
-    except cl.Error as error:
-        lost.settle(queue, error)
-        raise
     return largest, largest
 
 

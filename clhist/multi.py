@@ -73,20 +73,15 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         found = queues_of("all" if devices is None else devices) if queues is None else queues_of(queues, "queues")
         engine = getattr(operator, "engine", None)  # of a kernel
         options |= {"dtype": dtype, "chunk_bytes": chunk_bytes, "first_index": first_index, "start": start}
-        held: list[Any] = [operator if engine is None else engine.on(queue.context) for queue in found]
-        self._devices = [
-            _Device(Accumulator(each, num_bins, queue=queue, **options))
-            for each, queue in zip(held, found, strict=True)
-        ]
 
+        def on(queue: cl.CommandQueue) -> Any:
+            return operator if engine is None else engine.on(queue.context)
+
+        self._made = lambda queue: _Device(Accumulator(on(queue), num_bins, queue=queue, **options))
+        self._devices = [self._made(queue) for queue in found]
         # Of CUDA's arrays: bins in memory of their library, beside those of the same devices by OpenCL.
-        def made(queue: cl.CommandQueue) -> _Device:
-            own: Any = operator if engine is None else engine.on(queue.context)
-            return _Device(Accumulator(own, num_bins, queue=queue, **options))
-
-        self._made = made
         self._of_cuda: dict[int, _Device] = {}
-        super().__init__(held[0], num_bins, queue=found[0], dest=dest, **options)
+        super().__init__(on(found[0]), num_bins, queue=found[0], dest=dest, **options)
         self._added, self._is_shared = super().partial(), False
         del self._held  # what has been added is on the host, or in the accumulators of the devices
         self._finishes_on = self._like = None

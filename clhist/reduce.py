@@ -133,7 +133,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     if (known := _known.get(key)) is not None:
         repeated, count, has_dest = known
         arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-        outcome = repeated.run(arrays[:count], dest if has_dest else None, out, allocator, wait_for)
+        call = repeated.asked(dest if has_dest else None, out, allocator, wait_for)
+        outcome = repeated.engine.run(arrays[:count], call, repeated)
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)

@@ -17,7 +17,6 @@ from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
 from clhist.engine.ready import loaded_call
-from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind, has_fp64
 from clhist.opencl.program import kept_by_context
 
@@ -31,7 +30,7 @@ def extent(array: Any, where: Any, queue: cl.CommandQueue, column: int | None = 
 
     Both are NaN if one is, as `numpy.min` has it. The array is flat, or of shape (N, D) if `column` says which.
     """
-    if not is_device_array(array):
+    if isinstance(array, np.ndarray):
         chosen = array if column is None else array[:, column]
         return _host_extent(chosen if where is None else chosen[where])
     low, high, count = key_extent(array, where, None, queue, column=column)

@@ -100,7 +100,7 @@ def repeated(
     if known is None:
         return None, None, True
     a, where, weights = arrays
-    arrays = flat(a), None if where is None else flat(where), None if weights is None else flat(weights)
+    arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
     if isinstance(known, cl.CommandQueue):
         found = extent(arrays[0], arrays[1], known)
         known = kept.get(_by_extent(key, found))

@@ -124,7 +124,7 @@ def _selected(
 ) -> np.ndarray:
     """Return the median of each bin, of which NaN is the greatest value, or the quantile, which NaN makes NaN."""
     arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in (values, weights) if each is not None]
-    arrays = [each if is_device_array(each) else in_place(each, queue) for each in arrays]
+    arrays = [in_place(each, queue) for each in arrays]
     dtype = arrays[0].dtype
     result = dtype if dtype.kind == "f" else _F8
     order = Order(places.dtype, dtype, result, _F8, "greatest" if q is None else "propagated", q is None)

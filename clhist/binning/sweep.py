@@ -223,7 +223,8 @@ def _as(array: Any, dtype: np.dtype | None) -> Any:
 
 def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
     """Return the first cells in this shape; PyOpenCL takes long to reshape arrays, so one dimension stays as it is."""
-    cells = beginning(cells, prod(shape))
+    size = prod(shape)
+    cells = cells[:size] if isinstance(cells, np.ndarray) else beginning(cells, size)
     return cells if len(shape) == 1 else cells.reshape(shape)
 
 
@@ -349,7 +350,9 @@ class Sweep:
             if array is not None:
                 dtype = self.dtypes[len(given)]
                 given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
-        found = self.known.run(given, dest, out).results
+        known = self.known
+        call = known.call if dest is None and out is None else known.asked(dest, out)
+        found = known.engine.run(given, call, known).results
         return found if len(found) == len(self.names) else [joined(found[0], found[1], self.queue)]
 
     def __call__(self, arrays: Iterable[Any]) -> dict[str, Any]:

@@ -44,18 +44,18 @@ class Recognised(NamedTuple):
 
 
 # Types whose objects are no arrays of CUDA; most arguments are of these.
-_OTHERS: set[type] = {type(None), bool, int, float, complex, str, bytes, np.ndarray, np.ufunc, np.dtype, range, slice}
+PLAIN: set[type] = {type(None), bool, int, float, complex, str, bytes, np.ndarray, np.ufunc, np.dtype, range, slice}
 _of_libraries: dict[type, str] = {}  # types whose objects are arrays of CuPy or PyTorch
 
 
 def may_be_cuda(value: Any) -> bool:
     """Whether an argument may be, or hold, arrays of CUDA's memory; soon told of those that cannot."""
-    if type(value) in _OTHERS:
+    if type(value) in PLAIN:
         return False
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, tuple | list):
-        kinds = {*map(type, value)} - _OTHERS  # of most there are none, however long they are
+        kinds = {*map(type, value)} - PLAIN  # of most there are none, however long they are
         return bool(kinds) and any(may_be_cuda(each) for each in value if type(each) in kinds)
     return recognised_kind(value) is not None
 
@@ -72,7 +72,7 @@ _REFUSALS = AssertionError, AttributeError, BufferError, NotImplementedError, Ru
 def recognised_kind(value: Any) -> str | None:
     """Return "torch", "cupy" or "other" for an array of CUDA's memory."""
     kind = type(value)
-    if kind in _OTHERS:
+    if kind in PLAIN:
         return None
     known = _of_libraries.get(kind)
     if known is None:
@@ -92,7 +92,7 @@ def recognised_kind(value: Any) -> str | None:
         with suppress(*_REFUSALS):
             return "other" if hasattr(value, "__cuda_array_interface__") else None
         return None
-    _OTHERS.add(kind)  # classes get no such attributes later on
+    PLAIN.add(kind)  # classes get no such attributes later on
     return None
 
 

@@ -12,9 +12,9 @@ from clhist.engine.call import Call, CheckedCall, Outcome
 from clhist.engine.cuda_calls import returned
 from clhist.engine.engine import Engine
 from clhist.errors import UnsupportedError
+from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_array, is_device_array, is_taken
 from clhist.opencl.cuda_arrays import NotDirectError, cuda_device_of, is_cuda
-from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.c_types import integer
 
@@ -161,7 +161,8 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         return [self._run(queue, None).seconds(queue) for _ in range(runs)]
 
     def _checked(self) -> None:
-        check_process()
+        if lost.unchecked:
+            lost.check_process()
         for held in self._held:
             held.check()
 

@@ -140,11 +140,8 @@ class Outcome:
 
     def seconds(self, queue: cl.CommandQueue) -> dict[str, float]:
         """Return the seconds of each stage on the device, which is waited for; `queue` must have profiling."""
-        try:
+        with lost.settled(queue):
             cl.wait_for_events([events[-1] for events in self.events.values()])
-        except cl.Error as error:
-            lost.settle(queue, error)
-            raise
         return {
             stage: sum(event.profile.end - self._start(event) for event in events) * 1e-9
             for stage, events in self.events.items()

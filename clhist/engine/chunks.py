@@ -159,7 +159,8 @@ class Chunks:
         whole, chunks = InPlace(self._queue), self.staging or InPlace(self._queue)
         values, split, position = piece.values, piece.split, piece.position
         events: list[cl.Event] = []
-        try:
+        # Of whatever is raised: the memory of NumPy arrays must not go while a kernel may use it.
+        with lost.settled(self._queue, BaseException):
             others = [
                 argument
                 for argument in piece.engine.arguments
@@ -174,9 +175,6 @@ class Chunks:
                 events = compute(taken, end - begin)
                 chunks.done(events)
             whole.done(events)
-        except BaseException as error:  # the memory of NumPy arrays must not go while a kernel may use it
-            lost.settle(self._queue, error)
-            raise
 
     def _step(self, engine: Engine, split: Sequence[Argument], size: int, first: Argument | None) -> int:
         """Return how many elements a chunk has."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from clhist.cuda.recognised import Recognised, may_be_cuda, recognised
+from clhist.cuda.recognised import PLAIN, Recognised, may_be_cuda, recognised
 from clhist.engine.caller import warn_caller
 from clhist.engine.cuda_check import prove
 from clhist.engine.cuda_repeats import ANEW, RecognisedCall, noted, recognised_call, repeated
@@ -63,7 +63,8 @@ def direct_only() -> Iterator[None]:
 def _taking(function: F, otherwise: Callable[..., Any]) -> F:
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if not any(map(may_be_cuda, args)) and not any(map(may_be_cuda, options.values())):
+        given = (*args, *options.values())
+        if PLAIN.issuperset(map(type, given)) or not any(map(may_be_cuda, given)):
             return function(*args, **options)
         seen = recognised_call(function, args, options)
         found = ANEW if seen is None else repeated(seen)

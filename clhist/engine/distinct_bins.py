@@ -66,12 +66,9 @@ class Sampler:
         """
         queue = checked.queue
         lost.check_queue(queue)
-        try:
+        with lost.settled(queue, MemoryError):  # what a lost device answers as well
             kernel, group = self._kernel(profile, checked)
             return _count_distinct(kernel, group, self._source, checked, length, windows)
-        except (cl.Error, MemoryError) as error:  # what a lost device answers as well
-            lost.settle(queue, error)
-            raise
 
     def _kernel(self, profile: Profile, checked: CheckedCall) -> tuple[Kernel, int]:
         bins = sum(prod(shape) for shape in checked.shapes)

@@ -30,7 +30,6 @@ from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, is_taken, overlap, survey
 from clhist.opencl.device import default_queue
-from clhist.opencl.lost import check_process
 from clhist.opencl.memory import OutOfMemoryError
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import integer
@@ -77,7 +76,7 @@ class Engine:
     def __init__(
         self, context: cl.Context | None, outputs: Outputs, source: Source, profile: Profile | None = None
     ) -> None:
-        check_process()
+        lost.check_process()
         if context is not None and not isinstance(context, cl.Context):
             raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
         outputs.check_map(source.map, source.preamble)
@@ -236,8 +235,14 @@ class Engine:
         `known` is what its caller recognised it as: `args` are the arrays in the places that change then. They are as
         those of all calls with it, so that only the first is checked; which of `dest` and `out` is which may differ.
         """
-        check_process()
+        if lost.unchecked:
+            lost.check_process()
         targets: list[Array] = []
+        if known is not None and not known.is_repeated:
+            known.is_repeated = (
+                True  # and then is worth what it takes to prepare it apart from calls with other arguments
+            )
+            args, known = known.with_arrays(args), None
         if known is None:
             key = signature_of_call(self.arguments, args, call, self.context, targets)
         else:
@@ -255,7 +260,7 @@ class Engine:
             if call.largest is not None:
                 scalars = [*scalars, call.largest.known]
             try:
-                return ready.run(arrays, scalars, call)
+                return _launched(ready, arrays, scalars, call)
             except OutOfMemoryError:
                 if not ready.ends_for_less():
                     raise
@@ -275,12 +280,12 @@ class Engine:
             return self._by_pieces(checked, call, step)
         ready, operands = self.prepare(checked, call, fixed)
         try:
-            outcome = ready.run(*operands, call)
+            outcome = _launched(ready, *operands, call)
         except OutOfMemoryError:
             if not ready.ends_for_less():
                 raise
             ready, operands = self.prepare(checked, call, fixed)
-            outcome = ready.run(*operands, call)
+            outcome = _launched(ready, *operands, call)
         if key is not None and all(map(is_taken, args, checked.values)):
             numbers: list[int | None] = []
             for array in numbered(checked.targets)[1]:
@@ -372,6 +377,12 @@ class Engine:
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
+
+
+def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
+    if ready.uses is not None:
+        arrays, scalars = ready.counted(arrays, scalars)
+    return ready.loaded.run(ready.queue, arrays, scalars, ready.on_device, call.wait_for, call.allocator)
 
 
 @kept_by_context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +19,6 @@ from clhist.engine.prepared import (
     MEMORY,
     OFFSET,
     VALUE,
-    Block,
     Launch,
     New,
     Part,
@@ -33,7 +33,7 @@ from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, note_event, read_only_buffer, without_memory
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
-from clhist.opencl.operands import operand
+from clhist.opencl.operands import FETCHED_BYTES, operand
 from clhist.opencl.program import kernel_of, new_token
 from clhist.operators.fixed_point import check_range
 
@@ -107,7 +107,6 @@ class _Part:
     """A part with its kernels."""
 
     part: Part
-    blocks: tuple[Block, ...]
     commands: list[_Command | SortPairs]
 
 
@@ -171,14 +170,11 @@ class Loaded:
 
     def _loaded(self, part: Part) -> _Part:
         places = {Scratch(n): len(self._slots) + n for n in range(len(part.scratch))} | self._places
-        return _Part(
-            part,
-            part.scratch,
-            [
-                command if isinstance(command, SortPairs) else _Command(self._context, command, places, self._same)
-                for command in part.commands
-            ],
-        )
+        commands = [
+            command if isinstance(command, SortPairs) else _Command(self._context, command, places, self._same)
+            for command in part.commands
+        ]
+        return _Part(part, commands)
 
     def load_all(self, arrays: Sequence[Array | None]) -> None:
         """Do what the first call would do; here that was done."""
@@ -216,7 +212,8 @@ class Loaded:
         DeviceLostError
             If the device is lost.
         """
-        lost.check_queue(queue)
+        if lost.known:
+            lost.check_queue(queue)
         lost.last_calls.append(self.prepared.call)
         try:
             run = self._on_device if on_device else self._on_host
@@ -276,7 +273,9 @@ class Loaded:
         offsets: list[int] = []
         for n, slot in enumerate(slots):
             if slot.new is not None:
-                found[n] = empty(queue, (found[n] or New(slot.new[0])).shape, slot.new[1], False)
+                shape, dtype = (found[n] or New(slot.new[0])).shape, slot.new[1]
+                is_small = prod(shape) * dtype.itemsize <= FETCHED_BYTES  # and copied, wherever it begins
+                found[n] = np.empty(shape, dtype) if is_small else empty(queue, shape, dtype, False)
             taken = operand(found[n], queue, written=slot.is_written, read=slot.is_read)
             operands.append(taken)
             memory.append(taken.buffer)
@@ -364,7 +363,7 @@ class Loaded:
     ) -> Sequence[cl.Event] | None:
         """Enqueue one part, with these `numbers` if it has others; return what the next one waits for."""
         blocks = []
-        for size, purpose in part.blocks:
+        for size, purpose in part.part.scratch:
             blocks.append(allocated(allocate, size, purpose))
         if blocks:
             memory = [*memory, *blocks]

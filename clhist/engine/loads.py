@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from math import prod
 
-import pyopencl as cl
-
 from clhist.codegen.maps import Argument
 from clhist.engine.build import Builder
 from clhist.engine.call import Call, CheckedCall
@@ -88,7 +86,9 @@ class Loads:
         is_own = exact or first in (None, own[0]) or uses.are_many or not self._are_planned_together(checked, call)
         if first is not None and not is_own:
             self._lately.put(own, uses)
-            shape = checked.shapes[0] if first[1] == checked.shapes else _planned(checked.shapes[0])
+            # What is beyond the bins asked for is reported where the largest is: no kernel may have bins for it.
+            is_exact = first[1] == checked.shapes or largest is not None
+            shape = checked.shapes[0] if is_exact else _planned(checked.shapes[0])
             close = self._for_close(checked, call, fixed, (planned_size(size), shape), key)
             if close is not None:
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
@@ -130,7 +130,7 @@ class Loads:
             if most is not None and not all(sweep.plan.is_for_fewer for sweep in sweeps):
                 raise _DependsOnSizeError
 
-        try:
+        with lost.settled(checked.queue, BuildError):  # what a lost device answers as well
             problem = self._builder.problem(
                 size,
                 shapes,
@@ -166,9 +166,6 @@ class Loads:
             same = {self._arguments[n].name: checked.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
             return loaded_call(checked.queue, prepared, smaller, same)
-        except (cl.Error, BuildError) as error:  # what a lost device answers as well
-            lost.settle(checked.queue, error)
-            raise
 
 
 def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from clhist.cuda.driver import driver, heard, unheard
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, is_device_array, zeros
+from clhist.opencl.arrays import Array, zeros
 from clhist.opencl.cuda_arrays import cuda_device_of, is_cuda, kept_on_cuda
 from clhist.opencl.program import kept_by_context
 
@@ -21,7 +21,7 @@ _MOST = 2048
 def evenly_spread(x: Array, queue: cl.CommandQueue) -> np.ndarray:
     """Return some elements of `x`, evenly spread."""
     step = max(1, x.size // _MOST)
-    if not is_device_array(x):
+    if isinstance(x, np.ndarray):
         return x[::step]
     if is_cuda(x):
         return x.every(step)
@@ -63,11 +63,8 @@ class Reading:
             with driver().on(device), unheard():
                 driver().end_reading(self._host, self.array.offset, device)
             return self._host
-        try:
+        with lost.settled(self._queue):
             self._event.wait()
-        except cl.Error as error:
-            lost.settle(self._queue, error)
-            raise
         return self._host
 
 
@@ -84,12 +81,8 @@ class Words:
 
     def read(self) -> tuple[int, int]:
         """Return both, once all is done that writes them."""
-        try:
-            with unheard():
-                first, second = self.array.get(self._queue).tolist()
-        except cl.Error as error:
-            lost.settle(self._queue, error)
-            raise
+        with unheard():
+            first, second = lost.fetched(self.array, self._queue).tolist()
         self._are_zero = first == second == 0
         return first, second
 

@@ -10,7 +10,6 @@ from typing import Any
 import pyopencl as cl
 
 from clhist.cuda.driver import heard
-from clhist.engine.call import Call, Outcome
 from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepared import New, Part, Prepared
@@ -90,12 +89,10 @@ class Ready:
         self.uses.end()
         return True
 
-    def run(self, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
-        """Run it on these; see `Loaded.run`."""
-        if self.uses is not None:
-            self.uses.number += 1
-            if heard.calls is not None:
-                heard.calls.append(self.uses)
-            scalars = [*scalars, *self.sizes]
-            arrays = [New(self.shape) if array is None else array for array in arrays]
-        return self.loaded.run(self.queue, arrays, scalars, self.on_device, call.wait_for, call.allocator)
+    def counted(self, arrays: Sequence[Any], scalars: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Count one more of its `uses`, and return these with the numbers that kernels are given then."""
+        assert self.uses is not None
+        self.uses.number += 1
+        if heard.calls is not None:
+            heard.calls.append(self.uses)
+        return [New(self.shape) if array is None else array for array in arrays], [*scalars, *self.sizes]

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.elementwise import ElementwiseKernel
 
 from clhist.engine.call import Call, Outcome
+from clhist.engine.chain import Chain
+from clhist.engine.each import Elementwise
 from clhist.engine.engine import Engine
 from clhist.engine.results import target
 from clhist.engine.scatter import ScatterSpec, scatter_engine
@@ -22,7 +23,7 @@ from clhist.opencl.arrays import Array, empty, note_event, survey
 from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of
 from clhist.opencl.elementwise import of_rows
 from clhist.opencl.memory import scratch_allocator
-from clhist.opencl.program import building, kept_by_context
+from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, element_name
 from clhist.operators.halves import declared, half_name, stored
 from clhist.operators.statistics import sum_and_number
@@ -97,10 +98,10 @@ def _divided(
         return means, number.event
     components = np.int64(sums.nbytes // held.itemsize // numbers.size)
     waited = [found.event, number.event, *wait_for]
-    event = _division(queue.context, held, result)(
-        sums.view(held), numbers, means.view(np.uint16 if half_name(result) else result), components,
-        queue=queue, range=slice(sums.nbytes // held.itemsize), wait_for=waited,
-    )  # fmt: skip
+    chain, written = Chain(queue, "for means of rows", waited), means.view(np.uint16 if half_name(result) else result)
+    given = [sums.view(held), numbers, written, components]
+    _division(queue.context, held, result)(chain, sums.nbytes // held.itemsize, given)
+    (event,) = chain.events
     note_event(means, event, waited)
     return means, event
 
@@ -111,13 +112,12 @@ def _real(dtype: np.dtype) -> np.dtype:
 
 
 @kept_by_context
-def _division(context: cl.Context, held: np.dtype, dtype: np.dtype) -> Any:
+def _division(context: cl.Context, held: np.dtype, dtype: np.dtype) -> Elementwise:
     """Return the kernel that divides sums of type `held` by the numbers of their vectors."""
-    with building():
-        return ElementwiseKernel(
-            context,
-            f"const {c_name(held)} *sums, const ulong *number, {element_name(dtype)} *means, const long components",
-            f"means[i] = {stored(f'sums[i] / ({c_name(held)})number[i / components]', dtype)}",
-            "clhist_row_means",
-            preamble=declared(dtype),
-        )
+    return Elementwise(
+        context,
+        f"const {c_name(held)} *sums, const ulong *number, {element_name(dtype)} *means, const long components",
+        f"means[i] = {stored(f'sums[i] / ({c_name(held)})number[i / components]', dtype)}",
+        "clhist_row_means",
+        declared(dtype),
+    )

@@ -137,16 +137,12 @@ def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequenc
         if not argument.is_array:
             continue
         if isinstance(value, cl_array.Array):
+            on_device = True
             if not argument.is_const and not may_be_written(value):
                 raise UnknownError
-            on_device, where = True, value.queue or value.context
-            parts.append((value.dtype, value.shape, value.strides, where, value.offset % _LOAD_BYTES == 0))
-        elif type(value) is np.ndarray:
-            flags, aligned = value.flags, value.ctypes.data % _LOAD_BYTES == 0
-            written = argument.is_const or flags.writeable
-            parts.append((np.ndarray, value.dtype, value.shape, value.strides, aligned, flags.aligned, written))
-        else:
+        elif type(value) is not np.ndarray:
             raise UnknownError
+        parts.append(_like(value))
     return on_device
 
 
@@ -175,13 +171,8 @@ def signature_of(*values: Any) -> Hashable:
         Equal for values of the same types that are equal to the bit; NumPy arrays count by content. None if one is of
         another kind than these, numbers, strings, short sequences, dicts, queues and operators.
     """
-    parts: list[Any] = []
-    try:
-        for value in values:
-            parts.append(value if value is None or type(value) is int else alike(value))
-    except UnknownError:
-        return None
-    return (*parts, *profile_names())
+    parts = _parts(values, _content)
+    return None if parts is None else (*parts, *profile_names())
 
 
 def signature_of_data(arrays: Sequence[Any], queue: cl.CommandQueue | None, *values: Any) -> Hashable:
@@ -207,22 +198,27 @@ def signature_of_data(arrays: Sequence[Any], queue: cl.CommandQueue | None, *val
         if not is_on_device and array is not None and type(array) is not np.ndarray:
             return None
         on_device = on_device or is_on_device
-    parts, rest = signature_of_arguments(arrays), signature_of(*values)
+    rest = signature_of(*values)
     if rest is None:
         return None
-    return parts, rest, queue if queue is not None or on_device else default_queue()
+    return _parts(arrays, _like), rest, queue if queue is not None or on_device else default_queue()
 
 
 def signature_of_arguments(values: Sequence[Any]) -> Hashable:
     """Return what arguments can be recognised by: arrays but for their content, others as by `signature_of`."""
-    parts: list[Any] = []
+    return _parts(values, _like)
+
+
+def _parts(values: Sequence[Any], of_numpy: Callable[[np.ndarray], Hashable]) -> tuple[Hashable, ...] | None:
+    """Return by what each value is recognised, an array of NumPy as `of_numpy` says; None if one is not."""
+    parts: list[Hashable] = []
     try:
         for value in values:
             kind = type(value)
             if value is None or kind is int:
                 parts.append(value)
             else:
-                parts.append((_like if kind is np.ndarray or kind is cl_array.Array else alike)(value))
+                parts.append(of_numpy(value) if kind is np.ndarray else alike(value))
     except UnknownError:
         return None
     return tuple(parts)

@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from clhist.engine.chain import chain_on
 from clhist.engine.each import Elementwise
+from clhist.engine.scatter import native
 from clhist.grouping.columns import by_its_library, from_arrow, scattered, without_missing
 from clhist.grouping.factorized import factorized
 from clhist.grouping.hints import check_number
@@ -189,7 +190,7 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
 
 def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:
     """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
-    a, b = (_placed(each, queue) for each in (a, b))
+    a, b = (in_place(flattened(each), queue) for each in (a, b))
     joined = empty(queue, (a.size,), np.dtype(np.int64), True)
     chain = chain_on(queue, "to join keys")
     _joiner(queue.context, a.dtype, b.dtype)(chain, a.size, [joined, a, b, num_a, num_b, outside])
@@ -209,12 +210,11 @@ def _joiner(context: cl.Context, a: np.dtype, b: np.dtype) -> Elementwise:
     )
 
 
-def _placed(numbers: Array, queue: cl.CommandQueue) -> Array:
-    """Return numbers in one dimension where kernels take them."""
-    if is_device_array(numbers):
-        return numbers.reshape(-1)
-    flat = np.require(numbers.reshape(-1), numbers.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
-    return in_place(flat, queue) if flat.size else empty(queue, (0,), flat.dtype, True)
+def flattened(array: Array) -> Array:
+    """Return an array in one dimension; one of NumPy as kernels take it."""
+    if is_device_array(array):
+        return array if array.ndim == 1 else array.reshape(-1)
+    return np.require(array.reshape(-1), native(array.dtype), ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def labels_of(labels: Any, number: int) -> Any:

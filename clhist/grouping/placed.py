@@ -16,7 +16,7 @@ from clhist.grouping.columns import without_na
 from clhist.grouping.dates import as_integers, dates_of
 from clhist.grouping.different import most_frequent, number_of_different
 from clhist.grouping.each_row import result_of_each
-from clhist.grouping.groups import numbers_of
+from clhist.grouping.groups import flattened, numbers_of
 from clhist.grouping.hints import check_room
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouping.running import RUNNING, running, running_of_each
@@ -74,12 +74,9 @@ class Placed:
 
     def _placed(self, array: Array) -> Array:
         """Return an array in one dimension, where kernels take it without a copy for each of them."""
-        if is_device_array(array):
-            return array if array.ndim == 1 else array.reshape(-1)
-        flat = np.require(array.reshape(-1), native(array.dtype), ["C_CONTIGUOUS", "ALIGNED"])
-        if shares_memory(self._queue.device) or not flat.size:
-            return flat
-        return to_device(self._queue, flat)
+        flat = flattened(array)
+        stays = is_device_array(flat) or shares_memory(self._queue.device) or not flat.size
+        return flat if stays else to_device(self._queue, flat)
 
     def _like_keys(self, result: Array) -> Array:
         if is_device_array(self._keys):
@@ -146,7 +143,7 @@ class Placed:
             return to_device(self._queue, nothing) if self._on_device else nothing
         arrays = [self._keys, array] if weights is None else [self._keys, array, weights]
         arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in arrays]
-        keys, array, *rest = (each if is_device_array(each) else in_place(each, self._queue) for each in arrays)
+        keys, array, *rest = (in_place(each, self._queue) for each in arrays)
         nan: Nan = "skipped" if column.skipna else "greatest" if counts else "propagated"
         dtypes = keys.dtype, array.dtype, np.dtype(np.int64) if counts else column.result, self._numbers.real
         order = Order(*dtypes, nan, q is None, rest[0].dtype if rest else None, counts)
@@ -228,10 +225,7 @@ class Placed:
     def _of_rows(self, compute: Callable[..., Array], *values: Array, shape: tuple[int, ...] | None = ()) -> Any:
         """Return what is computed of keys and values on a device, of the shape of the keys, as the caller gets it."""
         arrays = [self._keys, *(self._placed(each) for each in values)]
-        keys, *rest = (each if is_device_array(each) else self._in_place(each) for each in arrays)
+        keys, *rest = (in_place(each, self._queue) for each in arrays)
         found = compute(keys, values=rest[0], queue=self._queue) if rest else compute(keys, queue=self._queue)
         found = found if self._on_device else found.get(self._queue)
         return found if shape is None else found.reshape(self._shape)
-
-    def _in_place(self, array: Array) -> Array:
-        return in_place(array, self._queue) if array.size else empty(self._queue, (0,), array.dtype, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,6 +11,14 @@ import numpy as np
 from clhist.opencl.arrays import is_device_array
 
 A = TypeVar("A")
+
+
+def _imported(module: str, called: str, method: str) -> Any:
+    """Return a library that only one method needs."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{method} needs {called}: pip install {module}") from error
 
 
 class Table(dict[str, dict[str, A]]):
@@ -35,10 +44,7 @@ class Table(dict[str, dict[str, A]]):
         ImportError
             If pandas is not installed.
         """
-        try:
-            import pandas  # only where it is needed
-        except ImportError as error:
-            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        pandas = _imported("pandas", "pandas", "to_pandas")
         arrays, keys = self._arrays(), self._keys()
         if isinstance(keys, tuple):
             index = pandas.MultiIndex.from_arrays(keys, names=self._names)
@@ -65,10 +71,7 @@ class Table(dict[str, dict[str, A]]):
         ValueError
             If two columns would have the same name.
         """
-        try:
-            import pyarrow  # only where it is needed
-        except ImportError as error:
-            raise ImportError("to_arrow needs PyArrow: pip install pyarrow") from error
+        pyarrow = _imported("pyarrow", "PyArrow", "to_arrow")
         keys = self._keys()
         columns = keys if isinstance(keys, tuple) else (keys,)
         default = [f"key{n}" for n in range(len(columns))] if isinstance(keys, tuple) else ["key"]
@@ -93,11 +96,7 @@ class Table(dict[str, dict[str, A]]):
         ValueError
             As of `to_arrow`.
         """
-        try:
-            import polars  # only where it is needed
-        except ImportError as error:
-            raise ImportError("to_polars needs polars: pip install polars") from error
-        return polars.from_arrow(self.to_arrow())
+        return _imported("polars", "polars", "to_polars").from_arrow(self.to_arrow())
 
     def _arrays(self) -> dict[tuple[str, str], np.ndarray]:
         """Return the statistics on the host, by column and name."""

@@ -20,7 +20,7 @@ from clhist.binning.sweep import Binned
 from clhist.engine.small import is_small
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
-from clhist.opencl.arrays import Array, is_device_array, on_host, to_device, zeros
+from clhist.opencl.arrays import Array, is_device_array, on_host, plain, to_device, zeros
 from clhist.opencl.device import has_fp64
 from clhist.operators.halves import number_of
 
@@ -237,12 +237,7 @@ def _numbers(value: Any) -> Any:
     """Return an array as kernels take it: contiguous, of native byte order, booleans as bytes."""
     if not is_column(value) or is_device_array(value):
         return value.view(np.uint8) if is_column(value) and value.dtype == np.bool_ else value
-    value = np.ascontiguousarray(value)
-    if not value.dtype.isnative:
-        value = value.astype(value.dtype.newbyteorder("="))
-    if value.dtype.kind == "b":
-        return value.view(np.uint8)
-    return value.astype(np.float32) if value.dtype == np.float16 else value
+    return plain(value)
 
 
 def _placed(array: Array, queue: cl.CommandQueue, on_device: bool) -> Any:

@@ -96,6 +96,13 @@ def is_taken(value: object, taken: object) -> bool:
     return taken is value or np.may_share_memory(taken, value)
 
 
+def plain(array: np.ndarray) -> np.ndarray:
+    """Return numbers of NumPy as kernels take them: contiguous, of native byte order, booleans as bytes, no halves."""
+    dtype = np.dtype(np.float32) if array.dtype == np.float16 else array.dtype.newbyteorder("=")
+    array = np.ascontiguousarray(array, dtype)
+    return array.view(np.uint8) if dtype.kind == "b" else array
+
+
 def as_bytes(array: Array) -> Array:
     """Return an array of booleans as one of bytes in the same memory; PyOpenCL has no views without dimensions."""
     return array.view(np.uint8) if array.ndim else array.reshape(1).view(np.uint8).reshape(())

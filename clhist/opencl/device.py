@@ -22,7 +22,6 @@ from clhist.hardware.vendors import features_of
 from clhist.opencl import lost
 from clhist.opencl.caches import is_writable, pocl_cache
 from clhist.opencl.icd import register_installed_runtimes
-from clhist.opencl.lost import check_process
 from clhist.opencl.probe import proven_features
 
 register_installed_runtimes()  # here, so that contexts which the caller makes see them as well
@@ -50,7 +49,7 @@ def platforms() -> list[cl.Platform]:
     NoDeviceError
         If there is none; the message says how to get one.
     """
-    check_process()
+    lost.check_process()
     try:
         found = [platform for platform in cl.get_platforms() if _devices(platform)]
     except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
@@ -115,7 +114,8 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
         If the device was lost to a fault.
     """
     global _default
-    check_process()
+    if lost.unchecked:
+        lost.check_process()
     for array in arrays:
         if isinstance(array, cl_array.Array) and array.queue is not None:
             return array.queue
@@ -134,7 +134,8 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
                     )
                 context = cl.Context([best])
             _default = context, cl.CommandQueue(context)
-        lost.check_queue(_default[1])
+        if lost.known:
+            lost.check_queue(_default[1])
         return _default[1]
 
 

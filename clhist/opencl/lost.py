@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,20 +26,23 @@ _FAULTS = (cl.status_code.INVALID_COMMAND_QUEUE, cl.status_code.DEVICE_NOT_AVAIL
 # The operators and the plans of the call that was enqueued last, of whatever device.
 last_calls: deque[tuple[str, tuple[Plan, ...]]] = deque(maxlen=1)
 
-_used = _forked = False
+_forked = False
+# Whether `check_process` has something to do: until OpenCL is used, and in forks of a process that used it. What is
+# called again and again asks this, and `known` before `check_queue`: it takes less than to call them.
+unchecked = True
 
-_lost: dict[cl.Device, tuple[str, cl.Error]] = {}
+known: dict[cl.Device, tuple[str, cl.Error]] = {}
 
 
 def check_process() -> None:
     """Raise RuntimeError in a process that was forked after its parent had used OpenCL."""
-    global _used
+    global unchecked
     if _forked:
         raise RuntimeError(
             "OpenCL was used before this process was forked, and does not work in it; start processes by "
             'multiprocessing.get_context("spawn"), or use OpenCL only in the children'
         )
-    _used = True
+    unchecked = False
 
 
 def is_forked() -> bool:
@@ -48,26 +52,33 @@ def is_forked() -> bool:
 
 def check_queue(queue: cl.CommandQueue) -> None:
     """Raise DeviceLostError if the device of `queue` is known to be lost."""
-    if _lost:
+    if known:
         check_devices([queue.device])
 
 
 def check_devices(devices: Sequence[cl.Device]) -> None:
     """Raise DeviceLostError if one of `devices` is known to be lost."""
     for device in devices:
-        if device in _lost:
-            message, cause = _lost[device]
+        if device in known:
+            message, cause = known[device]
             raise DeviceLostError(f"{message} This call came later, and was not tried.") from cause
 
 
 def fetched(array: Any, queue: cl.CommandQueue) -> np.ndarray:
     """Return a copy of a device array on the host; raises DeviceLostError if the device is lost meanwhile."""
-    try:
+    with settled(queue):
         found: np.ndarray = array.get(queue)
-    except cl.Error as error:
+    return found
+
+
+@contextmanager
+def settled(queue: cl.CommandQueue, *errors: type[BaseException]) -> Iterator[None]:
+    """Settle `queue` after OpenCL's errors, and others if they are named; raises DeviceLostError as `settle`."""
+    try:
+        yield
+    except (cl.Error, *errors) as error:  # type: ignore[misc]
         settle(queue, error)
         raise
-    return found
 
 
 def settle(queue: cl.CommandQueue, error: BaseException | None = None) -> None:
@@ -104,14 +115,15 @@ def _lose(device: cl.Device, cause: cl.Error) -> str:
         "of this process from now on. Restart the process. The fault is of the last call, or of one before that had "
         f"not been waited for; {called}. `clhist selftest` tells whether the device computes right."
     )
-    if device not in _lost:
-        _lost[device] = message, type(cause)(*cause.args)  # another, since the traceback keeps arrays alive
+    if device not in known:
+        known[device] = message, type(cause)(*cause.args)  # another, since the traceback keeps arrays alive
     return message
 
 
 def _after_fork() -> None:
-    global _forked
-    _forked = _forked or _used
+    global _forked, unchecked
+    _forked = _forked or not unchecked
+    unchecked = True
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no forks

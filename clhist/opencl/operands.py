@@ -15,12 +15,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.opencl.arrays import HOST_ALIGNMENT, Array, shares_memory
+from clhist.opencl.arrays import HOST_ALIGNMENT, Array, empty, shares_memory
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.lost import is_forked
 from clhist.opencl.upload import FEWEST_BYTES, uploads
 
-_FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
+FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def operand(
         return Operand(None, 0, _nothing)
     context, flags = queue.context, cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
     try:
-        if shares_memory(queue.device) and not (written and not read and size <= _FETCHED_BYTES):
+        if shares_memory(queue.device) and not (written and not read and size <= FETCHED_BYTES):
             if written:
                 buffer = cl.Buffer(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
                 return Operand(buffer, 0, partial(_map, queue, buffer, array))
@@ -95,11 +95,15 @@ class HostBuffer(cl.Buffer):
             self._queue.finish()
 
 
-def in_place(array: np.ndarray, queue: cl.CommandQueue) -> Array:
-    """Return a contiguous NumPy array as a device array to read on `queue`.
+def in_place(array: Array, queue: cl.CommandQueue) -> Array:
+    """Return a contiguous NumPy array as a device array to read on `queue`; a device array is one as it is.
 
     It is of the same memory where the device shares it, which is kept until what is enqueued has read it.
     """
+    if isinstance(array, cl_array.Array):
+        return array
+    if not array.size:
+        return empty(queue, array.shape, array.dtype, True)
     found = operand(array, queue, written=False, make=partial(HostBuffer, queue))
     return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
 

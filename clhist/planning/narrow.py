@@ -25,8 +25,18 @@ LEAST_ELEMENTS = 64 * LOOKED_AT
 _COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
 
 
+class _Called(Guarded):
+    """The flag is in memory of its own; the second stage asks it, too."""
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        return buffers("__global const uint *", "call")
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return self.leave_parameters()
+
+
 @dataclass(frozen=True)
-class NarrowSums(Guarded):
+class NarrowSums(_Called):
     """Long integers have the words of `form` alone, whose bins are those of another operator in the end.
 
     Attributes
@@ -55,19 +65,13 @@ class NarrowSums(Guarded):
         numbers = (Variable("const uint", f"clhist_{name}") for name in ("base", "most"))
         return (*numbers, Variable("volatile __global uint *", "clhist_call"))
 
-    def leave_parameters(self) -> tuple[Parameter, ...]:
-        return buffers("__global const uint *", "call")
-
-    def combine_parameters(self) -> tuple[Parameter, ...]:
-        return self.leave_parameters()
-
     def comment(self) -> str:
         number = self.form.parts[0].words
         return f"sums in {number} word{'s' * (number > 1)}; a value that does not fit raises a flag"
 
 
 @dataclass(frozen=True)
-class SeparateFallback(Fallback):
+class SeparateFallback(_Called, Fallback):
     """The same with a flag in memory of its own, behind narrow sums or rows; the second stage waits for it, too."""
 
     sections: ClassVar[tuple[str, ...]] = ("guard", "leave")
@@ -76,12 +80,6 @@ class SeparateFallback(Fallback):
 
     def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
         return buffers("__global uint *", "call")
-
-    def leave_parameters(self) -> tuple[Parameter, ...]:
-        return buffers("__global const uint *", "call")
-
-    def combine_parameters(self) -> tuple[Parameter, ...]:
-        return self.leave_parameters()
 
     def comment(self) -> str:
         return "it computes only if what is before it raised the flag"

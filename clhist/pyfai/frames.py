@@ -12,7 +12,7 @@ from pyFAI.containers import ErrorModel
 
 from clhist import operators
 from clhist.kernel import HistogramKernel
-from clhist.opencl.arrays import is_device_array, on_host
+from clhist.opencl.arrays import is_device_array, on_host, plain
 from clhist.opencl.device import default_queue
 from clhist.opencl.operands import in_place
 
@@ -113,7 +113,7 @@ class Frame(NamedTuple):
             scalars += [real.type(each.low), real.type(each.width), np.int32(each.number)]
         arrays = [*self.arrays.values(), *(each.astype(real) for each in more.values())]
         if any(map(is_device_array, arrays)):
-            arrays = [each if is_device_array(each) else in_place(each, queue) for each in arrays]
+            arrays = [in_place(each, queue) for each in arrays]
         number = int(np.prod([each.number for each in axes]))
         found = kernel(*arrays, *scalars, num_bins=number, size=self.arrays["raw"].size, queue=queue)
         found = on_host(found)
@@ -126,14 +126,10 @@ def flattened(name: str, given: Any) -> Any:
     """Return an array as kernels take it: of the host in one dimension."""
     if is_device_array(given):
         return given
-    array = np.ascontiguousarray(given)
+    array = np.asarray(given)
     if array.dtype.kind not in _PIXELS or array.dtype.itemsize > 8:
         raise TypeError(f"{name}: expected an array of real numbers, got {array.dtype}")
-    if array.dtype.kind == "b":
-        array = array.view(np.uint8)
-    if array.dtype == np.float16:
-        array = array.astype(np.float32)
-    return array.astype(array.dtype.newbyteorder("="), copy=False).reshape(-1)
+    return plain(array).reshape(-1)
 
 
 _FIELDS = ("signal", "variance", "norm", "norm2", "count")

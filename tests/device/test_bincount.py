@@ -185,6 +185,7 @@ def test_a_largest_entry_that_no_sample_shows(largest, weighted, rng, queue):
     # 0 to 1000 elsewhere; every element is at some place that a sample of a few thousand leaves out.
     x = rng.integers(0, 1001, 50_000).astype(np.int32)
     x[::7] = 1000
+    bincount(np.arange(60_000, dtype=np.int32) % 3001, np.ones(60_000))  # with which others are planned
     for position in (0, 1, 12, 31_013, 49_999):
         hidden = x.copy()
         hidden[position] = largest
