@@ -93,6 +93,7 @@ void clhist_add_row(__global accumulator_t *restrict to, const ulong clhist_row,
         to[clhist_c] = clhist_combine(to[clhist_c], clhist_lift(CLHIST_ROW_VALUE(clhist_row * 5 + clhist_c)));
 }
 
+#define CLHIST_ROW_BIN(i) CLHIST_BIN(x[i])
 // Each work-item has a part of the elements and a range of bins.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void clhist_rows_add(
@@ -124,15 +125,16 @@ void clhist_rows_add(
     for (uint block = (ulong)clhist_elements * clhist_part / clhist_parts; block < clhist_stop; block += 128) {
         uint found = 0;
         for (uint i = block; i < min(block + 128, clhist_stop); ++i) {
-            const uint bin = CLHIST_BIN(x[i]) - clhist_first;
+            const uint bin = CLHIST_ROW_BIN(i) - clhist_first;
             clhist_bins[found] = bin;
             clhist_rows[found] = i;
             found += bin < clhist_count;
         }
         for (uint k = 0; k < found; ++k) {
-            __global const accumulator_t *ahead = clhist_to + (ulong)clhist_bins[min(k + 8, found - 1)] * 5;
-            CLHIST_AHEAD((__global const char *)ahead + 0);
-            clhist_add_row(clhist_to + (ulong)clhist_bins[k] * 5, clhist_rows[k], x, w);
+            __global const char *ahead = (__global const char *)(clhist_to + (ulong)(clhist_bins[min(k + 8, found - 1)]) * 5);
+            CLHIST_AHEAD(ahead + 0);
+            CLHIST_AHEAD((__global const char *)(w + (ulong)clhist_rows[k] * 5) + 8192);
+            clhist_add_row(clhist_to + (ulong)(clhist_bins[k]) * 5, clhist_rows[k], x, w);
         }
     }
 }
