@@ -56,20 +56,19 @@ ${kernel.results()}\
         return;
     const uint clhist_first = (ulong)clhist_row_bins * clhist_range / clhist_ranges;
     const uint clhist_count = (uint)((ulong)clhist_row_bins * (clhist_range + 1) / clhist_ranges) - clhist_first;
-% if spec.copies:
-    __global accumulator_t *clhist_to = clhist_held + ((ulong)clhist_part * clhist_row_bins + clhist_first) * ${d};
-    for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
-        clhist_to[k] = clhist_neutral();
-% else:
-    // An accumulator is a value: it is where the result belongs.
-    __global accumulator_t *clhist_to = (__global accumulator_t *)out + (ulong)clhist_first * ${d};
-    if (clhist_has_dest)
+% if operator.holds_values:
+    // An accumulator is a value: the first copy is where the results belong.
+    __global accumulator_t *clhist_to = (ulong)clhist_first * ${d} + (clhist_part == 0
+        ? (__global accumulator_t *)out : clhist_held + (ulong)(clhist_part - 1) * clhist_row_bins * ${d});
+    if (clhist_part == 0 && clhist_has_dest)
         for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
             clhist_to[k] = clhist_combine(clhist_lift(${loaded(f"dest[(ulong)clhist_first * {d} + k]", operator.dtype)}), clhist_neutral());
     else
+% else:
+    __global accumulator_t *clhist_to = clhist_held + ((ulong)clhist_part * clhist_row_bins + clhist_first) * ${d};
+% endif
         for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
             clhist_to[k] = clhist_neutral();
-% endif
     const uint clhist_stop = (ulong)clhist_elements * (clhist_part + 1) / clhist_parts;
 % if spec.is_alone:
     for (uint i = (ulong)clhist_elements * clhist_part / clhist_parts; i < clhist_stop; ++i) {
@@ -102,8 +101,13 @@ ${kernel.results()}\
     const ulong clhist_cells = (ulong)clhist_row_bins * ${d};
     const ulong end = clhist_cells * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_cells * get_global_id(0) / get_global_size(0); k < end; ++k) {
+% if operator.holds_values:
+        accumulator_t total = out[k];
+        for (uint part = 0; part + 1 < clhist_parts; ++part)
+% else:
         accumulator_t total = clhist_has_dest ? clhist_lift(${loaded("dest[k]", operator.dtype)}) : clhist_neutral();
         for (uint part = 0; part < clhist_parts; ++part)
+% endif
             total = clhist_combine(total, clhist_held[part * clhist_cells + k]);
         out[k] = ${stored("clhist_finish(total)", operator.dtype)};
     }

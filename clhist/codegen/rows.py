@@ -43,7 +43,7 @@ class RowsSpec(NamedTuple):
     sharers : int
         How many of these share the rows of a bin.
     copies : bool
-        Whether a CPU has copies of accumulators in scratch memory, rather than results in place.
+        Whether a CPU has copies of accumulators in scratch memory, besides results in place.
     is_alone : bool
         Whether each work-item of a CPU has all bins of its copy.
     few_bins : int
@@ -121,7 +121,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         vector,
         lanes,
         plan.row_sharers if fits else 1,
-        copies=plan.parts > 1 or (plan.parts == 1 and not operator.holds_values),
+        copies=plan.parts > operator.holds_values,  # one is the results themselves
         is_alone=plan.work_groups * plan.work_group_size < 2 * plan.parts,
         few_bins=plan.few_bins if plan.is_few else 0,
         placing_group=plan.placing_group,

@@ -112,9 +112,10 @@ void clhist_rows_add(
         return;
     const uint clhist_first = (ulong)clhist_row_bins * clhist_range / clhist_ranges;
     const uint clhist_count = (uint)((ulong)clhist_row_bins * (clhist_range + 1) / clhist_ranges) - clhist_first;
-    // An accumulator is a value: it is where the result belongs.
-    __global accumulator_t *clhist_to = (__global accumulator_t *)out + (ulong)clhist_first * 5;
-    if (clhist_has_dest)
+    // An accumulator is a value: the first copy is where the results belong.
+    __global accumulator_t *clhist_to = (ulong)clhist_first * 5 + (clhist_part == 0
+        ? (__global accumulator_t *)out : clhist_held + (ulong)(clhist_part - 1) * clhist_row_bins * 5);
+    if (clhist_part == 0 && clhist_has_dest)
         for (ulong k = 0; k < (ulong)clhist_count * 5; ++k)
             clhist_to[k] = clhist_combine(clhist_lift(dest[(ulong)clhist_first * 5 + k]), clhist_neutral());
     else
@@ -151,8 +152,8 @@ void clhist_rows_join(
     const ulong clhist_cells = (ulong)clhist_row_bins * 5;
     const ulong end = clhist_cells * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_cells * get_global_id(0) / get_global_size(0); k < end; ++k) {
-        accumulator_t total = clhist_has_dest ? clhist_lift(dest[k]) : clhist_neutral();
-        for (uint part = 0; part < clhist_parts; ++part)
+        accumulator_t total = out[k];
+        for (uint part = 0; part + 1 < clhist_parts; ++part)
             total = clhist_combine(total, clhist_held[part * clhist_cells + k]);
         out[k] = clhist_finish(total);
     }
