@@ -10,6 +10,7 @@
     JOINED_BYTES = 16384  # of local memory
     LINE = 8  # loads of 16 bytes of a cache line, which a crew of as many asks for at once
     TILES_AHEAD = 4  # whose pairs a CPU is asked for
+    CROWDED = 4  # times the pairs of a range
 %>
 <%def name="helpers(feature)">
 % if spec.warp.any_lane:
@@ -219,10 +220,19 @@ ${report()}\
 <%def name="walk(feature)">
 <%
     lanes, bins = spec.vector_width, spec.arguments[0]
+    # Pairs that store values, which an operator combines as it does accumulators.
+    operator = spec.outputs[0].operator
+    joins = len(streamed) == 2 and len(parts) == 1 and operator.holds_values and operator.dtype.names is None
+    def joined(name):
+        pairs = (f"clhist_combine{parts[0].n}({name}[i + {k}], {name}[i + {k + 1}])" for k in (0, 2))
+        return f"clhist_combine{parts[0].n}({', '.join(pairs)})"
 %>\
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
     __global const uint *clhist_segment_ends = clhist_own_starts + clhist_tiles;
 % if spec.is_alone:
+% if joins:
+    const bool clhist_is_crowded = (ulong)clhist_found.z * clhist_partitions > ${CROWDED} * (ulong)clhist_region;
+% endif
     for (; clhist_tile < clhist_last_tile; ++clhist_tile) {
         // A segment is too short for the hardware to notice it.
         const uint clhist_next_tile = min(clhist_tile + ${TILES_AHEAD}, clhist_last_tile - 1);
@@ -235,8 +245,21 @@ ${report()}\
 % endfor
         const clhist_index_t clhist_first_place = (clhist_index_t)(clhist_tile * clhist_region);
         const clhist_index_t clhist_end = clhist_first_place + (clhist_index_t)clhist_segment_ends[clhist_tile];
+        clhist_index_t i = clhist_first_place + (clhist_index_t)clhist_own_starts[clhist_tile];
+% if joins:
+        // In a range with many pairs one bin may have most of them: each update would wait for the one before.
+        for (; clhist_is_crowded && i + 4 <= clhist_end; i += 4) {
+            if (${" && ".join(f"{bins.name}[i] == {bins.name}[i + {k}]" for k in (1, 2, 3))}) {
+${state.map_call(4, lambda a: f"{a.name}[i]" if a is bins else joined(a.name))}
+            } else {
+                #pragma unroll
+                for (clhist_index_t k = i; k < i + 4; ++k)
+${state.map_call(5, lambda a: f"{a.name}[k]", "k")}
+            }
+        }
+% endif
         #pragma unroll 4
-        for (clhist_index_t i = clhist_first_place + (clhist_index_t)clhist_own_starts[clhist_tile]; i < clhist_end; ++i) {
+        for (; i < clhist_end; ++i) {
 ${state.map_call(3)}
         }
     }

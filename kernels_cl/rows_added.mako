@@ -1,5 +1,5 @@
 ## A CPU: P parts of the elements, each with a copy of all bins, and ranges of bins for the work-items of a part. Rows are
-## looked for block by block, and those found added without a branch.
+## looked for block by block, and those found added without a branch; a work-item that has all bins adds each row at once.
 <%namespace name="types" file="types.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%
@@ -32,6 +32,20 @@ void clhist_add_row(${", ".join(["__global accumulator_t *restrict to", "const u
         to[clhist_c] = clhist_combine(to[clhist_c], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c)));
 }
 
+#define CLHIST_ROW_BIN(i) CLHIST_BIN(${text.bin})
+<%def name="add(bin, row)">clhist_add_row(${", ".join([f"clhist_to + (ulong)({bin}) * {d}", row, *(a.name for a in sweep.arguments)])})</%def>\
+## Asks for a bin that is wanted soon, and for what lies behind a row, since hardware prefetches to the end of a page.
+<%def name="ask_ahead(space, bin, row)">\
+${space}__global const char *ahead = (__global const char *)(clhist_to + (ulong)(${bin}) * ${d});
+% for line in range(0, min(d * operator.accumulator.itemsize, 256), 64):
+${space}CLHIST_AHEAD(ahead + ${line});
+% endfor
+% if text.loads:
+% for line in range(0, min(d * operator.dtype.itemsize, 512), 64):
+${space}CLHIST_AHEAD((__global const char *)(${text.loads} + (ulong)${row} * ${d}) + ${spec.bytes_ahead + line});
+% endfor
+% endif
+</%def>\
 // Each work-item has a part of the elements and a range of bins.
 ${kernel.begin("add", group)}
 ${types.arrays(sweep)}\
@@ -42,40 +56,43 @@ ${kernel.results()}\
         return;
     const uint clhist_first = (ulong)clhist_row_bins * clhist_range / clhist_ranges;
     const uint clhist_count = (uint)((ulong)clhist_row_bins * (clhist_range + 1) / clhist_ranges) - clhist_first;
-% if spec.copies:
-    __global accumulator_t *clhist_to = clhist_held + ((ulong)clhist_part * clhist_row_bins + clhist_first) * ${d};
-    for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
-        clhist_to[k] = clhist_neutral();
-% else:
-    // An accumulator is a value: it is where the result belongs.
-    __global accumulator_t *clhist_to = (__global accumulator_t *)out + (ulong)clhist_first * ${d};
-    if (clhist_has_dest)
+% if operator.holds_values:
+    // An accumulator is a value: the first copy is where the results belong.
+    __global accumulator_t *clhist_to = (ulong)clhist_first * ${d} + (clhist_part == 0
+        ? (__global accumulator_t *)out : clhist_held + (ulong)(clhist_part - 1) * clhist_row_bins * ${d});
+    if (clhist_part == 0 && clhist_has_dest)
         for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
             clhist_to[k] = clhist_combine(clhist_lift(${loaded(f"dest[(ulong)clhist_first * {d} + k]", operator.dtype)}), clhist_neutral());
     else
+% else:
+    __global accumulator_t *clhist_to = clhist_held + ((ulong)clhist_part * clhist_row_bins + clhist_first) * ${d};
+% endif
         for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
             clhist_to[k] = clhist_neutral();
-% endif
     const uint clhist_stop = (ulong)clhist_elements * (clhist_part + 1) / clhist_parts;
+% if spec.is_alone:
+    for (uint i = (ulong)clhist_elements * clhist_part / clhist_parts; i < clhist_stop; ++i) {
+        const uint bin = CLHIST_ROW_BIN(i), next = CLHIST_ROW_BIN(i + ${spec.ahead} < clhist_stop ? i + ${spec.ahead} : i);
+${ask_ahead("        ", "next < clhist_count ? next : 0", "i")}\
+        if (bin < clhist_count)
+            ${add("bin", "i")};
+    }
+% else:
     uint clhist_bins[${128}], clhist_rows[${128}];
     for (uint block = (ulong)clhist_elements * clhist_part / clhist_parts; block < clhist_stop; block += 128) {
         uint found = 0;
         for (uint i = block; i < min(block + 128, clhist_stop); ++i) {
-            const uint bin = CLHIST_BIN(${text.bin}) - clhist_first;
+            const uint bin = CLHIST_ROW_BIN(i) - clhist_first;
             clhist_bins[found] = bin;
             clhist_rows[found] = i;
             found += bin < clhist_count;
         }
         for (uint k = 0; k < found; ++k) {
-% if spec.ahead:
-            __global const accumulator_t *ahead = clhist_to + (ulong)clhist_bins[min(k + ${spec.ahead}, found - 1)] * ${d};
-% for line in range(0, min(d * operator.accumulator.itemsize, 256), 64):
-            CLHIST_AHEAD((__global const char *)ahead + ${line});
-% endfor
-% endif
-            clhist_add_row(${", ".join([f"clhist_to + (ulong)clhist_bins[k] * {d}", "clhist_rows[k]", *(a.name for a in sweep.arguments)])});
+${ask_ahead("            ", f"clhist_bins[min(k + {spec.ahead}, found - 1)]", "clhist_rows[k]")}\
+            ${add("clhist_bins[k]", "clhist_rows[k]")};
         }
     }
+% endif
 }
 
 // Combines the copies of all parts with what dest has.
@@ -84,8 +101,13 @@ ${kernel.results()}\
     const ulong clhist_cells = (ulong)clhist_row_bins * ${d};
     const ulong end = clhist_cells * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_cells * get_global_id(0) / get_global_size(0); k < end; ++k) {
+% if operator.holds_values:
+        accumulator_t total = out[k];
+        for (uint part = 0; part + 1 < clhist_parts; ++part)
+% else:
         accumulator_t total = clhist_has_dest ? clhist_lift(${loaded("dest[k]", operator.dtype)}) : clhist_neutral();
         for (uint part = 0; part < clhist_parts; ++part)
+% endif
             total = clhist_combine(total, clhist_held[part * clhist_cells + k]);
         out[k] = ${stored("clhist_finish(total)", operator.dtype)};
     }

@@ -24,7 +24,7 @@ from clhist.planning.rows import RowsPlan
 
 _JOINED_BYTES = 8192
 _SHARED_BYTES = 16384  # of local memory, for the totals of work-items that share rows
-_AHEAD = 8
+_AHEAD, _AHEAD_ALONE, _BYTES_AHEAD = 8, 16, 8192
 
 
 class RowsSpec(NamedTuple):
@@ -43,7 +43,9 @@ class RowsSpec(NamedTuple):
     sharers : int
         How many of these share the rows of a bin.
     copies : bool
-        Whether a CPU has copies of accumulators in scratch memory, rather than results in place.
+        Whether a CPU has copies of accumulators in scratch memory, besides results in place.
+    is_alone : bool
+        Whether each work-item of a CPU has all bins of its copy.
     few_bins : int
         Bins that the one work-group has room for that counts and places all; 0 without it.
     placing_group : int
@@ -66,6 +68,7 @@ class RowsSpec(NamedTuple):
     lanes: int
     sharers: int
     copies: bool
+    is_alone: bool
     few_bins: int
     placing_group: int
     width: int = 0
@@ -78,7 +81,12 @@ class RowsSpec(NamedTuple):
     @property
     def ahead(self) -> int:
         """How many rows ahead a CPU asks for the bin of one."""
-        return _AHEAD
+        return _AHEAD_ALONE if self.is_alone else _AHEAD
+
+    @property
+    def bytes_ahead(self) -> int:
+        """How many bytes ahead it asks for values."""
+        return _BYTES_AHEAD
 
     @property
     def slots(self) -> int:
@@ -113,7 +121,8 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         vector,
         lanes,
         plan.row_sharers if fits else 1,
-        copies=plan.parts > 1 or (plan.parts == 1 and not operator.holds_values),
+        copies=plan.parts > operator.holds_values,  # one is the results themselves
+        is_alone=plan.work_groups * plan.work_group_size < 2 * plan.parts,
         few_bins=plan.few_bins if plan.is_few else 0,
         placing_group=plan.placing_group,
         width=0 if ranges is None else ranges.most_width,

@@ -30,7 +30,7 @@ _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
 _ELEMENTS_OF_A_ROUND = 8
 _ELEMENTS_OF_A_BLOCK = 512
-_TERMS_OF_A_BLOCK = 128  # of narrow sums, which with the copies have room in the first cache
+_TERMS_OF_A_BLOCK, _PAIRS_OF_A_BLOCK = 128, 64  # of narrow sums, which with the copies have room in the first cache
 
 F = TypeVar("F", bound=Feature)
 
@@ -245,7 +245,9 @@ class SweepSpec:
 
         Their updates need no comparison then: what is in no bin is counted behind the last one.
         """
-        return 0 if self.indices is None else _TERMS_OF_A_BLOCK if self.makes_terms else _ELEMENTS_OF_A_BLOCK
+        if self.makes_terms:
+            return _PAIRS_OF_A_BLOCK if self.parts[0].part.words == 2 else _TERMS_OF_A_BLOCK
+        return 0 if self.indices is None else _ELEMENTS_OF_A_BLOCK
 
     @property
     def makes_terms(self) -> bool:

@@ -64,11 +64,12 @@ class RowsSweep(Sweep):
     def _add(self, commands: Commands, given: dict[str, Any]) -> None:
         """Have the work-items of a CPU add each row to its bin."""
         plan, group = self.plan, self.plan.work_group_size
+        operator = plan.outputs[0].operator
         if self.rows.copies:
-            size = plan.parts * plan.num_bins * plan.outputs[0].operator.accumulator.itemsize
+            size = (plan.parts - operator.holds_values) * plan.num_bins * operator.accumulator.itemsize
             given["clhist_held"] = commands.room(size, self.purpose)
         given["clhist_parts"] = plan.parts
-        stage = "sweep" if self.rows.copies else "combine"
+        stage = "combine" if operator.holds_values else "sweep"  # which writes results, too, or copies alone
         commands.add(stage, self.codes["add"], (plan.work_groups * group,), (group,), given)
         if self.rows.copies:
             commands.add("combine", self.codes["join"], (plan.work_groups * group,), (group,), given)

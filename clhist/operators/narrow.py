@@ -16,7 +16,7 @@ import numpy as np
 
 from clhist.operators import fixed_point
 from clhist.operators.fixed_point import ADDED, FORMATS, TERM, WHOLE
-from clhist.operators.halves import half_name
+from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator, Part
 
 # An odd number: where bins are updated side by side, their first words are then in all banks.
@@ -40,7 +40,9 @@ def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     """Return the operator of `clhist.operators.fixed_point.window`, with its narrow form, if it has any."""
     whole = fixed_point.window(dtype, exponent, bits, count)
     # A value that is not normal, which a device may take for zero, is less than half a quantum.
-    if half_name(dtype) or exponent - bits < FORMATS[dtype].least + FORMATS[dtype].precision:
+    fmt, double = FORMATS[number_of(dtype)], FORMATS[np.dtype(np.float64)]
+    # Nor are 2^53 units of the first digit too large.
+    if half_name(dtype) or exponent - bits < fmt.least + fmt.precision or exponent + 53 - _DIGIT_BITS > double.beyond:
         return whole
     return whole.changed(narrow=(_quanta(dtype, exponent, bits).changed(largest=whole.largest),))
 
@@ -99,8 +101,8 @@ def _parts(dtype: np.dtype) -> Operator:
 def _quanta(dtype: np.dtype, exponent: int, bits: int) -> Operator:
     """Return sums of multiples of 2^(exponent - bits), in integers of 64 bits, for a CPU's own copies.
 
-    Exactness: 1.5 * 2^52 and a number of less than 2^51 is their sum, rounded to an integer, half to even, which its
-    last bits are. What is left of the first 32 bits, rounded so, is at most a half, and a number of double precision.
+    Exactness: 1.5 * 2^52 units and a number of less than 2^51 is their sum, rounded to a unit, half to even, and its
+    last bits say how many. What is left by the first 32 bits is at most half a unit, and a number of double precision.
     """
     digits = bits // _DIGIT_BITS
     return _narrow(
@@ -222,24 +224,22 @@ __attribute__((always_inline)) clhist_term_NAME_t clhist_term_NAME(const value_t
 
 def _multiple(exponent: int, digits: int) -> str:
     """Return C of the multiple of its quantum that a value less than 2^exponent is, digit by digit from the highest."""
-    unit = 1023 + _DIGIT_BITS - exponent
-    # Rounding is done once more, where options may let a compiler leave it out: Intel's calls a function that makes a
-    # double of a long.
-    further = f"""    for (int k = 1; k < {digits}; ++k) {{
-        rest = (rest - (nearest - magic)) * 0x1p{_DIGIT_BITS};
-        nearest = rest + magic;
-        term.parts[k] = as_ulong(nearest) - as_ulong(magic);
-    }}
-"""
+    terms = []
+    for k in range(digits):
+        # 1.5 * 2^52 units of the digit. Rounding is done once more, where options may let a compiler leave it out:
+        # Intel's calls a function that makes a double of a long.
+        magic = (1023 + 52 + exponent - (k + 1) * _DIGIT_BITS) << 52 | 1 << 51
+        rest = f"rest_{k - 1} - (nearest_{k - 1} - magic_{k - 1})" if k else "v"
+        terms.append(f"""\
+    const double magic_{k} = as_double(0x{magic:x}ul), rest_{k} = {rest}, nearest_{k} = rest_{k} + magic_{k};
+    term.parts[{k}] = as_ulong(nearest_{k}) - as_ulong(magic_{k});
+""")
     return f"""typedef struct {{ ulong parts[{digits}]; uint flags; }} clhist_term_NAME_t;
 
 __attribute__((always_inline)) clhist_term_NAME_t clhist_term_NAME(const value_t v, const uint base, const uint most)
 {{
-    const double magic = as_double(0x4338000000000000ul);
-    double rest = (double)v * as_double((ulong){unit} << 52), nearest = rest + magic;
     clhist_term_NAME_t term;
-    term.parts[0] = as_ulong(nearest) - as_ulong(magic);
-{further if digits > 1 else ""}\
+{"".join(terms)}\
     // Compilers make vectors of this comparison, but not of one of the value.
     term.flags = term.parts[0] + 0xfffffffful <= 0x1fffffffeul ? 0 : {NOT_ADDED};
     return term;

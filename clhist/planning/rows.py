@@ -196,7 +196,7 @@ def gathered(load: Workload) -> RowsPlan:
     ranges, parts, lanes, row_sharers, piece, in_doubles = None, 0, 1, 1, 1, load.has_doubles and not load.on_cpu
     if load.on_cpu:
         parts = int(trace.step("M", _parts(load, elements, bins), "", "copies, as long as they are not more work"))
-        used = 0 if parts == 1 and load.holds_values else parts * load.num_bins * size
+        used = (parts - load.holds_values) * load.num_bins * size
         groups = ceil(max(parts, load.profile.hardware_threads) / group)
         groups = max(1, min(groups, ceil(parts * bins / group)))
     else:

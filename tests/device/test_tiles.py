@@ -64,6 +64,20 @@ def test_distributions(distribution, profile, request, small, rng):
             np.testing.assert_array_equal(found, counts_of(bins, 300))
 
 
+@pytest.mark.parametrize(("operator", "ufunc"), [(operators.add, np.add), (operators.maximum, np.maximum)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_values_of_crowded_ranges(operator, ufunc, dtype, few_items, small, rng):
+    """One bin has most pairs of its range: where four in a row are alike they are combined first."""
+    kernel = pair_kernel(operator(dtype), few_items)
+    assert "clhist_is_crowded" in kernel.source(kernel.plan(20_003, 300, passes=64, **TILES))
+    values = rng.integers(-99, 99, 20_003).astype(dtype)
+    for share in (0.5, 0.9, 1):
+        bins = np.where(rng.random(20_003) < share, 123, rng.integers(-9, 309, 20_003)).astype(np.int32)
+        want, inside = np.full(300, operator(dtype).neutral, dtype), (bins >= 0) & (bins < 300)
+        ufunc.at(want, bins[inside], values[inside])
+        np.testing.assert_array_equal(kernel(bins, values, num_bins=300, passes=64, **TILES), want)
+
+
 @pytest.mark.parametrize("ranges", [2, 60])
 def test_tiles_of_several_rounds(ranges, gpu_like, small, rng):
     """Values that differ, and others; the last tile is not full."""

@@ -93,6 +93,7 @@ void clhist_add_row(__global accumulator_t *restrict to, const ulong clhist_row,
         to[clhist_c] = clhist_combine(to[clhist_c], clhist_lift(CLHIST_ROW_VALUE(clhist_row * 5 + clhist_c)));
 }
 
+#define CLHIST_ROW_BIN(i) CLHIST_BIN(x[i])
 // Each work-item has a part of the elements and a range of bins.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void clhist_rows_add(
@@ -111,9 +112,10 @@ void clhist_rows_add(
         return;
     const uint clhist_first = (ulong)clhist_row_bins * clhist_range / clhist_ranges;
     const uint clhist_count = (uint)((ulong)clhist_row_bins * (clhist_range + 1) / clhist_ranges) - clhist_first;
-    // An accumulator is a value: it is where the result belongs.
-    __global accumulator_t *clhist_to = (__global accumulator_t *)out + (ulong)clhist_first * 5;
-    if (clhist_has_dest)
+    // An accumulator is a value: the first copy is where the results belong.
+    __global accumulator_t *clhist_to = (ulong)clhist_first * 5 + (clhist_part == 0
+        ? (__global accumulator_t *)out : clhist_held + (ulong)(clhist_part - 1) * clhist_row_bins * 5);
+    if (clhist_part == 0 && clhist_has_dest)
         for (ulong k = 0; k < (ulong)clhist_count * 5; ++k)
             clhist_to[k] = clhist_combine(clhist_lift(dest[(ulong)clhist_first * 5 + k]), clhist_neutral());
     else
@@ -124,15 +126,16 @@ void clhist_rows_add(
     for (uint block = (ulong)clhist_elements * clhist_part / clhist_parts; block < clhist_stop; block += 128) {
         uint found = 0;
         for (uint i = block; i < min(block + 128, clhist_stop); ++i) {
-            const uint bin = CLHIST_BIN(x[i]) - clhist_first;
+            const uint bin = CLHIST_ROW_BIN(i) - clhist_first;
             clhist_bins[found] = bin;
             clhist_rows[found] = i;
             found += bin < clhist_count;
         }
         for (uint k = 0; k < found; ++k) {
-            __global const accumulator_t *ahead = clhist_to + (ulong)clhist_bins[min(k + 8, found - 1)] * 5;
-            CLHIST_AHEAD((__global const char *)ahead + 0);
-            clhist_add_row(clhist_to + (ulong)clhist_bins[k] * 5, clhist_rows[k], x, w);
+            __global const char *ahead = (__global const char *)(clhist_to + (ulong)(clhist_bins[min(k + 8, found - 1)]) * 5);
+            CLHIST_AHEAD(ahead + 0);
+            CLHIST_AHEAD((__global const char *)(w + (ulong)clhist_rows[k] * 5) + 8192);
+            clhist_add_row(clhist_to + (ulong)(clhist_bins[k]) * 5, clhist_rows[k], x, w);
         }
     }
 }
@@ -149,8 +152,8 @@ void clhist_rows_join(
     const ulong clhist_cells = (ulong)clhist_row_bins * 5;
     const ulong end = clhist_cells * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_cells * get_global_id(0) / get_global_size(0); k < end; ++k) {
-        accumulator_t total = clhist_has_dest ? clhist_lift(dest[k]) : clhist_neutral();
-        for (uint part = 0; part < clhist_parts; ++part)
+        accumulator_t total = out[k];
+        for (uint part = 0; part + 1 < clhist_parts; ++part)
             total = clhist_combine(total, clhist_held[part * clhist_cells + k]);
         out[k] = clhist_finish(total);
     }
