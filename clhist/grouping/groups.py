@@ -189,7 +189,7 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
 
 def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:
     """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
-    a, b = (_placed(each, queue) for each in (a, b))
+    a, b = (placed(each, queue) for each in (a, b))
     joined = empty(queue, (a.size,), np.dtype(np.int64), True)
     chain = chain_on(queue, "to join keys")
     _joiner(queue.context, a.dtype, b.dtype)(chain, a.size, [joined, a, b, num_a, num_b, outside])
@@ -209,7 +209,7 @@ def _joiner(context: cl.Context, a: np.dtype, b: np.dtype) -> Elementwise:
     )
 
 
-def _placed(numbers: Array, queue: cl.CommandQueue) -> Array:
+def placed(numbers: Array, queue: cl.CommandQueue) -> Array:
     """Return numbers in one dimension where kernels take them."""
     if is_device_array(numbers):
         return numbers.reshape(-1)
