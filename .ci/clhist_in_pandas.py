@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 from pandas import Index, MultiIndex, Series, array
 from pandas.api.types import infer_dtype
-from pandas.core.arrays import DatetimeArray, PeriodArray, TimedeltaArray
+from pandas.core.arrays import BaseMaskedArray, DatetimeArray, PeriodArray, TimedeltaArray
 from pandas.core.groupby import generic, groupby, grouper, ops
 
 import clhist
@@ -171,7 +171,7 @@ def places(self, ascending=True):
 
 def nunique(self, dropna=True):
     result, values = theirs["nunique"](self, dropna), self.obj._values
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iufbmM" and len(values):
+    if isinstance(values, np.ndarray | BaseMaskedArray) and values.dtype.kind in "iufbmM" and len(values):
         used["nunique"] += 1
         found = group_by(self._grouper.ids, self._grouper.ngroups).nunique(values, skipna=dropna)
         if isinstance(result, Series):

@@ -30,7 +30,7 @@ from clhist.operators.halves import number_of
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, probability
-from clhist.statistics.table import TABLE, column_of, named_statistics, split_statistics
+from clhist.statistics.table import TABLE, column_of, named_statistics
 from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
 _Queue: TypeAlias = cl.CommandQueue | None
@@ -190,6 +190,8 @@ class GroupBy(
         A group without values has count and sum 0, product 1, position -1, False as "any" and True as "all"; everything
         else is NaN of floats. Of integers it has the largest of the type as "min", the least as "max", and 0 as
         "first", "last" and "mode".
+        Results of nullable columns of pandas, PyArrow and polars are masked arrays, and NA in the tables made of them:
+        integers stay integers, what is NA is skipped, or NaN without `skipna`, and a group without values is masked.
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
@@ -200,7 +202,7 @@ class GroupBy(
         check_process()
         check_reproducible(reproducible)
         check_by_name(wrong)
-        split = {name: split_statistics(name, given) for name, given in columns.items()}
+        split, found = self._apart(columns, skipna, ddof=ddof, dtype=dtype, reproducible=reproducible)
         asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
             name: self._asked(name, rest, skipna, ddof, dtype, halves=not reproducible)
             for name, (_, rest) in split.items()
@@ -213,7 +215,6 @@ class GroupBy(
                 )
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
-        found: dict[str, dict[str, Any]] = {name: {} for name in asked}
         for name in (name for name in asked if summed[name]):
             array, column, names = asked[name]
             given = self._keys, arrays[name], column, self._bins(8, 8), self._numbers, self._queue
@@ -229,7 +230,7 @@ class GroupBy(
         for name, (_, column, names) in asked.items():
             found[name] = self._finished(found[name], arrays[name], column, names)
         for name, (names, _) in split.items():
-            found[name] = self._with_any(found.get(name, {}), name, columns[name][0], names, skipna)
+            found[name] = self._with_any(found[name], name, columns[name][0], names, skipna)
         return Table(found, self._labels, self._names)
 
     @takes_cuda_as("_keys")

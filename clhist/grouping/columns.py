@@ -23,7 +23,7 @@ def by_its_library(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
             if found is not None:
                 return found
         codes, labels = keys.factorize()
-        labels, numbers = numbered(np.asarray(labels))
+        labels, numbers = numbered(np.asarray(labels), sort)
         codes = np.append(numbers, -1).take(codes, mode="wrap")
         return (codes, labels) if sort else in_first_order(codes, labels)[:2]
     if hasattr(keys, "to_arrow") and hasattr(keys, "drop_nulls"):  # polars
@@ -66,7 +66,20 @@ def _of_arrow(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
     if not sort:
         return in_first_order(codes, np.asarray(labels))[:2] if is_encoded else (codes, labels)
     order = order_of_texts(labels)
-    return renumbered(order, codes), labels.take(arrow.array(order))
+    return renumbered(order, codes), _Taken(labels, order)
+
+
+class _Taken:
+    """An array of PyArrow's in another order, which is made when NumPy asks for it."""
+
+    def __init__(self, array: Any, order: np.ndarray) -> None:
+        self.array, self.order = array, order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.array.take(import_module("pyarrow").array(self.order)), dtype)
 
 
 def _occurring(arrow: Any, codes: np.ndarray, labels: Any) -> tuple[np.ndarray, Any]:
@@ -113,9 +126,21 @@ def integers(keys: Any) -> np.ndarray:
     return scattered(present.view(np.uint8) if present.dtype.kind == "b" else present, missing)
 
 
-def without_na(values: Any) -> Any:
-    """Return nullable booleans of pandas as NumPy has them: with NaN if some are missing; all else as it is."""
+def nullable(values: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Return numbers or booleans of a nullable column, any where they are missing, and where; None of all else."""
+    values = from_arrow(values)
     dtype = getattr(values, "dtype", None)
-    if isinstance(dtype, np.dtype | None) or getattr(dtype, "kind", "") != "b" or not hasattr(values, "to_numpy"):
-        return values
-    return values.to_numpy(np.float64, na_value=np.nan) if values.isna().any() else values.to_numpy(np.bool_)
+    if isinstance(dtype, np.dtype) or not (hasattr(dtype, "numpy_dtype") or hasattr(values, "is_null")):
+        return None
+    present, missing = without_missing(values)
+    if missing is None or present.dtype.kind not in "iufb":
+        return (present, None) if present.dtype.kind in "iufb" else None
+    found = np.zeros(missing.shape, present.dtype)
+    found[~missing] = present
+    return found, missing
+
+
+def without_na(values: Any) -> Any:
+    """Return a nullable column of numbers as NumPy has it: float64 with NaN if some are missing; all else as it is."""
+    values, missing = nullable(values) or (values, None)
+    return values if missing is None else np.where(missing, np.nan, values)

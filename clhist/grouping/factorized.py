@@ -56,7 +56,7 @@ def factorized(
 
 
 def _by_the_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Numbering:
-    labels, numbers = numbered(keys)
+    labels, numbers = numbered(keys, sort)
     numbers = numbers.astype(np.int32 if keys.size < 2**31 else np.int64, copy=False)
     has_none = numbers < 0
     if missing and has_none.any():

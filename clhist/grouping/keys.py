@@ -22,8 +22,8 @@ _CHUNK = 1 << 14
 _SOME, _DIFFERENT = 1 << 16, 0.98
 
 
-def numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct keys, sorted, and the number of each key among them; -1 of None, NaN and NaT.
+def numbered(keys: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct keys, sorted or in any order, and the number of each key among them; -1 of None, NaN and NaT.
 
     Raises
     ------
@@ -32,22 +32,23 @@ def numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     flat = np.ascontiguousarray(keys).reshape(-1)
     try:
-        labels, codes = _of_objects(flat) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
+        labels, codes = _of_objects(flat, sort) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
     except TypeError as error:
-        raise TypeError(f"keys: expected values that can be hashed and sorted, got {keys.dtype}: {error}") from error
+        can = "hashed" + " and sorted" * sort
+        raise TypeError(f"keys: expected values that can be {can}, got {keys.dtype}: {error}") from error
     return labels, codes.reshape(keys.shape)
 
 
-def _of_objects(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _of_objects(keys: np.ndarray, sort: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the same of objects; where many elements are one object, of the different objects."""
     libraries = library("pyarrow", keys.size), library("pandas", keys.size)
     addresses = np.frombuffer(memoryview((ctypes.c_char * keys.nbytes).from_address(keys.ctypes.data)), np.intp)
     some = addresses[:: max(1, keys.size // _SOME)]
     if libraries != (None, None) and len(np.unique(some)) < _DIFFERENT * len(some):
         different, codes = _by_bits(addresses)
-        labels, numbers = _of_objects(keys[_firsts(codes, len(different))])
+        labels, numbers = _of_objects(keys[_firsts(codes, len(different))], sort)
         return labels, numbers.take(codes, mode="wrap")
-    return (libraries[0] and _of_texts(keys, libraries[0])) or _sorted(*_factorized(keys))
+    return (libraries[0] and _of_texts(keys, sort, libraries[0])) or _sorted(*_factorized(keys), sort)
 
 
 def _firsts(codes: np.ndarray, number: int) -> np.ndarray:
@@ -58,7 +59,7 @@ def _firsts(codes: np.ndarray, number: int) -> np.ndarray:
     return np.flatnonzero(np.diff(np.maximum.accumulate(codes[:size]), prepend=-1))
 
 
-def _of_texts(keys: np.ndarray, arrow: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def _of_texts(keys: np.ndarray, sort: bool, arrow: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the same of objects, by PyArrow, if those that are not missing are texts."""
     try:
         texts = arrow.array(keys, from_pandas=True)
@@ -70,7 +71,7 @@ def _of_texts(keys: np.ndarray, arrow: Any) -> tuple[np.ndarray, np.ndarray] | N
     labels = keys[_firsts(codes, len(texts))]
     if not {str, np.str_}.issuperset(map(type, labels)):  # others may compare in their own way
         return None
-    order = order_of_texts(texts)
+    order = order_of_texts(texts) if sort else np.arange(len(texts))
     return labels[order], renumbered(order, codes)
 
 
@@ -137,10 +138,12 @@ def _by_dictionary(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return labels, codes
 
 
-def _sorted(labels: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sorted(labels: np.ndarray, codes: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels that are not missing, sorted, and the numbers in them; -1 stays, as of missing ones."""
     kept = np.flatnonzero(~_missing(labels))
-    if labels.dtype.kind == "O":  # which NumPy sorts at a third of Python's speed
+    if not sort:
+        order = kept
+    elif labels.dtype.kind == "O":  # which NumPy sorts at a third of Python's speed
         order = np.array(sorted(kept.tolist(), key=labels.tolist().__getitem__), np.intp)
     else:
         order = kept[np.argsort(labels[kept], kind="stable")]
@@ -152,9 +155,9 @@ def _sorted(labels: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def order_of_texts(labels: Any) -> np.ndarray:
-    """Return what sorts an array of different texts of PyArrow's: by 8 bytes if these differ, else by PyArrow.
+    """Return what sorts an array of different texts of PyArrow's: by 8 bytes at a time, or if 64 agree by PyArrow.
 
-    UTF-8 sorts as the characters do. Labels are often numbered, so the 8 bytes come after those that all share.
+    UTF-8 sorts as the characters do. Labels are often numbered, so the first 8 bytes come after those that all share.
     """
     compute = import_module("pyarrow.compute")
     if not len(labels):
@@ -164,16 +167,26 @@ def order_of_texts(labels: Any) -> np.ndarray:
     _, offsets, data = labels.buffers()
     places = np.frombuffer(offsets, np.int64 if str(labels.type).startswith("large") else np.int32)
     places = places[labels.offset : labels.offset + len(labels) + 1].astype(np.int64)
-    begin: Any = places[:-1] + shared
     characters = np.zeros(places[-1] + 8, np.uint8)
     characters[:-8] = np.frombuffer(data or b"", np.uint8)[: places[-1]]
-    words = np.ndarray(len(characters) - 7, ">u8", characters, strides=(1,))[begin].astype(np.uint64)
-    # Bits beyond the end of a text are those of the next one.
-    bits = 8 * np.clip(places[1:] - begin, 0, 8)
-    words &= ~np.where(bits == 64, np.uint64(0), np.uint64(2**64 - 1) >> np.minimum(bits, 63).astype(np.uint64))
-    order = np.argsort(words)
-    if (np.diff(words[order]) == 0).any():
-        return compute.sort_indices(labels).to_numpy()
+    words = np.ndarray(len(characters) - 7, ">u8", characters, strides=(1,))
+    order, tied, runs = (np.arange(len(labels)) for _ in range(3))  # tied: positions of texts that agree so far
+    for begin in range(shared, shared + 64, 8):
+        rows = order[tied]
+        ends = places[1:][rows]
+        begins = np.minimum(places[rows] + begin, ends)
+        beyond = (64 - 8 * np.minimum(ends - begins, 8)).astype(np.uint64)  # bits of the next text
+        found = words[begins].astype(np.uint64) >> beyond << beyond
+        if begin > shared:
+            found = runs * len(rows) + np.unique(found, return_inverse=True)[1]
+        by = np.argsort(found)
+        order[tied], found = rows[by], found[by]
+        same = np.r_[False, found[1:] == found[:-1], False]
+        if not same.any():
+            return order
+        tied, runs = (each[same[1:] | same[:-1]] for each in (tied, np.cumsum(~same[:-1])))
+    rows = order[tied]
+    order[tied] = rows[compute.sort_indices(labels.take(import_module("pyarrow").array(rows))).to_numpy()]
     return order
 
 

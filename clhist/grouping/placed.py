@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyopencl as cl
@@ -12,11 +12,11 @@ from numpy.typing import DTypeLike
 
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
-from clhist.grouping.columns import without_na
-from clhist.grouping.dates import as_integers, dates_of
+from clhist.grouping.columns import nullable, without_na
+from clhist.grouping.dates import FILLED, as_integers, dates_of
 from clhist.grouping.different import most_frequent, number_of_different
 from clhist.grouping.each_row import result_of_each
-from clhist.grouping.groups import flattened, numbers_of
+from clhist.grouping.groups import Groups, flattened, join, numbers_of
 from clhist.grouping.hints import check_room
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouping.running import RUNNING, running, running_of_each
@@ -30,7 +30,7 @@ from clhist.operators.names import name_hint
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import select, sorts
 from clhist.statistics.selection_texts import Nan, Order
-from clhist.statistics.table import OF_ANY, TABLE, column_of
+from clhist.statistics.table import OF_ANY, TABLE, column_of, split_statistics
 
 _NAT = np.iinfo(np.int64).min
 
@@ -61,6 +61,28 @@ class Placed:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
         check_context([(name, array)], self._queue.context)
         return array if halves else as_numbers(array)
+
+    def _apart(self, columns: Mapping[str, Any], skipna: bool, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what is asked of each column, and the statistics that are known: those of nullable columns."""
+        split = {name: split_statistics(name, given) for name, given in columns.items()}
+        found: dict[str, Any] = {name: {} for name in split}
+        for name, (names, asked) in split.items():
+            if not asked or (known := nullable(asked[0])) is None:
+                continue
+            (values, missing), groups, new = known, cast(Any, self), cast(Any, type(self))
+            if missing is not None and skipna:  # elements in no group
+                self._check(name, False, missing.shape)
+                keys = join(self._keys, self.num_groups, as_bytes(missing), 1, self._queue)  # 1 is outside of [0, 1)
+                keys = (keys if is_device_array(self._keys) else keys.get(self._queue)).reshape(self._shape)
+                groups = new(Groups(keys, self.num_groups, None, (None,), False, self._queue))
+            given = values if missing is None or skipna else np.where(missing, np.nan, values), *asked[1:], "count"
+            results = groups.agg(skipna=skipna, **options, **{name: given})[name]
+            empty = results["count"] == 0
+            for own in (each for each in results if not each.startswith("arg")):
+                mask = empty if own in (*FILLED, "mode") else results[own] != results[own]
+                results[own] = np.ma.array(results[own], mask=mask)
+            found[name], split[name] = results, (names, ())
+        return split, found
 
     def _check(self, name: str, on_device: bool, shape: tuple[int, ...]) -> None:
         """Raise TypeError or ValueError if an array is not where the keys are, or not of their shape."""
@@ -128,7 +150,10 @@ class Placed:
             if array.size and sorts(array, groups, self._queue):
                 column = column_of(name, array.dtype, (), self._numbers.real, skipna, 0, None)
                 return self._returned(self._like_keys(self._selected(array, column, counts=True)))
-        numbers, labels, on_device = numbers_of(x, False, True, self._queue)
+        try:
+            numbers, labels, on_device = numbers_of(x, False, getattr(dtype, "kind", "") != "O", self._queue)
+        except TypeError as error:
+            raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
         self._check(name, on_device, numbers.shape)
         given = self._keys, groups, numbers, len(labels), skipna, self._queue
         return self._returned(self._like_keys(number_of_different(*given)))
@@ -156,6 +181,7 @@ class Placed:
     def _rows(self, results: Any) -> Any:
         """Return the result of the group of each element, where the caller's arrays are."""
         keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
+        results = np.ma.filled(results, np.nan if results.dtype.kind == "f" else 0) if not self._on_device else results
         found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results).reshape(self._shape)
         return found.get(self._queue) if is_elsewhere else found
 

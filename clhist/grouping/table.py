@@ -52,6 +52,10 @@ class Table(dict[str, dict[str, A]]):
             # Tuples make a MultiIndex.
             index = pandas.Index(keys.tolist() if keys.dtype == object else keys)
         columns = pandas.MultiIndex.from_tuples([*arrays], names=["column", "statistic"]) if arrays else []
+        for own, each in arrays.items():
+            if isinstance(each, np.ma.MaskedArray):
+                nullable = arrays[own] = pandas.array(each.data)
+                nullable[each.mask] = pandas.NA
         frame = pandas.DataFrame(dict(enumerate(arrays.values())), index=index)
         return frame.set_axis(columns, axis=1)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas
+import pyarrow
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
@@ -58,6 +59,43 @@ def test_keys_that_are_no_integers():
     np.testing.assert_array_equal(clhist.group_by(dates).size(), [1, 1])
     np.testing.assert_array_equal(clhist.group_by(np.array([True, False, True])).size(), [1, 2])
     np.testing.assert_array_equal(clhist.group_by(np.array([2, 0, 2], np.uint64)).keys, [0, 2])
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("dtype", ["Int64", "UInt64", "Int8", "boolean", "Float64", "Float32"])
+def test_nullable_values_as_pandas_has_them(queue: cl.CommandQueue, dtype, missing):
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 2, 500) + (2**62 if "64" in dtype and dtype != "Float64" else 0)
+    x = pandas.Series(x.astype(bool) if dtype == "boolean" else x, dtype=dtype)
+    keys = np.arange(500) // 3
+    x[(rng.random(500) < 0.4) * missing | (keys == 7) * missing] = pandas.NA
+    names = ["sum", "mean", "min", "max", "first", "last", "count", "nunique", "median", "any", "all"]
+    found = clhist.group_by(keys, queue=queue).agg(y=(np.ones(500), "sum"), x=(x, *names), z=(x, "size"))
+    assert [*found] == ["y", "x", "z"]
+    assert found["z"]["size"].tolist() == [3] * 166 + [2]
+    ours, expected = found.to_pandas()["x"], x.groupby(keys).agg(names)
+    for name in names:
+        kept = dtype != "Int8" or name != "sum"  # of which pandas makes Int8 again where it fits
+        pandas.testing.assert_series_equal(ours[name], expected[name], check_dtype=kept, check_names=False)
+    assert found.to_arrow()["x_min"].null_count == expected["min"].isna().sum()
+
+
+def test_nullable_values_of_arrow_and_polars():
+    values = [2**60 + 1, None, None, 5]
+    polars = pytest.importorskip("polars")
+    for x in (pyarrow.array(values), pyarrow.chunked_array([values[:1], values[1:]]), polars.Series(values)):
+        groups = clhist.group_by([0, 0, 1, 2])
+        least = groups.agg(x=(x, "min"))
+        assert least["x"]["min"].tolist() == least.to_arrow()["x_min"].to_pylist() == [2**60 + 1, None, 5]
+        assert groups.sum(x, skipna=False).tolist() == [None, None, 5]
+        assert groups.transform(x, "max").tolist() == [2**60 + 1, 2**60 + 1, 0, 5]
+
+
+def test_objects_that_cannot_be_compared_need_no_order():
+    assert clhist.group_by(np.array([2, "a", 2], object), sort=False).keys.tolist() == [2, "a"]
+    assert clhist.group_by([0, 0]).nunique(np.array([1, "a"], object)).tolist() == [2]
+    with pytest.raises(TypeError, match=r"^x: expected values that can be hashed, got object: unhashable"):
+        clhist.group_by([0, 0]).nunique(np.array([[], {}], object))
 
 
 def test_bad_input(queue: cl.CommandQueue):

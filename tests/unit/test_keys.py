@@ -246,6 +246,7 @@ def test_texts_of_arrow_are_sorted_by_their_characters(shared, longest):
     rng = np.random.default_rng(longest)
     letters = ["a", "b", "\0", "é", "z", "\U0001d11e", "A"]
     texts = [shared + "".join(rng.choice(letters, rng.integers(0, longest + 1))) for _ in range(200)]
+    texts += [text + end for text in texts[:40] for end in ("b", "a" * 9, "a" * 70, "a" * 70 + "b")]
     texts += [None, "", shared]
     wanted = sorted({text for text in texts if text is not None})
     for given in (
