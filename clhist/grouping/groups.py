@@ -22,6 +22,8 @@ from clhist.opencl.operands import in_place
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
 
+_LONG = np.dtype(np.int64)
+
 
 class Groups(NamedTuple):
     """The groups of some keys.
@@ -169,13 +171,13 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     queue = first.queue
     numbers, number, known = first.numbers, first.num_groups, []
     for n, other in enumerate(others, 1):
-        joined = join(numbers, number, other.numbers, other.num_groups, queue)
-        found = number_keys(joined, queue, sort=sort if n == len(others) else True, none=-1)
+        dtype = np.dtype(np.int32 if number * other.num_groups < 2**31 else np.int64)
+        joined = join(numbers, number, other.numbers, other.num_groups, queue, dtype=dtype)
+        is_last = n == len(others)
+        on_host = is_last and not first.on_device and (shares_memory(queue.device) or not joined.size)
+        found = number_keys(joined, queue, sort=sort or not is_last, none=-1, on_host=on_host)
         numbers, number = found.numbers, len(found.keys)
         known.append(found.keys)
-    if not first.on_device and (shares_memory(queue.device) or not numbers.size):
-        numbers = numbers.get()
-
     held = [(each.labels, each.num_groups) for each in columns]
 
     def labels() -> tuple[np.ndarray, ...]:
@@ -188,24 +190,27 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     return Groups(numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue)
 
 
-def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:
+def join(
+    a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1, dtype: np.dtype = _LONG
+) -> Array:
     """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
     a, b = (in_place(flattened(each), queue) for each in (a, b))
-    joined = empty(queue, (a.size,), np.dtype(np.int64), True)
+    joined = empty(queue, (a.size,), dtype, True)
     chain = chain_on(queue, "to join keys")
-    _joiner(queue.context, a.dtype, b.dtype)(chain, a.size, [joined, a, b, num_a, num_b, outside])
+    _joiner(queue.context, a.dtype, b.dtype, dtype)(chain, a.size, [joined, a, b, num_a, num_b, outside])
     chain.finish(joined)
     return joined
 
 
 @kept_by_context
-def _joiner(context: cl.Context, a: np.dtype, b: np.dtype) -> Elementwise:
+def _joiner(context: cl.Context, a: np.dtype, b: np.dtype, joined: np.dtype) -> Elementwise:
     second = "long second = (ulong)b[i] < num_b ? (long)b[i] : outside; "
     return Elementwise(
         context,
-        f"long *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, const ulong num_b, "
-        "const long outside",
-        f"{second}joined[i] = (ulong)a[i] < num_a && second >= 0 ? (long)((ulong)a[i] * num_b + second) : -1",
+        f"{c_name(joined)} *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, "
+        "const ulong num_b, const long outside",
+        f"{second}joined[i] = (ulong)a[i] < num_a && second >= 0 "
+        f"? ({c_name(joined)})((ulong)a[i] * num_b + second) : -1",
         "clhist_join",
     )
 
