@@ -11,6 +11,11 @@
     LINE = 8  # loads of 16 bytes of a cache line, which a crew of as many asks for at once
     TILES_AHEAD = 4  # whose pairs a CPU is asked for
     CROWDED = 4  # times the pairs of a range
+
+    def joined(name, part):
+        """Return C of four values of an array, from the i-th on, combined."""
+        pairs = (f"clhist_combine{part.n}({name}[i + {k}], {name}[i + {k + 1}])" for k in (0, 2))
+        return f"clhist_combine{part.n}({', '.join(pairs)})"
 %>
 <%def name="helpers(feature)">
 % if spec.warp.any_lane:
@@ -223,9 +228,6 @@ ${report()}\
     # Pairs that store values, which an operator combines as it does accumulators.
     operator = spec.outputs[0].operator
     joins = len(streamed) == 2 and len(parts) == 1 and operator.holds_values and operator.dtype.names is None
-    def joined(name):
-        pairs = (f"clhist_combine{parts[0].n}({name}[i + {k}], {name}[i + {k + 1}])" for k in (0, 2))
-        return f"clhist_combine{parts[0].n}({', '.join(pairs)})"
 %>\
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
     __global const uint *clhist_segment_ends = clhist_own_starts + clhist_tiles;
@@ -250,7 +252,7 @@ ${report()}\
         // In a range with many pairs one bin may have most of them: each update would wait for the one before.
         for (; clhist_is_crowded && i + 4 <= clhist_end; i += 4) {
             if (${" && ".join(f"{bins.name}[i] == {bins.name}[i + {k}]" for k in (1, 2, 3))}) {
-${state.map_call(4, lambda a: f"{a.name}[i]" if a is bins else joined(a.name))}
+${state.map_call(4, lambda a: f"{a.name}[i]" if a is bins else joined(a.name, parts[0]))}
             } else {
                 #pragma unroll
                 for (clhist_index_t k = i; k < i + 4; ++k)
