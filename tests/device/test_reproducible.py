@@ -46,12 +46,17 @@ def defined_sums(bins, values, num_bins, max_abs, bits, dest=None):
 SHAPES = [(np.float32, 32, 1), (np.float32, 64, 2**31), (np.float64, 32, 2**40), (np.float64, 64, 2**47 - 1)]
 
 
+@pytest.mark.parametrize("memory", ["", "local", "global"])
 @pytest.mark.parametrize(("dtype", "bits", "count"), SHAPES)
-def test_sums_are_as_defined(dtype, bits, count):
+def test_sums_are_as_defined(dtype, bits, count, memory):
     bins, values = drawn(dtype)
     most = float(np.abs(values).max())
+    # Halves of quanta, which are rounded to even, and the largest that is taken.
+    more = np.arange(-64, 64) * float(quantum_of(most, dtype, bits) / 2), [np.finfo(dtype).tiny, most, -most, -most]
+    values, bins = np.append(values, np.concatenate(more)).astype(dtype), np.append(bins, np.arange(132) % BINS)
     operator = operators.reproducible_add(dtype, most, bits=bits, count=count)
-    same_bits(reduce_by_index(BINS, operator, bins, values), defined_sums(bins, values, BINS, most, bits))
+    choices = {"update": "carry", "memory": memory} if memory else {}
+    same_bits(reduce_by_index(BINS, operator, bins, values, **choices), defined_sums(bins, values, BINS, most, bits))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
