@@ -58,6 +58,8 @@ def tinygrad() -> ModuleType:
 
     def corrected(op: Any) -> str:  # it does not extend the sign of 24 bits to 64
         text = pseudocode(op)
+        if "RNDNE_F32" in op.name:  # and rounds the sum of a whole number and a half
+            text += "\nif ((S0.u32 & 0x7fffffffU) >= 0x4b000000U) then\nD0.f32 = S0.f32\nendif"
         if "I24" not in op.name:
             return text
         return re.sub(r"(32|64)'I\(S([01])\.i24\)", r"\1'I(32'I(S\2.u32 << 8U) >> 8U)", text)

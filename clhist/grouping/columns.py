@@ -66,20 +66,7 @@ def _of_arrow(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
     if not sort:
         return in_first_order(codes, np.asarray(labels))[:2] if is_encoded else (codes, labels)
     order = order_of_texts(labels)
-    return renumbered(order, codes), _Taken(labels, order)
-
-
-class _Taken:
-    """An array of PyArrow's in another order, which is made when NumPy asks for it."""
-
-    def __init__(self, array: Any, order: np.ndarray) -> None:
-        self.array, self.order = array, order
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self.array.take(import_module("pyarrow").array(self.order)), dtype)
+    return renumbered(order, codes), labels.take(arrow.array(order))
 
 
 def _occurring(arrow: Any, codes: np.ndarray, labels: Any) -> tuple[np.ndarray, Any]:
