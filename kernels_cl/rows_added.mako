@@ -2,6 +2,9 @@
 ## looked for block by block, and those found added without a branch; a work-item that has all bins adds each row at once.
 <%namespace name="types" file="types.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
+<%!
+    BYTES_AHEAD = 8192  # that values are asked for
+%>\
 <%
     sweep, text = spec.sweep, spec.text
     group, d, v = sweep.work_group_size, text.rows.components, spec.vector
@@ -42,7 +45,7 @@ ${space}CLHIST_AHEAD(ahead + ${line});
 % endfor
 % if text.loads:
 % for line in range(0, min(d * operator.dtype.itemsize, 512), 64):
-${space}CLHIST_AHEAD((__global const char *)(${text.loads} + (ulong)${row} * ${d}) + ${spec.bytes_ahead + line});
+${space}CLHIST_AHEAD((__global const char *)(${text.loads} + (ulong)${row} * ${d}) + ${BYTES_AHEAD + line});
 % endfor
 % endif
 </%def>\

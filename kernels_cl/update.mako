@@ -1,7 +1,9 @@
 ## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
 <%def name="of(part, space, fence, bins_are_computed)">
 <%
-    kinds = {"private": private_parts if part.part.is_split else private_words if part.part.words else private, "native": native, "carry": carry if state.takes_term(part) else carry_words, "cas": cas, "lock": lock}
+    private_kind = private_parts if part.part.is_split else private_words if part.part.words else private
+    carry_kind = carry_words if not state.takes_term(part) else carry_whole if part.part.whole else carry
+    kinds = {"private": private_kind, "native": native, "carry": carry_kind, "cas": cas, "lock": lock}
     kinds[part.update](part, space, fence, bins_are_computed)
 %>\
 </%def>
@@ -64,10 +66,6 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t v)
 ## branch: `(d ^ minus) - minus` is d or -d.
 <%def name="carry(part, space, fence, bins_are_computed)">
 <% n = part.n %>\
-% if part.part.whole:
-${carry_whole(part, space)}\
-<% return STOP_RENDERING %>\
-% endif
 // Adds a digit of a term by an atomic of the hardware, and returns the carry that the word it returned shows.
 uint clhist_carry${n}(volatile ${space} uint *word, const uint digit, const uint minus)
 {
@@ -90,7 +88,7 @@ ${term_of_value(part, space, part.part.term, " + term.at")}\
 
 ## A whole number d of 64 bits and a digit x leave x + d modulo 2^32 as a digit, and all else of x + d, which is
 ## (x + d + 2^31) / 2^32 rounded down, to the next word: 32 bits more, and then a carry.
-<%def name="carry_whole(part, space)">
+<%def name="carry_whole(part, space, fence, bins_are_computed)">
 <% n, words = part.n, part.part.words %>\
 ${term_of_value(part, space, part.part.whole, "")}\
     const int first = (int)atomic_add(word, (uint)term.value);

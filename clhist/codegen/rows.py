@@ -24,7 +24,7 @@ from clhist.planning.rows import RowsPlan
 
 _JOINED_BYTES = 8192
 _SHARED_BYTES = 16384  # of local memory, for the totals of work-items that share rows
-_AHEAD, _AHEAD_ALONE, _BYTES_AHEAD = 8, 16, 8192
+_AHEAD, _AHEAD_ALONE = 8, 16
 
 
 class RowsSpec(NamedTuple):
@@ -82,11 +82,6 @@ class RowsSpec(NamedTuple):
     def ahead(self) -> int:
         """How many rows ahead a CPU asks for the bin of one."""
         return _AHEAD_ALONE if self.is_alone else _AHEAD
-
-    @property
-    def bytes_ahead(self) -> int:
-        """How many bytes ahead it asks for values."""
-        return _BYTES_AHEAD
 
     @property
     def slots(self) -> int:

@@ -239,9 +239,8 @@ class Engine:
             lost.check_process()
         targets: list[Array] = []
         if known is not None and not known.is_repeated:
-            known.is_repeated = (
-                True  # and then is worth what it takes to prepare it apart from calls with other arguments
-            )
+            # From now on it is worth what it takes to prepare it apart from calls with other arguments.
+            known.is_repeated = True
             args, known = known.with_arrays(args), None
         if known is None:
             key = signature_of_call(self.arguments, args, call, self.context, targets)

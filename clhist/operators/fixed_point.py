@@ -3,8 +3,9 @@
 The accumulator is that of Kulisch ("Computer Arithmetic and Validity", 2008), a superaccumulator: a fixed-point number
 as wide as the dtype's range and a number of values need. It is kept in words of 32 bits, each a signed digit of base
 2^32, so that sums near zero change few of them and 0 is all zeros. Native integer additions update it, and each passes
-on the carry that its own returned word shows (kernels_cl/update.mako). Nothing is rounded but the result, once.
-Conversions are of bits alone, so that no device's rounding or flushing takes part.
+on the carry that its own returned word shows (kernels_cl/update.mako). Nothing is rounded but the result, once, and
+values of a window to its quantum. Terms are made of bits alone, or by conversions that are exact or round half to even,
+also where a device takes subnormal numbers for zero.
 """
 
 from __future__ import annotations
