@@ -19,7 +19,7 @@
     part = feature.form.parts[0]
     exponent = quantum_of(feature.form) + 32 * part.words + FORMATS[feature.form.dtype].least if has_quanta(part) else 0
 %>\
-% if has_quanta(part) and part.words > 1:
+% if has_quanta(part) and part.is_split and part.words > 1:
     // Options that let a compiler change sums of floats do so here, too: then nothing is left for the second digit.
     const ulong clhist_second_bits = (ulong)${1022 + exponent} << 52 | (ulong)clhist_base << 1 | 1;
     if (clhist_term_${feature.form.dtype.name}_narrow(as_double(clhist_second_bits), clhist_base, clhist_most).parts[1] == 0) {

@@ -2,6 +2,7 @@
 ## whose pairs cost so much that they are shared out, each of which makes a copy of its range. A range that is not shared
 ## out is one task; where results may be written at once its bins are, once and densely, with no copy.
 
+<%namespace name="loads" file="walk.mako"/>
 <%!
     from textwrap import dedent, indent
     from clhist.planning.packed import Guarded
@@ -315,13 +316,16 @@ ${indent(dedent(capture(load_next)), "        ")}
         if (clhist_is_inside) {
 ${load_next()}
         }
-% for lane in range(lanes):
 <%
-    def element(a):
+    def element(a, lane):
         held = f"clhist_{a.name}_now{state.lane(lane)}"
         return f"clhist_from + {lane} < clhist_pairs ? {held} : (ushort)0xffff" if a is bins else held
 %>\
-${state.map_call(2, element, f"clhist_place + {lane}")}
+% if spec.joined > 1:
+${loads.joined(lanes, element, lambda lane: f"clhist_place + {lane}")}
+% endif
+% for lane in range(0 if spec.joined > 1 else lanes):
+${state.map_call(2, lambda a: element(a, lane), f"clhist_place + {lane}")}
 % if spec.warp.reconvergence:
         ${spec.warp.reconvergence};
 % endif

@@ -63,6 +63,18 @@ ${state.wrapped([*state.map_parameters, state.map_declared])})
 {
     ${map_body};
 }
+% if spec.joined > 1:
+<% output = spec.outputs[0] %>\
+// The same for an element whose pair is joined with those of its neighbours.
+#undef EMIT${output.suffix}
+#define EMIT${output.suffix}(bin, value) (*clhist_target = ${state.target_of(output)}, *clhist_value = (value))
+void clhist_map_pair(
+${state.wrapped(["clhist_bin_t *clhist_target", f"value{output.suffix}_t *clhist_value", *state.map_parameters, state.map_declared])})
+{
+    *clhist_target = ~(clhist_bin_t)0;  // none
+    ${map_body};
+}
+% endif
 ${section.fill("map_ahead")}
 % if spec.block:
 <%
@@ -187,15 +199,41 @@ ${take(output, s)}
 // Takes a pair of the map, if its bin is in this pass.
 void clhist_emit${s}(const clhist_bin_t target, const value${s}_t value, CLHIST_STATE_PARAMETERS)
 {
-% if state.taken("bin_of"):
-${section.fill("bin_of", s)}
-% else:
-    const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
-% endif
+${bin_of(s)}\
     if (bin < clhist_count${s}) {
 ${indent(capture(take, output, s), "    ")}
     }
 }
+% endif
+% if spec.joined > 1:
+<% neighbours = range(spec.joined) %>\
+
+// Takes the pairs of ${spec.joined} neighbours: one update if all are of one bin, as in sorted input and in hot bins.
+void clhist_emit_joined${s}(const clhist_bin_t *targets, const value${s}_t *values, CLHIST_STATE_PARAMETERS)
+{
+    const clhist_bin_t target = targets[0];
+    if (${" || ".join(f"targets[{k}] != target" for k in neighbours[1:])}) {
+% for k in neighbours:
+        clhist_emit${s}(targets[${k}], values[${k}], CLHIST_STATE);
+% endfor
+        return;
+    }
+${bin_of(s)}\
+    if (bin < clhist_count${s}) {
+% for part in parts:
+${indent(state.update_call(part, "_joined", "values"), "    ")}
+% endfor
+    }
+}
+% endif
+</%def>
+
+## The number within the pass of the bin `target`.
+<%def name="bin_of(s)">\
+% if state.taken("bin_of"):
+${section.fill("bin_of", s)}
+% else:
+    const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
 % endif
 </%def>
 

@@ -87,12 +87,15 @@ ${term_of_value(part, space, part.part.term, " + term.at")}\
 </%def>
 
 ## A whole number d of 64 bits and a digit x leave x + d modulo 2^32 as a digit, and all else of x + d, which is
-## (x + d + 2^31) / 2^32 rounded down, to the next word: 32 bits more, and then a carry.
+## (x + d + 2^31) / 2^32 rounded down, to the next word: 32 bits more, and then a carry. Four terms, each less than 2^60,
+## are such a number, too.
 <%def name="carry_whole(part, space, fence, bins_are_computed)">
 <% n, words = part.n, part.part.words %>\
-${term_of_value(part, space, part.part.whole, "")}\
-    const int first = (int)atomic_add(word, (uint)term.value);
-    const int digit = (int)(((long)first + term.value + 0x80000000l) >> 32);
+// Adds a whole number by atomics of the hardware; the word that each returns shows what it leaves to the next.
+void clhist_add${n}(volatile ${space} uint *word, const long value)
+{
+    const int first = (int)atomic_add(word, (uint)value);
+    const int digit = (int)(((long)first + value + 0x80000000l) >> 32);
 % if words == 2:
     if (digit)
         atomic_add(word + 1, (uint)digit);
@@ -108,18 +111,46 @@ ${term_of_value(part, space, part.part.whole, "")}\
         atomic_add(word + ${words - 1}, (uint)left);
 % endif
 }
+
+${term_of_value(part, space, part.part.whole, "")}\
+    clhist_add${n}(word, term.value);
+}
+% if spec.joined > 1:
+
+// Adds ${spec.joined} values by one update, unless one has flags.
+void clhist_update_joined${n}(
+    ${space} cell${n}_t *cell, const value${part.output.suffix}_t *values${narrow_parameters(part)})
+{
+    long sum = 0;
+    uint flags = 0;
+    for (int k = 0; k < ${spec.joined}; ++k) {
+        const ${state.term_type(part, part.part.whole)} term = ${part.part.whole.replace("(v", "(values[k]")};
+        sum += term.value;
+        flags |= term.flags;
+    }
+    if (flags) {
+        for (int k = 0; k < ${spec.joined}; ++k)
+            clhist_update${n}(cell, values[k]${", clhist_base, clhist_most, clhist_call" * part.part.is_narrow});
+    } else {
+        clhist_add${n}((volatile ${space} uint *)cell, sum);
+    }
+}
+% endif
+</%def>
+
+## What an update of narrow sums is given besides.
+<%def name="narrow_parameters(part)">\
+% if part.part.is_narrow:
+,
+    const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call\
+% endif
 </%def>
 
 ## How an update of a long integer begins: it gets the term of a value, and leaves if that has flags.
 <%def name="term_of_value(part, space, term, at)">
 <% n = part.n %>\
-% if part.part.is_narrow:
 void clhist_update${n}(
-    ${space} cell${n}_t *cell, const value${part.output.suffix}_t v,
-    const uint clhist_base, const uint clhist_most, volatile __global uint *clhist_call)
-% else:
-void clhist_update${n}(${space} cell${n}_t *cell, const value${part.output.suffix}_t v)
-% endif
+    ${space} cell${n}_t *cell, const value${part.output.suffix}_t v${narrow_parameters(part)})
 {
     const ${state.term_type(part, term)} term = ${term};
     volatile ${space} uint *word = (volatile ${space} uint *)cell${at};

@@ -174,6 +174,10 @@ ${section.fill("tile_begin")}
 % endfor
 ${section.fill("elements_begin", lanes)}
 % for load in range(loads):
+% if spec.joined > 1:
+${joined(lanes, lambda a, lane: f"clhist_from_{a.name}_{load}{state.lane(lane)}", lambda lane: f"clhist_start + {load * lanes * team + lane}")}
+<% continue %>\
+% endif
 % for lane in range(lanes):
 ${section.fill("element_begin", lane)}
 ${state.map_call(2, lambda a: f"clhist_from_{a.name}_{load}{state.lane(lane)}", f"clhist_start + {load * lanes * team + lane}")}
@@ -190,4 +194,20 @@ ${section.fill("tile_end")}
 % else:
     const clhist_index_t clhist_done = clhist_tiles * ${tile};
 % endif
+</%def>
+
+## The elements of one load, whose pairs are joined with those of their neighbours where they are of one bin.
+<%def name="joined(lanes, element, index)">
+<% s = spec.outputs[0].suffix %>\
+% for first in range(0, lanes, spec.joined):
+        {
+            clhist_bin_t clhist_targets[${spec.joined}];
+            value${s}_t clhist_values[${spec.joined}];
+% for k in range(spec.joined):
+<% given = [f"clhist_targets + {k}", f"clhist_values + {k}"] %>\
+${state.map_call(3, lambda a: element(a, first + k), index(first + k), "clhist_map_pair", given)}
+% endfor
+            clhist_emit_joined${s}(clhist_targets, clhist_values, CLHIST_STATE);
+        }
+% endfor
 </%def>

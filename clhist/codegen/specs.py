@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -22,12 +23,13 @@ from clhist.operators.recognition import replaced_if, without_call
 from clhist.planning.feature import Feature
 from clhist.planning.partition import PartitionedPairs
 from clhist.planning.plan import Output
-from clhist.planning.updates import WITHOUT_UPDATES, part_loops, slowest, waits
+from clhist.planning.updates import CARRY, WITHOUT_UPDATES, part_loops, slowest, waits
 
 # A longer map (in characters) is not unrolled for wide loads: it is not bound by its loads.
 _LONGEST_UNROLLED_MAP = 400
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16
+_MOST_JOINED = 4  # terms of long integers
 _ELEMENTS_OF_A_ROUND = 8
 _ELEMENTS_OF_A_BLOCK = 512
 _TERMS_OF_A_BLOCK, _PAIRS_OF_A_BLOCK = 128, 64  # of narrow sums, which with the copies have room in the first cache
@@ -183,6 +185,12 @@ class SweepSpec:
         first, *others = self.parts
         loops = local_adds_loop(self.device_features) and part_loops(first.part)
         return not others and (waits(first.update) or loops)
+
+    @property
+    def joined(self) -> int:
+        """Neighbouring elements of a load whose pairs are one update if they are of one bin; 1 if none are."""
+        is_whole = self.single_pair and self.update == CARRY.name and all(part.part.whole for part in self.parts)
+        return gcd(self.vector_width, _MOST_JOINED) if is_whole and not self.hot_bin and not self.in_range else 1
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -264,11 +264,13 @@ class SweepState:
 
     def emit_macro(self, output: Output) -> str:
         """Return the definition of the ``EMIT`` of an output."""
-        s, bin = output.suffix, "CLHIST_BIN(bin)"
-        if self.is_flat:
-            bin = f"clhist_flat({bin}, clhist_bins_each{s}, clhist_histogram)"
-        value = "1" if self.spec.factor else "(value)"
-        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({bin}, {value}, {self.map_passed})"
+        s, value = output.suffix, "1" if self.spec.factor else "(value)"
+        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({self.target_of(output)}, {value}, {self.map_passed})"
+
+    def target_of(self, output: Output) -> str:
+        """Return C of the number of a bin among all, where `bin` is what the map says."""
+        bin = "CLHIST_BIN(bin)"
+        return f"clhist_flat({bin}, clhist_bins_each{output.suffix}, clhist_histogram)" if self.is_flat else bin
 
     def counted(self, n: int, found: str) -> str:
         """Return C of what a bin of part `n` has got: where it counts pairs that have one value, so many times that."""
@@ -314,13 +316,13 @@ class SweepState:
         long_integers = any(part.part.words and part.update == "private" for part in self.spec.parts)
         return "__attribute__((always_inline)) " if long_integers else ""
 
-    def update_call(self, part: SweepPart) -> str:
-        """Return the statement that updates the cell of `bin` of a part."""
+    def update_call(self, part: SweepPart, kind: str = "", given: str = "") -> str:
+        """Return the statement that updates the cell of `bin` of a part, by what is lifted unless something is given."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
-        given = "lifted" if self.takes_term(part) else f"lifted{part.part.accessor}"
+        given = given or ("lifted" if self.takes_term(part) else f"lifted{part.part.accessor}")
         more = ["clhist_base", "clhist_most", "clhist_call"] if part.part.is_narrow else []
         arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given, *more]
-        return statement(f"{self.condition(part)}clhist_update{part.n}", arguments, 1)
+        return statement(f"{self.condition(part)}clhist_update{kind}{part.n}", arguments, 1)
 
     def wrapped(self, items: Sequence[str], indent: str = "    ") -> str:
         """Return items with commas, in lines."""

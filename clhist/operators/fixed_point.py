@@ -110,7 +110,7 @@ def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     largest = np.nextafter(number.type(np.inf), number.type(0)) if exponent == FORMATS[number].beyond else None
     if largest is None:
         largest = np.nextafter(np.ldexp(number.type(1), exponent), number.type(0))
-    term, whole = _window_term(dtype, name, exponent, bits), _window_whole(number, name, exponent, bits)
+    term, whole = _window_term(dtype, name, exponent, bits), window_whole(number, name, exponent, bits)
     return _operator(
         dtype,
         name,
@@ -264,24 +264,32 @@ def _window_term(dtype: np.dtype, name: str, exponent: int, bits: int) -> str:
 """
 
 
-def _window_whole(number: np.dtype, name: str, exponent: int, bits: int) -> str:
+def window_whole(number: np.dtype, name: str, exponent: int, bits: int, *, flag: str = "", more: str = "") -> str:
     """Return C of the term as one integer of 64 bits, or nothing.
 
     A float32 times a power of two is exact unless it is then subnormal, or was, which is less than half a quantum.
     Conversion rounds half to even.
+
+    Parameters
+    ----------
+    flag : str
+        C of the flags of what is no smaller value, if they are all the same.
+    more : str
+        Further parameters.
     """
     fmt = FORMATS[number]
     if number.itemsize != 4 or bits != 32 or exponent - bits < fmt.least + fmt.precision:
         return ""
+    infinity = f"bits >> 31 ? {_NEGATIVE_INFINITY}u : {_INFINITY}u"
+    flag = flag or f"size < 0x7f800000u ? {_TOO_LARGE}u : size > 0x7f800000u ? {_NAN}u : {infinity}"
     return f"""{WHOLE.replace("NAME", name)}\
-clhist_whole_{name}_t clhist_whole_{name}(const value_t v)
+clhist_whole_{name}_t clhist_whole_{name}(const value_t v{more})
 {{
     const uint bits = as_uint(v), size = bits & 0x7fffffffu;
-    const uint infinity = bits >> 31 ? {_NEGATIVE_INFINITY}u : {_INFINITY}u;
     const bool is_inside = size < {exponent + fmt.beyond - 1}u << {fmt.shift};
     const clhist_whole_{name}_t term = {{
         is_inside ? convert_long_rte(v * 0x1p{bits - exponent}f) : 0,
-        is_inside ? 0 : size < 0x7f800000u ? {_TOO_LARGE}u : size > 0x7f800000u ? {_NAN}u : infinity
+        is_inside ? 0 : {flag}
     }};
     return term;
 }}

@@ -21,6 +21,7 @@ from clhist.operators.operator import Operator, Part
 
 # An odd number: where bins are updated side by side, their first words are then in all banks.
 _WORDS = {4: 3, 8: 5}
+_WORDS_OF_A_WINDOW = 2  # of one, and of as many values as these have room for
 _DIGIT_BITS = 32  # of a multiple of a window's quantum, which an integer of 64 bits has
 NOT_ADDED = 1  # flags of a term: a value that does not fit, and no value but 0
 NOTHING = 2
@@ -44,11 +45,14 @@ def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     # Nor are 2^53 units of the first digit too large.
     if half_name(dtype) or exponent - bits < fmt.least + fmt.precision or exponent + 53 - _DIGIT_BITS > double.beyond:
         return whole
-    return whole.changed(narrow=(_quanta(dtype, exponent, bits).changed(largest=whole.largest),))
+    narrow = [_quanta(dtype, exponent, bits)]
+    if whole.parts[0].whole and whole.parts[0].words == _WORDS_OF_A_WINDOW:
+        narrow.append(_digits(dtype, exponent, bits))
+    return whole.changed(narrow=tuple(form.changed(largest=whole.largest) for form in narrow))
 
 
 def has_quanta(part: Part) -> bool:
-    """Whether the parts of a narrow form are a window's, integers."""
+    """Whether a narrow form has multiples of a window's quantum."""
     return part.dtype.names == ("quanta",)
 
 
@@ -72,18 +76,22 @@ def range_of(operator: Operator, count: int) -> Range:
         apart = 0 if operator.dtype.itemsize == 4 else 64
         return Range(most, 1 + apart, fmt.specials - 1 - most - apart)
     most = min(32 * part.words - 1 - bits - fmt.precision, 32 * (part.words - 1) - 1)
-    if part.whole:  # its terms are less than 2^62
-        most = min(most, 62 - fmt.precision)
+    if part.whole:  # its terms are less than 2^60
+        most = min(most, 60 - fmt.precision)
     return Range(most, 1, fmt.specials - 1 - most)
 
 
-def _digits(dtype: np.dtype) -> Operator:
-    """Return sums in signed digits of 32 bits, for atomic additions."""
-    words = _WORDS[dtype.itemsize]
+def _digits(dtype: np.dtype, exponent: int = 0, bits: int = 0) -> Operator:
+    """Return sums in signed digits of 32 bits, for atomic additions: those of a window, if it has that many bits."""
+    words, field = (_WORDS_OF_A_WINDOW, "quanta") if bits else (_WORDS[dtype.itemsize], "words")
     added = ADDED.replace("    both.flags = a->flags | b->flags;\n", "").replace("WORDS", str(words))
     is_whole = dtype.itemsize == 4
     terms = WHOLE + _WHOLE_TERM if is_whole else TERM + _TERM
-    return _narrow(dtype, ("words", np.dtype((np.int32, (words,)))), words, terms + added, is_whole=is_whole)
+    if bits:
+        more = ", const uint base, const uint most"
+        terms = fixed_point.window_whole(dtype, "NAME", exponent, bits, flag=str(NOT_ADDED), more=more)
+    added = added.replace("->words", f"->{field}").replace(".words", f".{field}")
+    return _narrow(dtype, (field, np.dtype((np.int32, (words,)))), words, terms + added, is_whole=is_whole)
 
 
 def _parts(dtype: np.dtype) -> Operator:
@@ -136,7 +144,8 @@ def taken_by(operator: Operator) -> int:
 
 def quantum_of(operator: Operator) -> int:
     """Return the quantum of a window's narrow form, as an exponent above that of the least number."""
-    bits = _DIGIT_BITS * operator.parts[0].words
+    part = operator.parts[0]
+    bits = _DIGIT_BITS * (part.words if part.is_split else 1)
     return frexp(operator.largest or 0.0)[1] - bits - FORMATS[operator.dtype].least
 
 

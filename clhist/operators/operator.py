@@ -66,7 +66,7 @@ class Part:
     @property
     def is_split(self) -> bool:
         """Whether it is such parts: of double precision, or of a window, integers."""
-        return self.is_narrow and self.dtype.names != ("words",)
+        return self.is_narrow and self.dtype[0].base.itemsize == 8
 
     @property
     def cell_bytes(self) -> int:

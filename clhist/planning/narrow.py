@@ -105,9 +105,12 @@ def _most_values(plan: Plan, max_pairs: int) -> int:
 def before(narrow: Plan, whole: Plan) -> Plan:
     """Return the plan of narrow sums with that of all sums behind it, or that alone if the other is of another kind.
 
-    Copies that work-items own may be anywhere: none are cleared before, whether values fit or not.
+    Copies that work-items own may be anywhere: none are cleared before, whether values fit or not. Shared sums of a
+    window have no look at values to gain from: without flags they are worth it where they save a pass.
     """
-    same = narrow.memory == whole.memory or narrow.update == PRIVATE.name
+    is_owned = narrow.update == PRIVATE.name
+    same = narrow.memory == whole.memory or is_owned
     same = same and narrow.update == whole.update and not narrow.is_one_launch
+    same = same and (is_owned or narrow.outputs[0].operator.largest is None or narrow.passes < whole.passes)
     # What computes again may write at once: no bin has been written where it does.
     return replace(narrow.by_copies(), again=whole if whole.ranges else whole.by_copies()) if same else whole

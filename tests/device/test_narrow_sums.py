@@ -93,11 +93,16 @@ def tried(monkeypatch):
     monkeypatch.setattr(narrow, "LEAST_ELEMENTS", 0)
 
 
+def runs(rng):
+    """Return bins of which up to eleven neighbours are the same: GPUs join the values of four."""
+    return np.repeat(rng.integers(-2, BINS + 1, N), rng.integers(1, 12, N))[:N].astype(np.int32)
+
+
 def check(kernel, dtype, rng, queue, dest=None, **way):
     plan = kernel.plan(N, BINS, queue=queue, **way)
     assert plan.again is not None
     assert "summed again" in dict(plan.words())["if values are of very different sizes"]
-    bins = rng.integers(-2, BINS + 1, N).astype(np.int32)
+    bins = runs(rng)
     for name, make in KINDS.items():
         with np.errstate(all="ignore"):
             values = make(dtype, rng).astype(dtype)
@@ -210,6 +215,7 @@ def test_few_elements_are_not_tried(gpu_like, queue):
     assert kernel.plan(2**20, BINS, queue=queue, update="carry").again is not None
 
 
+LIMIT = 2.0**20
 WINDOWS = {
     "normal": lambda dtype, rng: rng.normal(size=N),
     "ties": lambda dtype, rng: (rng.integers(-(2**20), 2**20, N) + 0.5) * 2.0**-19,
@@ -227,10 +233,29 @@ WINDOWS = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("way", [{}, TILES], ids=["private", "tiles"])
 def test_windows_in_private_copies(way, dtype, bits, tried, few_items, rng, queue):
-    limit, power = 2.0**20, 2.0**24  # a window ends at a power of 16
-    kernel = by_bin(operators.reproducible_add(dtype, limit, bits=bits, count=2**31), few_items)
+    kernel = by_bin(operators.reproducible_add(dtype, LIMIT, bits=bits, count=2**31), few_items)
+    check_windows(kernel, dtype, bits, rng, queue, **way)
+
+
+@pytest.mark.parametrize("way", [{}, {"pass_order": "in turn"}, {"pass_order": "side by side"}], ids=str)
+def test_windows_without_flags_save_a_pass(way, tried, gpu_like, rng, queue):
+    # Local memory for 40 or 20 bins of two words, but not for as many of three.
+    small = replace(gpu_like, local_memory=8 * BINS // (2 if way else 1) + 20)
+    kernel = by_bin(operators.reproducible_add(np.float32, LIMIT, count=2**30), small)
+    plan = kernel.plan(N, BINS, queue=queue, update="carry", memory="local", **way)
+    assert plan.passes < plan.again.passes
+    check_windows(kernel, np.float32, 32, rng, queue, update="carry", memory="local", **way)
+
+
+def test_windows_with_flags_where_these_cost_no_pass(tried, gpu_like, queue):
+    kernel = by_bin(operators.reproducible_add(np.float32, LIMIT, count=2**30), gpu_like)
+    assert kernel.plan(N, BINS, queue=queue, update="carry", memory="local").again is None
+
+
+def check_windows(kernel, dtype, bits, rng, queue, **way):
     assert kernel.plan(N, BINS, queue=queue, **way).again is not None
-    bins = rng.integers(-2, BINS + 1, N).astype(np.int32)
+    power = 2.0**24  # a window ends at a power of 16
+    bins = runs(rng)
     start = rng.normal(size=BINS).astype(dtype)
     quantum = max(Fraction(power) / 2**bits, Fraction(float(np.finfo(dtype).smallest_subnormal)))
 
