@@ -180,10 +180,7 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
         *words("befores"),
         *placed,
     )
-    ranges = buffers("__global const uint4 *", "ranges")
-    found["begin"] = (*uints("row_bins", "width", "piece", "slots"), *ranges, *placed, *pieces)
-    found["ranges"] = (*grouped, *uints("piece", "slots"), *pieces)
-    found["place"] = grouped
+    found["ranges"] = found["place"] = (*grouped, *uints("piece", "slots"), *pieces)
     return found
 
 

@@ -264,8 +264,9 @@ class SweepState:
 
     def emit_macro(self, output: Output) -> str:
         """Return the definition of the ``EMIT`` of an output."""
-        s, value = output.suffix, "1" if self.spec.factor else "(value)"
-        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({self.target_of(output)}, {value}, {self.map_passed})"
+        s = output.suffix
+        taken = [self.target_of(output), "1" if self.spec.factor else "(value)", self.map_passed]
+        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({', '.join(taken)})"
 
     def target_of(self, output: Output) -> str:
         """Return C of the number of a bin among all, where `bin` is what the map says."""
@@ -317,7 +318,7 @@ class SweepState:
         return "__attribute__((always_inline)) " if long_integers else ""
 
     def update_call(self, part: SweepPart, kind: str = "", given: str = "") -> str:
-        """Return the statement that updates the cell of `bin` of a part, by what is lifted unless something is given."""
+        """Return the statement that updates the cell of `bin` of a part, by what is lifted if nothing is given."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
         given = given or ("lifted" if self.takes_term(part) else f"lifted{part.part.accessor}")
         more = ["clhist_base", "clhist_most", "clhist_call"] if part.part.is_narrow else []

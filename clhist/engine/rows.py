@@ -115,8 +115,7 @@ class RowsSweep(Sweep):
             assert plan.ranges_of_bins is not None
             split, size = plan.ranges_of_bins.split, spec.placing_group
             grouped = self._grouped(commands, split, given)
-            number = {"ranges": split.slots + split.ranges, "begin": split.ranges, "place": split.slots}
-            for name, groups in number.items():
+            for name, groups in {"ranges": split.slots + split.ranges, "place": split.slots}.items():
                 commands.add("sweep", self.codes[name], (groups * size,), (size,), grouped)
             if spec.carried_bytes:  # what is numbered then are pairs
                 given[f"{spec.text.loads}__base"] = grouped["clhist_pairs"]

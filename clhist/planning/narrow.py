@@ -22,6 +22,7 @@ LOOKED_AT = 16384  # elements
 LOOKING_GROUP = 1024  # work-items
 # Elements for which looking at some, and three more kernels, are little.
 LEAST_ELEMENTS = 64 * LOOKED_AT
+MOST_PASSES = 5  # of windows, over local memory: more were no faster than partitioning on an H200
 _COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
 
 
@@ -106,11 +107,12 @@ def before(narrow: Plan, whole: Plan) -> Plan:
     """Return the plan of narrow sums with that of all sums behind it, or that alone if the other is of another kind.
 
     Copies that work-items own may be anywhere: none are cleared before, whether values fit or not. Shared sums of a
-    window have no look at values to gain from: without flags they are worth it where they save a pass.
+    window, which then have no flags, are worth it where they save a pass, or partitioning.
     """
-    is_owned = narrow.update == PRIVATE.name
+    is_owned, is_window = narrow.update == PRIVATE.name, narrow.outputs[0].operator.largest is not None
     same = narrow.memory == whole.memory or is_owned
     same = same and narrow.update == whole.update and not narrow.is_one_launch
-    same = same and (is_owned or narrow.outputs[0].operator.largest is None or narrow.passes < whole.passes)
+    if is_window and not is_owned:
+        same = same and not narrow.ranges and (whole.ranges > 0 or narrow.passes < whole.passes)
     # What computes again may write at once: no bin has been written where it does.
     return replace(narrow.by_copies(), again=whole if whole.ranges else whole.by_copies()) if same else whole

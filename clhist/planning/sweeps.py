@@ -17,11 +17,12 @@ from clhist.operators.halves import number_of
 from clhist.operators.merged import merged
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
-from clhist.planning.narrow import before, narrow_form
+from clhist.planning.narrow import MOST_PASSES, before, narrow_form
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import Histogram, Problem
 from clhist.planning.times import NATIVE_COPIES
 from clhist.planning.updates import (
+    CARRY,
     GATHER,
     MOST_NATIVE_COPIES,
     UPDATES,
@@ -125,7 +126,10 @@ def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
     with_copies = replace(problem, one_launch=False)
     try:
         narrow = planned((Output(form, (), histogram.suffix),), with_copies)
-        if narrow.memory != plan.memory and profile.kind != "cpu" and plan.ranges:
+        if form.largest is not None and plan.update == CARRY.name and problem.choices.memory is None:
+            local = planned(narrow.outputs, with_copies, memory="local")
+            narrow = local if local.passes <= MOST_PASSES else narrow
+        elif narrow.memory != plan.memory and profile.kind != "cpu" and plan.ranges:
             narrow = planned(narrow.outputs, with_copies, memory="partitioned")
         elif narrow.memory == "global" and profile.kind != "cpu":
             return plan
