@@ -23,7 +23,6 @@ from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
 
 
-
 class Groups(NamedTuple):
     """The groups of some keys.
 
