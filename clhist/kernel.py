@@ -24,9 +24,11 @@ from clhist.operators.c_types import integer
 from clhist.operators.names import with_names
 from clhist.operators.reproducible import check_max_abs
 from clhist.planning.plan import Plan
-from clhist.planning.problem import FREE, Choices
+from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
 from clhist.typing import HostArray, K, MadeOf, NumBins, PlanChoices
+
+_CHOICES = frozenset(CHOICES)
 
 
 class HistogramKernel(KernelCalls[K]):
@@ -250,7 +252,9 @@ class HistogramKernel(KernelCalls[K]):
                 If a kernel failed on the device, in this call or before, and the process must be restarted.
             """
             args = arguments_of_call(self.arguments, args, num_bins)
-            forced = call_of(num_bins, choices).choices if choices else FREE
+            forced = FREE
+            if choices:  # of others `call_of` says what it expects
+                forced = Choices(**choices) if choices.keys() <= _CHOICES else call_of(num_bins, choices).choices
             events, batch = wait_for or (), (num_histograms, offsets)
             call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
             if reproducible is not False or max_abs is not None:
