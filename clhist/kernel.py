@@ -14,6 +14,7 @@ from clhist.engine.cuda_calls import takes_cuda, takes_cuda_only
 from clhist.engine.engine import Engine
 from clhist.engine.reproducible import reproducible as reproducible_engine
 from clhist.engine.scatter import arguments_of_call
+from clhist.engine.shown_options import shows
 from clhist.engine.signature import itself, recognise
 from clhist.hardware.profile import Profile
 from clhist.kernel_types import KernelCalls
@@ -25,9 +26,9 @@ from clhist.operators.reproducible import check_max_abs
 from clhist.planning.plan import Plan
 from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
-from clhist.typing import HostArray, K, MadeOf, NumBins
+from clhist.typing import HostArray, K, MadeOf, NumBins, PlanChoices
 
-_NO_CHOICE = (None,) * len(CHOICES)
+_CHOICES = frozenset(CHOICES)
 
 
 class HistogramKernel(KernelCalls[K]):
@@ -150,6 +151,7 @@ class HistogramKernel(KernelCalls[K]):
             plans = engine.plan(device, size, shapes, num_histograms, race_factor, forced, memory_budget)
             return plans[0] if engine.outputs.is_single else plans
 
+        @shows(PlanChoices)
         @takes_cuda
         def __call__(  # noqa: PLR0913  # an option each
             self,
@@ -163,19 +165,12 @@ class HistogramKernel(KernelCalls[K]):
             wait_for: Sequence[cl.Event] | None = None,
             return_event: bool = False,
             race_factor: float | str = 1.0,
-            update: str | None = None,
-            memory: str | None = None,
-            copies: int | None = None,
-            passes: int | None = None,
-            work_group_size: int | None = None,
-            locks: int | None = None,
-            pass_order: str | None = None,
-            counter_bits: int | None = None,
             memory_budget: int | None = None,
             num_histograms: int | None = None,
             offsets: Any = None,
             reproducible: bool = False,
             max_abs: float | None = None,
+            **choices: Any,
         ) -> Any:
             """Compute the histogram, or histograms.
 
@@ -257,8 +252,9 @@ class HistogramKernel(KernelCalls[K]):
                 If a kernel failed on the device, in this call or before, and the process must be restarted.
             """
             args = arguments_of_call(self.arguments, args, num_bins)
-            choices = (update, memory, copies, passes, work_group_size, locks, pass_order, counter_bits)
-            forced = FREE if choices == _NO_CHOICE else Choices(*choices)
+            forced = FREE
+            if choices:  # of others `call_of` says what it expects
+                forced = Choices(**choices) if choices.keys() <= _CHOICES else call_of(num_bins, choices).choices
             events, batch = wait_for or (), (num_histograms, offsets)
             call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
             if reproducible is not False or max_abs is not None:

@@ -91,8 +91,8 @@ def _first_parts(
     outputs = tuple((part, ready[part], PARTS[part][1]) for part in needed)
     for group in [outputs] if not reproducible else [(each,) for each in outputs]:
         arrays = () if [part for part, _, _ in group] == ["count"] else (values,)
-        is_sum = reproducible and group[0][0] == "sum"
-        parts |= _swept(binned, group, arrays, queue, reproducible=is_sum) if group else {}
+        rounds = reproducible and group[0][1].operation == "add" and group[0][1].dtype.kind == "f"
+        parts |= _swept(binned, group, arrays, queue, reproducible=rounds) if group else {}
     return parts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -121,7 +122,7 @@ class GroupBy:
         starts = blocks.starts or [None] * len(blocks.rows)
         rows = zip(starts, blocks.rows, strict=True)
         parts = [task(_part)(asked, coded, self._one, self._sort, start, *row) for start, row in rows]
-        return tree(parts, _joined_in_order if self._sort else _joined_as_they_come, split_every)
+        return tree(parts, partial(_joined, sort=self._sort), split_every)
 
     def agg(
         self,
@@ -328,14 +329,6 @@ def _grouped(keys: Sequence[Any], one: bool, sort: bool) -> tuple[np.ndarray, in
         groups.num_groups,
         labels if isinstance(labels, tuple) else (labels,),
     )
-
-
-def _joined_in_order(parts: Sequence[_Part]) -> _Part:
-    return _joined(parts, True)
-
-
-def _joined_as_they_come(parts: Sequence[_Part]) -> _Part:
-    return _joined(parts, False)
 
 
 def _joined(parts: Sequence[_Part], sort: bool) -> _Part:

@@ -33,15 +33,11 @@ def sharded(
         here = min(size, num_bins - begin)
         spec = Spec(operator, here)
         of_blocks = [pairs[k] for pairs in split]
-        parts = [task(_partial)(spec, _listed(of_blocks[n : n + width])) for n in range(0, len(of_blocks), width)]
+        parts = [task(_partial)(spec, task(_list)(*of_blocks[n : n + width])) for n in range(0, len(of_blocks), width)]
         initial = None if dest is None else dest[begin : begin + here]
         result = task(result_of)(spec, tree(parts, merge, split_every), initial)
         found.append(as_array(result, (here,), operator.dtype))
     return da.concatenate(found)
-
-
-def _listed(parts: Sequence[Any]) -> Any:
-    return task(_list)(*parts)
 
 
 def _list(*parts: Any) -> list[Any]:

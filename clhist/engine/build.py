@@ -103,7 +103,8 @@ class Builder:
         """Plan and build; `_kept` keeps what comes of it."""
 
         def built(plan: Plan) -> Sweep:
-            programs = programs_of(plan, self._source, profile, aligned=aligned, used=used)
+            # By now the device has proven what the plan needs.
+            programs = programs_of(plan, self._source, self.profile_of(device), aligned=aligned, used=used)
             sweep = sweep_of(plan, programs, self._source.options)
             looks = () if sweep.look is None else (sweep.look.kernel,)
             for code in (*sweep.kernels, *looks, *(() if sweep.again is None else sweep.again.kernels)):
@@ -123,7 +124,7 @@ class Builder:
         plans = tuple(sweep.plan for sweep in sweeps)
         warn_of_fewer_copies(problem.choices.copies, plans)
         operators = ", ".join(str(operator) for operator in self._source.operators)
-        return Built(profile, sweeps, smaller, operators)
+        return Built(self.profile_of(device), sweeps, smaller, operators)
 
     def _with_some_update(
         self,
@@ -155,6 +156,8 @@ class Builder:
 
     def plan(self, device: cl.Device, problem: Problem, indices: tuple[int, ...] | None = None) -> tuple[Plan, ...]:
         """Return the sweeps over the input that compute everything, or the results of these `indices`."""
+        if problem.choices.update not in (None, "private"):  # which may be one that the device has to prove
+            device_features(device, self.context)
         problem, profile = replace(problem, refused=self._refused), self.profile_of(device)
         planned = plan_sweeps(problem, profile, indices)
         if all(update == "private" for plan in planned for output in plan.outputs for update in output.updates):

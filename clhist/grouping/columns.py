@@ -125,9 +125,3 @@ def nullable(values: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
     found = np.zeros(missing.shape, present.dtype)
     found[~missing] = present
     return found, missing
-
-
-def without_na(values: Any) -> Any:
-    """Return a nullable column of numbers as NumPy has it: float64 with NaN if some are missing; all else as it is."""
-    values, missing = nullable(values) or (values, None)
-    return values if missing is None else np.where(missing, np.nan, values)

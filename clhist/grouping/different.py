@@ -31,7 +31,7 @@ def number_of_different(
     values = num_values + (not skipna)
     joined = join(keys, num_groups, numbers, values, queue, outside=-1 if skipna else num_values)
     pairs = number_keys(joined, queue, none=-1).keys
-    found: Array = _counter(queue.context)(pairs, max(1, values), num_bins=num_groups, queue=queue)
+    found: Array = _counter(queue.context, pairs.dtype)(pairs, max(1, values), num_bins=num_groups, queue=queue)
     return found
 
 
@@ -43,12 +43,14 @@ def most_frequent(keys: Array, num_groups: int, values: Array, skipna: bool, que
     joined = join(keys, num_groups, found.numbers, labels.size, queue)
     pairs = number_keys(joined, queue, none=-1)
     count = size_kernel(queue.context, pairs.numbers.dtype)
-    best, take = _of_most_frequent(queue.context, labels.dtype)
+    best, take = _of_most_frequent(queue.context, pairs.keys.dtype, labels.dtype)
     counts = count(pairs.numbers, num_bins=max(1, pairs.keys.size), queue=queue)
     largest, index = (empty(queue, (num_groups,), _INT64, True) for _ in range(2))
     best(pairs.keys, counts, max(1, labels.size), num_bins=num_groups, out=(largest, index), queue=queue)
     result = empty(queue, (num_groups,), labels.dtype, True)
-    given = (pairs.keys, labels) if pairs.keys.size else (index, result)  # which is not read then
+    given = (
+        (pairs.keys, labels) if pairs.keys.size else (empty(queue, (1,), pairs.keys.dtype, True), result)
+    )  # which is not read then
     chain = chain_on(queue, "for the most frequent values")
     take(chain, num_groups, [result, index, *given, max(1, labels.size)])
     chain.finish(result)
@@ -56,26 +58,26 @@ def most_frequent(keys: Array, num_groups: int, values: Array, skipna: bool, que
 
 
 @kept_by_context
-def _counter(context: cl.Context) -> Engine:
-    count = operators.count(np.int64)
-    return Engine.of(context, count, "const long *pairs, const long values", "EMIT(pairs[i] / values, 1)", emits=1)
+def _counter(context: cl.Context, pairs: np.dtype) -> Engine:
+    count, arguments = operators.count(np.int64), f"const {c_name(pairs)} *pairs, const long values"
+    return Engine.of(context, count, arguments, "EMIT(pairs[i] / values, 1)", emits=1)
 
 
 @kept_by_context
-def _of_most_frequent(context: cl.Context, dtype: np.dtype) -> tuple[Engine, Elementwise]:
+def _of_most_frequent(context: cl.Context, pairs: np.dtype, dtype: np.dtype) -> tuple[Engine, Elementwise]:
     """Return the kernels that find the pair of each group that is the most frequent, and the value of it."""
     best = Engine.of(
         context,
         positioned("argmax", _INT64, _INT64),
-        arguments="const long *pairs, const long *counts, const long values",
+        arguments=f"const {c_name(pairs)} *pairs, const long *counts, const long values",
         map="EMIT(pairs[i] / values, ((value_t){counts[i], i}))",
         emits=1,
     )
     none = "NAN" if dtype.kind == "f" else "0"
     take = Elementwise(
         context,
-        f"{c_name(dtype)} *found, const long *index, const long *pairs, const {c_name(dtype)} *labels, "
-        "const long values",
+        f"{c_name(dtype)} *found, const long *index, const {c_name(pairs)} *pairs, "
+        f"const {c_name(dtype)} *labels, const long values",
         f"found[i] = index[i] < 0 ? ({c_name(dtype)}){none} : labels[pairs[index[i]] % values]",
         "clhist_take_most_frequent",
     )

@@ -22,8 +22,6 @@ from clhist.opencl.operands import in_place
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
 
-_LONG = np.dtype(np.int64)
-
 
 class Groups(NamedTuple):
     """The groups of some keys.
@@ -171,8 +169,7 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     queue = first.queue
     numbers, number, known = first.numbers, first.num_groups, []
     for n, other in enumerate(others, 1):
-        dtype = np.dtype(np.int32 if number * other.num_groups < 2**31 else np.int64)
-        joined = join(numbers, number, other.numbers, other.num_groups, queue, dtype=dtype)
+        joined = join(numbers, number, other.numbers, other.num_groups, queue)
         is_last = n == len(others)
         on_host = is_last and not first.on_device and (shares_memory(queue.device) or not joined.size)
         found = number_keys(joined, queue, sort=sort or not is_last, none=-1, on_host=on_host)
@@ -190,11 +187,10 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     return Groups(numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue)
 
 
-def join(
-    a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1, dtype: np.dtype = _LONG
-) -> Array:
+def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:
     """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
     a, b = (in_place(flattened(each), queue) for each in (a, b))
+    dtype = np.dtype(np.int32 if num_a * num_b < 2**31 else np.int64)
     joined = empty(queue, (a.size,), dtype, True)
     chain = chain_on(queue, "to join keys")
     _joiner(queue.context, a.dtype, b.dtype, dtype)(chain, a.size, [joined, a, b, num_a, num_b, outside])

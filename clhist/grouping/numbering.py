@@ -136,21 +136,6 @@ class _Table(NamedTuple):
         return self.given[0]
 
 
-class _Counted(NamedTuple):
-    """How many keys are in a table, and whether the one like an empty slot, and elements without a key, were met."""
-
-    added: int
-    is_full: bool
-    has_ones: bool
-    has_missing: bool
-    seen: int
-
-    @property
-    def number(self) -> int:
-        """How many groups they make."""
-        return self.added + self.has_ones + self.has_missing
-
-
 class _Work:
     """One numbering: kernels that follow each other on a device."""
 
@@ -282,8 +267,7 @@ class _Work:
         for place, there in ((2, known.has_ones), (3, known.has_missing)):
             if there:
                 self._chain.fill(state, np.uint32, -1, 1, place)
-        table = _Table(known.number, (known.words,), state, known.first)
-        return self._ranks_of(table, _Counted(known.number, False, known.has_ones, known.has_missing, 0))
+        return self._ranks_of(_Table(known.number, (known.words,), state, known.first), known)
 
     def _by_table(self, expected: float | None) -> None:
         """Number the elements, which have about as many keys as `expected`, if that is known."""
@@ -295,12 +279,12 @@ class _Work:
         while True:
             table = self._table(bits)
             self._enqueue("insert", groups, *self._given, size, stride, *table.given, table.state, numbers, table.first)
-            counted = self._counted(table)
-            if not counted.is_full and size == self.size:
-                ranks = self._ranks_of(table, counted)
+            added, is_full, ones, missing, seen = self._chain.fetched(table.state, 5, np.uint32).tolist()
+            if not is_full and size == self.size:
+                ranks = self._ranks_of(table, Known(added, bool(ones), bool(missing) and self._missing))
                 return self._enqueue("number", groups, numbers, self.size, ranks)
-            needed = _bits_of(_SPARE * different(counted.added, counted.seen, self.size))
-            if counted.is_full:
+            needed = _bits_of(_SPARE * different(added, seen, self.size))
+            if is_full:
                 if bits == _MOST_BITS:
                     raise MemoryError(f"keys: expected at most {table.slots // 2} different ones, got more")
                 needed = max(needed, bits + _GROWTH_BITS[bits >= _LARGE_BITS])
@@ -314,19 +298,13 @@ class _Work:
         given = words, slots - 1, most, told, secrets.randbits(64)
         return _Table(slots, given, self._chain.filled(5, np.uint32, 0), self._firsts(slots + 2))
 
-    def _counted(self, table: _Table) -> _Counted:
-        added, is_full, ones, missing, seen = self._chain.fetched(table.state, 5, np.uint32).tolist()
-        return _Counted(added, bool(is_full), bool(ones), bool(missing) and self._missing, seen)
-
-    def _listed(self, table: _Table, counted: _Counted) -> tuple[Any, ...]:
-        return self._tallied(table.words, table.slots + 1 + counted.has_missing, table.slots, table.state)
-
-    def _ranks_of(self, table: _Table, counted: _Counted) -> Any:
+    def _ranks_of(self, table: _Table, known: Known) -> Any:
         """Return the numbers of the slots; make the results of the keys."""
-        listed, number = self._listed(table, counted), counted.number
+        listed = self._tallied(table.words, table.slots + 1 + known.has_missing, table.slots, table.state)
+        number = known.groups
         ordered = self._ordered(number, listed, table.first)
         ranks = self._rank(number, table.slots + 2, table.words, table.slots, ordered, table.first)
-        if not counted.has_missing:
+        if not known.has_missing:
             self._chain.fill(ranks, np.uint32, NONE, 1, table.slots + 1)
         return ranks
 

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
-from clhist.grouping.columns import nullable, without_na
+from clhist.grouping.columns import nullable
 from clhist.grouping.dates import FILLED, as_integers, dates_of
 from clhist.grouping.different import most_frequent, number_of_different
 from clhist.grouping.each_row import result_of_each
@@ -53,7 +53,8 @@ class Placed:
     def _array(self, name: str, x: Any, *, halves: bool = False) -> Array:
         """Return an array of the caller's, checked; of half precision as float32 unless it may be `halves`."""
         check_unmasked(name, x)
-        array = as_array(name, without_na(x))
+        values, missing = nullable(x) or (x, None)
+        array = as_array(name, values if missing is None else np.where(missing, np.nan, values))
         self._check(name, is_device_array(array), array.shape)
         if self._on_device and not array.dtype.isnative:
             raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")

@@ -25,6 +25,8 @@ from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.table import TABLE
 from clhist.statistics.variance import deviation_terms, variance
 
+_OF_SUMS = ("sum", "mean", "var", "std", "sem")
+
 
 def names_of(column: Column) -> tuple[str, ...]:
     """Return the statistics of a column that sum floats; of integers the sums themselves are exact.
@@ -34,7 +36,7 @@ def names_of(column: Column) -> tuple[str, ...]:
     TypeError
         If one of them has no such form.
     """
-    others = [name for name in column.statistics if name in ("skew", "kurt")]
+    others = [name for name in column.statistics if TABLE[name].rounds and name not in _OF_SUMS]
     if column.dtype.kind == "c" or others or (column.dtype.kind == "f" and "prod" in column.statistics):
         what = "a product" if "prod" in column.statistics else repr(others[0]) if others else "complex numbers"
         raise TypeError(f"reproducible: expected sums, means and variances of real numbers, got {what}")

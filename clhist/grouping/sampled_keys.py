@@ -68,24 +68,24 @@ class Sample(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Different keys in order.
+    """Different keys.
 
     Attributes
     ----------
-    words, slots, first : memory
-        Behind the words there is room for the two others; the place of each; first positions.
     number : int
         How many there are.
     has_ones, has_missing : bool
-        Whether there are the two others besides.
+        Whether there are the two others besides: that like an empty slot, and that of elements without a key.
+    words, slots, first : memory
+        Of keys in order. Behind the words there is room for the two others; the place of each; first positions.
     """
 
-    words: Any
-    slots: Any
-    first: Any
     number: int
     has_ones: bool
     has_missing: bool
+    words: Any = None
+    slots: Any = None
+    first: Any = None
 
     @property
     def groups(self) -> int:
@@ -163,7 +163,7 @@ class SampledKeys:
         given = _BLOCK, words, number, number if sample.has_ones else _UNKNOWN, missing, self._seed
         name, lanes = ("find_more", self._sizes.lanes) if are_many else ("find", self._lanes)
         self._run(name, groups, *given, sample.different, table, self._state, numbers, first, lanes=lanes)
-        return Known(words, slots, first, number, sample.has_ones, has_missing)
+        return Known(number, sample.has_ones, has_missing, words, slots, first)
 
     def divide(self, sample: Sample) -> bool:
         """Number the keys of ranges; return whether there can be so many, and a table is not as fast."""
@@ -210,7 +210,7 @@ class SampledKeys:
         """
         number, failed, ones, missing = self._chain.fetched(self._state, 4, np.uint32).tolist()
         self._has_failed = bool(failed)
-        return None if failed else Known(None, None, None, number, bool(ones), bool(missing) and self._missing)
+        return None if failed else Known(number, bool(ones), bool(missing) and self._missing)
 
     def write(self, labels: Any, positions: Any, ranks: Any = None) -> None:
         """Write divided keys in order, or by their ranks, and their first positions, where there is memory for them."""

@@ -269,7 +269,7 @@ def of_caller(array: CudaArray) -> Any:
     memory = array.memory
     if memory.given is not None:
         return memory.given
-    back = memory.back or _as_it_is
+    back = memory.back or (lambda found: found)
     if array.dtype.names is None:
         return back(_part(array))
     library, flat = memory.library, _flat(array)
@@ -302,10 +302,6 @@ def _flat(array: CudaArray) -> Any:
     item = found.dtype.itemsize
     begin = (array.offset - found.address) // item
     return flat[begin : begin + array.nbytes // item]
-
-
-def _as_it_is(array: Any) -> Any:
-    return array
 
 
 def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:

@@ -278,12 +278,6 @@ def positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
     return of(plain, "(accumulator_t){v.value, v.index}", "(value_t){a.value, a.index}")
 
 
-def product(column: Column, numbers: Numbers) -> Operator:
-    if column.total.kind == "f":
-        return Operator(column.total, "a * b", 1, "multiply", accumulator=numbers.real)
-    return operators.multiply(column.total)
-
-
 def converted(text: str, given: np.dtype, wanted: np.dtype) -> str:
     """Return C of a number of one dtype as another."""
     if wanted.kind != "c":

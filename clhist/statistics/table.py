@@ -20,7 +20,7 @@ from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.halves import half_name
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
-from clhist.statistics.outputs import Column, Numbers, Output, converted, extreme, moments_of, positioned, product
+from clhist.statistics.outputs import Column, Numbers, Output, converted, extreme, moments_of, positioned
 from clhist.statistics.variance import variance
 
 Array = np.ndarray
@@ -156,7 +156,11 @@ def _logical(name: str, operator: Operator) -> Callable[[Column, Numbers], Outpu
 
 
 def _product_of(column: Column, numbers: Numbers) -> Output:
-    return Output(product(column, numbers), converted("v", column.dtype, column.total), ("prod",))
+    if column.total.kind == "f":
+        operator = Operator(column.total, "a * b", 1, "multiply", accumulator=numbers.real)
+    else:
+        operator = operators.multiply(column.total)
+    return Output(operator, converted("v", column.dtype, column.total), ("prod",))
 
 
 def _own(column: Column) -> np.dtype:

@@ -245,9 +245,8 @@ def test_a_sampled_race_factor(fake, kernel):
 
 def test_ptx_that_is_not_known_goes_through_the_host(fake, monkeypatch):
     cuda, cupy = fake
-    own = clhist.HistogramKernel(
-        None, clhist.operators.add(np.int64), arguments="const int *x, float one", map="EMIT(x[i], (long)one)"
-    )
+    add = clhist.operators.add(np.int64)
+    own = clhist.HistogramKernel(None, add, arguments="const int *x, float one", map="EMIT(x[i], (long)one)")
     cuda.fails["cuModuleLoadDataEx"] = 218
     monkeypatch.setattr(cuda_calls, "_warned", set())
     with pytest.warns(UserWarning, match=r"__call__: .* a program of this driver: cuModuleLoadDataEx .*FAKE_ERROR"):

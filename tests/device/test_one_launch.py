@@ -87,10 +87,8 @@ def test_positions_and_sums_that_are_reproducible(patient, rng):
     for k in range(9):
         assert found[k]["index"] == np.flatnonzero(bins == k)[values[bins == k].argmax()]
     adding = pair_kernel(operators.add(np.float32), patient)
-    results = [
-        adding(bins[order], values[order], num_bins=9, reproducible=True)
-        for order in (np.arange(999), rng.permutation(999))
-    ]
+    orders = np.arange(999), rng.permutation(999)
+    results = [adding(bins[order], values[order], num_bins=9, reproducible=True) for order in orders]
     np.testing.assert_array_equal(*results)
     np.testing.assert_allclose(results[0], np.bincount(bins, values, 9), rtol=1e-5)
 
