@@ -301,10 +301,11 @@ class Engine:
         if checked.batch is not None or call.partial or isinstance(call.race_factor, str):
             return None
         source, device = self.source, checked.queue.device
-        has_arrays = checked.on_device or bool(source.sized)
-        if not has_arrays or source.uses_position or not are_apart(checked, self._arrays):
-            return None
         is_there = checked.on_device or shares_memory(device)
+        is_all_there = is_there and self.profile_of(device).kind == "cpu"  # with whatever pairs need
+        can_be_split = (checked.on_device or source.sized) and not source.uses_position
+        if is_all_there or not can_be_split or not are_apart(checked, self._arrays):
+            return None
         taken = 0 if is_there else sum(each.dtype.itemsize for each in source.elementwise)
         given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
         return self._preparation.step(device, self._preparation.problem(*given, device), taken)

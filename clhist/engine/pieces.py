@@ -52,19 +52,18 @@ def by_pieces(engine: Engine, checked: CheckedCall, call: Call, step: int) -> Ou
 
 def _in_turn(engine: Engine, checked: CheckedCall, call: Call, step: int, dests: _Arrays, outs: _Arrays) -> Outcome:
     """Combine `dests` with one piece after the other, all on the device; accumulators are kept if results hold less."""
-    outputs, kept = engine.outputs, kept_bytes(engine.outputs.operators, [prod(shape) for shape in checked.shapes])
+    kept = kept_bytes(engine.outputs.operators, [prod(shape) for shape in checked.shapes])
     names, budget = [each.name for each in engine.arguments], call.memory_budget
     call = replace(call, queue=checked.queue, wait_for=checked.wait_for, memory_budget=budget and max(1, budget - kept))
-    total, done, new = Outcome([*dests], {}, {}), 0, [None] * len(outs)
+    total, done, new, like = Outcome([*dests], {}, {}), 0, [None] * len(outs), engine.outputs.like
 
     def compute(values: Mapping[str, Any], size: int) -> list[cl.Event]:
         nonlocal done
         is_first, done = done == 0, done + size
         is_last = done == checked.size
-        held = [name for name, holds in (("dest", not is_first), ("out", not is_last)) if kept and holds]
+        held = tuple(name for name, ends in (("dest", is_first), ("out", is_last)) if kept and not ends)
         places = (outs if is_last else new) if kept else (outs if is_first else total.results)
-        dest, out = map(outputs.like, (total.results, [*places]))
-        each = replace(call, size=size, dest=dest, out=out, partial=tuple(held))
+        each = replace(call, size=size, dest=like(total.results), out=like([*places]), partial=held)
         found = engine.run([values[name] for name in names], each if is_last else replace(each, largest=None))
         total.results = found.results
         for stage, events in found.events.items():
