@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -166,9 +166,14 @@ class Builder:
         proven = self.profile_of(device)
         return planned if proven == profile else plan_sweeps(problem, proven, indices)
 
-    def step(self, device: cl.Device, problem: Problem) -> int | None:
-        """Return how many elements at a time a call takes; None for all of them."""
-        return elements_of_piece(replace(problem, refused=self._refused), self.profile_of(device))
+    def step(self, device: cl.Device, problem: Problem, taken: int = 0) -> int | None:
+        """Return how many elements at a time a call takes; None for all of them.
+
+        `taken` are the bytes of an element that go to the device first: two pieces at a time, where all take too much.
+        """
+        needed, room = problem.size * taken, memory_budget(device)
+        least = 1 if needed <= room else ceil(2 * needed / room)
+        return elements_of_piece(replace(problem, refused=self._refused), self.profile_of(device), least)
 
     def sizes(self, size: int, bins: int) -> tuple[int, ...]:
         """Return the numbers that `clhist.engine.prepare.SIZES` has names for."""

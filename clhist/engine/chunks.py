@@ -1,21 +1,23 @@
-"""Pieces of a stream on their way to the device: NumPy arrays are split into chunks, PyOpenCL's are not."""
+"""Pieces of a stream on their way to the device: NumPy arrays are split into chunks, PyOpenCL's where asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import scalar
 from clhist.codegen.maps import Argument
-from clhist.engine.engine import Engine
 from clhist.opencl import lost
 from clhist.opencl.arrays import check_array, check_context, common_kind, is_array, shares_memory
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.staging import InPlace, Staging
+
+if TYPE_CHECKING:
+    from clhist.engine.engine import Engine
 
 _MULTIPLE = 128  # elements: chunks begin as their arrays do at an address for wide loads
 
@@ -53,14 +55,14 @@ class Piece:
     @property
     def split(self) -> tuple[Argument, ...]:
         """The arrays that are split into chunks."""
-        return () if self.on_device else self.engine.source.elementwise
+        return () if self.on_device and self.step >= self.size else self.engine.source.elementwise
 
     def of(self, engine: Engine) -> Piece:
         """Return the same for an engine of the same map."""
         return self if engine is self.engine else replace(self, engine=engine)
 
     def parts(self) -> Iterator[Piece]:
-        """Yield it in pieces of `step` elements; device arrays, and what has no arrays to split, are one."""
+        """Yield it in pieces of `step` elements; what has no arrays to split is one."""
         if not self.split or self.size <= self.step:
             yield self
             return
@@ -167,9 +169,11 @@ class Chunks:
                 if argument.is_array and argument not in split and not piece.on_device
             ]
             taken = {**values, **whole.take({a: values[a.name] for a in others})}
+            flat = {argument: _flat(values[argument.name]) for argument in split}
             for begin in range(0, piece.size, piece.step):
                 end = min(begin + piece.step, piece.size)
-                taken |= chunks.take({a: _flat(values[a.name])[begin:end] for a in split})
+                parts = {argument: array[begin:end] for argument, array in flat.items()}
+                taken |= {a.name: part for a, part in parts.items()} if piece.on_device else chunks.take(parts)
                 if piece.first is not None:
                     taken[piece.first.name] = scalar(piece.first, position + begin)
                 events = compute(taken, end - begin)

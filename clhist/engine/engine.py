@@ -7,8 +7,6 @@ engine's own looks at the input.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
-from math import prod
 from typing import Any
 
 import pyopencl as cl
@@ -23,18 +21,18 @@ from clhist.engine.known import KnownCall
 from clhist.engine.loads import Loads
 from clhist.engine.offsets import batch_of
 from clhist.engine.outputs import Outputs
+from clhist.engine.pieces import are_apart, by_pieces
 from clhist.engine.ready import Operands, Ready
 from clhist.engine.results import numbered
 from clhist.engine.signature import Remembered, signature_of_call, signature_of_targets
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, is_taken, overlap, survey
+from clhist.opencl.arrays import Array, is_taken, shares_memory, survey
 from clhist.opencl.device import default_queue
 from clhist.opencl.memory import OutOfMemoryError
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import integer
 from clhist.operators.operator import Operator
-from clhist.planning.pieces import kept_bytes
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
 
@@ -276,7 +274,7 @@ class Engine:
         """
         checked = self.check(args, call)
         if (step := self._step(checked, call)) is not None:
-            return self._by_pieces(checked, call, step)
+            return by_pieces(self, checked, call, step)
         ready, operands = self.prepare(checked, call, fixed)
         try:
             outcome = _launched(ready, *operands, call)
@@ -296,45 +294,21 @@ class Engine:
         return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
-        """Return how many elements at a time are taken where their pairs do not fit together; None for all at once.
+        """Return how many elements at a time are taken where all, or their pairs, do not fit; None for all at once.
 
-        Only of arrays on the device, of a map that does not use `i` by itself, and of one result in one array.
+        Only of a map that does not use `i` by itself, and of results in one array each. A batch has no pairs.
         """
-        source, is_number = self.source, isinstance(call.race_factor, int | float)
-        is_plain = checked.batch is None and not call.partial and is_number and checked.on_device
-        if not is_plain or not self.outputs.is_single or checked.targets[0].fields or source.uses_position:
+        if checked.batch is not None or call.partial or isinstance(call.race_factor, str):
             return None
-        if any(overlap(checked.values[n], out) for n in self._arrays for out in checked.targets[0].out or ()):
-            return None  # the result of one piece would be what a later one reads
+        source, device = self.source, checked.queue.device
+        is_there = checked.on_device or shares_memory(device)
+        is_all_there = is_there and self.profile_of(device).kind == "cpu"  # with whatever pairs need
+        can_be_split = (checked.on_device or source.sized) and not source.uses_position
+        if is_all_there or not can_be_split or not are_apart(checked, self._arrays):
+            return None
+        taken = 0 if is_there else sum(each.dtype.itemsize for each in source.elementwise)
         given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
-        device = checked.queue.device
-        return self._preparation.step(device, self._preparation.problem(*given, device))
-
-    def _by_pieces(self, checked: CheckedCall, call: Call, step: int) -> Outcome:
-        """Run a call `step` elements at a time, each piece combined with those before it.
-
-        Their result is kept in the place of the call's where it holds what accumulators do, and else as accumulators.
-        """
-        events: dict[str, list[cl.Event]] = {}
-        after: dict[cl.Event, cl.Event] = {}
-        arrays = {n: checked.values[n].reshape(-1) for n in self.source.sized}
-        operator, budget, dest, out = self.outputs.operators[0], call.memory_budget, call.dest, call.out
-        if kept := kept_bytes(operator, prod(checked.shapes[0])):
-            budget, out = None if budget is None else budget - kept, None
-        each = replace(call, queue=checked.queue, wait_for=checked.wait_for, memory_budget=budget, largest=None)
-        for begin in range(0, checked.size, step):
-            end = min(begin + step, checked.size)
-            args = [arrays[n][begin:end] if n in arrays else value for n, value in enumerate(checked.values)]
-            is_last = end == checked.size
-            held = (("dest",) if begin else ()) + (() if is_last else ("out",)) if kept else ()
-            each = replace(each, size=end - begin, dest=dest, out=call.out if kept and is_last else out, partial=held)
-            outcome = self.run(args, replace(each, largest=call.largest) if is_last else each)
-            (result,) = outcome.results
-            dest = out = result
-            for stage, found in outcome.events.items():
-                events.setdefault(stage, []).extend(found)
-            after |= outcome.after
-        return Outcome([result], events, after)
+        return self._preparation.step(device, self._preparation.problem(*given, device), taken)
 
     def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
         """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""

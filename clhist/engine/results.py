@@ -56,16 +56,17 @@ class ResultArrays:
     def _names(self, kind: str) -> list[str]:
         return [f"{kind}{self.name}[{field!r}]" for field in self.fields] or [f"{kind}{self.name}"]
 
-    def dtypes(self) -> list[Any]:
-        """Return the dtype of each array of the result."""
+    def dtypes(self, *, partial: bool) -> list[Any]:
+        """Return the dtype of each array of the result, or of what it is combined with."""
         if self.fields:
             return [self.operator.dtype[field] for field in self.fields]
-        return [self.operator.accumulator if self.out_is_partial else self.operator.dtype]
+        return [self.operator.accumulator if partial else self.operator.dtype]
 
     def check(self) -> None:
         """Raise for an array of another kind, dtype or shape; copy a `dest` that `out` overlaps."""
         if self.out is not None:
-            expected = zip(self._names("out"), self.out, self.dtypes(), strict=True)
+            dtypes = self.dtypes(partial=self.out_is_partial)
+            expected = zip(self._names("out"), self.out, dtypes, strict=True)
             self.out = tuple(
                 check_array(n, array, dtype, written=True, shape=self.shape) for n, array, dtype in expected
             )
@@ -77,7 +78,7 @@ class ResultArrays:
         if self.dest is not None:
             if not self.dest_is_partial:
                 check_dest(f"dest{self.name}", self.operator)
-            dtypes = [self.operator.accumulator] if self.dest_is_partial else self.dtypes()
+            dtypes = self.dtypes(partial=self.dest_is_partial)
             found = []
             for k, (n, array, dtype) in enumerate(zip(self._names("dest"), self.dest, dtypes, strict=True)):
                 if self.out is None or array is not self.out[k]:
@@ -137,7 +138,7 @@ def forms_of(targets: Sequence[ResultArrays], first: int) -> ResultForms:
             dest = tuple(slot(n, f"dest{suffix}", read=True) for n, suffix in zip(dests, suffixes, strict=True))
         out = tuple(
             slot(n, f"out{suffix}", read=False, new=(each.shape, dtype) if each.out is None else None)
-            for n, suffix, dtype in zip(outs, suffixes, each.dtypes(), strict=True)
+            for n, suffix, dtype in zip(outs, suffixes, each.dtypes(partial=each.out_is_partial), strict=True)
         )
         fields = tuple((name, c_name(each.operator.dtype[name])) for name in each.fields)
         forms.append(Result(dest, out, fields, each.dest_is_partial, each.out_is_partial))

@@ -120,8 +120,8 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
     if choices.memory == "local":
         return _local(load, local_update)
     if choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu):
-        return _private(load)
-    return _by_time(load, times)
+        return _or_partitioned(load, "private", lambda: _private(load))
+    return _or_partitioned(load, local_update, lambda: _by_time(load, times))
 
 
 def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
@@ -139,13 +139,18 @@ def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
     return after(tried.steps, global_or_sorted(load, global_update))
 
 
-def _private(load: Workload) -> Plan:
+def _or_partitioned(load: Workload, update: str, plan: Callable[[], Plan]) -> Plan:
+    """Return the plan; where there is no memory for a copy of all bins, one of ranges, which need none."""
     try:
-        direct = private_copies(load)
-    except MemoryError:  # tiles need no copy of all bins
-        if load.choices.forced or cannot_partition(load, "private") is not None:
+        return plan()
+    except MemoryError:
+        if load.choices.forced or cannot_partition(load, update) is not None:
             raise
-        return partitioned(load, "private")
+        return partitioned(load, update)
+
+
+def _private(load: Workload) -> Plan:
+    direct = private_copies(load)
     if not load.choices.forced and is_worth_tiles(load, direct):
         return after(direct.steps, partitioned(load, "private"))
     return direct

@@ -2,49 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 
 from clhist.hardware.profile import Profile
 from clhist.operators.operator import Operator
 from clhist.planning.partition import MOST_PARTITIONED_ELEMENTS, PartitionedPlan
-from clhist.planning.problem import Problem
+from clhist.planning.problem import Histogram, Problem
 from clhist.planning.sweeps import plan_sweeps
 
 MOST_PIECES = 64
 _MULTIPLE = 2**10  # elements: pieces begin where loads are as wide as at the beginning
 
 
-def elements_of_piece(problem: Problem, profile: Profile) -> int | None:
-    """Return how many elements at a time are partitioned where that is predicted to beat the plan of all at once.
+def elements_of_piece(problem: Problem, profile: Profile, least: int = 1) -> int | None:
+    """Return how many elements at a time are computed where that is predicted to beat the plan of all at once.
 
     That is None where the pairs of all of them fit, as they mostly do, and on CPUs, of whose memory they are a small
-    part.
+    part. There are at least so many pieces: more than one where the elements themselves do not fit.
     """
-    (histogram,) = problem.histograms
-    size, budget, kept = problem.size, problem.memory_budget, kept_bytes(histogram.operator, histogram.bins)
-    pairs = size * (2 + (0 if histogram.value is not None else histogram.operator.dtype.itemsize))
-    fits = size <= MOST_PARTITIONED_ELEMENTS and (budget is None or 4 * pairs <= budget)
-    if fits or profile.kind == "cpu" or problem.choices.forced:
-        return None
-    (whole,) = plan_sweeps(problem, profile)
+    operators, bins = zip(*((each.operator, each.bins) for each in problem.histograms), strict=True)
+    budget, kept = problem.memory_budget, kept_bytes(operators, bins)
+    in_pieces = problem
     if kept:
-        problem = replace(problem, memory_budget=None if budget is None else budget - kept, one_launch=False)
-    pieces = 2 if budget is None or kept < budget else MOST_PIECES + 1
-    while pieces <= MOST_PIECES and not isinstance(whole, PartitionedPlan):
-        step = ceil(size / pieces / _MULTIPLE) * _MULTIPLE
-        try:
-            (piece,) = plan_sweeps(replace(problem, size=step), profile)
-        except MemoryError:  # no copy of all bins fits beside what is kept
-            return None
-        if isinstance(piece, PartitionedPlan):
-            if whole.seconds is None or piece.seconds is None:
-                return step  # by the rule that does without rates
-            return step if pieces * piece.seconds < whole.seconds else None
-        pieces *= 2
-    return None
+        in_pieces = replace(problem, memory_budget=None if budget is None else budget - kept, one_launch=False)
+    whole = problem if least == 1 else _piece(in_pieces, least)
+    best = None if least == 1 else whole.size
+    pairs = whole.size * max(map(_pair_bytes, problem.histograms))
+    fits = whole.size <= MOST_PARTITIONED_ELEMENTS and (budget is None or 4 * pairs <= budget)
+    if fits or profile.kind == "cpu" or problem.choices.forced or not (budget is None or kept < budget):
+        return best
+    fewest, seconds = _planned(whole, profile)
+    for pieces in (least * 2**k for k in range(1, MOST_PIECES.bit_length())):
+        if fewest == len(operators):
+            break
+        piece = _piece(in_pieces, pieces)
+        partitioned, each = _planned(piece, profile)
+        if partitioned <= fewest:
+            continue
+        if seconds is None or each is None:
+            return piece.size  # by the rule that does without rates
+        if pieces * each < seconds * least:
+            best, least, seconds = piece.size, pieces, each
+        fewest = partitioned
+    return best
 
 
-def kept_bytes(operator: Operator, bins: int) -> int:
-    """Return the bytes of the accumulators that are kept from piece to piece; 0 where a result holds the same."""
-    return 0 if operator.holds_values else bins * operator.accumulator.itemsize
+def kept_bytes(operators: Sequence[Operator], bins: Sequence[int]) -> int:
+    """Return the bytes of the accumulators that are kept from piece to piece; 0 where results hold the same."""
+    if all(operator.holds_values for operator in operators):
+        return 0
+    return sum(operator.accumulator.itemsize * each for operator, each in zip(operators, bins, strict=True))
+
+
+def _piece(problem: Problem, pieces: int) -> Problem:
+    return replace(problem, size=ceil(problem.size / pieces / _MULTIPLE) * _MULTIPLE)
+
+
+def _pair_bytes(histogram: Histogram) -> int:
+    return 2 + (0 if histogram.value is not None else histogram.operator.dtype.itemsize)
+
+
+def _planned(problem: Problem, profile: Profile) -> tuple[int, float | None]:
+    """Return how many results are of partitioned pairs, and the predicted seconds: infinitely many if none fits."""
+    try:  # one by one: what a joint sweep takes is not predicted
+        plans = [plan for k in range(len(problem.histograms)) for plan in plan_sweeps(problem, profile, [k])]
+    except MemoryError:
+        return -1, inf
+    known = [plan.seconds for plan in plans if plan.seconds is not None]
+    return sum(isinstance(plan, PartitionedPlan) for plan in plans), sum(known) if len(known) == len(plans) else None

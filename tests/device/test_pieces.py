@@ -15,11 +15,14 @@ import clhist
 from clhist import HistogramKernel, operators
 from clhist.engine import build
 from clhist.engine.engine import Engine
+from clhist.engine.launcher import Loaded
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
+from clhist.opencl.arrays import on_host
 from clhist.opencl.device import profile_context
 from clhist.planning import pieces
-from clhist.planning.problem import Choices, Problem
+from clhist.planning.problem import Choices, Histogram, Problem
+from clhist.planning.sweeps import plan
 
 N, H, FEW = 2_000_003, 200_000, 10_000
 ROOM = 8_000_000  # bytes: pairs of all take 13.5 MB
@@ -113,13 +116,14 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-@pytest.mark.parametrize("library", ["pyopencl", "cuda"])
+@pytest.mark.parametrize("library", ["pyopencl", "cuda", "numpy"])
 def test_accumulators_are_kept_from_piece_to_piece(library, name, gpu_like, queue, sizes, rng, monkeypatch):
     room, number, bins, call = KEPT[name]
     x = np.append(np.arange(bins, dtype=np.int32), rng.integers(0, bins, N - bins, np.int32))
     w = rng.integers(-(2**20), 2**20, N) / 2.0**20  # whose sums by NumPy are exact
     want = np.bincount(x, None if name == "counts" else w) / (np.bincount(x) if name == "means" else 1)
     put = cuda_fake.install(monkeypatch)[1].asarray if library == "cuda" else partial(cl_array.to_device, queue)
+    put = np.asarray if library == "numpy" else put
     arrays = put(x), put(w.astype(np.float32))
     for module in ("binning.sweep", "bincount"):  # as of the profile
         monkeypatch.setattr(import_module(f"clhist.{module}"), "device_kind", lambda device: "gpu")
@@ -129,7 +133,7 @@ def test_accumulators_are_kept_from_piece_to_piece(library, name, gpu_like, queu
     with profile_context(replace(gpu_like, features=features)):
         for _ in range(3):
             del sizes[:]
-            found = call(*arrays).get()
+            found = call(*arrays) if library == "numpy" else call(*arrays).get()
             np.testing.assert_array_equal(found, want.astype(found.dtype))
             # Calls on arrays of CUDA may only launch.
             assert sum(size not in (None, N) for size in sizes) == (number if sizes else 0)
@@ -137,7 +141,6 @@ def test_accumulators_are_kept_from_piece_to_piece(library, name, gpu_like, queu
 
 GIVEN = {"num_bins": H, "memory_budget": ROOM}
 OTHERS = {
-    "arrays of the host": lambda put, kernels, data: kernels["add"](*data, **GIVEN),
     "the position": lambda put, kernels, data: kernels["at"](*map(put, data), **GIVEN).get(),
     "global memory": lambda put, kernels, data: kernels["add"](*map(put, data), **GIVEN, memory="global").get(),
     "a bound call": lambda put, kernels, data: kernels["add"].bind(*map(put, data), **GIVEN)().get(),
@@ -155,6 +158,71 @@ def test_others_are_right_in_global_memory(name, gpu_like, data, queue, sizes):
     assert len(sizes) <= 1
 
 
+# Several results of one kernel: MB of room, operators, and C that emits to each.
+VALUES = {"sum": operators.add(np.float32), "most": operators.maximum(np.float32)}
+WIDER = {"number": operators.count(np.int64), "sum": operators.reproducible_add(np.float32, max_abs=H)}
+SEVERAL = {
+    "values": (8, VALUES, "EMIT_sum(x[i], w[i]); EMIT_most(x[i], w[i]);"),
+    "accumulators": (13, WIDER, "EMIT_number(x[i], 1); EMIT_sum(x[i], w[i]);"),
+}
+
+
+@pytest.mark.parametrize("where", ["device", "host"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_results(name, where, gpu_like, data, queue, sizes):
+    """Each is partitioned by itself; one has a `dest` and an `out`."""
+    room, several, map = SEVERAL[name]
+    kernel, last = kernel_of(several, gpu_like, map), [*several][-1]
+    put = partial(cl_array.to_device, queue) if where == "device" else np.array
+    every = {"sum": summed(*data), "most": summed(*data, np.maximum, -np.inf), "number": summed(data[0], np.ones(N))}
+    arrays, given, dest = [put(each) for each in data], {"num_bins": H, "memory_budget": room * 10**6}, np.arange(H)
+    out = put(dest.astype(np.float32))
+    for more in ({}, {"dest": {last: out}, "out": {last: out}}):
+        found = {key: on_host(each) for key, each in kernel(*arrays, **given, **more).items()}
+        for key in several:
+            np.testing.assert_array_equal(found[key], every[key])
+        every[last] = (np.maximum if last == "most" else np.add)(every[last], dest)
+    np.testing.assert_array_equal(on_host(out), found[last])
+    assert sum(size not in (None, N) for size in sizes) >= 4
+
+
+@pytest.fixture
+def small_memory(monkeypatch):
+    """A device that does not share the host's memory, and has little of its own."""
+    for module in ("engine.engine", "engine.chunks", "opencl.operands"):
+        monkeypatch.setattr(f"clhist.{module}.shares_memory", lambda device: False)
+    monkeypatch.setattr(build, "memory_budget", lambda device: 6_000_000)
+
+
+@pytest.mark.parametrize("forced", [{}, {"memory": "local", "copies": 2, "update": "cas", "work_group_size": 64}])
+def test_arrays_of_the_host_that_do_not_fit(forced, gpu_like, data, sizes, small_memory, monkeypatch):
+    """Two pieces are there at a time, whatever the plan is, which heeds all options."""
+    x, w = data[0] // 200, data[1]
+    add, want, dest = kernel_of(operators.add(np.float32), gpu_like), summed(x, w)[:1000], np.arange(1000.0, dtype="f4")
+    plans, own = [], Loaded.run
+    monkeypatch.setattr(Loaded, "run", lambda self, *args: plans.append(self.prepared.call[1]) or own(self, *args))
+    found = add(x.astype(">i4"), w, num_bins=1000, dest=dest, out=(out := np.empty_like(dest)), **forced)
+    assert found is out
+    np.testing.assert_array_equal(out, want + dest)
+    assert (sizes[0], sum(sizes[1:]), len(sizes)) == (None, N, 7)  # 16 MB, two pieces in 6
+    assert not forced or {(each.memory, each.copies, each.work_group_size) for (each,) in plans} == {("local", 2, 64)}
+    with pytest.raises(OverflowError, match="max_abs: "):
+        clhist.reduce_by_index(1000, "sum", np.abs(x), w, reproducible=True, max_abs=9)
+    np.testing.assert_array_equal(clhist.bincount(np.abs(x)), np.bincount(np.abs(x)))
+    assert sum(size or 0 for size in sizes) >= 3 * N
+
+
+@pytest.mark.parametrize("bins", [2**31 + 5, 2**45])
+def test_what_fits_nowhere_is_refused(bins, gpu_like, data, queue, monkeypatch, small_memory):
+    """Before anything is enqueued, whatever the form of the call."""
+    monkeypatch.setattr(Loaded, "run", None)
+    one, several = kernel_of(VALUES["sum"], gpu_like), kernel_of(VALUES, gpu_like, SEVERAL["values"][2])
+    for arrays in (data, [cl_array.to_device(queue, each) for each in data]):
+        for kernel, more in ((one, {}), (several, {}), (one, {"num_histograms": 7, "size": 7 * 2**18})):
+            with pytest.raises(MemoryError, match=r"^memory_budget: one copy of |^the host has no room for a result"):
+                kernel(*arrays, num_bins=bins, **more)
+
+
 @pytest.mark.parametrize(
     ("size", "bins", "budget", "step"),
     [
@@ -164,9 +232,21 @@ def test_others_are_right_in_global_memory(name, gpu_like, data, queue, sizes):
         (5 * 10**7, 2 * 10**7, 35 << 30, None),  # which fits
         (5 * 10**7, 10**5, 2 * 10**8, None),  # is in local memory
         (5 * 10**7, 2 * 10**7, 81 * 10**6, None),  # too little for any piece
+        (5 * 10**7, 10**8, 2 * 10**8, 12_500_992),  # and for a copy of all bins, which partitions do without
     ],
 )
 def test_pieces_of_a_gpu(size, bins, budget, step):
     problem = Problem.of(operators.add(np.float32), bins, size, memory_budget=budget, read_bytes=8)
     assert pieces.elements_of_piece(problem, H200) == step
     assert pieces.elements_of_piece(replace(problem, choices=Choices(memory="global")), H200) is None
+
+
+def test_pieces_of_several_results_and_of_what_does_not_fit():
+    several = tuple(Histogram(operators.add(np.float32), bins, str(k)) for k, bins in enumerate([2 * 10**7, 1000]))
+    problem = Problem(several, 5 * 10**7, memory_budget=3 * 10**8, read_bytes=8)
+    assert pieces.elements_of_piece(problem, H200) == 25_000_960
+    for choices in (Choices(), Choices(memory="global")):
+        few = replace(problem, histograms=several[1:], choices=choices)
+        assert [pieces.elements_of_piece(few, H200, least) for least in (1, 4)] == [None, 12_500_992]
+    many = Problem.of(operators.add(np.float32), 10**8, 10**7, memory_budget=2 * 10**8)
+    assert plan(many, H200).strategy == "partitioned"  # where no copy of all bins fits

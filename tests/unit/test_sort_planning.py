@@ -93,8 +93,8 @@ def test_sorted_where_no_copy_with_its_locks_fits():
     found = contended(**given, memory_budget=needed)
     assert found.update == "sort"
     assert "not even one copy with its locks fits the memory budget" in " ".join(step.formula for step in found.steps)
+    assert contended(**given, memory_budget=needed - 1).strategy == "partitioned"
     for changes in (
-        {"memory_budget": needed - 1},
         {"memory_budget": needed, "max_pairs": None},
         {"memory_budget": needed, "choices": Choices(memory="global")},
     ):
