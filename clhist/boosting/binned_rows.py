@@ -105,7 +105,12 @@ class BinnedRows:
     """
 
     def __init__(
-        self, queue: cl.CommandQueue, binned: Any, n_bins: int, dtypes: Sequence[np.dtype], like: BinnedRows | None = None
+        self,
+        queue: cl.CommandQueue,
+        binned: Any,
+        n_bins: int,
+        dtypes: Sequence[np.dtype],
+        like: BinnedRows | None = None,
     ) -> None:
         self.rows, self.features = binned.shape
         self.n_bins, self.has_hessians, self.whole = n_bins, len(dtypes) > 1, dtypes[0] != FLOAT
@@ -169,7 +174,7 @@ class BinnedRows:
         return memory
 
     def find_units(self) -> None:
-        """Look what the units are, of gradients and hessians, as exponents of 2, unless they are integers.
+        """Look what the units are, of gradients and hessians, as exponents of 2; of integers, wait until they are read.
 
         Raises
         ------
@@ -177,6 +182,9 @@ class BinnedRows:
             If a gradient is not finite, or no int32.
         """
         if self.whole and np.uint32 not in self._dtypes:
+            for event in self._sending:  # the caller may change arrays of the host
+                event.wait()
+            self._sending.clear()
             return
         self.units = []
         largest = self.fetched(self._largest, len(self._names), np.uint32)

@@ -88,7 +88,8 @@ class BinnedFeatures:
             if most >= n_bins:
                 raise ValueError(f"X_binned: expected bins below n_bins={n_bins}, got {most}")
         self.n_bins, self.shape = n_bins, X_binned.shape
-        self._rows = {(FLOAT, FLOAT): BinnedRows(self.queue, X_binned, n_bins, (FLOAT, FLOAT))}
+        self._rows: dict[tuple[np.dtype, ...], BinnedRows] = {}
+        self._rows[FLOAT, FLOAT] = BinnedRows(self.queue, X_binned, n_bins, (FLOAT, FLOAT))
         cl.wait_for_events(self._rows[FLOAT, FLOAT].chain.events)  # the caller may change the array
         self._lock = Lock()  # of the memory that calls share
 

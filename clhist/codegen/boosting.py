@@ -80,9 +80,9 @@ def sweeps_of(
 ) -> tuple[tuple[str, int], ...]:
     """Return the layouts that sums may have, those of the fewest bytes first, with the features that fit local memory.
 
-    These are a multiple of 4, of as many each time as of all words are. Without hessians, the gradients and the count
-    are in one cell of 64 bits, whatever they are. With them one cell has all three (`packed`), or gradients are apart, in
-    32 bits (`narrow`), which GPUs add to with one atomic, or in 64 (`wide`).
+    These are a multiple of 4, of as many each time as of all words are. Without hessians, gradients and the count share
+    64 bits, whatever they are. With them all three do (`packed`), or gradients are apart, in 32 bits (`narrow`), which
+    GPUs add to with one atomic, or in 64 (`wide`).
     """
     bytes_of = {"packed": 8, "narrow": 12, "wide": 8 * (1 + hessians)}
     if not (whole and hessians):
