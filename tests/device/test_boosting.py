@@ -147,10 +147,6 @@ def test_histograms(features, on_device, order, any_profile, queue, rng):
     assert int((counted.counts.get() if on_device else counted.counts).sum()) == 3001 * features
 
 
-def as_numpy(array):
-    return array.get() if isinstance(array, cl_array.Array) else array
-
-
 INTEGERS = {
     "bytes": ("i1", "i1", [-128, 127, 3], [127, 1, 0]),
     "unsigned bytes": ("u1", "i1", [255, 254], [-128]),
@@ -179,15 +175,14 @@ def test_integers(name, size, bins, on_device, any_profile, queue, rng):
         (values, [few[:4], few[4:4], few[4:]], {"rows": send(few), "offsets": [0, 4, 4, 5000]}),
     ):  # fmt: skip
         found = of.histograms(*map(send, used), **options)
-        assert isinstance(found.gradients, cl_array.Array) == on_device
         assert (found.hessians is None) == (len(used) == 1)
         for array, of_row in zip(found, [np.ones(size), *used], strict=False):
             expected = np.zeros((len(chosen), 2, 19), np.int64)
             for node, part in enumerate(chosen):
                 for feature in range(2):
                     np.add.at(expected[node, feature], binned[part, feature], of_row[part].astype(np.int64))
-            assert array.dtype == np.int64
-            np.testing.assert_array_equal(as_numpy(array), expected if "offsets" in options else expected[0])
+            own = array.get() if on_device else array
+            np.testing.assert_array_equal(own, expected if "offsets" in options else expected[0], strict=True)
 
 
 def test_refusals(queue):
@@ -197,7 +192,6 @@ def test_refusals(queue):
         ("X_binned: expected uint8", TypeError, lambda: BinnedFeatures(binned.astype(int), queue=queue)),
         ("X_binned: expected uint8, got int64", TypeError, lambda: BinnedFeatures([[1, 2]], queue=queue)),
         ("gradients: expected an array of float32 or .* of float64", TypeError, lambda: of.histograms([1.0] * 10)),
-        ("gradients: expected an array of float32 or .* of int64", TypeError, lambda: of.histograms([1] * 10)),
         ("hessians: expected floats or integers as", TypeError, lambda: of.histograms(good, binned[:, 0])),
         ("gradients: .* that int32 has, got 2147483648", ValueError, lambda: of.histograms(np.full(10, 2**31, "I"))),
         ("hessians: .* got 3000000000", ValueError, lambda: of.histograms(*np.uint32([[9] * 10, [3 * 10**9] * 10]))),
