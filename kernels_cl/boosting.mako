@@ -3,14 +3,13 @@
 <%namespace name="types" file="types.mako"/>
 <%
     names = ("gradients", "hessians") if hessians else ("gradients",)
+    given = "".join(f"__global const {of} *{name}, " for name, of in zip(names, values))
 %>\
 #pragma OPENCL FP_CONTRACT OFF
 #define LANES ${lanes}
 #define SEEKERS ${seekers}
 #define BINS ${bins}
 #define WORDS ${words}  // of the bins of a row, 4 in each
-#define PART ${features // 4}  // words of the features that a work-group adds up
-#define CELLS (PART * 4 * BINS)
 #define SUMS ${len(names) + 1}  // of a bin: its rows, and what they add up to
 
 % if lanes == 1:
@@ -53,22 +52,23 @@ __kernel void clhist_by_row(
         }
 }
 
-// The largest absolute value of each, as the bits of a float, which are in the order of their values.
+// The largest absolute value of each; of floats as their bits, which are in the order of their values.
 __kernel void clhist_largest(
-    ${"".join(f"__global const float *{name}, " for name in names)}const ulong rows, volatile __global uint *largest)
+    ${given}const ulong rows, volatile __global uint *largest)
 {
 % for name in names:
     uint ${name}_most = 0;
 % endfor
     for (EACH(i, rows)) {
 % for name in names:
-        ${name}_most = max(${name}_most, as_uint(fabs(${name}[i])));
+        ${name}_most = max(${name}_most, ${f"(uint)abs({name}[i])" if whole else f"as_uint(fabs({name}[i]))"});
 % endfor
     }
 % for n, name in enumerate(names):
     if (${name}_most > largest[${n}]) atomic_max(largest + ${n}, ${name}_most);
 % endfor
 }
+% if not whole:
 
 // How many units are 1, as an exponent: the power of 2 above the largest is `bits` bits long.
 int clhist_units(const uint largest, const int bits) { return bits + 126 - (int)max(largest >> 23, 1u); }
@@ -85,7 +85,7 @@ int clhist_rounded(const float value, const uint largest, const int bits)
 }
 
 __kernel void clhist_in_units(
-    ${"".join(f"__global const float *{name}, " for name in names)}const ulong rows, __global const uint *largest,
+    ${given}const ulong rows, __global const uint *largest,
     const int bits, __global int *values)
 {
     for (EACH(i, rows)) {
@@ -94,19 +94,19 @@ __kernel void clhist_in_units(
 % endfor
     }
 }
+% endif
+% if whole or doubles:
 
-% if doubles:
-
-// Sums in units as float64, of nodes one after the other: of each its rows, which are counted, and the others.
-__kernel void clhist_in_floats(
+// Sums of nodes one after the other, of each its rows, which are counted, and the others: these apart, in units as float64.
+__kernel void clhist_apart(
     __global const long *sums, const ulong nodes, const ulong plane, __global const uint *largest, const int bits,
-    __global long *counts, ${", ".join(f"__global double *{name}" for name in names)})
+    __global long *counts, ${", ".join(f"__global {'long' if whole else 'double'} *{name}" for name in names)})
 {
     for (EACH(i, nodes * plane)) {
         __global const long *of = sums + i / plane * (SUMS * plane) + i % plane;
         counts[i] = of[0];
 % for n, name in enumerate(names):
-        ${name}[i] = ldexp((double)of[${n + 1} * plane], -clhist_units(largest[${n}], bits));
+        ${name}[i] = ${f"of[{n + 1} * plane]" if whole else f"ldexp((double)of[{n + 1} * plane], -clhist_units(largest[{n}], bits))"};
 % endfor
     }
 }
@@ -120,138 +120,7 @@ void clhist_add(volatile __global uint *cell, const ulong value)
     if (high) atomic_add(cell + 1, high);
 }
 
-void clhist_put(__global long *sums, const ulong cell, const long value, const bool alone)
-{
-    if (alone) sums[cell] = value;
-    else if (value) clhist_add((volatile __global uint *)(sums + cell), (ulong)value);
-}
-% if lanes == 1:
-
-${types.ahead()}\
-#define AHEAD 16  // rows of a node are apart, so that nothing but this fetches them in time
-
-// The sums of the bins of some features: a work-item has cells of its own. The lower 16 bits of a sum count rows.
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_sweep(
-    __global const uint *by_row, __global const int *values, __global const uint *rows_even, __global const uint *rows_odd,
-    __global const clhist_rows_t *nodes, const uint number, __global long *sums, const uint features)
-{
-    __local long${2 if hessians else ""} cells[CELLS];
-    clhist_rows_t own;
-    clhist_node(nodes, number, &own);
-    const bool is_alone = own.groups == 1;
-    const uint first = get_group_id(1) * PART, parts = min((uint)PART, WORDS - first);
-    __global const uint *rows = own.odd ? rows_odd : rows_even;
-    __global long *to = sums + own.slot * SUMS * features * BINS;
-    const ulong plane = (ulong)features * BINS;
-    for (ulong begin = own.begin; begin < own.end || begin == own.begin; begin += 65535) {
-        const ulong end = min(own.end, begin + 65535);
-        for (uint k = 0; k < CELLS; ++k) cells[k] = 0;
-        for (ulong k = begin; k < end; ++k) {
-            const ulong i = rows_even ? rows[k] : k;
-% if hessians:
-            const int2 value = vload2(i, values);
-            const long2 add = (long2)((long)value.x, ((long)value.y << 16) + 1);
-% else:
-            const long add = ((long)values[i] << 16) + 1;
-% endif
-            const ulong ahead = rows_even ? rows[min(k + AHEAD, end - 1)] : min(k + AHEAD, end - 1);
-            CLHIST_AHEAD(by_row + ahead * WORDS + first);
-            CLHIST_AHEAD(values + ${len(names)} * ahead);
-            __global const uint *row = by_row + i * WORDS + first;
-            for (uint w = 0; w < parts; ++w) {
-                const uint word = row[w];
-                __local long${2 if hessians else ""} *of = cells + w * 4 * BINS;
-                of[word & 255] += add;
-                of[BINS + (word >> 8 & 255)] += add;
-                of[2 * BINS + (word >> 16 & 255)] += add;
-                of[3 * BINS + (word >> 24)] += add;
-            }
-        }
-        const bool alone = is_alone && begin == own.begin;
-        const uint used = min((uint)CELLS, (features - first * 4) * BINS);
-        for (uint k = 0; k < used; ++k) {
-            const ulong cell = (ulong)first * 4 * BINS + k;
-            const long counted = cells[k]${".y" if hessians else ""};
-            if (alone) {
-                to[cell] = counted & 65535;
-% if hessians:
-                to[plane + cell] = cells[k].x;
-% endif
-                to[${len(names)} * plane + cell] = counted >> 16;
-            } else if (is_alone) {
-                to[cell] += counted & 65535;
-% if hessians:
-                to[plane + cell] += cells[k].x;
-% endif
-                to[${len(names)} * plane + cell] += counted >> 16;
-            } else {
-                clhist_put(to, cell, counted & 65535, false);
-% if hessians:
-                clhist_put(to, plane + cell, cells[k].x, false);
-% endif
-                clhist_put(to, ${len(names)} * plane + cell, counted >> 16, false);
-            }
-        }
-    }
-}
-% else:
-
-// Adds a number with its sign to two words in local memory.
-void clhist_add_local(__local uint *low, __local uint *high, const int value)
-{
-    const int carry = (value >> 31) + (atomic_add(low, (uint)value) + (uint)value < (uint)value);
-    if (carry) atomic_add(high, (uint)carry);
-}
-
-// The sums of the bins of some features, in local memory, of each by itself.
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_sweep(
-    __global const uint *by_row, __global const int *values, __global const uint *rows_even, __global const uint *rows_odd,
-    __global const clhist_rows_t *nodes, const uint number, __global long *sums, const uint features)
-{
-    __local uint counts[CELLS]${"".join(f", {name}_low[CELLS], {name}_high[CELLS]" for name in names)};
-    clhist_rows_t own;
-    clhist_node(nodes, number, &own);
-    const bool is_alone = own.groups == 1;
-    const uint lane = get_local_id(0), first = get_group_id(1) * PART, parts = min((uint)PART, WORDS - first);
-    __global const uint *rows = own.odd ? rows_odd : rows_even;
-    for (uint k = lane; k < CELLS; k += LANES) {
-        counts[k] = 0;
-% for name in names:
-        ${name}_low[k] = ${name}_high[k] = 0;
-% endfor
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (ulong k = own.begin + lane; k < own.end; k += LANES) {
-        const ulong i = rows_even ? rows[k] : k;
-% for n, name in enumerate(names):
-        const int ${name} = values[${len(names)} * i + ${n}];
-% endfor
-        __global const uint *row = by_row + i * WORDS + first;
-        for (uint w = 0; w < parts; ++w) {
-            const uint word = row[w];
-            for (uint b = 0; b < 4; ++b) {
-                const uint cell = (w * 4 + b) * BINS + (word >> 8 * b & 255);
-                atomic_inc(counts + cell);
-% for name in names:
-                clhist_add_local(${name}_low + cell, ${name}_high + cell, ${name});
-% endfor
-            }
-        }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    __global long *to = sums + own.slot * SUMS * features * BINS;
-    const ulong plane = (ulong)features * BINS;
-    const uint used = min((uint)CELLS, (features - first * 4) * BINS);
-    for (uint k = lane; k < used; k += LANES) {
-        const ulong cell = (ulong)first * 4 * BINS + k;
-        clhist_put(to, cell, counts[k], is_alone);
-% for n, name in enumerate(names):
-        clhist_put(to, ${n + 1} * plane + cell, (long)((ulong)${name}_high[k] << 32 | ${name}_low[k]), is_alone);
-% endfor
-    }
-}
-% endif
-
+<%include file="boosting_sweep.mako"/>
 bool clhist_is_left(const clhist_split_t *split, const uint bin, const uint missing_bin)
 {
     if (split->bin > 255) return split->set[bin >> 5] >> (bin & 31) & 1;
@@ -340,7 +209,7 @@ __kernel void clhist_subtract(__global const ulong2 *slots, __global long *sums,
     for (ulong k = get_group_id(1) * get_local_size(0) + get_local_id(0); k < size; k += get_num_groups(1) * get_local_size(0))
         sums[slot.x * size + k] -= sums[slot.y * size + k];
 }
-% if doubles:
+% if doubles and not whole:
 <%include file="best_splits.mako"/>
 <%include file="losses.mako"/>
 % endif

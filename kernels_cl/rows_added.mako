@@ -73,7 +73,22 @@ ${kernel.results()}\
         for (ulong k = 0; k < (ulong)clhist_count * ${d}; ++k)
             clhist_to[k] = clhist_neutral();
     const uint clhist_stop = (ulong)clhist_elements * (clhist_part + 1) / clhist_parts;
-% if spec.is_alone:
+% if spec.near_bins:
+    // Three numbers and one more are one vector, which is loaded, added to and stored at once.
+    __local ${c_name(operator.accumulator)}4 clhist_near[${spec.near_bins}];
+    for (uint bin = 0; bin < clhist_count; ++bin)
+        clhist_near[bin] = 0;
+    for (uint i = (ulong)clhist_elements * clhist_part / clhist_parts; i < clhist_stop; ++i) {
+        const uint bin = CLHIST_ROW_BIN(i);
+        if (bin < clhist_count)
+            clhist_near[bin] += (${c_name(operator.accumulator)}4)(${"".join(f"clhist_lift(CLHIST_ROW_VALUE((ulong)i * 3 + {c})), " for c in range(3))}0);
+    }
+    for (uint bin = 0; bin < clhist_count; ++bin) {
+% for c in range(3):
+        clhist_to[bin * 3 + ${c}] = clhist_combine(clhist_to[bin * 3 + ${c}], clhist_near[bin].s${c});
+% endfor
+    }
+% elif spec.is_alone:
     for (uint i = (ulong)clhist_elements * clhist_part / clhist_parts; i < clhist_stop; ++i) {
         const uint bin = CLHIST_ROW_BIN(i), next = CLHIST_ROW_BIN(i + ${spec.ahead} < clhist_stop ? i + ${spec.ahead} : i);
 ${ask_ahead("        ", "next < clhist_count ? next : 0", "i")}\

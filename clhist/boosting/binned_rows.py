@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.boosting import (
-    ROWS,
-    BoostingSpec,
-    features_at_once,
-)
+from clhist.codegen.boosting import MOST_ROWS, ROWS, BoostingSpec, has_room, sweeps_of
 from clhist.codegen.render import render_boosting
 from clhist.engine.chain import Chain
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.device import device_kind, planning_profile
 from clhist.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist.opencl.upload import FEWEST_BYTES, uploads
+from clhist.operators.c_types import c_name
 
+FLOAT = np.dtype(np.float32)
 MOST_BITS = 30  # of a gradient in units
 _EXACT_BITS = 52  # of a sum: float64 has it exactly
 _OWN_LOCAL_MEMORY = 64  # bytes, of what splits rows
@@ -95,8 +93,8 @@ class BinnedRows:
         Of NumPy or PyOpenCL, in either order.
     n_bins : int
         How many bins a feature has.
-    hessians : bool
-        Whether rows have hessians, or all have 1.
+    dtypes : sequence of numpy.dtype
+        Of gradients and, unless all rows have 1, of hessians: float32, or integers of at most 32 bits.
     like : BinnedRows, optional
         The same rows on the device already, in the place of `binned`.
 
@@ -107,10 +105,15 @@ class BinnedRows:
     """
 
     def __init__(
-        self, queue: cl.CommandQueue, binned: Any, n_bins: int, hessians: bool, like: BinnedRows | None = None
+        self,
+        queue: cl.CommandQueue,
+        binned: Any,
+        n_bins: int,
+        dtypes: Sequence[np.dtype],
+        like: BinnedRows | None = None,
     ) -> None:
         self.rows, self.features = binned.shape
-        self.n_bins, self.has_hessians = n_bins, hessians
+        self.n_bins, self.has_hessians, self.whole = n_bins, len(dtypes) > 1, dtypes[0] != FLOAT
         self.bits = bits_of(self.rows)
         device = queue.device
         profile = planning_profile(device)
@@ -118,8 +121,10 @@ class BinnedRows:
         self._units = device.max_compute_units
         self._lanes = 1 if self._kind == "cpu" else min(profile.work_group_size, device.max_work_group_size)
         words = ceil(self.features / 4)
-        at_once = features_at_once(words, n_bins, self._lanes, hessians, profile.local_memory - _OWN_LOCAL_MEMORY)
-        self.spec = BoostingSpec(at_once, words, n_bins, self._lanes, hessians, bool(device.double_fp_config))
+        room = profile.local_memory - _OWN_LOCAL_MEMORY
+        sweeps = sweeps_of(words, n_bins, self._lanes, self.has_hessians, self.whole, room)
+        values = tuple(c_name(dtype) for dtype in dtypes)
+        self.spec = BoostingSpec(sweeps, words, n_bins, self._lanes, values, bool(device.double_fp_config))
         self._kernels = _kernels(queue.context, self.spec)
         self.size = self.spec.sums * self.features * n_bins
         self.chain = Chain(queue, "to grow trees")
@@ -130,9 +135,9 @@ class BinnedRows:
             self._take_bins(binned, words)
         else:
             self._by_row, self._by_feature = like._by_row, like._by_feature  # noqa: SLF001
-        self._names = ("gradients", "hessians")[: self.spec.sums - 1]
-        self._values = self.chain.new(self.rows * len(self._names), np.int32)
-        self.given = [self.chain.new(self.rows, np.float32) for _ in self._names]
+        self._names, self._dtypes = ("gradients", "hessians")[: len(dtypes)], dtypes
+        self.given = [self.chain.new(self.rows, dtype) for dtype in dtypes]
+        self._values = self.given if self.whole else [self.chain.new(self.rows * len(dtypes), np.int32)]
         self._largest = self.chain.new(len(self._names), np.uint32)
         self.units: list[int] = []
 
@@ -145,15 +150,21 @@ class BinnedRows:
         self._by_feature = memory
 
     def take(self, gradients: Any, hessians: Any) -> None:
-        """Take the gradients of all rows, float32, as integers of a unit; without, those that are in `given`."""
+        """Take the gradients of all rows, floats as integers of a unit; without, those that are in `given`."""
         arrays = (gradients, hessians)[: len(self._names)]
         given = [
             memory if array is None else self._at_hand(memory, array)
             for memory, array in zip(self.given, arrays, strict=True)
         ]
-        self.chain.fill(self._largest, np.uint32, 0, len(self._names))
+        if self.whole:
+            self._values = given
+        else:
+            self._look_for_largest(given)
+            self.run("in_units", *given, self.rows, self._largest, self.bits, *self._values)
+
+    def _look_for_largest(self, given: Sequence[Any]) -> None:
+        self.chain.fill(self._largest, np.uint32, 0, len(given))
         self.run("largest", *given, self.rows, self._largest)
-        self.run("in_units", *given, self.rows, self._largest, self.bits, self._values)
 
     def _at_hand(self, memory: Any, array: Any) -> Any:
         """Return the memory of an array of the device, or memory that has become a copy."""
@@ -163,29 +174,55 @@ class BinnedRows:
         return memory
 
     def find_units(self) -> None:
-        """Look what the units are, of gradients and hessians, as exponents of 2.
+        """Look what the units are, of gradients and hessians, as exponents of 2; of integers, wait until they are read.
 
         Raises
         ------
         ValueError
-            If a gradient is not finite.
+            If a gradient is not finite, or no int32.
         """
+        if self.whole and np.uint32 not in self._dtypes:
+            for event in self._sending:  # the caller may change arrays of the host
+                event.wait()
+            self._sending.clear()
+            return
+        self.units = []
         largest = self.fetched(self._largest, len(self._names), np.uint32)
-        for name, of in zip(self._names, largest, strict=True):
+        for name, of, dtype in zip(self._names, largest, self._dtypes, strict=True):
+            if dtype == np.uint32 and of >= 1 << 31:
+                raise ValueError(f"{name}: expected numbers that int32 has, got {of}")
+            if self.whole:
+                continue
             check_finite(name, of.view(np.float32))
-        self.units = [unit_of(of.view(np.float32), self.rows) for of in largest]
+            self.units.append(unit_of(of.view(np.float32), self.rows))
 
     def sweep(self, nodes: Sequence[Node], sums: Any, lists: Sequence[Any]) -> None:
         """Write the sums of nodes to their slots of memory; `lists` are of rows, or None if they are in order."""
         if not nodes:
             return
-        table = self._table(nodes, max(_FEWEST_ROWS[self._kind], ceil(rows_of(nodes) / (self._units * _SWEEPS))))
+        step = max(_FEWEST_ROWS[self._kind], ceil(rows_of(nodes) / (self._units * _SWEEPS)))
+        if self._lanes > 1:
+            step = ceil(step / ceil(step / MOST_ROWS))
+        table = self._table(nodes, step)
         shared = table["slot"][table["groups"] > 1]
         if len(shared):
             self._of_slots("clear", shared, sums)
-        parts = ceil(self.spec.words / (self.spec.features // 4))
-        given = [self._by_row, self._values, *lists, self.sent(table), len(table), sums, self.features]
-        self.chain.run(self._kernels["sweep"], int(table["groups"].sum()), self._lanes, given, parts)
+        most = min(step, MOST_ROWS)
+        sweeps = self._sweeps(most)
+        is_sure = len(sweeps) == 1  # which sweep has room; else each looks whether it is the one
+        if self.whole and not (is_sure and np.uint32 not in self._dtypes):
+            self._look_for_largest(self._values)
+        given = [self._by_row, *self._values, *lists, self.sent(table), len(table), sums, self.features]
+        given += [None if is_sure else self._largest, most] if self.whole else []
+        for layout, features in sweeps:
+            parts = ceil(4 * self.spec.words / features)
+            self.chain.run(self._kernels[f"sweep_{layout}"], int(table["groups"].sum()), self._lanes, given, parts)
+
+    def _sweeps(self, rows: int) -> Sequence[tuple[str, int]]:
+        """Return the sweeps of which one has room for sums of so many rows, whatever their values."""
+        bounds = [max(-int(info.min), int(info.max)) for info in map(np.iinfo, self._dtypes)] if self.whole else [0]
+        sure = (n for n, (layout, _) in enumerate(self.spec.sweeps, 1) if has_room(layout, bounds, rows))
+        return self.spec.sweeps[: next(sure)]
 
     @staticmethod
     def _table(nodes: Sequence[Node], step: int) -> np.ndarray:
@@ -195,20 +232,20 @@ class BinnedRows:
         found["first"] = found["groups"].cumsum() - found["groups"]
         return found
 
-    def in_floats(self, sums: Any, nodes: int, counts: Any, floats: Sequence[Any]) -> None:
-        """Write the sums of nodes to arrays of the device, int64 and float64.
+    def write_apart(self, sums: Any, nodes: int, counts: Any, others: Sequence[Any]) -> None:
+        """Write the sums of nodes to arrays of the device: counts, and the others as float64, or int64 of integers.
 
         Raises
         ------
         TypeError
             If the device has no float64.
         """
-        if not self.spec.doubles:
+        if not (self.spec.doubles or self.whole):
             raise TypeError("gradients: the device has no float64 for the sums; give an array of NumPy")
-        memory = [self.chain.place(array)[0] for array in (counts, *floats)]
+        memory = [self.chain.place(array)[0] for array in (counts, *others)]
         plane = self.features * self.n_bins
-        self.run("in_floats", sums, nodes, plane, self._largest, self.bits, *memory)
-        self.chain.finish(counts, *floats)
+        self.run("apart", sums, nodes, plane, self._largest, self.bits, *memory)
+        self.chain.finish(counts, *others)
 
     def _of_slots(self, name: str, slots: np.ndarray, sums: Any) -> None:
         lanes = min(self._lanes, 256)

@@ -11,13 +11,13 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.boosting.binned_rows import BinnedRows, Node
+from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
 from clhist.engine.extremes import extremes
 from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.opencl.device import default_queue
 
 _MOST_BINS = 256
-_FLOAT = np.dtype(np.float32)
+_MOST_BYTES = 4  # of an integer that is added up
 
 
 class FeatureHistograms(NamedTuple):
@@ -27,9 +27,9 @@ class FeatureHistograms(NamedTuple):
     ----------
     counts : int64 array
         Rows of each bin.
-    gradients : float64 array
-        What their gradients add up to, exactly, as these were rounded.
-    hessians : float64 array, optional
+    gradients : float64 or int64 array
+        What their gradients add up to, exactly: floats as these were rounded, integers as they are.
+    hessians : float64 or int64 array, optional
         The same of hessians, if there are any.
     """
 
@@ -88,8 +88,9 @@ class BinnedFeatures:
             if most >= n_bins:
                 raise ValueError(f"X_binned: expected bins below n_bins={n_bins}, got {most}")
         self.n_bins, self.shape = n_bins, X_binned.shape
-        self._rows = {True: BinnedRows(self.queue, X_binned, n_bins, True)}
-        cl.wait_for_events(self._rows[True].chain.events)  # the caller may change the array
+        self._rows: dict[tuple[np.dtype, ...], BinnedRows] = {}
+        self._rows[FLOAT, FLOAT] = BinnedRows(self.queue, X_binned, n_bins, (FLOAT, FLOAT))
+        cl.wait_for_events(self._rows[FLOAT, FLOAT].chain.events)  # the caller may change the array
         self._lock = Lock()  # of the memory that calls share
 
     def histograms(
@@ -103,12 +104,13 @@ class BinnedFeatures:
         """Return the sums of gradients and hessians of the rows in each bin of each feature.
 
         Before they are added up they are rounded to a unit, which is at most 2**-30 of the largest of all rows, or
-        2**-52 of it times their number: float64 has all sums of such numbers exactly, in whatever order.
+        2**-52 of it times their number: float64 has all sums of such numbers exactly, in whatever order. Integers, as
+        of quantized training, are added up as they are, to int64; the smaller they are, the less time it takes.
 
         Parameters
         ----------
-        gradients, hessians : array of shape (rows,), float32
-            Of NumPy or PyOpenCL.
+        gradients, hessians : array of shape (rows,), float32, or both integers of int8 to int32 or uint8 to uint32
+            Of NumPy or PyOpenCL. Those of uint32 must be less than 2**31.
         rows : array of integers, optional
             Those that are added up; some may be there more than once. Without, all are.
         offsets : sequence of int, optional
@@ -122,8 +124,8 @@ class BinnedFeatures:
         Raises
         ------
         ValueError
-            If an array has another shape or, on the device, gaps, a number is not finite, or offsets do not ascend
-            within the rows.
+            If an array has another shape or, on the device, gaps, a number is not finite or too large, or offsets do
+            not ascend within the rows.
         TypeError
             If an array is of another type.
         IndexError
@@ -132,9 +134,12 @@ class BinnedFeatures:
             If the device has no room.
         """
         number, features = self.shape
-        gradients = check_array("gradients", _array(gradients), _FLOAT, written=False, shape=(number,))
+        gradients = _checked_values("gradients", gradients, number)
         if hessians is not None:
-            hessians = check_array("hessians", _array(hessians), _FLOAT, written=False, shape=(number,))
+            hessians = _checked_values("hessians", hessians, number)
+            if (hessians.dtype == FLOAT) != (gradients.dtype == FLOAT):
+                raise TypeError(f"hessians: expected floats or integers as gradients are, got {hessians.dtype}")
+        dtypes = tuple(array.dtype for array in (gradients, hessians) if array is not None)
         lists: list[Any] = [None, None]
         size = number
         if rows is not None:
@@ -143,7 +148,7 @@ class BinnedFeatures:
         nodes = [Node(begin, end, 0, n, 0, 0, 0.0) for n, (begin, end) in enumerate(_ranges(offsets, size))]
         shape = (features, self.n_bins) if offsets is None else (len(nodes), features, self.n_bins)
         with self._lock:
-            of = self._of(hessians is not None)
+            of = self._of(dtypes)
             if rows is not None:
                 memory = of.chain.place(rows)[0] if is_device_array(rows) else of.sent(rows)
                 lists = [memory, memory]
@@ -152,10 +157,10 @@ class BinnedFeatures:
             of.sweep(nodes, sums, lists)
             return _as_arrays(of, sums, len(nodes), shape, not is_device_array(gradients))
 
-    def _of(self, has_hessians: bool) -> BinnedRows:
-        if has_hessians not in self._rows:
-            self._rows[has_hessians] = BinnedRows(self.queue, self, self.n_bins, has_hessians, self._rows[True])
-        return self._rows[has_hessians]
+    def _of(self, dtypes: tuple[np.dtype, ...]) -> BinnedRows:
+        if dtypes not in self._rows:
+            self._rows[dtypes] = BinnedRows(self.queue, self, self.n_bins, dtypes, self._rows[FLOAT, FLOAT])
+        return self._rows[dtypes]
 
     def _checked_rows(self, rows: Array) -> Array:
         if not is_device_array(rows):
@@ -179,6 +184,14 @@ def _array(array: Any) -> Array:
     return array if is_device_array(array) else np.asarray(array)
 
 
+def _checked_values(name: str, values: Array, number: int) -> Array:
+    values = _array(values)
+    dtype = values.dtype.newbyteorder("=")
+    if dtype != FLOAT and not (dtype.kind in "iu" and dtype.itemsize <= _MOST_BYTES):
+        raise TypeError(f"{name}: expected an array of float32 or of integers of at most 32 bits, got one of {dtype}")
+    return check_array(name, values, dtype, written=False, shape=(number,))
+
+
 def _ranges(offsets: Sequence[int] | None, size: int) -> list[tuple[int, int]]:
     if offsets is None:
         return [(0, size)]
@@ -192,17 +205,19 @@ def _ranges(offsets: Sequence[int] | None, size: int) -> list[tuple[int, int]]:
 
 
 def _as_arrays(of: BinnedRows, sums: Any, nodes: int, shape: tuple[int, ...], is_host: bool) -> FeatureHistograms:
-    """Return sums in units as arrays of a shape."""
+    """Return sums, of floats in units, as arrays of a shape."""
     if is_host:
         of.find_units()
         whole = of.chain.fetched(sums, nodes * of.size, np.int64)
         whole = whole.reshape(nodes, of.spec.sums, of.features * of.n_bins)
-        parts = np.moveaxis(whole, 1, 0).reshape(of.spec.sums, *shape)
-        floats = [np.ldexp(part.astype(np.float64), unit) for part, unit in zip(parts[1:], of.units, strict=True)]
-        return FeatureHistograms(parts[0].copy(), floats[0], floats[1] if len(floats) > 1 else None)
-    counts = cl_array.empty(of.chain.queue, shape, np.int64)
-    floats = [cl_array.empty(of.chain.queue, shape, np.float64) for _ in range(of.spec.sums - 1)]
-    if nodes:
-        of.in_floats(sums, nodes, counts, floats)
-    of.find_units()
-    return FeatureHistograms(counts, floats[0], floats[1] if len(floats) > 1 else None)
+        counts, *others = (part.copy() for part in np.moveaxis(whole, 1, 0).reshape(of.spec.sums, *shape))
+        if not of.whole:
+            others = [np.ldexp(part.astype(np.float64), unit) for part, unit in zip(others, of.units, strict=True)]
+    else:
+        queue, dtype = of.chain.queue, np.int64 if of.whole else np.float64
+        counts = cl_array.empty(queue, shape, np.int64)
+        others = [cl_array.empty(queue, shape, dtype) for _ in range(of.spec.sums - 1)]
+        if nodes:
+            of.write_apart(sums, nodes, counts, others)
+        of.find_units()
+    return FeatureHistograms(counts, others[0], others[1] if len(others) > 1 else None)

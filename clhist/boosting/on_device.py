@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.boosting.binned_rows import BinnedRows, Node
+from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
 from clhist.codegen.boosting import CHILD, FOUND, SPLIT
 from clhist.opencl.device import memory_budget
 from clhist.opencl.memory import OutOfMemoryError
@@ -54,8 +54,10 @@ class DeviceRows(BinnedRows):
 
     Parameters
     ----------
-    queue, binned, n_bins, hessians : object
+    queue, binned, n_bins : object
         As of `BinnedRows`; `binned` is of NumPy.
+    hessians : bool
+        Whether rows have hessians, or all have 1.
     most_slots : int
         Of nodes whose sums are needed at once.
 
@@ -68,7 +70,7 @@ class DeviceRows(BinnedRows):
     def __init__(
         self, queue: cl.CommandQueue, binned: np.ndarray, n_bins: int, hessians: bool, most_slots: int = _MOST_SLOTS
     ) -> None:
-        super().__init__(queue, binned, n_bins, hessians)
+        super().__init__(queue, binned, n_bins, [FLOAT] * (1 + hessians))
         most_bytes = memory_budget(queue.device) // _PART_OF_MEMORY
         self.slots = max(_FEWEST_SLOTS, min(most_slots, most_bytes // (8 * self.size)))
         self._sums = self._slots_on_device()

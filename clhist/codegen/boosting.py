@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,31 +22,36 @@ FOUND = np.dtype([("gain", np.float64), *((name, np.int64) for name in ("bin", "
 """The best split of one feature, and what is left of it; 256 is added to `bin` where missing values are."""
 
 
+MOST_ROWS = 65535
+"""Rows that are added up before cells are emptied, at most: 16 bits of a cell count them."""
+
+
 @dataclass(frozen=True)
 class BoostingSpec:
     """What the kernels are made from.
 
     Attributes
     ----------
-    features : int
-        That one work-group adds up, a multiple of 4.
+    sweeps : tuple
+        Of the layouts of sums in local memory: which, and the features that one work-group adds up, a multiple of 4.
+        The first one that `has_room` for what is added takes it.
     words : int
         Of 4 bins, of each row.
     bins : int
         Of a feature.
     lanes : int
         Work-items of a work-group; one, on CPUs, has cells of its own.
-    hessians : bool
-        Whether rows have hessians, or 1 each.
+    values : tuple of str
+        The types of C of gradients and of hessians, if rows have any and not 1 each: floats, or integers.
     doubles : bool
         Whether the device has float64, and so can find the best splits.
     """
 
-    features: int
+    sweeps: tuple[tuple[str, int], ...]
     words: int
     bins: int
     lanes: int
-    hessians: bool
+    values: tuple[str, ...]
     doubles: bool
 
     @property
@@ -54,13 +60,44 @@ class BoostingSpec:
         return min(self.lanes, 32)
 
     @property
+    def hessians(self) -> bool:
+        """Whether rows have hessians, or 1 each."""
+        return len(self.values) > 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether values are integers, which are added up as they are."""
+        return "float" not in self.values
+
+    @property
     def sums(self) -> int:
         """Of a bin: its rows, and what they add up to."""
-        return 3 if self.hessians else 2
+        return 1 + len(self.values)
 
 
-def features_at_once(words: int, bins: int, lanes: int, hessians: bool, local_memory: int) -> int:
-    """Return how many features fit local memory, a multiple of 4, of as many each time as of all words are."""
-    cell = 8 * (1 + hessians) if lanes == 1 else 4 * (3 + 2 * hessians)
-    most = max(1, local_memory // (4 * bins * cell))
-    return 4 * -(-words // -(-words // most))
+def sweeps_of(
+    words: int, bins: int, lanes: int, hessians: bool, whole: bool, local_memory: int
+) -> tuple[tuple[str, int], ...]:
+    """Return the layouts that sums may have, those of the fewest bytes first, with the features that fit local memory.
+
+    These are a multiple of 4, of as many each time as of all words are. Without hessians, gradients and the count share
+    64 bits, whatever they are. With them all three do (`packed`), or gradients are apart, in 32 bits (`narrow`), which
+    GPUs add to with one atomic, or in 64 (`wide`).
+    """
+    bytes_of = {"packed": 8, "narrow": 12, "wide": 8 * (1 + hessians)}
+    if not (whole and hessians):
+        bytes_of = {"wide": bytes_of["wide"]}
+    elif lanes == 1:
+        del bytes_of["narrow"]
+    most = {layout: max(1, local_memory // (4 * bins * each)) for layout, each in bytes_of.items()}
+    return tuple((layout, 4 * -(-words // -(-words // each))) for layout, each in most.items())
+
+
+def has_room(layout: str, largest: Sequence[int], rows: int) -> bool:
+    """Return whether no sum of so many rows is too large for a layout, given the largest absolute value of each kind.
+
+    A sum is at most as many times the largest value: less than 2**23 if it has 24 bits with its sign.
+    """
+    if layout == "packed":
+        return max(largest) * rows < 1 << 23
+    return layout == "wide" or largest[0] * rows < 1 << 31

@@ -25,6 +25,7 @@ from clhist.planning.rows import RowsPlan
 _JOINED_BYTES = 8192
 _SHARED_BYTES = 16384  # of local memory, for the totals of work-items that share rows
 _AHEAD, _AHEAD_ALONE = 8, 16
+_NEAR_BINS = 1024  # 16 KB, half of a first-level cache
 
 
 class RowsSpec(NamedTuple):
@@ -46,6 +47,8 @@ class RowsSpec(NamedTuple):
         Whether a CPU has copies of accumulators in scratch memory, besides results in place.
     is_alone : bool
         Whether each work-item of a CPU has all bins of its copy.
+    near_bins : int
+        Bins that such a work-item has room for in local memory, with one component more than rows have; 0 without it.
     few_bins : int
         Bins that the one work-group has room for that counts and places all; 0 without it.
     placing_group : int
@@ -69,6 +72,7 @@ class RowsSpec(NamedTuple):
     sharers: int
     copies: bool
     is_alone: bool
+    near_bins: int
     few_bins: int
     placing_group: int
     width: int = 0
@@ -110,6 +114,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     fits = lanes * plan.row_sharers <= plan.work_group_size and size <= _SHARED_BYTES
     can = plan.at_once > 0 and is_plain  # else rows are gathered
     atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if can else None
+    is_alone = plan.work_groups * plan.work_group_size < 2 * plan.parts
     return RowsSpec(
         spec,
         text,
@@ -117,7 +122,8 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         lanes,
         plan.row_sharers if fits else 1,
         copies=plan.parts > operator.holds_values,  # one is the results themselves
-        is_alone=plan.work_groups * plan.work_group_size < 2 * plan.parts,
+        is_alone=is_alone,
+        near_bins=_near_bins(plan, operator) if is_alone and plan.work_group_size == 1 else 0,
         few_bins=plan.few_bins if plan.is_few else 0,
         placing_group=plan.placing_group,
         width=0 if ranges is None else ranges.most_width,
@@ -127,6 +133,13 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         atomic=atomic,
         is_guarded=atomic is not None and plan.again is not None,
     )
+
+
+def _near_bins(plan: RowsPlan, operator: Operator) -> int:
+    """Return how many bins of three sums have room near a work-item, where one addition of four numbers is for all."""
+    is_short = operator.operation == "add" and operator.accumulator.kind in "iuf" and operator.accumulator.itemsize == 4
+    has_room = plan.rows.components == 3 and plan.row_bins <= _NEAR_BINS  # 16 bytes with one more
+    return _NEAR_BINS if is_short and has_room else 0
 
 
 def _vector(components: int, operator: Operator, is_plain: bool, is_blocked: bool) -> int:

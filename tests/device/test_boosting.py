@@ -147,13 +147,54 @@ def test_histograms(features, on_device, order, any_profile, queue, rng):
     assert int((counted.counts.get() if on_device else counted.counts).sum()) == 3001 * features
 
 
+INTEGERS = {
+    "bytes": ("i1", "i1", [-128, 127, 3], [127, 1, 0]),
+    "unsigned bytes": ("u1", "i1", [255, 254], [-128]),
+    "shorts": ("i2", "u2", [-32768, 32767], [65535]),
+    "small shorts": ("i2", "i2", [-700, 600], [0, 7, 1000]),
+    "in one cell": ("i4", "u4", [-127, 120], [0, 1, 16]),
+    "in one word": ("i4", "i4", [-30_000, 5], [2**31 - 1]),
+    "with carries": ("i4", "u4", [-(2**31)], [2**31 - 1]),
+    "with carries up": (">u4", "i4", [2**31 - 1], [-(2**31)]),
+}
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize(("size", "bins"), [(2001, 19), (300_001, 1)], ids=["uniform", "one bin"])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers(name, size, bins, on_device, any_profile, queue, rng):
+    """Sums are NumPy's of int64, in each of the layouts, also of so many rows that cells are emptied in between."""
+    *dtypes, gradients, hessians = INTEGERS[name]
+    binned = rng.integers(0, bins, (size, 2), dtype=np.uint8)
+    send = (lambda array: cl_array.to_device(queue, array)) if on_device else np.asarray
+    native = [dtype.strip(">") if on_device else dtype for dtype in dtypes]
+    values = [np.resize(each, size).astype(dtype) for each, dtype in zip((gradients, hessians), native, strict=True)]
+    of, few = BinnedFeatures(send(binned), 19, queue=queue), rng.integers(0, size, 5000)
+    for used, chosen, options in (
+        (values, [slice(None)], {}), (values[:1], [slice(None)], {}),
+        (values, [few[:4], few[4:4], few[4:]], {"rows": send(few), "offsets": [0, 4, 4, 5000]}),
+    ):  # fmt: skip
+        found = of.histograms(*map(send, used), **options)
+        assert (found.hessians is None) == (len(used) == 1)
+        for array, of_row in zip(found, [np.ones(size), *used], strict=False):
+            expected = np.zeros((len(chosen), 2, 19), np.int64)
+            for node, part in enumerate(chosen):
+                for feature in range(2):
+                    np.add.at(expected[node, feature], binned[part, feature], of_row[part].astype(np.int64))
+            own = array.get() if on_device else array
+            np.testing.assert_array_equal(own, expected if "offsets" in options else expected[0], strict=True)
+
+
 def test_refusals(queue):
     binned = np.zeros((10, 3), np.uint8)
     of, good, zeros = BinnedFeatures(binned, queue=queue), np.ones(10, np.float32), cl_array.zeros
     for match, error, make in (
         ("X_binned: expected uint8", TypeError, lambda: BinnedFeatures(binned.astype(int), queue=queue)),
         ("X_binned: expected uint8, got int64", TypeError, lambda: BinnedFeatures([[1, 2]], queue=queue)),
-        ("gradients: expected an array of float32, got one of float64", TypeError, lambda: of.histograms([1.0] * 10)),
+        ("gradients: expected an array of float32 or .* of float64", TypeError, lambda: of.histograms([1.0] * 10)),
+        ("hessians: expected floats or integers as", TypeError, lambda: of.histograms(good, binned[:, 0])),
+        ("gradients: .* that int32 has, got 2147483648", ValueError, lambda: of.histograms(np.full(10, 2**31, "I"))),
+        ("hessians: .* got 3000000000", ValueError, lambda: of.histograms(*np.uint32([[9] * 10, [3 * 10**9] * 10]))),
         ("gradients: expected a contiguous", ValueError, lambda: of.histograms(zeros(queue, 20, "f")[::2])),
         ("rows: expected a contiguous", ValueError, lambda: of.histograms(good, rows=zeros(queue, 8, "I")[::2])),
         ("X_binned: expected rows", ValueError, lambda: BinnedFeatures(binned[0], queue=queue)),

@@ -49,6 +49,17 @@ def _expected(ufunc, dest, bins, values):
     return expected
 
 
+@pytest.mark.parametrize("h", [1, 2, 1024, 1025])
+def test_rows_of_three(queue, rng, h):
+    """On a CPU four numbers are added at once, of as many bins as have room, to what is there."""
+    bins = rng.integers(-1, h + 1, 5001, dtype=np.int32)
+    for values_of, dtype in (("u1", "i4"), ("f4", "f4"), ("i4", "i4"), ("u4", "u4"), ("i2", "f4"), ("i8", "i8")):
+        least = 0 if "u" in values_of else -100
+        dest, values = rng.integers(0, 100, (h, 3)).astype(dtype), rng.integers(least, 100, (5001, 3)).astype(values_of)
+        found = clhist.reduce_by_index(dest.copy(), np.add, bins, values, update="gather")
+        np.testing.assert_array_equal(found, _expected(np.add, dest, bins, values.astype(dtype)))
+
+
 @pytest.mark.parametrize("kind", ["uniform", "one", "half", "sorted", "outside"])
 @pytest.mark.parametrize(
     ("n", "h", "d"),
