@@ -80,7 +80,7 @@ class SweepState:
 
     @property
     def leaves_turns_out(self) -> bool:
-        """Whether it goes to fewer of these if some elements say that this is faster: where elements have nothing else."""
+        """Whether it goes to fewer of these if some elements say that this is faster; none has a value."""
         interleaved = self.spec.feature(InterleavedCopies)
         return interleaved is not None and interleaved.may_be_left_out and self.spec.looks_first
 
