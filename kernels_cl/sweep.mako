@@ -132,7 +132,7 @@ ${section.fill("shares", capture(share))}
 % endif
     const size_t clhist_slot = ${"get_group_id(0)" if state.is_local else "clhist_item * clhist_copies / clhist_items"};
 % if state.takes_turns:
-    const uint clhist_turns = clhist_copies / (uint)clhist_items;  // copies that neighbouring elements go to in turn
+    ${"const " * (not state.leaves_turns_out)}uint clhist_turns = clhist_copies / (uint)clhist_items;  // copies that neighbouring elements go to in turn
 % endif
 ${share()}
 % endif

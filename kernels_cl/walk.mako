@@ -16,6 +16,23 @@
     ${state.space} cell${part.n}_t *clhist_first_copy${part.n} = clhist_cells${part.n};
 % endfor
 % endif
+% if state.leaves_turns_out:
+<% name = spec.indices.name %>\
+#ifdef POCL_DEVICE_ADDRESS_BITS  // what Intel's compiler makes of the loop behind this is slower
+    // Stores to few cache lines are faster, so fewer copies are, where neighbours rarely wait for each other. Some say so.
+    if (clhist_last - i >= ${SOME * 64}) {
+        uint clhist_equal = 0;
+        for (uint clhist_k = 0; clhist_k < ${SOME}; ++clhist_k) {
+            const clhist_index_t at = i + (clhist_last - i) / ${SOME} * clhist_k;
+            clhist_equal += (${name}[at] == ${name}[at + 1]) + (${name}[at + 1] == ${name}[at + 2]);
+            clhist_equal += ${name}[at + 2] == ${name}[at + 3];
+        }
+        while (clhist_equal < ${SOME // 16} && clhist_turns > 1
+               && sizeof(cell${parts[0].n}_t) * clhist_turns * clhist_count > ${FEW_BYTES})
+            clhist_turns /= 2;
+    }
+#endif
+% endif
 % if spec.block:
 <% s, asks = spec.outputs[0].suffix, "CLHIST_IN_PASS" in spec.map %>\
     for (; clhist_last - i >= ${spec.block}; i += ${spec.block}) {
@@ -84,6 +101,9 @@ ${state.map_call(2)}
 <%!
     from textwrap import indent
     from clhist.planning.packed import RAISED
+
+    SOME = 64  # places
+    FEW_BYTES = 2048  # of copies
 %>
 ## The elements of one round, of which neighbours go to different copies; those of a later one are asked for meanwhile.
 <%def name="one_round(function, first, given=())">

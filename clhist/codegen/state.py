@@ -78,6 +78,12 @@ class SweepState:
         """Whether a work-item may have several copies, to which neighbouring elements go in turn."""
         return self.spec.feature(InterleavedCopies) is not None
 
+    @property
+    def leaves_turns_out(self) -> bool:
+        """Whether it goes to fewer of these if some elements say that this is faster; none has a value."""
+        interleaved = self.spec.feature(InterleavedCopies)
+        return interleaved is not None and interleaved.may_be_left_out and self.spec.looks_first
+
     def stride(self, suffix: str) -> str:
         """How many cells one copy begins behind the one before."""
         return f"clhist_{'stride' if self.spec.feature(PaddedCopies) else 'num_bins'}{suffix}"
