@@ -29,13 +29,13 @@ def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
 
 # What each number may be at most: what holds now, to be lowered with what goes.
 LIMITS = {
-    "lines of the core": 44_474,
+    "lines of the core": 44_712,
     "floors": 12,
     "modules in circles": 0,
     "imports that run up": 0,
     "most branches of a function": 20,
     "lines of golden text": 3_200,
-    "lines of tests": 39_275,
+    "lines of tests": 39_387,
     # On a CPU.
     "frames: bincount, NumPy": 51,
     "frames: histogram(x, bins=100), NumPy": 44,

@@ -59,9 +59,13 @@ __kernel void clhist_largest(
 % for name in names:
     uint ${name}_most = 0;
 % endfor
-    for (EACH(i, rows)) {
+<% ahead = 1 if lanes == 1 else 4 %>\
+    for (${"EACH(i, rows)" if ahead == 1 else f"ulong i = get_global_id(0); i < rows; i += {ahead} * get_global_size(0)"}) {
+% for k in range(ahead):
+<% at = f"min(i + {k} * get_global_size(0), rows - 1)" if k else "i" %>\
 % for name in names:
-        ${name}_most = max(${name}_most, ${f"(uint)abs({name}[i])" if whole else f"as_uint(fabs({name}[i]))"});
+        ${name}_most = max(${name}_most, ${f"(uint)abs({name}[{at}])" if whole else f"as_uint(fabs({name}[{at}]))"});
+% endfor
 % endfor
     }
 % for n, name in enumerate(names):
