@@ -4,6 +4,8 @@
 <%
     names = ("gradients", "hessians") if hessians else ("gradients",)
     given = "".join(f"__global const {of} *{name}, " for name, of in zip(names, values))
+    ahead = 1 if lanes == 1 else 4  # rows whose loads are under way
+    several = "EACH(i, rows)" if ahead == 1 else f"ulong i = get_global_id(0); i < rows; i += {ahead} * get_global_size(0)"
 %>\
 #pragma OPENCL FP_CONTRACT OFF
 #define LANES ${lanes}
@@ -59,8 +61,7 @@ __kernel void clhist_largest(
 % for name in names:
     uint ${name}_most = 0;
 % endfor
-<% ahead = 1 if lanes == 1 else 4 %>\
-    for (${"EACH(i, rows)" if ahead == 1 else f"ulong i = get_global_id(0); i < rows; i += {ahead} * get_global_size(0)"}) {
+    for (${several}) {
 % for k in range(ahead):
 <% at = f"min(i + {k} * get_global_size(0), rows - 1)" if k else "i" %>\
 % for name in names:
@@ -92,9 +93,14 @@ __kernel void clhist_in_units(
     ${given}const ulong rows, __global const uint *largest,
     const int bits, __global int *values)
 {
-    for (EACH(i, rows)) {
+    for (${several}) {
+% for k in range(ahead):
+<% at = f"i + {k} * get_global_size(0)" if k else "i" %>\
+        if (${at} < rows) {
 % for n, name in enumerate(names):
-        values[${len(names)} * i + ${n}] = clhist_rounded(${name}[i], largest[${n}], bits);
+            values[${len(names)} * (${at}) + ${n}] = clhist_rounded(${name}[${at}], largest[${n}], bits);
+% endfor
+        }
 % endfor
     }
 }

@@ -194,5 +194,6 @@ OPERATORS = {
     "mean float32": operators.mean(np.float32),
     "variance float32": operators.variance(np.float32, accumulator=np.float32),
     "reproducible_add float32": operators.reproducible_add(np.float32),
+    "reproducible_add float32, a window": operators.reproducible_add(np.float32, 1000.0),
     "reproducible_add float64, a window": operators.reproducible_add(np.float64, 1000.0),
 }
