@@ -215,7 +215,7 @@ class Source:
         """Return the histograms that are to be planned, with these numbers of bins."""
         # What writes to its arrays is not called a second time.
         reads = all(argument.is_const for argument in self.arguments if argument.is_array)
-        operators = [each if reads or not each.narrow else each.changed(narrow=()) for each in self.operators]
+        operators = self.operators if reads else [_called_once(each) for each in self.operators]
         each = zip(operators, bins, self.suffixes, self.max_pairs, self.values, strict=True)
         return tuple(Histogram(*facts) for facts in each)
 
@@ -242,3 +242,11 @@ def _with_numbers(arguments: Sequence[Argument], code: str, preamble: str = "") 
             raise ValueError(f"arguments: expected {use} for {each.name!r}, whose elements are {each.dtype}")
         code = with_numbers(each.name, each.dtype, code)
     return code
+
+
+def _called_once(operator: Operator) -> Operator:
+    """Return an operator without the forms for which the map may be called again."""
+    others = tuple(other for other in operator.equivalents if not other.operator.narrow)
+    if not operator.narrow and len(others) == len(operator.equivalents):
+        return operator
+    return operator.changed(narrow=(), equivalents=others)

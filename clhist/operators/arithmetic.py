@@ -13,7 +13,7 @@ from clhist.operators.c_types import c_name, literal, same_value, struct_of
 from clhist.operators.halves import number_of
 from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
 from clhist.operators.narrow import exact, window
-from clhist.operators.operator import Operator
+from clhist.operators.operator import Equivalent, Operator
 
 
 def product(
@@ -64,7 +64,11 @@ def product(
 def add(dtype: DTypeLike) -> Operator:
     """Sums, as `numpy.add`: modulo 2^bits for integers, logical or for booleans; complex ones part by part."""
     found = number_dtype(dtype)
-    return logical_or(found) if found.kind == "b" else Operator(found, "a + b", 0, "add")
+    if found.kind == "b":
+        return logical_or(found)
+    # Where additions of float32 are loops of compare-exchange, exact sums are faster by skew.
+    better = [Equivalent(exact(found), fixed_point.MOST_EXACT_VALUES)] if found == np.float32 else []
+    return Operator(found, "a + b", 0, "add", equivalents=better)
 
 
 def count(dtype: DTypeLike = np.int64) -> Operator:

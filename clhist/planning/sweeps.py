@@ -17,6 +17,7 @@ from clhist.operators.halves import number_of
 from clhist.operators.merged import merged
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
+from clhist.planning.local import LocalPlan
 from clhist.planning.narrow import MOST_PASSES, before, narrow_form
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import Histogram, Problem
@@ -38,6 +39,7 @@ from clhist.planning.workload import Workload
 # On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
 # 64 bits 191; in three passes and more the addition in global memory is ahead (docs/notebook/performance.md).
 _PASSES_WORTH_A_WIDER_BIN = 2
+_MANY_ELEMENTS = 2**24  # to which looking at some values is little beside the sweep (measured there, too)
 
 T = TypeVar("T")
 
@@ -154,10 +156,14 @@ def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
         except ValueError as error:
             failed = failed or error
             continue
+        except MemoryError:
+            if best is None:
+                raise
+            continue
         is_shared = NATIVE_COPIES in profile.rates and plan.memory == "local" and problem.choices.update is None
         if plan.update == GATHER or (plan.update == "private" and not is_shared):
             return plan if best is None else best
-        if best is None or _is_better(plan, best):
+        if best is None or _is_better(plan, best, problem, profile):
             best = plan
         if problem.choices.update is not None:
             break  # the operator's own form, where that has it
@@ -167,7 +173,7 @@ def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
     return best
 
 
-def _is_better(other: Plan, own: Plan) -> bool:
+def _is_better(other: Plan, own: Plan, problem: Problem, profile: Profile) -> bool:
     """Whether the better update of an equivalent form is worth its larger bins; not in local memory (measured)."""
     if (
         own.update == "private"
@@ -175,8 +181,21 @@ def _is_better(other: Plan, own: Plan) -> bool:
         return other.update == "native"
     if _rank(other) >= _rank(own):
         return False
+    if other.update == CARRY.name:
+        return _is_worth_carrying(other, own, problem, profile)
     wider = other.outputs[0].operator.bin_bytes > own.outputs[0].operator.bin_bytes
     return not (wider and own.memory == "local" and own.passes <= _PASSES_WORTH_A_WIDER_BIN)
+
+
+def _is_worth_carrying(exact: Plan, own: Plan, problem: Problem, profile: Profile) -> bool:
+    """Whether exact sums take the place of plain ones whose updates wait: always faster by skew, else about as fast."""
+    is_alone = len(problem.histograms) == 1 and problem.num_histograms is None
+    if not is_alone or problem.size < _MANY_ELEMENTS or not problem.choices.forced <= {"memory"}:
+        return False
+    narrow = _narrowed(exact, problem, profile)
+    if narrow.again is None:
+        return False
+    return narrow.passes == 1 or own.passes > 1 or own.strategy != LocalPlan.strategy or problem.race_factor > 1
 
 
 def _rank(plan: Plan) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from digests import BINS, by_bin, drawn, exact_sums, same_bits
 
-from clhist import histogram, operators, reduce_by_index
+from clhist import Accumulator, HistogramKernel, histogram, operators, reduce_by_index
+from clhist.planning import narrow, sweeps
 
 DTYPES = [np.float32, np.float64]
 
@@ -151,3 +154,32 @@ def test_wrong_arrays_of_complex_sums(queue):
     real = [cl_array.to_device(queue, each) for each in (np.zeros(BINS, np.complex64), bins, values.real.copy())]
     with pytest.raises(TypeError, match=r"^values: expected complex64 of reproducible sums on a device, got float32$"):
         reduce_by_index(real[0], np.add, *real[1:], reproducible=True)
+
+
+def test_plain_sums_by_carries_where_additions_of_floats_are_loops(gpu_like, rng, queue, monkeypatch):
+    """Large ones are exact then, as they are on no other device."""
+    monkeypatch.setattr(narrow, "LEAST_ELEMENTS", 0)
+    monkeypatch.setattr(sweeps, "_MANY_ELEMENTS", 30_000)
+    loops = replace(gpu_like, features=frozenset(f for f in gpu_like.features if "float" not in f))
+    kernel = by_bin(operators.add(np.float32), loops)
+    bins, values = drawn(np.float32, 40_001)
+    many = 2000  # bins, of which private copies do not fit
+    dest = rng.normal(size=many).astype(np.float32)
+    assert kernel.plan(len(bins), many, queue=queue).update == "carry"
+    assert kernel.plan(20_000, many, queue=queue).update == kernel.plan(len(bins), many, update="cas").update == "cas"
+    for start in (None, dest):
+        result = kernel(bins, values, num_bins=many, dest=start, queue=queue)
+        same_bits(result, exact_sums(bins, values, many, start))
+    stream = Accumulator(kernel, many, queue=queue)  # of floats
+    stream.add(bins, values)
+    stream.add(bins[:9], values[:9])
+    want = exact_sums(np.append(bins, bins[:9]), np.append(values, values[:9]), many)
+    np.testing.assert_allclose(stream.result(), want, rtol=1e-3, atol=1e-3 * np.abs(values).max())
+    two = HistogramKernel(
+        None,
+        {"sum": operators.add(np.float32), "largest": operators.maximum(np.float32)},
+        arguments="const int *x, const float *w",
+        map="EMIT_sum(x[i], w[i]); EMIT_largest(x[i], w[i])",
+        profile=loops,
+    )
+    assert "carry" not in {plan.update for plan in two.plan(len(bins), many, queue=queue)}
