@@ -136,7 +136,7 @@ def test_accumulators_are_kept_from_piece_to_piece(library, name, gpu_like, queu
             found = call(*arrays) if library == "numpy" else call(*arrays).get()
             np.testing.assert_array_equal(found, want.astype(found.dtype))
             taken = sum(size not in (None, N) for size in sizes)
-            # Calls on arrays of CUDA may only launch; NumPy's go to a GPU in smaller pieces where these are large for it.
+            # Calls on arrays of CUDA may only launch; NumPy's go to a GPU in smaller pieces if they are large for it.
             assert taken == (number if sizes else 0) or (library == "numpy" and taken > number)
 
 
