@@ -1,5 +1,5 @@
-## The sums of the bins of some features, of ``boosting.mako``, whose types and macros it uses. 64 bits of a cell have
-## several sums, which one addition adds to: rows in the lowest 16 bits, then the last of the sums and, in the uppermost 24
+## The sums of the bins of some features, for ``boosting.mako``, whose types and macros it uses. A cell of 64 bits has
+## several sums, which one addition updates: rows in the lowest 16 bits, then the last of the sums and, in the uppermost 24
 ## bits of `packed` ones, the gradients. No sum needs more bits than it has: see `has_room`.
 <%namespace name="types" file="types.mako"/>
 <%

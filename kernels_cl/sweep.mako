@@ -132,7 +132,7 @@ ${section.fill("shares", capture(share))}
 % endif
     const size_t clhist_slot = ${"get_group_id(0)" if state.is_local else "clhist_item * clhist_copies / clhist_items"};
 % if state.takes_turns:
-    ${"const " * (not state.leaves_turns_out)}uint clhist_turns = clhist_copies / (uint)clhist_items;  // copies that neighbouring elements go to in turn
+    ${"const " * (not state.may_use_fewer_turns)}uint clhist_turns = clhist_copies / (uint)clhist_items;  // copies that neighbouring elements go to in turn
 % endif
 ${share()}
 % endif
@@ -208,7 +208,7 @@ ${indent(capture(take, output, s), "    ")}
 % if spec.joined > 1:
 <% neighbours = range(spec.joined) %>\
 
-// Takes the pairs of ${spec.joined} neighbours: one update if all are of one bin, as in sorted input and in hot bins.
+// Takes the pairs of ${spec.joined} neighbours: by one update if all have one bin, as in sorted input and in hot bins.
 void clhist_emit_joined${s}(const clhist_bin_t *targets, const value${s}_t *values, CLHIST_STATE_PARAMETERS)
 {
     const clhist_bin_t target = targets[0];

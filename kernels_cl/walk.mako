@@ -16,19 +16,19 @@
     ${state.space} cell${part.n}_t *clhist_first_copy${part.n} = clhist_cells${part.n};
 % endfor
 % endif
-% if state.leaves_turns_out:
+% if state.may_use_fewer_turns:
 <% name = spec.indices.name %>\
-#ifdef POCL_DEVICE_ADDRESS_BITS  // what Intel's compiler makes of the loop behind this is slower
-    // Stores to few cache lines are faster, so fewer copies are, where neighbours rarely wait for each other. Some say so.
-    if (clhist_last - i >= ${SOME * 64}) {
+#ifdef POCL_DEVICE_ADDRESS_BITS  // PoCL only: Intel's compiler makes slower code of the loop below
+    // Stores to fewer cache lines are faster. So fewer copies are used where a sample has few neighbours with the same bin.
+    if (clhist_last - i >= ${SAMPLES * 64}) {
         uint clhist_equal = 0;
-        for (uint clhist_k = 0; clhist_k < ${SOME}; ++clhist_k) {
-            const clhist_index_t at = i + (clhist_last - i) / ${SOME} * clhist_k;
+        for (uint clhist_k = 0; clhist_k < ${SAMPLES}; ++clhist_k) {
+            const clhist_index_t at = i + (clhist_last - i) / ${SAMPLES} * clhist_k;
             clhist_equal += (${name}[at] == ${name}[at + 1]) + (${name}[at + 1] == ${name}[at + 2]);
             clhist_equal += ${name}[at + 2] == ${name}[at + 3];
         }
-        while (clhist_equal < ${SOME // 16} && clhist_turns > 1
-               && sizeof(cell${parts[0].n}_t) * clhist_turns * clhist_count > ${FEW_BYTES})
+        while (clhist_equal < ${SAMPLES // 16} && clhist_turns > 1
+               && sizeof(cell${parts[0].n}_t) * clhist_turns * clhist_count > ${SMALL_BYTES})
             clhist_turns /= 2;
     }
 #endif
@@ -102,8 +102,8 @@ ${state.map_call(2)}
     from textwrap import indent
     from clhist.planning.packed import RAISED
 
-    SOME = 64  # places
-    FEW_BYTES = 2048  # of copies
+    SAMPLES = 64  # of four neighbours
+    SMALL_BYTES = 2048  # copies that take no more are all used
 %>
 ## The elements of one round, of which neighbours go to different copies; those of a later one are asked for meanwhile.
 <%def name="one_round(function, first, given=())">
@@ -216,7 +216,7 @@ ${section.fill("tile_end")}
 % endif
 </%def>
 
-## The elements of one load, whose pairs are joined with those of their neighbours where they are of one bin.
+## The elements of one load, whose pairs are joined with those of their neighbours where they have one bin.
 <%def name="joined(lanes, element, index)">
 <% s = spec.outputs[0].suffix %>\
 % for first in range(0, lanes, spec.joined):

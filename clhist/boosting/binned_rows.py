@@ -159,10 +159,10 @@ class BinnedRows:
         if self.whole:
             self._values = given
         else:
-            self._look_for_largest(given)
+            self._find_largest(given)
             self.run("in_units", *given, self.rows, self._largest, self.bits, *self._values)
 
-    def _look_for_largest(self, given: Sequence[Any]) -> None:
+    def _find_largest(self, given: Sequence[Any]) -> None:
         self.chain.fill(self._largest, np.uint32, 0, len(given))
         self.run("largest", *given, self.rows, self._largest)
 
@@ -174,12 +174,12 @@ class BinnedRows:
         return memory
 
     def find_units(self) -> None:
-        """Look what the units are, of gradients and hessians, as exponents of 2; of integers, wait until they are read.
+        """Read the units of floats, as exponents of 2; check integers, and wait until host arrays have been copied.
 
         Raises
         ------
         ValueError
-            If a gradient is not finite, or no int32.
+            If a number is not finite, or too large for int32.
         """
         if self.whole and np.uint32 not in self._dtypes:
             for event in self._sending:  # the caller may change arrays of the host
@@ -190,7 +190,7 @@ class BinnedRows:
         largest = self.fetched(self._largest, len(self._names), np.uint32)
         for name, of, dtype in zip(self._names, largest, self._dtypes, strict=True):
             if dtype == np.uint32 and of >= 1 << 31:
-                raise ValueError(f"{name}: expected numbers that int32 has, got {of}")
+                raise ValueError(f"{name}: expected numbers less than 2**31, got {of}")
             if self.whole:
                 continue
             check_finite(name, of.view(np.float32))
@@ -209,17 +209,19 @@ class BinnedRows:
             self._of_slots("clear", shared, sums)
         most = min(step, MOST_ROWS)
         sweeps = self._sweeps(most)
-        is_sure = len(sweeps) == 1  # which sweep has room; else each looks whether it is the one
+        is_sure = len(sweeps) == 1  # else each kernel decides on the device whether its layout is the first with room
         if self.whole and not (is_sure and np.uint32 not in self._dtypes):
-            self._look_for_largest(self._values)
+            self._find_largest(self._values)
         given = [self._by_row, *self._values, *lists, self.sent(table), len(table), sums, self.features]
         given += [None if is_sure else self._largest, most] if self.whole else []
         for layout, features in sweeps:
             parts = ceil(4 * self.spec.words / features)
             self.chain.run(self._kernels[f"sweep_{layout}"], int(table["groups"].sum()), self._lanes, given, parts)
+        if self.whole:
+            self._values = self.given  # nothing of the caller's is kept
 
     def _sweeps(self, rows: int) -> Sequence[tuple[str, int]]:
-        """Return the sweeps of which one has room for sums of so many rows, whatever their values."""
+        """Return the sweeps up to the first one that has room for so many rows of any values of their types."""
         bounds = [max(-int(info.min), int(info.max)) for info in map(np.iinfo, self._dtypes)] if self.whole else [0]
         sure = (n for n, (layout, _) in enumerate(self.spec.sweeps, 1) if has_room(layout, bounds, rows))
         return self.spec.sweeps[: next(sure)]

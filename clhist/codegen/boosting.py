@@ -33,8 +33,8 @@ class BoostingSpec:
     Attributes
     ----------
     sweeps : tuple
-        Of the layouts of sums in local memory: which, and the features that one work-group adds up, a multiple of 4.
-        The first one that `has_room` for what is added takes it.
+        Layouts of sums in local memory, each with the features that one work-group adds up, a multiple of 4. The first
+        one that `has_room` is used.
     words : int
         Of 4 bins, of each row.
     bins : int
@@ -42,7 +42,7 @@ class BoostingSpec:
     lanes : int
         Work-items of a work-group; one, on CPUs, has cells of its own.
     values : tuple of str
-        The types of C of gradients and of hessians, if rows have any and not 1 each: floats, or integers.
+        C types of gradients and, unless all are 1, of hessians: floats, or integers.
     doubles : bool
         Whether the device has float64, and so can find the best splits.
     """
@@ -80,9 +80,9 @@ def sweeps_of(
 ) -> tuple[tuple[str, int], ...]:
     """Return the layouts that sums may have, those of the fewest bytes first, with the features that fit local memory.
 
-    These are a multiple of 4, of as many each time as of all words are. Without hessians, gradients and the count share
-    64 bits, whatever they are. With them all three do (`packed`), or gradients are apart, in 32 bits (`narrow`), which
-    GPUs add to with one atomic, or in 64 (`wide`).
+    The features are a multiple of 4, and shared out evenly among work-groups. Without hessians, gradients and the count
+    share 64 bits, whatever their values are. With hessians all three do (`packed`), or gradients have a word of their
+    own: of 32 bits (`narrow`), which GPUs add to with one atomic, or of 64 (`wide`).
     """
     bytes_of = {"packed": 8, "narrow": 12, "wide": 8 * (1 + hessians)}
     if not (whole and hessians):
@@ -96,7 +96,7 @@ def sweeps_of(
 def has_room(layout: str, largest: Sequence[int], rows: int) -> bool:
     """Return whether no sum of so many rows is too large for a layout, given the largest absolute value of each kind.
 
-    A sum is at most as many times the largest value: less than 2**23 if it has 24 bits with its sign.
+    No sum exceeds the rows times the largest value: 24 bits, one of which is the sign, have room for less than 2**23.
     """
     if layout == "packed":
         return max(largest) * rows < 1 << 23

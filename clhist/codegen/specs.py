@@ -188,7 +188,7 @@ class SweepSpec:
 
     @property
     def joined(self) -> int:
-        """Neighbouring elements of a load whose pairs are one update if they are of one bin; 1 if none are."""
+        """Neighbouring elements of a load whose pairs take one update if they have one bin; 1 if each has its own."""
         is_whole = self.single_pair and self.update == CARRY.name and all(part.part.whole for part in self.parts)
         return gcd(self.vector_width, _MOST_JOINED) if is_whole and not self.hot_bin and not self.in_range else 1
 

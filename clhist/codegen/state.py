@@ -79,10 +79,10 @@ class SweepState:
         return self.spec.feature(InterleavedCopies) is not None
 
     @property
-    def leaves_turns_out(self) -> bool:
-        """Whether it goes to fewer of these if some elements say that this is faster; none has a value."""
+    def may_use_fewer_turns(self) -> bool:
+        """Whether it uses fewer of these copies where sampled bins show that this is faster; only for counts."""
         interleaved = self.spec.feature(InterleavedCopies)
-        return interleaved is not None and interleaved.may_be_left_out and self.spec.looks_first
+        return interleaved is not None and interleaved.may_use_fewer and self.spec.looks_first
 
     def stride(self, suffix: str) -> str:
         """How many cells one copy begins behind the one before."""
@@ -275,7 +275,7 @@ class SweepState:
         return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({', '.join(taken)})"
 
     def target_of(self, output: Output) -> str:
-        """Return C of the number of a bin among all, where `bin` is what the map says."""
+        """Return C of the number of a bin among those of all histograms, where `bin` is what the map emits to."""
         bin = "CLHIST_BIN(bin)"
         return f"clhist_flat({bin}, clhist_bins_each{output.suffix}, clhist_histogram)" if self.is_flat else bin
 

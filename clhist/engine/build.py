@@ -169,7 +169,7 @@ class Builder:
     def step(self, device: cl.Device, problem: Problem, taken: int = 0) -> int | None:
         """Return how many elements at a time a call takes; None for all of them.
 
-        `taken` are the bytes of an element that go to the device first: two pieces at a time, where all take too much.
+        `taken` is the bytes of an element that are copied to the device: if all do not fit, two pieces at a time do.
         """
         needed, room = problem.size * taken, memory_budget(device)
         least = 1 if needed <= room else ceil(2 * needed / room)

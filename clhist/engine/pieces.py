@@ -33,25 +33,26 @@ def are_apart(checked: CheckedCall, arrays: Sequence[int]) -> bool:
 
 
 def by_pieces(engine: Engine, checked: CheckedCall, call: Call, step: int) -> Outcome:
-    """Run a call `step` elements at a time; NumPy arrays go to the device piece by piece, results come back at last."""
+    """Run a call `step` elements at a time; NumPy arrays are copied piece by piece, and results at the end."""
     queue, targets = checked.queue, checked.targets
     dests: list[Array | None] = [None if each.dest is None else each.dest[0] for each in targets]
     outs: list[Array | None] = [None if each.out is None else each.out[0] for each in targets]
     if checked.on_device:
         return _in_turn(engine, checked, call, step, dests, outs)
-    # Where the host has no room for one nothing is computed.
+    # Allocated first: nothing is computed if the host has no room for one.
     new = (empty(None, each.shape, each.operator.dtype, False) if each.out is None else None for each in targets)
     found: list[Array] = [each if out is None else out for each, out in zip(new, outs, strict=True)]
     there = [None if dest is None else in_place(dest, queue) for dest in dests]
     total = _in_turn(engine, checked, call, step, there, [None] * len(outs))
-    for target, out, result in zip(targets, found, total.results, strict=True):
+    for out, result in zip(found, total.results, strict=True):
         result.get(queue, out)
+    for target, out in zip(targets, found, strict=True):
         check_range(target.name, target.operator, out)
     return replace(total, results=found)
 
 
 def _in_turn(engine: Engine, checked: CheckedCall, call: Call, step: int, dests: _Arrays, outs: _Arrays) -> Outcome:
-    """Combine `dests` with one piece after the other, all on the device; accumulators are kept if results hold less."""
+    """Combine `dests` with each piece in turn on the device, as accumulators where these hold more than results."""
     kept = kept_bytes(engine.outputs.operators, [prod(shape) for shape in checked.shapes])
     names, budget = [each.name for each in engine.arguments], call.memory_budget
     call = replace(call, queue=checked.queue, wait_for=checked.wait_for, memory_budget=budget and max(1, budget - kept))

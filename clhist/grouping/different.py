@@ -48,9 +48,8 @@ def most_frequent(keys: Array, num_groups: int, values: Array, skipna: bool, que
     largest, index = (empty(queue, (num_groups,), _INT64, True) for _ in range(2))
     best(pairs.keys, counts, max(1, labels.size), num_bins=num_groups, out=(largest, index), queue=queue)
     result = empty(queue, (num_groups,), labels.dtype, True)
-    given = (
-        (pairs.keys, labels) if pairs.keys.size else (empty(queue, (1,), pairs.keys.dtype, True), result)
-    )  # which is not read then
+    unread = empty(queue, (1,), pairs.keys.dtype, True), result
+    given = (pairs.keys, labels) if pairs.keys.size else unread
     chain = chain_on(queue, "for the most frequent values")
     take(chain, num_groups, [result, index, *given, max(1, labels.size)])
     chain.finish(result)

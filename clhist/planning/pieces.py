@@ -20,7 +20,7 @@ def elements_of_piece(problem: Problem, profile: Profile, least: int = 1) -> int
     """Return how many elements at a time are computed where that is predicted to beat the plan of all at once.
 
     That is None where the pairs of all of them fit, as they mostly do, and on CPUs, of whose memory they are a small
-    part. There are at least so many pieces: more than one where the elements themselves do not fit.
+    part. `least` is the number of pieces that the elements themselves need: more than one where not all fit.
     """
     operators, bins = zip(*((each.operator, each.bins) for each in problem.histograms), strict=True)
     budget, kept = problem.memory_budget, kept_bytes(operators, bins)
@@ -65,7 +65,7 @@ def _pair_bytes(histogram: Histogram) -> int:
 
 
 def _planned(problem: Problem, profile: Profile) -> tuple[int, float | None]:
-    """Return how many results are of partitioned pairs, and the predicted seconds: infinitely many if none fits."""
+    """Return how many results are partitioned, and the predicted seconds; -1 and infinity if one does not fit."""
     try:  # one by one: what a joint sweep takes is not predicted
         plans = [plan for k in range(len(problem.histograms)) for plan in plan_sweeps(problem, profile, [k])]
     except MemoryError:

@@ -43,7 +43,7 @@ class PaddedCopies(Feature):
 class InterleavedCopies(Feature):
     """A work-item may have several copies, to which neighbouring elements go in turn."""
 
-    may_be_left_out: bool  # unless somebody asked for so many
+    may_use_fewer: bool  # unless the caller asked for so many
 
     def comment(self) -> str:
         return "neighbouring elements go to several copies of a work-item in turn"
@@ -58,7 +58,7 @@ class PrivatePlan(Plan):
 
     turns: int = 1
     may_take_turns: bool = False  # whatever their number is, which is not part of a kernel's text
-    may_leave_out: bool = False  # some of these copies
+    may_use_fewer: bool = False  # of these copies, where a sample shows that this is faster
     strides: tuple[int, ...] = ()  # of a CPU: cells from one copy of each histogram to the next
 
     @property
@@ -67,7 +67,7 @@ class PrivatePlan(Plan):
 
     def features(self, value: str | None) -> tuple[Feature, ...]:
         padded: list[Feature] = [PaddedCopies()] if self.strides else []
-        return (*padded, InterleavedCopies(self.may_leave_out)) if self.may_take_turns else tuple(padded)
+        return (*padded, InterleavedCopies(self.may_use_fewer)) if self.may_take_turns else tuple(padded)
 
     @property
     def owns_copies(self) -> bool:
@@ -108,7 +108,7 @@ def private_copies(load: Workload) -> Plan:
         sharers=copies,
         turns=turns,
         may_take_turns=_may_take_turns(load),
-        may_leave_out=choices.copies is None,
+        may_use_fewer=choices.copies is None,
         strides=_strides(load, copies * turns, passes),
     )
 
