@@ -29,13 +29,13 @@ def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
 
 # What each number may be at most: what holds now, to be lowered with what goes.
 LIMITS = {
-    "lines of the core": 44_712,
+    "lines of the core": 44_748,
     "floors": 12,
     "modules in circles": 0,
     "imports that run up": 0,
     "most branches of a function": 20,
-    "lines of golden text": 3_200,
-    "lines of tests": 39_387,
+    "lines of golden text": 3_205,
+    "lines of tests": 39_429,
     # On a CPU.
     "frames: bincount, NumPy": 51,
     "frames: histogram(x, bins=100), NumPy": 44,

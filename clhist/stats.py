@@ -152,7 +152,7 @@ def _are_for_kernels(
     """Whether kernels compute statistics; raises TypeError of options that SciPy lacks if it does."""
     if points is not None and names is not None and _is_taken(points, values, queue, options):
         return True
-    check_host_way("what SciPy computes", queue, **options)
+    check_host_way("what SciPy computes, as it does callables and complex values", queue, **options)
     return False
 
 

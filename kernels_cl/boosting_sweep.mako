@@ -81,14 +81,19 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_sweep_${
 % else:
     __local uint low[${cells}], high[${cells}], gradients_low[${cells}], gradients_high[${cells}];
 % endif
-% if len(sweeps) > 1:
+% if len(sweeps) > 1 and lanes == 1:
     if (largest && clhist_layout(largest, most_rows) != ${n}) return;
 % endif
     clhist_rows_t own;
     clhist_node(nodes, number, &own);
+% if len(sweeps) > 1 and lanes > 1:
+    // Of another layout nothing is left to do. No return: PoCL 3 loses loops before the barriers behind one.
+    const uint cells = largest && clhist_layout(largest, most_rows) != ${n} ? 0 : ${cells};
+    own.end = cells ? own.end : own.begin;
+% endif
     const bool is_alone = own.groups == 1;
     const uint lane = get_local_id(0), first = get_group_id(1) * ${features // 4}, parts = min(${features // 4}u, WORDS - first);
-    const uint used = min(${cells}u, (features - first * 4) * BINS);
+    const uint used = min(${"cells" if len(sweeps) > 1 and lanes > 1 else f"{cells}u"}, (features - first * 4) * BINS);
     __global const uint *rows = own.odd ? rows_odd : rows_even;
     __global long *to = sums + own.slot * SUMS * features * BINS + (ulong)first * 4 * BINS;
     const ulong plane = (ulong)features * BINS;
@@ -121,7 +126,7 @@ ${store(layout, "cells[k].x", "is_first")}\
         }
     }
 % else:
-    for (uint k = lane; k < ${cells}; k += LANES) {
+    for (uint k = lane; k < ${"cells" if len(sweeps) > 1 else cells}; k += LANES) {
         low[k] = MIDDLE;
         high[k] = 0;
 % if is_apart:

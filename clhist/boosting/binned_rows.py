@@ -198,6 +198,9 @@ class BinnedRows:
 
     def sweep(self, nodes: Sequence[Node], sums: Any, lists: Sequence[Any]) -> None:
         """Write the sums of nodes to their slots of memory; `lists` are of rows, or None if they are in order."""
+        has_large = self.whole and np.uint32 in self._dtypes  # numbers, perhaps
+        if has_large:
+            self._find_largest(self._values)
         if not nodes:
             return
         step = max(_FEWEST_ROWS[self._kind], ceil(rows_of(nodes) / (self._units * _SWEEPS)))
@@ -210,7 +213,7 @@ class BinnedRows:
         most = min(step, MOST_ROWS)
         sweeps = self._sweeps(most)
         is_sure = len(sweeps) == 1  # else each kernel decides on the device whether its layout is the first with room
-        if self.whole and not (is_sure and np.uint32 not in self._dtypes):
+        if self.whole and not is_sure and not has_large:
             self._find_largest(self._values)
         given = [self._by_row, *self._values, *lists, self.sent(table), len(table), sums, self.features]
         given += [None if is_sure else self._largest, most] if self.whole else []
