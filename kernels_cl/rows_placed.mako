@@ -86,8 +86,6 @@ ${words(spec.staged // LEAST_PIECE)}
         clhist_own[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
 ${pairs("bin", "atomic_inc(clhist_own + bin_%d);")}
-    for (uint tile = clhist_found.x + clhist_lane; tile < clhist_found.y && !clhist_is_whole && clhist_is_first; tile += ${size})
-        atomic_add(&clhist_base, clhist_begins_of[tile + clhist_tiles] - clhist_begins_of[tile]);  // rows of the whole range
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!clhist_is_whole) {
         for (uint k = clhist_lane; k < clhist_own_bins; k += ${size}) {
@@ -95,8 +93,6 @@ ${pairs("bin", "atomic_inc(clhist_own + bin_%d);")}
             clhist_befores[(ulong)clhist_task * clhist_width + k]
                 = count ? atomic_add(&CLHIST_ROWS_COUNT(clhist_first + k), count) : 0;
         }
-        if (clhist_is_first && clhist_lane == 0)
-            CLHIST_ROWS_BEGIN(clhist_first) = atomic_add(clhist_cursors, clhist_base);  // reserves their room
         return;
     }
 ${begun("clhist_own_bins", "clhist_first + k", "atomic_add(clhist_cursors, clhist_ends[clhist_lane])")}
@@ -108,17 +104,26 @@ ${pairs(read, f"clhist_staged[atomic_inc(clhist_own + bin_%d)] = {number};")}
         clhist_ids[clhist_base + k] = clhist_staged[k];
 }
 
-// Writes the numbers of the rows of pieces to the room of their bins, whose begins the first piece of a range writes.
-${kernel.begin("place", size)}
-${tasks("clhist_task < clhist_shared")}
+// Gives each bin of the ranges that are shared out room for its rows, wherever there is some.
+${kernel.begin("begin", size)}
+    const uint clhist_lane = get_local_id(0), clhist_first = (uint)get_group_id(0) * clhist_width;
+    if (clhist_ranges[get_group_id(0)].w < 2)
+        return;
+    __local uint clhist_own[${spec.width}];
+${own_bins()}
 ${words(spec.width)}
     for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
         clhist_own[k] = CLHIST_ROWS_COUNT(clhist_first + k);
     barrier(CLK_LOCAL_MEM_FENCE);
-${begun("clhist_own_bins", "clhist_first + k", "CLHIST_ROWS_BEGIN(clhist_first)", is_piece=True)}
+${begun("clhist_own_bins", "clhist_first + k", "atomic_add(clhist_cursors, clhist_ends[clhist_lane])")}
 ${share()}
+}
+
+// Puts the numbers of the rows of pieces where their bins have room for them.
+${kernel.begin("place", size)}
+${tasks("clhist_task < clhist_shared")}
     for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
-        clhist_own[k] += clhist_base + clhist_befores[(ulong)clhist_task * clhist_width + k];
+        clhist_own[k] = CLHIST_ROWS_BEGIN(clhist_first + k) + clhist_befores[(ulong)clhist_task * clhist_width + k];
     barrier(CLK_LOCAL_MEM_FENCE);
 ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
 }
@@ -128,16 +133,15 @@ ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
 <%def name="words(most)">\
     __local uint clhist_ends[${size}], clhist_base, clhist_long[${most}], clhist_places[${most}], clhist_number;
     if (clhist_lane == 0)
-        clhist_number = clhist_base = 0;\
+        clhist_number = 0;\
 </%def>
 
 <%def name="own_bins()">\
     const uint clhist_own_bins = clhist_first < clhist_row_bins ? min(clhist_width, clhist_row_bins - clhist_first) : 0;\
 </%def>
 
-## Where the rows of each bin begin, by the sums of the counts in clhist_own, which become places within the range. Of the
-## pieces of a range, which all compute this, the first writes it.
-<%def name="begun(bins, bin, base, is_piece=False)">\
+## Where the rows of each bin begin, by the sums of the counts in clhist_own, which become places within the range.
+<%def name="begun(bins, bin, base)">\
     const uint clhist_from = ${bins} * clhist_lane / ${size}, clhist_to = ${bins} * (clhist_lane + 1) / ${size};
     uint clhist_sum = 0;
     for (uint k = clhist_from; k < clhist_to; ++k)
@@ -154,15 +158,10 @@ ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
         clhist_at += count;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint k = clhist_lane; ${"clhist_is_first && " * is_piece}k < ${bins}; k += ${size}) {
+    for (uint k = clhist_lane; k < ${bins}; k += ${size}) {
         const uint begin = clhist_own[k], count = (k + 1 < ${bins} ? clhist_own[k + 1] : clhist_ends[${size - 1}]) - begin;
-% if is_piece:
-        if (k > 0)  // the counts and the first begin are there already, and other pieces read them
-            CLHIST_ROWS_BEGIN(${bin}) = clhist_base + begin;
-% else:
         CLHIST_ROWS_COUNT(${bin}) = count;
         CLHIST_ROWS_BEGIN(${bin}) = clhist_base + begin;
-% endif
         if (count > clhist_piece)
             clhist_long[atomic_inc(&clhist_number)] = ${bin};
     }
@@ -178,7 +177,6 @@ ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
     const uint clhist_part = clhist_is_whole ? clhist_task - clhist_shared : clhist_tasks[clhist_task].x;
     const uint4 clhist_found = clhist_ranges[clhist_part];
     uint clhist_tile = clhist_is_whole ? clhist_found.x : clhist_tasks[clhist_task].y;
-    const bool clhist_is_first = clhist_is_whole || clhist_task == clhist_whose[2 * clhist_part];
     const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
     const uint clhist_last_tile = clhist_is_last ? clhist_found.y : clhist_tasks[clhist_task + 1].y;
     const uint clhist_first = clhist_part * clhist_width;

@@ -193,7 +193,10 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
         *words("befores"),
         *placed,
     )
-    found["ranges"] = found["place"] = (*grouped, *uints("piece", "slots"), *pieces)
+    ranges = buffers("__global const uint4 *", "ranges")
+    found["begin"] = (*uints("row_bins", "width", "piece", "slots"), *ranges, *placed, *pieces)
+    found["ranges"] = (*grouped, *uints("piece", "slots"), *pieces)
+    found["place"] = grouped
     return found
 
 

@@ -115,7 +115,8 @@ class RowsSweep(Sweep):
             assert plan.ranges_of_bins is not None
             split, size = plan.ranges_of_bins.split, spec.placing_group
             grouped = self._grouped(commands, split, given)
-            for name, groups in {"ranges": split.slots + split.ranges, "place": split.slots}.items():
+            number = {"ranges": split.slots + split.ranges, "begin": split.ranges, "place": split.slots}
+            for name, groups in number.items():
                 commands.add("sweep", self.codes[name], (groups * size,), (size,), grouped)
             if spec.carried_bytes:  # what is numbered then are pairs
                 given[f"{spec.text.loads}__base"] = grouped["clhist_pairs"]

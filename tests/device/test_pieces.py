@@ -233,7 +233,7 @@ def test_what_fits_nowhere_is_refused(bins, gpu_like, data, queue, monkeypatch, 
         (5 * 10**7, 2 * 10**7, 3 * 10**8, 25_000_960),
         (5 * 10**7, 2 * 10**7, 2 * 10**8, 12_500_992),
         (5 * 10**7, 2 * 10**7, 35 << 30, None),  # which fits
-        (5 * 10**7, 10**5, 2 * 10**8, None),  # is in local memory
+        (5 * 10**7, 45_000, 2 * 10**8, None),  # is in local memory
         (5 * 10**7, 2 * 10**7, 81 * 10**6, None),  # too little for any piece
         (5 * 10**7, 10**8, 2 * 10**8, 12_500_992),  # and for a copy of all bins, which partitions do without
     ],
