@@ -29,7 +29,7 @@ def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
 
 # What each number may be at most: what holds now, to be lowered with what goes.
 LIMITS = {
-    "lines of the core": 44_752,
+    "lines of the core": 44_750,
     "floors": 12,
     "modules in circles": 0,
     "imports that run up": 0,

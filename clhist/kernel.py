@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
@@ -253,8 +254,11 @@ class HistogramKernel(KernelCalls[K]):
             """
             args = arguments_of_call(self.arguments, args, num_bins)
             forced = FREE
-            if choices:  # of others `call_of` says what it expects
-                forced = Choices(**choices) if choices.keys() <= _CHOICES else call_of(num_bins, choices).choices
+            if choices:
+                if unknown := choices.keys() - _CHOICES:
+                    shown = list(signature(type(self).__call__).parameters)[2:]  # but for the kernel and its arrays
+                    raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(shown))}")
+                forced = Choices(**choices)
             events, batch = wait_for or (), (num_histograms, offsets)
             call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
             if reproducible is not False or max_abs is not None:

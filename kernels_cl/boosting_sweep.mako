@@ -6,7 +6,8 @@
     names = ("gradient", "hessian") if hessians else ("gradient",)
     last = names[-1]
     arrays = [f"__global const {of} *{name}s" for name, of in zip(names, values)] if whole else ["__global const int *values"]
-    proofs = {"packed": "max(gradients, hessians) < 1u << 23", "narrow": "gradients < 1u << 31"}
+    largest_sums = {"packed": "max(gradients, hessians)", "narrow": "gradients"}
+    proofs = {layout: f"{of} < 1u << {sum_bits[layout]}" for layout, of in largest_sums.items()}
     more = ", __global const uint *largest, const uint most_rows" if whole else ""
 %>\
 ## What row i adds.

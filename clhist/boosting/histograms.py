@@ -17,7 +17,6 @@ from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.opencl.device import default_queue
 
 _MOST_BINS = 256
-_MOST_BYTES = 4  # of an integer that is added up
 
 
 class FeatureHistograms(NamedTuple):
@@ -159,6 +158,8 @@ class BinnedFeatures:
 
     def _of(self, dtypes: tuple[np.dtype, ...]) -> BinnedRows:
         if dtypes not in self._rows:
+            # Memory for all rows: of floats, whose bins all share, and of the integers that came last.
+            self._rows = {(FLOAT, FLOAT): self._rows[FLOAT, FLOAT]}
             self._rows[dtypes] = BinnedRows(self.queue, self, self.n_bins, dtypes, self._rows[FLOAT, FLOAT])
         return self._rows[dtypes]
 
@@ -187,7 +188,7 @@ def _array(array: Any) -> Array:
 def _checked_values(name: str, values: Array, number: int) -> Array:
     values = _array(values)
     dtype = values.dtype.newbyteorder("=")
-    if dtype != FLOAT and not (dtype.kind in "iu" and dtype.itemsize <= _MOST_BYTES):
+    if dtype != FLOAT and not (dtype.kind in "iu" and dtype.itemsize <= 4):
         raise TypeError(f"{name}: expected an array of float32 or of integers of at most 32 bits, got one of {dtype}")
     return check_array(name, values, dtype, written=False, shape=(number,))
 

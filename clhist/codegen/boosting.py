@@ -22,6 +22,9 @@ FOUND = np.dtype([("gain", np.float64), *((name, np.int64) for name in ("bin", "
 """The best split of one feature, and what is left of it; 256 is added to `bin` where missing values are."""
 
 
+SUM_BITS = {"packed": 23, "narrow": 31}
+"""Of a layout: no sum may be as large as 2 to this power; of a narrow one no sum of gradients."""
+
 MOST_ROWS = 65535
 """Rows that are added up before cells are emptied, at most: 16 bits of a cell count them."""
 
@@ -94,10 +97,6 @@ def sweeps_of(
 
 
 def has_room(layout: str, largest: Sequence[int], rows: int) -> bool:
-    """Return whether no sum of so many rows is too large for a layout, given the largest absolute value of each kind.
-
-    No sum exceeds the rows times the largest value: 24 bits, one of which is the sign, have room for less than 2**23.
-    """
-    if layout == "packed":
-        return max(largest) * rows < 1 << 23
-    return layout == "wide" or largest[0] * rows < 1 << 31
+    """Return whether no sum of so many rows is too large for a layout, by the largest absolute value of each kind."""
+    most = max(largest) if layout == "packed" else largest[0]
+    return layout not in SUM_BITS or most * rows < 1 << SUM_BITS[layout]

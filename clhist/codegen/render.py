@@ -20,7 +20,7 @@ from clhist.axes.elements import bits_of, key_of_bits
 from clhist.axes.guess import FARTHEST, ROUNDED, SMALLEST
 from clhist.axes.keys import bits_dtype, key_dtype
 from clhist.codegen import digit_sort, key_ranges, key_table
-from clhist.codegen.boosting import MOST_ROWS, BoostingSpec
+from clhist.codegen.boosting import MOST_ROWS, SUM_BITS, BoostingSpec
 from clhist.codegen.combine_state import CombineState
 from clhist.codegen.even_edges import EvenEdgesSpec
 from clhist.codegen.extent import ExtentSpec
@@ -298,7 +298,7 @@ def render_even_edges(spec: EvenEdgesSpec) -> str:
 def render_boosting(spec: BoostingSpec) -> str:
     """Return the OpenCL C program that grows trees of gradient boosting."""
     derived = {name: getattr(spec, name) for name in ("seekers", "hessians", "whole")}
-    return _render("boosting.mako", most_rows=MOST_ROWS, **derived, **vars(spec))
+    return _render("boosting.mako", most_rows=MOST_ROWS, sum_bits=SUM_BITS, **derived, **vars(spec))
 
 
 def render_measure(kernel: str, *, words: int = 0) -> str:

@@ -246,7 +246,4 @@ def _with_numbers(arguments: Sequence[Argument], code: str, preamble: str = "") 
 
 def _called_once(operator: Operator) -> Operator:
     """Return an operator without the forms for which the map may be called again."""
-    others = tuple(other for other in operator.equivalents if not other.operator.narrow)
-    if not operator.narrow and len(others) == len(operator.equivalents):
-        return operator
-    return operator.changed(narrow=(), equivalents=others)
+    return operator.changed(narrow=(), equivalents=tuple(o for o in operator.equivalents if not o.operator.narrow))

@@ -268,14 +268,7 @@ def window_whole(number: np.dtype, name: str, exponent: int, bits: int, *, flag:
     """Return C of the term as one integer of 64 bits, or nothing.
 
     A float32 times a power of two is exact unless it is then subnormal, or was, which is less than half a quantum.
-    Conversion rounds half to even.
-
-    Parameters
-    ----------
-    flag : str
-        C of the flags of what is no smaller value, if they are all the same.
-    more : str
-        Further parameters.
+    Conversion rounds half to even. `flag` is that of all that is no smaller value, if there is one; `more` parameters.
     """
     fmt = FORMATS[number]
     if number.itemsize != 4 or bits != 32 or exponent - bits < fmt.least + fmt.precision:

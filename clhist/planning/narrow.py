@@ -22,7 +22,7 @@ LOOKED_AT = 16384  # elements
 LOOKING_GROUP = 1024  # work-items
 # Elements for which looking at some, and three more kernels, are little.
 LEAST_ELEMENTS = 64 * LOOKED_AT
-MOST_PASSES = 5  # of windows, over local memory: more were no faster than partitioning on an H200
+_MOST_PASSES = 5  # of windows, over local memory: more were no faster than partitioning on an H200
 _COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
 
 
@@ -106,13 +106,16 @@ def _most_values(plan: Plan, max_pairs: int) -> int:
 def before(narrow: Plan, whole: Plan) -> Plan:
     """Return the plan of narrow sums with that of all sums behind it, or that alone if the other is of another kind.
 
-    Copies that work-items own may be anywhere: none are cleared before, whether values fit or not. Shared sums of a
-    window, which then have no flags, are worth it where they save a pass, or partitioning.
+    Copies that work-items own may be anywhere: none are cleared before, whether values fit or not.
     """
-    is_owned, is_window = narrow.update == PRIVATE.name, narrow.outputs[0].operator.largest is not None
-    same = narrow.memory == whole.memory or is_owned
+    same = narrow.memory == whole.memory or narrow.update == PRIVATE.name
     same = same and narrow.update == whole.update and not narrow.is_one_launch
-    if is_window and not is_owned:
-        same = same and not narrow.ranges and (whole.ranges > 0 or narrow.passes < whole.passes)
     # What computes again may write at once: no bin has been written where it does.
     return replace(narrow.by_copies(), again=whole if whole.ranges else whole.by_copies()) if same else whole
+
+
+def saves_a_pass(narrow: Plan, whole: Plan) -> bool:
+    """Whether shared sums of a window, which have no flags if they are narrow, save a pass of `whole` or its ranges."""
+    if narrow.ranges or narrow.memory != "local":
+        return False
+    return narrow.passes <= _MOST_PASSES if whole.ranges else narrow.passes < whole.passes

@@ -9,7 +9,7 @@ from math import ceil, inf
 from clhist.hardware.profile import Profile
 from clhist.operators.operator import Operator
 from clhist.planning.partition import MOST_PARTITIONED_ELEMENTS, PartitionedPlan
-from clhist.planning.problem import Histogram, Problem
+from clhist.planning.problem import Problem
 from clhist.planning.sweeps import plan_sweeps
 
 MOST_PIECES = 64
@@ -29,7 +29,7 @@ def elements_of_piece(problem: Problem, profile: Profile, least: int = 1) -> int
         in_pieces = replace(problem, memory_budget=None if budget is None else budget - kept, one_launch=False)
     whole = problem if least == 1 else _piece(in_pieces, least)
     best = None if least == 1 else whole.size
-    pairs = whole.size * max(map(_pair_bytes, problem.histograms))
+    pairs = _pairs_bytes(whole)
     fits = whole.size <= MOST_PARTITIONED_ELEMENTS and (budget is None or 4 * pairs <= budget)
     if fits or profile.kind == "cpu" or problem.choices.forced or not (budget is None or kept < budget):
         return best
@@ -60,8 +60,8 @@ def _piece(problem: Problem, pieces: int) -> Problem:
     return replace(problem, size=ceil(problem.size / pieces / _MULTIPLE) * _MULTIPLE)
 
 
-def _pair_bytes(histogram: Histogram) -> int:
-    return 2 + (0 if histogram.value is not None else histogram.operator.dtype.itemsize)
+def _pairs_bytes(problem: Problem) -> int:
+    return problem.size * (2 + max(0 if h.value is not None else h.operator.dtype.itemsize for h in problem.histograms))
 
 
 def _planned(problem: Problem, profile: Profile) -> tuple[int, float | None]:

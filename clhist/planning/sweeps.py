@@ -18,7 +18,7 @@ from clhist.operators.merged import merged
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.local import LocalPlan
-from clhist.planning.narrow import MOST_PASSES, before, narrow_form
+from clhist.planning.narrow import before, narrow_form, saves_a_pass
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import Histogram, Problem
 from clhist.planning.times import NATIVE_COPIES
@@ -128,10 +128,11 @@ def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
     with_copies = replace(problem, one_launch=False)
     try:
         narrow = planned((Output(form, (), histogram.suffix),), with_copies)
-        if form.largest is not None and plan.update == CARRY.name and problem.choices.memory is None:
-            local = planned(narrow.outputs, with_copies, memory="local")
-            narrow = local if local.passes <= MOST_PASSES else narrow
-        elif narrow.memory != plan.memory and profile.kind != "cpu" and plan.ranges:
+        if form.largest is not None and plan.update == CARRY.name:
+            if problem.choices.memory is None:
+                narrow = planned(narrow.outputs, with_copies, memory="local")
+            return before(narrow, plan) if saves_a_pass(narrow, plan) else plan
+        if narrow.memory != plan.memory and profile.kind != "cpu" and plan.ranges:
             narrow = planned(narrow.outputs, with_copies, memory="partitioned")
         elif narrow.memory == "global" and profile.kind != "cpu":
             return plan
