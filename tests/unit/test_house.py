@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("clhist", "cli", "benchmarks", "soak", "kernels_cl", "tests", ".ci")
 FILES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
 CODE = [path for path in FILES if path.suffix in (".py", ".mako", ".c", ".h")]
-LONGEST = 400  # lines
+LONGEST = 600  # lines
 # Of what is imported when it is first used, in the package whose names these are.
 LAZY = {"clhist/__init__.py", "clhist/hist/__init__.py", "clhist/rdf/__init__.py"}
 
