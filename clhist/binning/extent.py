@@ -10,13 +10,11 @@ import pyopencl as cl
 from clhist.axes.elements import has_no_type
 from clhist.axes.keys import bits_dtype, from_key, key_dtype, key_range
 from clhist.codegen.extent import ExtentSpec
-from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.render import render_extent
-from clhist.codegen.signatures import signatures
 from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
-from clhist.engine.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
-from clhist.engine.ready import loaded_call
+from clhist.engine.prepared import ArraySlot
+from clhist.engine.single_kernel import single_kernel
 from clhist.opencl.device import device_kind, has_fp64
 from clhist.opencl.program import kept_by_context
 
@@ -94,34 +92,13 @@ def lanes_and_parts(queue: cl.CommandQueue) -> tuple[int, int]:
     return lanes, _STRIPS // lanes
 
 
-def loaded_kernel(
-    queue: cl.CommandQueue,
-    name: str,
-    source: str,
-    slots: tuple[ArraySlot, ...],
-    scalars: tuple[str, ...],
-    sizes: tuple[int, int],
-    what: str,
-) -> Loaded | CudaLoaded:
-    """Return what runs the kernel of this name with these arrays and scalars; its results are the arrays that it makes.
-
-    There are `sizes` work-items in all and in a work-group; `what` is for errors.
-    """
-    code = KernelCode(source, (), f"clhist_{name}", signatures(source)[name])
-    given = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
-    launch = Launch("combine", code, sizes[:1], sizes[1:], (*given, *(Slot(name, VALUE) for name in scalars)))
-    none: Any = None  # for no operator makes them
-    results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
-    return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())))
-
-
 @kept_by_context
 def _extent_kernel(context: cl.Context, queue: cl.CommandQueue, spec: ExtentSpec, parts: int) -> Loaded | CudaLoaded:
     read = [ArraySlot(name, True, False) for name in ("x", "where")[: 1 + spec.masked]]
     slots = (*read, ArraySlot("ends", False, True, ((parts,), spec.ends)))
     scalars = ("least", "greatest", "count", "block", "span", "step")
     sizes, what = (parts * spec.lanes, spec.lanes), "the least and the greatest element"
-    return loaded_kernel(queue, "extent", render_extent(spec), slots, scalars, sizes, what)
+    return single_kernel(queue, "extent", render_extent(spec), slots, scalars, sizes, what)
 
 
 def _host_extent(array: Any) -> tuple[Any, Any] | None:

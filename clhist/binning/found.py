@@ -16,13 +16,14 @@ import pyopencl as cl
 from clhist.axes.axis import Axis, found_axis
 from clhist.axes.edges import EdgesKind
 from clhist.axes.keys import from_key, key_dtype
-from clhist.binning.extent import extent_in_parts, lanes_and_parts, loaded_kernel
+from clhist.binning.extent import extent_in_parts, lanes_and_parts
 from clhist.binning.host import numpy_edges
 from clhist.codegen.even_edges import EvenEdgesSpec
 from clhist.codegen.render import render_even_edges
 from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepared import ArraySlot
+from clhist.engine.single_kernel import single_kernel
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.device import has_fp64
 from clhist.opencl.program import kept_by_context
@@ -101,5 +102,5 @@ def _found_bins(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, bi
         ArraySlot("found", False, True, ((spec.found(bins),), axis.kind.found_dtype)),
     )
     what = "bins between the least and the greatest element"
-    kernel = loaded_kernel(queue, "even_edges", _rendered(spec), slots, ("num_bins",), (lanes, lanes), what)
+    kernel = single_kernel(queue, "even_edges", _rendered(spec), slots, ("num_bins",), (lanes, lanes), what)
     return FoundBins(queue, axis, spec, kernel)

@@ -44,6 +44,7 @@ from clhist.codegen.parameters import (
     sweep_parameters,
 )
 from clhist.codegen.partitions import PartitionSpec
+from clhist.codegen.row_kernels import RowKernelSpec
 from clhist.codegen.rows import RowsSpec, rows_parameters
 from clhist.codegen.scan import ScanSpec, each_of
 from clhist.codegen.signatures import with_arrays
@@ -51,7 +52,7 @@ from clhist.codegen.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.operators.c_types import c_name, declare, element_name, literal
-from clhist.operators.halves import loaded, stored
+from clhist.operators.halves import declared, loaded, stored
 from clhist.operators.operator import Operator
 
 
@@ -255,6 +256,11 @@ def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
 def render_digits(word: np.dtype, lanes: int) -> str:
     """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
     return _render("digits.mako", word=word, lanes=lanes, each=digit_sort.EACH)
+
+
+def render_row_kernel(spec: RowKernelSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_row_KIND``, which writes one row per element."""
+    return _render("row_kernels.mako", spec=spec, declared_half=declared)
 
 
 def render_extent(spec: ExtentSpec) -> str:

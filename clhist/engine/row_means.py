@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist.engine import row_kernels
 from clhist.engine.call import Call, Outcome
 from clhist.engine.chain import Chain
 from clhist.engine.each import Elementwise
@@ -70,7 +71,6 @@ def row_means(
     indices, values = args[:2]
     out = target("", spec.operator, shape, None, call.out)
     arrays = survey([("indices", indices), ("values", values), *out.named], queue.context, 1)
-    means = (out.out or (empty(queue, shape, spec.operator.dtype, arrays.on_device, call.allocator),))[0]
     # Device memory that is new takes time, and nobody else sees these.
     own = arrays.on_device and call.allocator is None and cuda_device_of(queue) is None
     allocator = scratch_allocator(queue) if own else call.allocator
@@ -80,6 +80,10 @@ def row_means(
     found = run(of_sums, args, given)
     counted = replace(given, num_bins=call.num_bins[:1], size=indices.size)
     number = run(of_numbers, (indices, 1), counted)
+    dtype = spec.operator.dtype
+    if cuda_device_of(queue) is not None and out.out is None and dtype.kind != "c":
+        return row_kernels.means(found.results[0], number.results[0], dtype, queue), number.event
+    means = (out.out or (empty(queue, shape, dtype, arrays.on_device, call.allocator),))[0]
     return _divided(queue, means, found, number, arrays.on_device, arrays.events)
 
 

@@ -91,8 +91,8 @@ def scatter(
         dim_size = int(index.max()) + 1 if index.shape[0] else 0
     check_size("dim_size", dim_size)
     is_same = reproducibility(reproducible, src.dtype, reduce)
-    found = _filled(operators.scatter(rows, index, dim_size, reduce, is_same), index, empty)
-    return found.movedim(0, dim)
+    result = _filled(operators.scatter(rows, index, dim_size, reduce, is_same), index, empty)
+    return result.movedim(0, dim) if dim else result
 
 
 def segment(
@@ -340,7 +340,7 @@ def _first(src: torch.Tensor, dim: int) -> torch.Tensor:
         raise TypeError(f"dim: expected an int, got {dim!r}")
     if not -src.dim() <= dim < src.dim():
         raise ValueError(f"dim: expected a dimension of src, which has {src.dim()}, got {dim}")
-    return src.movedim(dim, 0)
+    return src.movedim(dim, 0) if dim else src
 
 
 def _filled(found: torch.Tensor, index: torch.Tensor, empty: float | None) -> torch.Tensor:

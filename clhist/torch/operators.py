@@ -2,31 +2,58 @@
 
 Those who call them have checked the arguments (`clhist.torch.functions`). Bins that an index does not name, outside
 [0, dim_size), are nobody's: values with such are left out, and their gradient is zero.
+
+Operators are registered by `torch.library.Library`: a call costs a third of one by `torch.library.custom_op`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 import clhist
 from clhist.cuda.libraries import library
+from clhist.engine import row_kernels
+from clhist.engine.cuda_calls import takes_cuda
+from clhist.operators.halves import number_of
+from clhist.reduce import reduce_by_index
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _LIBRARY: Any = library("torch")
+_OPERATORS = torch.library.Library("clhist", "DEF")
+
+
+def _operator(schema: str) -> Callable[[F], F]:
+    """Register the kernel of an operator for tensors of the CPU and of CUDA."""
+    name = schema.partition("(")[0]
+
+    def register(kernel: F) -> F:
+        _OPERATORS.define(schema, tags=(torch.Tag.needs_fixed_stride_order,))
+        for key in ("CPU", "CUDA"):
+            _OPERATORS.impl(name, kernel, key)
+        return kernel
+
+    return register
+
+
+def _register_fake(name: str) -> Callable[[F], F]:
+    """Register the shapes of an operator."""
+    return torch.library.register_fake(f"clhist::{name}", lib=_OPERATORS)
 
 
 def _array(tensor: torch.Tensor) -> Any:
     """Return a tensor as public functions take it: one of the CPU as NumPy's array of the same memory."""
     tensor = tensor.detach()
-    return tensor.contiguous() if tensor.is_cuda else _LIBRARY.as_numpy(tensor)
+    return tensor.contiguous() if tensor.is_cuda else _LIBRARY.as_numpy(tensor.contiguous())
 
 
 def _tensor(array: Any) -> torch.Tensor:
-    found: torch.Tensor = _LIBRARY.from_numpy(array) if isinstance(array, np.ndarray) else array
-    return found
+    tensor: torch.Tensor = _LIBRARY.from_numpy(array) if isinstance(array, np.ndarray) else array
+    return tensor
 
 
 def _divided(total: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
@@ -35,58 +62,62 @@ def _divided(total: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return (total.to(wide) / numbers.to(wide)).to(total.dtype)
 
 
-@torch.library.custom_op("clhist::scatter", mutates_args=())
-def scatter(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool) -> torch.Tensor:
-    """Combine the rows of `src` by index."""
+@_operator("scatter(Tensor src, Tensor index, SymInt dim_size, str reduce, bool reproducible) -> Tensor")
+def _scatter(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool) -> torch.Tensor:
     shape = (dim_size, *src.shape[1:])
     if 0 in shape:
         return src.new_empty(shape)
+    return _tensor(_combined(_array(src), _array(index), shape, reduce, reproducible))
+
+
+@takes_cuda
+def _combined(src: Any, index: Any, shape: tuple[int, ...], reduce: str, reproducible: bool) -> Any:
+    """Return the rows of `src` combined by index, as an array of this shape."""
+    dest: Any = shape if len(shape) > 1 else shape[0]
     if reproducible and reduce == "mean":  # exact sums, each divided once
-        wide = torch.promote_types(src.dtype, torch.float32)
-        zeros = src.new_zeros(shape, dtype=wide)
-        total = _tensor(clhist.reduce_by_index(_array(zeros), "sum", _array(index), _array(src), reproducible=True))
-        return _divided(total, _by_rows(count(index, dim_size), total)).to(src.dtype)
-    dest: Any = shape if src.dim() > 1 else dim_size
-    operator: Any = reduce
-    return _tensor(clhist.reduce_by_index(dest, operator, _array(index), _array(src), reproducible=reproducible))
+        sums = reduce_by_index(dest, clhist.operators.add(number_of(src.dtype)), index, src, reproducible=True)
+        return row_kernels.means(sums, _counts(index, shape[0]), src.dtype)
+    return reduce_by_index(dest, reduce, index, src, reproducible=reproducible)
 
 
-@scatter.register_fake
+def _counts(index: Any, dim_size: int) -> Any:
+    """Return how often each bin is named, as int64."""
+    return reduce_by_index(dim_size, "count", index, 1)
+
+
+@_register_fake("scatter")
 def _(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool) -> torch.Tensor:
     return src.new_empty((dim_size, *src.shape[1:]))
 
 
-@torch.library.custom_op("clhist::count", mutates_args=())
-def count(index: torch.Tensor, dim_size: int) -> torch.Tensor:
-    """Count the indices."""
+@_operator("count(Tensor index, SymInt dim_size) -> Tensor")
+def _count(index: torch.Tensor, dim_size: int) -> torch.Tensor:
     if not dim_size:
         return index.new_empty(0, dtype=torch.int64)
-    return _tensor(clhist.reduce_by_index(dim_size, "count", _array(index), 1)).to(torch.int64)
+    return _tensor(clhist.reduce_by_index(dim_size, "count", _array(index), 1))
 
 
-@count.register_fake
+@_register_fake("count")
 def _(index: torch.Tensor, dim_size: int) -> torch.Tensor:
     return index.new_empty(dim_size, dtype=torch.int64)
 
 
-@torch.library.custom_op("clhist::bincount", mutates_args=())
-def bincount(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reproducible: bool) -> torch.Tensor:
-    """Count the indices, or sum their weights, into as many bins as there are indices."""
+@_operator("bincount(Tensor input, Tensor? weights, SymInt minlength, bool reproducible) -> Tensor")
+def _bincount(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reproducible: bool) -> torch.Tensor:
     if weights is None:
         return _tensor(clhist.bincount(_array(input), minlength=minlength)).to(torch.int64)
-    found = _tensor(clhist.bincount(_array(input), _array(weights), minlength, reproducible=reproducible))
-    return found.to(sum_dtype(weights))
+    sums = _tensor(clhist.bincount(_array(input), _array(weights), minlength, reproducible=reproducible))
+    return sums.to(sum_dtype(weights))
 
 
-@bincount.register_fake
+@_register_fake("bincount")
 def _(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reproducible: bool) -> torch.Tensor:
     size = torch.library.get_ctx().new_dynamic_size()
     return input.new_empty(size, dtype=torch.int64 if weights is None else sum_dtype(weights))
 
 
-@torch.library.custom_op("clhist::segment_index", mutates_args=())
-def segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
-    """Return the segment of each of `size` elements, -1 for those before the first and len(ptr) - 1 behind the last."""
+@_operator("segment_index(Tensor ptr, SymInt size) -> Tensor")
+def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
     ends = ptr.cpu().numpy().astype(np.int64)
     if len(ends) == 0 or ends[0] < 0 or ends[-1] > size or (ends[1:] < ends[:-1]).any():
         raise ValueError(f"ptr: expected numbers of elements that do not decrease, from 0 to {size} at most, got {ptr}")
@@ -95,13 +126,16 @@ def segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
     return torch.repeat_interleave(segments, repeats, output_size=size)
 
 
-@segment_index.register_fake
+@_register_fake("segment_index")
 def _(ptr: torch.Tensor, size: int) -> torch.Tensor:
     return ptr.new_empty(size, dtype=torch.int32)
 
 
-@torch.library.custom_op("clhist::histogramdd", mutates_args=())
-def histogramdd(
+@_operator(
+    "histogramdd(Tensor[] columns, SymInt[] bins, float[] range, Tensor[] edges, Tensor? weight, bool reproducible)"
+    " -> Tensor[]"
+)
+def _histogramdd(
     columns: Sequence[torch.Tensor],
     bins: Sequence[int],
     range: Sequence[float],
@@ -109,26 +143,23 @@ def histogramdd(
     weight: torch.Tensor | None,
     reproducible: bool,
 ) -> list[torch.Tensor]:
-    """Count points by bins, or sum their weights; the edges, on the host, follow.
-
-    There are either numbers of `bins`, perhaps with the ends of their `range`, or all `edges`.
-    """
-    by = [each.detach().cpu().numpy() for each in edges] if edges else list(bins)
+    by = [array.detach().cpu().numpy() for array in edges] if edges else list(bins)
     ends = list(zip(range[::2], range[1::2], strict=True)) or None
     dtype = hist_dtype(weight)
     options: dict[str, Any] = {"reproducible": reproducible}
     if weight is not None:
         options["weights"] = _array(weight.to(dtype))
-    found: Any
+    bin_edges: Any
     if len(columns) == 1:
         hist, last = clhist.histogram(_array(columns[0]), by[0], None if ends is None else ends[0], **options)
-        found = (last,)
+        bin_edges = (last,)
     else:
-        hist, found = clhist.histogramdd([_array(each) for each in columns], by, ends, **options)
-    return [_tensor(hist).to(dtype).contiguous(), *(torch.from_numpy(np.array(each, np.float64)) for each in found)]
+        hist, bin_edges = clhist.histogramdd([_array(column) for column in columns], by, ends, **options)
+    arrays = [torch.from_numpy(np.array(array, np.float64)) for array in bin_edges]
+    return [_tensor(hist).to(dtype).contiguous(), *arrays]
 
 
-@histogramdd.register_fake
+@_register_fake("histogramdd")
 def _(
     columns: Sequence[torch.Tensor],
     bins: Sequence[int],
@@ -137,9 +168,68 @@ def _(
     weight: torch.Tensor | None,
     reproducible: bool,
 ) -> list[torch.Tensor]:
-    sizes = [each.shape[0] - 1 for each in edges] if edges else bins
+    sizes = [array.shape[0] - 1 for array in edges] if edges else bins
     hist = columns[0].new_empty(tuple(sizes), dtype=hist_dtype(weight))
     return [hist, *(torch.empty(size + 1, dtype=torch.float64) for size in sizes)]
+
+
+@_operator("gather(Tensor table, Tensor index) -> Tensor")
+def _gather(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    shape = (index.shape[0], *table.shape[1:])
+    if 0 in (*shape, *table.shape):
+        return table.new_zeros(shape)
+    return _tensor(_gathered(_array(table), _array(index)))
+
+
+_gathered = takes_cuda(row_kernels.gather)
+
+
+@_register_fake("gather")
+def _(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    return table.new_empty((index.shape[0], *table.shape[1:]))
+
+
+@_operator(
+    "scatter_gradient(Tensor grad, Tensor index, str reduce, Tensor? src, Tensor? result) -> Tensor"
+)
+def _scatter_gradient(
+    grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
+) -> torch.Tensor:
+    shape = (index.shape[0], *grad.shape[1:])
+    if 0 in (*shape, *grad.shape):
+        return grad.new_zeros(shape)
+    values = () if src is None or result is None else (_array(src), _array(result))
+    return _tensor(_gradient(_array(grad), _array(index), reduce, *values))
+
+
+@takes_cuda
+def _gradient(grad: Any, index: Any, reduce: str, *values: Any) -> Any:
+    """Return the gradient of each row of a sum, a mean, a minimum or a maximum, from that of its bin."""
+    if reduce == "sum":
+        return row_kernels.gather(grad, index)
+    if reduce == "mean":
+        return row_kernels.mean_gradient(grad, index, _counts(index, grad.shape[0]))
+    src, extremes = values
+    is_winner = row_kernels.extreme_winners(src, extremes, index)
+    shape = grad.shape if grad.ndim > 1 else grad.shape[0]
+    winners = reduce_by_index(shape, "sum", index, is_winner)
+    return row_kernels.extreme_gradient(src, extremes, index, grad, winners)
+
+
+@_register_fake("scatter_gradient")
+def _(
+    grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
+) -> torch.Tensor:
+    return grad.new_empty((index.shape[0], *grad.shape[1:]))
+
+
+scatter = torch.ops.clhist.scatter.default
+count = torch.ops.clhist.count.default
+bincount = torch.ops.clhist.bincount.default
+segment_index = torch.ops.clhist.segment_index.default
+histogramdd = torch.ops.clhist.histogramdd.default
+gather = torch.ops.clhist.gather.default
+scatter_gradient = torch.ops.clhist.scatter_gradient.default
 
 
 def sum_dtype(weights: torch.Tensor) -> torch.dtype:
@@ -157,13 +247,6 @@ def _by_rows(of_rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return of_rows.reshape(-1, *[1] * (like.dim() - 1))
 
 
-def gathered(bins: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Return for each index its row of `bins`, zeros for those outside."""
-    index, size = index.to(torch.int64), bins.shape[0]
-    nothing = bins.new_zeros(1, *bins.shape[1:])
-    return torch.cat([bins, nothing]).index_select(0, torch.where((index >= 0) & (index < size), index, size))
-
-
 def _scatter_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     src, index, ctx.dim_size, ctx.reduce, ctx.reproducible = inputs
     needs_values = ctx.reduce in ("min", "max", "prod")
@@ -172,23 +255,49 @@ def _scatter_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> N
 
 def _scatter_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     index, *values = ctx.saved_tensors
-    if ctx.reduce == "mean":
-        grad = _divided(grad, _by_rows(count(index, ctx.dim_size).clamp(min=1), grad))
+    if ctx.reduce == "prod":
+        return _of_products(grad, index, *values), None, None, None, None
+    src, result = (values[0].detach(), values[1].detach()) if values else (None, None)
+    return scatter_gradient(grad, index, ctx.reduce, src, result), None, None, None, None
+
+
+def _gradient_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    grad, index, ctx.reduce, *values = inputs
+    ctx.dim_size = grad.shape[0]
+    ctx.save_for_backward(index, *(tensor for tensor in values if tensor is not None))
+
+
+def _gradient_backward(ctx: Any, second: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradient with respect to that of the bins, which is linear in it."""
+    index, *values = ctx.saved_tensors
     if ctx.reduce in ("min", "max"):
-        found = _of_winners(grad, index, *values)
-    elif ctx.reduce == "prod":
-        found = _of_products(grad, index, *values)
-    else:
-        found = gathered(grad, index)
-    return found, None, None, None, None
+        second, number = _of_winners(second, index, ctx.dim_size, *values)
+    sums = scatter(second, index, ctx.dim_size, "sum", False)
+    if ctx.reduce == "mean":
+        number = _by_rows(count(index, ctx.dim_size), sums)
+    if ctx.reduce != "sum":
+        sums = _divided(sums, number.clamp(min=1))
+    return sums, None, None, None, None
 
 
-def _of_winners(grad: torch.Tensor, index: torch.Tensor, src: torch.Tensor, extremes: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of minima or maxima: that of a bin, in equal parts to the values that are its extreme."""
-    best = gathered(extremes.detach(), index)
+def _of_winners(
+    second: torch.Tensor, index: torch.Tensor, dim_size: int, src: torch.Tensor, extremes: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `second` where a value is the extreme of its bin, otherwise 0; and how many values of each bin are."""
+    best = gather(extremes, index)
     won = (src == best) | (src.isnan() & best.isnan())
-    winners = scatter(won.to(torch.int32), index, grad.shape[0], "sum", False).clamp(min=1)
-    return torch.where(won, gathered(_divided(grad, winners), index), 0)
+    return torch.where(won, second, 0), scatter(won.to(torch.int32), index, dim_size, "sum", False)
+
+
+def _gather_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    table, index = inputs
+    ctx.dim_size = table.shape[0]
+    ctx.save_for_backward(index)
+
+
+def _gather_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    (index,) = ctx.saved_tensors
+    return scatter(grad, index, ctx.dim_size, "sum", False), None
 
 
 def _of_products(grad: torch.Tensor, index: torch.Tensor, src: torch.Tensor, products: torch.Tensor) -> torch.Tensor:
@@ -198,8 +307,8 @@ def _of_products(grad: torch.Tensor, index: torch.Tensor, src: torch.Tensor, pro
     if torch.is_grad_enabled() and not torch.compiler.is_compiling() and bool(zeros.any()):
         raise RuntimeError("src: a second gradient of products is defined only where no value is zero")
     nonzero = torch.where(is_zero, 1, src)
-    others = gathered(grad * scatter(nonzero, index, grad.shape[0], "prod", False), index) / nonzero
-    return torch.where(gathered(zeros, index) == is_zero.to(torch.int32), others, 0)
+    others = gather(grad * scatter(nonzero, index, grad.shape[0], "prod", False), index) / nonzero
+    return torch.where(gather(zeros, index) == is_zero.to(torch.int32), others, 0)
 
 
 def _bincount_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -233,16 +342,26 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
         # Not of a part of the bounds: of such, Inductor (PyTorch 2.11) takes the beginning of the whole.
         bins = each.shape[0] - 1
         index = index * bins + (torch.bucketize(numbers, bounds, right=True) - 1).clamp(0, bins - 1)
-    of_weight = gathered(grad.reshape(-1), torch.where(inside, index, -1))
+    of_weight = gather(grad.reshape(-1), torch.where(inside, index, -1))
     return [None] * ctx.columns, *ctx.none, of_weight, None
 
 
-scatter.register_autograd(_scatter_backward, setup_context=_scatter_setup)
-bincount.register_autograd(_bincount_backward, setup_context=_bincount_setup)
-histogramdd.register_autograd(_histogramdd_backward, setup_context=_histogramdd_setup)
+def _register_autograd(name: str, backward: Callable[..., Any], setup: Callable[..., Any]) -> None:
+    torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=_OPERATORS)
 
 
-@scatter.register_vmap
+_register_autograd("scatter", _scatter_backward, _scatter_setup)
+_register_autograd("scatter_gradient", _gradient_backward, _gradient_setup)
+_register_autograd("gather", _gather_backward, _gather_setup)
+_register_autograd("bincount", _bincount_backward, _bincount_setup)
+_register_autograd("histogramdd", _histogramdd_backward, _histogramdd_setup)
+
+
+def _register_vmap(name: str) -> Callable[[F], F]:
+    return torch.library.register_vmap(f"clhist::{name}", lib=_OPERATORS)
+
+
+@_register_vmap("scatter")
 def _(
     info: Any, in_dims: Sequence[Any], src: torch.Tensor, index: torch.Tensor, *rest: Any
 ) -> tuple[torch.Tensor, int]:
@@ -250,6 +369,30 @@ def _(
     if in_dims[1] is not None:
         raise RuntimeError(_NO_VMAP.format("scatter of a batch of indices"))
     return scatter(src.movedim(in_dims[0], -1).contiguous(), index, *rest), src.dim() - 1
+
+
+@_register_vmap("gather")
+def _(info: Any, in_dims: Sequence[Any], table: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, int]:
+    if in_dims[1] is not None:
+        raise RuntimeError(_NO_VMAP.format("a gradient by a batch of indices"))
+    return gather(table.movedim(in_dims[0], -1).contiguous(), index), table.dim() - 1
+
+
+@_register_vmap("scatter_gradient")
+def _(
+    info: Any, in_dims: Sequence[Any], grad: torch.Tensor, index: torch.Tensor, reduce: str, *values: Any
+) -> tuple[torch.Tensor, int]:
+    """Of a batch of gradients by one index each sample is a component of the rows."""
+    if in_dims[1] is not None:
+        raise RuntimeError(_NO_VMAP.format("a gradient by a batch of indices"))
+    dims = in_dims[0], *in_dims[3:]
+    given = (grad, *values)
+    size = next(t.shape[d] for t, d in zip(given, dims, strict=True) if d is not None)
+    rows = [
+        t if t is None else (t.unsqueeze(-1).expand(*t.shape, size) if d is None else t.movedim(d, -1)).contiguous()
+        for t, d in zip(given, dims, strict=True)
+    ]
+    return scatter_gradient(rows[0], index, reduce, *rows[1:]), rows[0].dim() - 1
 
 
 _NO_VMAP = "clhist.torch: {} is not under torch.vmap; make one index of the number of the sample and that of the bin"
@@ -262,6 +405,6 @@ def _refuse_vmap(name: str) -> Any:
     return rule
 
 
-for _operator, _name in ((count, "a count"), (bincount, "bincount"), (segment_index, "a batch of offsets")):
-    _operator.register_vmap(_refuse_vmap(_name))
-histogramdd.register_vmap(_refuse_vmap("a histogram"))
+for _refused, _words in (("count", "a count"), ("bincount", "bincount"), ("segment_index", "a batch of offsets")):
+    _register_vmap(_refused)(_refuse_vmap(_words))
+_register_vmap("histogramdd")(_refuse_vmap("a histogram"))

@@ -1,0 +1,35 @@
+"""A call of one kernel, on arrays of NumPy, PyOpenCL or CUDA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyopencl as cl
+
+from clhist.codegen.kernel_code import KernelCode
+from clhist.codegen.signatures import signatures
+from clhist.engine.cuda_launcher import CudaLoaded
+from clhist.engine.launcher import Loaded
+from clhist.engine.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
+from clhist.engine.ready import loaded_call
+
+
+def single_kernel(
+    queue: cl.CommandQueue,
+    name: str,
+    source: str,
+    slots: tuple[ArraySlot, ...],
+    scalars: tuple[str, ...],
+    sizes: tuple[int, int],
+    what: str,
+) -> Loaded | CudaLoaded:
+    """Return what runs the kernel of this name with these arrays and scalars; its results are the arrays that it makes.
+
+    There are `sizes` work-items in all and in a work-group; `what` is for errors.
+    """
+    code = KernelCode(source, (), f"clhist_{name}", signatures(source)[name])
+    given = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
+    launch = Launch("combine", code, sizes[:1], sizes[1:], (*given, *(Slot(name, VALUE) for name in scalars)))
+    none: Any = None  # for no operator makes them
+    results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
+    return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())))
