@@ -5,7 +5,7 @@
 <%
     arrays = spec.arrays
     declared, pointers = spec.declarations
-    has_bin = "index" in arrays
+    has_bin = "indices" in arrays
 %>\
 % for dtype in dict.fromkeys((*spec.dtypes,)):
 ${declared_half(dtype)}
@@ -26,7 +26,7 @@ __kernel void clhist_row_${spec.kind}(${", ".join(declared)})
     for (${spec.offset} i = begin; i < end; i += step) {
         const ${spec.offset} element = i / ROW;
 % if has_bin:
-        const long bin = (long)index[element];
+        const long bin = (long)indices[element];
         if (bin < 0 || bin >= (long)bins) {
             out[i] = 0;
             continue;

@@ -17,12 +17,12 @@ VECTOR_BYTES = 16  # of one load; the widest that GPUs have
 
 # The arrays of each kernel, in order, and what holds one vector of each of them: an element, a bin, or an element's bin.
 ARRAYS = {
-    "gather": {"table": "bin", "index": "bins"},
-    "mean_gradient": {"table": "bin", "index": "bins", "counts": "count"},
+    "gather": {"table": "bin", "indices": "bins"},
+    "mean_gradient": {"table": "bin", "indices": "bins", "counts": "count"},
     "mean": {"table": "element", "counts": "count of element"},
-    "winners": {"source": "element", "table": "bin", "index": "bins"},
+    "winners": {"source": "element", "table": "bin", "indices": "bins"},
     "extreme_gradient": {
-        "source": "element", "table": "bin", "index": "bins", "gradient": "bin", "winners": "bin",
+        "source": "element", "table": "bin", "indices": "bins", "gradient": "bin", "winners": "bin",
     },
 }  # fmt: skip
 

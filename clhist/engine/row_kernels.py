@@ -27,14 +27,14 @@ _LANES, _GPU_GROUPS, _CPU_SHARES = 256, 16, 8  # work-items of a group; groups, 
 _LONG = 2**31  # vectors, from which their numbers need 64 bits
 
 
-def gather(table: Array, index: Array, queue: cl.CommandQueue | None = None) -> Array:
+def gather(table: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
     """Return the row of `table` that each index names, and zeros for an index outside the table.
 
     Parameters
     ----------
     table : array of shape (H, ...)
         Contiguous; numbers of any dtype.
-    index : array of shape (N,) of integers
+    indices : array of shape (N,) of integers
         Of the same kind as `table`.
     queue : pyopencl.CommandQueue, optional
         Where the kernel runs. Defaults to that of the arrays, or the default queue.
@@ -44,13 +44,13 @@ def gather(table: Array, index: Array, queue: cl.CommandQueue | None = None) -> 
     array of shape (N, ...)
         Of the kind and dtype of `table`.
     """
-    return _run("gather", (table, index), (*index.shape, *table.shape[1:]), table.dtype, queue)
+    return _run("gather", (table, indices), (*indices.shape, *table.shape[1:]), table.dtype, queue)
 
 
-def mean_gradient(gradient: Array, index: Array, counts: Array, queue: cl.CommandQueue | None = None) -> Array:
+def mean_gradient(gradient: Array, indices: Array, counts: Array, queue: cl.CommandQueue | None = None) -> Array:
     """Return `gather` of gradients of means, each divided by the count of its bin (int64, of shape (H,))."""
-    shape = (*index.shape, *gradient.shape[1:])
-    return _run("mean_gradient", (gradient, index, counts), shape, gradient.dtype, queue)
+    shape = (*indices.shape, *gradient.shape[1:])
+    return _run("mean_gradient", (gradient, indices, counts), shape, gradient.dtype, queue)
 
 
 def means(sums: Array, counts: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None) -> Array:
@@ -61,13 +61,13 @@ def means(sums: Array, counts: Array, dtype: np.dtype, queue: cl.CommandQueue | 
     return _run("mean", (sums, counts), sums.shape, dtype, queue)
 
 
-def extreme_winners(source: Array, extremes: Array, index: Array, queue: cl.CommandQueue | None = None) -> Array:
+def extreme_winners(source: Array, extremes: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
     """Return an int32 for each value of `source`: 1 if it equals the minimum or maximum of its bin, otherwise 0."""
-    return _run("winners", (source, extremes, index), source.shape, np.dtype(np.int32), queue)
+    return _run("winners", (source, extremes, indices), source.shape, np.dtype(np.int32), queue)
 
 
 def extreme_gradient(
-    source: Array, extremes: Array, index: Array, gradient: Array, winners: Array, queue: cl.CommandQueue | None = None
+    source: Array, extremes: Array, indices: Array, gradient: Array, winners: Array, queue: cl.CommandQueue | None = None
 ) -> Array:
     """Return the gradient of minima or maxima: that of each bin, shared equally by the values that are its extreme.
 
@@ -77,10 +77,10 @@ def extreme_gradient(
         The values.
     extremes, gradient, winners : arrays of shape (H, ...)
         The result of the reduction, its gradient, and how many values of each bin equal the extreme (int32).
-    index : array of shape (N,) of integers
+    indices : array of shape (N,) of integers
         The bin of each row of values.
     """
-    arrays = source, extremes, index, gradient, winners
+    arrays = source, extremes, indices, gradient, winners
     return _run("extreme_gradient", arrays, source.shape, gradient.dtype, queue)
 
 
@@ -89,7 +89,7 @@ def _run(
 ) -> Array:
     """Run the kernel of this kind on contiguous arrays and return the new array of this shape."""
     named = dict(zip(ARRAYS[kind], arrays, strict=True))
-    table, rows, on_device = named["table"], named.get("index", arrays[-1]).size, is_device_array(arrays[0])
+    table, rows, on_device = named["table"], named.get("indices", arrays[-1]).size, is_device_array(arrays[0])
     queue = queue_for(queue, arrays[0].context if on_device else None, queue_of(*arrays))
     components = prod(shape) // rows
     vectors = [array for name, array in named.items() if ARRAYS[kind][name] in ("element", "bin")]

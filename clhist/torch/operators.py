@@ -71,13 +71,13 @@ def _scatter(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str,
 
 
 @takes_cuda
-def _combined(src: Any, index: Any, shape: tuple[int, ...], reduce: str, reproducible: bool) -> Any:
+def _combined(src: Any, indices: Any, shape: tuple[int, ...], reduce: str, reproducible: bool) -> Any:
     """Return the rows of `src` combined by index, as an array of this shape."""
     dest: Any = shape if len(shape) > 1 else shape[0]
     if reproducible and reduce == "mean":  # exact sums, each divided once
-        sums = reduce_by_index(dest, clhist.operators.add(number_of(src.dtype)), index, src, reproducible=True)
-        return row_kernels.means(sums, _counts(index, shape[0]), src.dtype)
-    return reduce_by_index(dest, reduce, index, src, reproducible=reproducible)
+        sums = reduce_by_index(dest, clhist.operators.add(number_of(src.dtype)), indices, src, reproducible=True)
+        return row_kernels.means(sums, _counts(indices, shape[0]), src.dtype)
+    return reduce_by_index(dest, reduce, indices, src, reproducible=reproducible)
 
 
 def _counts(index: Any, dim_size: int) -> Any:
@@ -203,17 +203,17 @@ def _scatter_gradient(
 
 
 @takes_cuda
-def _gradient(grad: Any, index: Any, reduce: str, *values: Any) -> Any:
+def _gradient(grad: Any, indices: Any, reduce: str, *values: Any) -> Any:
     """Return the gradient of each row of a sum, a mean, a minimum or a maximum, from that of its bin."""
     if reduce == "sum":
-        return row_kernels.gather(grad, index)
+        return row_kernels.gather(grad, indices)
     if reduce == "mean":
-        return row_kernels.mean_gradient(grad, index, _counts(index, grad.shape[0]))
+        return row_kernels.mean_gradient(grad, indices, _counts(indices, grad.shape[0]))
     src, extremes = values
-    is_winner = row_kernels.extreme_winners(src, extremes, index)
+    is_winner = row_kernels.extreme_winners(src, extremes, indices)
     shape = grad.shape if grad.ndim > 1 else grad.shape[0]
-    winners = reduce_by_index(shape, "sum", index, is_winner)
-    return row_kernels.extreme_gradient(src, extremes, index, grad, winners)
+    winners = reduce_by_index(shape, "sum", indices, is_winner)
+    return row_kernels.extreme_gradient(src, extremes, indices, grad, winners)
 
 
 @_register_fake("scatter_gradient")
