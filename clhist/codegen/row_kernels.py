@@ -15,11 +15,12 @@ from clhist.operators.halves import half_name, loaded, number_of, stored
 
 VECTOR_BYTES = 16  # of one load; the widest that GPUs have
 
-# The arrays of each kernel, in order, and what holds one vector of each of them: an element, a bin, or an element's bin.
+# The arrays of each kernel, in order, and what one vector of each belongs to: an element, or the bin of an element.
 ARRAYS = {
     "gather": {"table": "bin", "indices": "bins"},
     "mean_gradient": {"table": "bin", "indices": "bins", "counts": "count"},
     "mean": {"table": "element", "counts": "count of element"},
+    "filled": {"table": "element", "counts": "count of element"},
     "winners": {"source": "element", "table": "bin", "indices": "bins"},
     "extreme_gradient": {
         "source": "element", "table": "bin", "indices": "bins", "gradient": "bin", "winners": "bin",
@@ -74,7 +75,9 @@ class RowKernelSpec:
     def declarations(self) -> tuple[list[str], list[str]]:
         """The kernel's parameters, and the declarations of its arrays."""
         written = [f"const {self.type_of(name)} *{name}" for name in self.arrays]
-        numbers = [f"const ulong {name}" for name in SCALARS]
+        numbers = [f"const ulong {name}" for name in SIZES]
+        if self.kind == "filled":
+            numbers.append(f"const {element_name(number_of(self.result))} empty")
         return with_arrays(", ".join([*written, f"{self._vector(self.result)} *out", *numbers]))
 
     def type_of(self, name: str) -> str:
@@ -104,6 +107,8 @@ class RowKernelSpec:
             return self._component("table", number)  # the bits, whatever they stand for
         dtype = self.arrays["table"][0]
         wide = c_name(number_of(dtype))
+        if self.kind == "filled":
+            return f"count ? {self._component('table', number)} : {stored('empty', self.result)}"
         if self.kind == "mean":
             return stored(f"{self.component('table', number)} / ({wide})count", self.result)
         if self.kind == "mean_gradient":
@@ -119,5 +124,5 @@ class RowKernelSpec:
         return f"({won}) ? {stored(share, self.result)} : 0"
 
 
-SCALARS = ("size", "bins", "share")
+SIZES = ("size", "bins", "share")
 """Numbers that a kernel gets: vectors in all, bins, and, on a CPU, vectors for each work-item."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.render import render_row_kernel
-from clhist.codegen.row_kernels import ARRAYS, SCALARS, VECTOR_BYTES, RowKernelSpec
+from clhist.codegen.row_kernels import ARRAYS, SIZES, VECTOR_BYTES, RowKernelSpec
 from clhist.engine.call import queue_for, queue_of
 from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
@@ -22,6 +22,7 @@ from clhist.engine.single_kernel import single_kernel
 from clhist.opencl.arrays import Array, is_aligned, is_device_array
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import kept_by_context
+from clhist.operators.halves import number_of
 
 _LANES, _GPU_GROUPS, _CPU_SHARES = 256, 16, 8  # work-items of a group; groups, and shares, for each compute unit
 _LONG = 2**31  # vectors, from which their numbers need 64 bits
@@ -61,13 +62,23 @@ def means(sums: Array, counts: Array, dtype: np.dtype, queue: cl.CommandQueue | 
     return _run("mean", (sums, counts), sums.shape, dtype, queue)
 
 
+def filled(values: Array, counts: Array, empty: float, queue: cl.CommandQueue | None = None) -> Array:
+    """Return the rows of `values`, and rows of `empty` for bins whose count is 0."""
+    return _run("filled", (values, counts), values.shape, values.dtype, queue, empty)
+
+
 def extreme_winners(source: Array, extremes: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
     """Return an int32 for each value of `source`: 1 if it equals the minimum or maximum of its bin, otherwise 0."""
     return _run("winners", (source, extremes, indices), source.shape, np.dtype(np.int32), queue)
 
 
 def extreme_gradient(
-    source: Array, extremes: Array, indices: Array, gradient: Array, winners: Array, queue: cl.CommandQueue | None = None
+    source: Array,
+    extremes: Array,
+    indices: Array,
+    gradient: Array,
+    winners: Array,
+    queue: cl.CommandQueue | None = None,
 ) -> Array:
     """Return the gradient of minima or maxima: that of each bin, shared equally by the values that are its extreme.
 
@@ -85,11 +96,17 @@ def extreme_gradient(
 
 
 def _run(
-    kind: str, arrays: tuple[Array, ...], shape: tuple[int, ...], dtype: np.dtype, queue: cl.CommandQueue | None
+    kind: str,
+    arrays: tuple[Array, ...],
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    queue: cl.CommandQueue | None,
+    *numbers: float,
 ) -> Array:
     """Run the kernel of this kind on contiguous arrays and return the new array of this shape."""
     named = dict(zip(ARRAYS[kind], arrays, strict=True))
-    table, rows, on_device = named["table"], named.get("indices", arrays[-1]).size, is_device_array(arrays[0])
+    table, of_rows, on_device = named["table"], named.get("indices"), is_device_array(arrays[0])
+    rows = (arrays[-1] if of_rows is None else of_rows).size
     queue = queue_for(queue, arrays[0].context if on_device else None, queue_of(*arrays))
     components = prod(shape) // rows
     vectors = [array for name, array in named.items() if ARRAYS[kind][name] in ("element", "bin")]
@@ -100,7 +117,9 @@ def _run(
     dtypes = (*(array.dtype for array in arrays), dtype)
     spec = RowKernelSpec(kind, dtypes, components // vector, vector, is_long, is_cpu)
     share = -(-size // (queue.device.max_compute_units * _CPU_SHARES))
-    scalars = [np.uint64(number) for number in (size, table.shape[0], max(1, share))]
+    scalars: list[Any] = [np.uint64(number) for number in (size, table.shape[0], max(1, share))]
+    number_type = np.uint8 if dtype.kind == "b" else number_of(dtype).type  # kernels have no boolean arguments
+    scalars += [number_type(number) for number in numbers]
     loaded = _loaded(queue.context, queue, spec)
     return loaded.run(queue, [*arrays, New(shape)], scalars, on_device).results[0]
 
@@ -124,4 +143,5 @@ def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: RowKernelSpec) ->
     lanes = 1 if spec.blocked else min(_LANES, queue.device.max_work_group_size)
     sizes = (units * _CPU_SHARES, 1) if spec.blocked else (units * _GPU_GROUPS * lanes, lanes)
     name, source = f"row_{spec.kind}", render_row_kernel(spec)
-    return single_kernel(queue, name, source, tuple(slots), SCALARS, sizes, "rows of bins")
+    scalars = (*SIZES, "empty") if spec.kind == "filled" else SIZES
+    return single_kernel(queue, name, source, tuple(slots), scalars, sizes, "rows of bins")

@@ -84,6 +84,17 @@ def check_size(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected at least 0, got {value}")
 
 
+def check_empty(value: Any, dtype: torch.dtype) -> None:
+    """Raise an exception unless `value` is a number that `dtype` has, or None."""
+    if value is None or (type(value) in (int, float) and dtype.is_floating_point):
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"empty: expected a number, or None for the identity element, got {value!r}")
+    least, greatest = (0, 1) if dtype is torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    if not least <= value <= greatest or value != int(value):
+        raise ValueError(f"empty: expected a value of {dtype}, got {value!r}")
+
+
 def reduction(reduce: Any) -> str:
     """Return one of `REDUCTIONS`, or raise ValueError."""
     found = _NAMES.get(reduce, reduce) if isinstance(reduce, str) else reduce

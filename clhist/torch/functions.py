@@ -10,6 +10,7 @@ import torch
 from clhist.torch import operators
 from clhist.torch.checks import (
     check_data,
+    check_empty,
     check_integers,
     check_no_gradient,
     check_size,
@@ -28,7 +29,7 @@ def scatter(
     dim_size: int | None = None,
     reduce: str = "sum",
     *,
-    empty: float | None = None,
+    empty: float | None = 0,
     reproducible: bool | None = None,
 ) -> torch.Tensor:
     """Combine the values of each index: `torch_geometric.utils.scatter`, or `torch.Tensor.index_reduce`, on clhist.
@@ -48,9 +49,10 @@ def scatter(
         graphs of CUDA it must be given.
     reduce : {"sum", "mean", "min", "max", "prod"}
         How values are combined; "add", "mul", "amin" and "amax" are the same.
-    empty : float, optional
-        What bins without a value hold; they are counted for that. `torch_geometric` has 0. Defaults to what combines
-        to nothing, as of `torch.segment_reduce`: 0, NaN, the largest, the least, 1.
+    empty : float or None
+        What bins without a value hold. Defaults to 0, as in PyTorch Geometric. None leaves the identity element of the
+        reduction, as in `torch.segment_reduce`: 0 for sums, NaN for means, ±infinity (or the ends of an integer
+        dtype) for minima and maxima, 1 for products.
     reproducible : bool, optional
         Whether sums and means of floats are bitwise the same in any order and on any device, as of
         `clhist.reduce_by_index`. Defaults to what `torch.use_deterministic_algorithms` is set to.
@@ -91,7 +93,8 @@ def scatter(
         dim_size = int(index.max()) + 1 if index.shape[0] else 0
     check_size("dim_size", dim_size)
     is_same = reproducibility(reproducible, src.dtype, reduce)
-    result = _filled(operators.scatter(rows, index, dim_size, reduce, is_same), index, empty)
+    check_empty(empty, src.dtype)
+    result = operators.scatter(rows, index, dim_size, reduce, is_same, empty)
     return result.movedim(0, dim) if dim else result
 
 
@@ -100,7 +103,7 @@ def segment(
     ptr: torch.Tensor,
     reduce: str = "sum",
     *,
-    empty: float | None = None,
+    empty: float | None = 0,
     reproducible: bool | None = None,
 ) -> torch.Tensor:
     """Combine the values between offsets (CSR): `torch_geometric.utils.segment`, or `torch.segment_reduce`, on clhist.
@@ -136,7 +139,8 @@ def segment(
         raise ValueError("ptr: expected at least one offset, got none")
     is_same = reproducibility(reproducible, src.dtype, reduce)
     index = operators.segment_index(ptr, src.shape[0])
-    return _filled(operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same), index, empty)
+    check_empty(empty, src.dtype)
+    return operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same, empty)
 
 
 def bincount(
@@ -342,10 +346,3 @@ def _first(src: torch.Tensor, dim: int) -> torch.Tensor:
         raise ValueError(f"dim: expected a dimension of src, which has {src.dim()}, got {dim}")
     return src.movedim(dim, 0) if dim else src
 
-
-def _filled(found: torch.Tensor, index: torch.Tensor, empty: float | None) -> torch.Tensor:
-    """Return `found` with `empty` in the bins that no index names."""
-    if empty is None:
-        return found
-    is_empty = operators.count(index, found.shape[0]) == 0
-    return torch.where(is_empty.reshape(-1, *[1] * (found.dim() - 1)), empty, found)

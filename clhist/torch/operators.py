@@ -62,22 +62,34 @@ def _divided(total: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return (total.to(wide) / numbers.to(wide)).to(total.dtype)
 
 
-@_operator("scatter(Tensor src, Tensor index, SymInt dim_size, str reduce, bool reproducible) -> Tensor")
-def _scatter(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool) -> torch.Tensor:
+@_operator(
+    "scatter(Tensor src, Tensor index, SymInt dim_size, str reduce, bool reproducible, float? empty=None) -> Tensor"
+)
+def _scatter(
+    src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool, empty: float | None = None
+) -> torch.Tensor:
     shape = (dim_size, *src.shape[1:])
     if 0 in shape:
         return src.new_empty(shape)
-    return _tensor(_combined(_array(src), _array(index), shape, reduce, reproducible))
+    if empty == {"sum": 0, "prod": 1}.get(reduce):  # the result has it anyway
+        empty = None
+    return _tensor(_combined(_array(src), _array(index), shape, reduce, reproducible, empty))
 
 
 @takes_cuda
-def _combined(src: Any, indices: Any, shape: tuple[int, ...], reduce: str, reproducible: bool) -> Any:
-    """Return the rows of `src` combined by index, as an array of this shape."""
+def _combined(
+    src: Any, indices: Any, shape: tuple[int, ...], reduce: str, reproducible: bool, empty: float | None
+) -> Any:
+    """Return the rows of `src` combined by index, as an array of this shape; bins without a value have `empty`."""
     dest: Any = shape if len(shape) > 1 else shape[0]
+    operator: Any = reduce
+    if empty is not None:
+        result = _combined(src, indices, shape, reduce, reproducible, None)
+        return row_kernels.filled(result, _counts(indices, shape[0]), empty)
     if reproducible and reduce == "mean":  # exact sums, each divided once
         sums = reduce_by_index(dest, clhist.operators.add(number_of(src.dtype)), indices, src, reproducible=True)
         return row_kernels.means(sums, _counts(indices, shape[0]), src.dtype)
-    return reduce_by_index(dest, reduce, indices, src, reproducible=reproducible)
+    return reduce_by_index(dest, operator, indices, src, reproducible=reproducible)
 
 
 def _counts(index: Any, dim_size: int) -> Any:
@@ -86,7 +98,9 @@ def _counts(index: Any, dim_size: int) -> Any:
 
 
 @_register_fake("scatter")
-def _(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool) -> torch.Tensor:
+def _(
+    src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool, empty: float | None = None
+) -> torch.Tensor:
     return src.new_empty((dim_size, *src.shape[1:]))
 
 
@@ -189,9 +203,7 @@ def _(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return table.new_empty((index.shape[0], *table.shape[1:]))
 
 
-@_operator(
-    "scatter_gradient(Tensor grad, Tensor index, str reduce, Tensor? src, Tensor? result) -> Tensor"
-)
+@_operator("scatter_gradient(Tensor grad, Tensor index, str reduce, Tensor? src, Tensor? result) -> Tensor")
 def _scatter_gradient(
     grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
 ) -> torch.Tensor:
@@ -248,7 +260,7 @@ def _by_rows(of_rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _scatter_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    src, index, ctx.dim_size, ctx.reduce, ctx.reproducible = inputs
+    src, index, ctx.dim_size, ctx.reduce, *_ = inputs
     needs_values = ctx.reduce in ("min", "max", "prod")
     ctx.save_for_backward(index, *((src, output) if needs_values else ()))
 
@@ -256,9 +268,9 @@ def _scatter_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> N
 def _scatter_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     index, *values = ctx.saved_tensors
     if ctx.reduce == "prod":
-        return _of_products(grad, index, *values), None, None, None, None
+        return _of_products(grad, index, *values), *[None] * 5
     src, result = (values[0].detach(), values[1].detach()) if values else (None, None)
-    return scatter_gradient(grad, index, ctx.reduce, src, result), None, None, None, None
+    return scatter_gradient(grad, index, ctx.reduce, src, result), *[None] * 5
 
 
 def _gradient_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -388,7 +400,7 @@ def _(
     dims = in_dims[0], *in_dims[3:]
     given = (grad, *values)
     size = next(t.shape[d] for t, d in zip(given, dims, strict=True) if d is not None)
-    rows = [
+    rows: list[Any] = [
         t if t is None else (t.unsqueeze(-1).expand(*t.shape, size) if d is None else t.movedim(d, -1)).contiguous()
         for t, d in zip(given, dims, strict=True)
     ]

@@ -10,7 +10,7 @@ import pytest
 
 import clhist
 from clhist.cuda.driver import CaptureError, CudaMemoryError
-from clhist.engine import cuda_calls
+from clhist.engine import cuda_calls, row_kernels
 from clhist.engine.loads import Loads
 from clhist.opencl.device import profile_context
 
@@ -24,6 +24,7 @@ READS = {
 KERNEL = clhist.HistogramKernel(
     None, clhist.operators.add(np.int64), arguments="const int *x, int step", map="EMIT(x[i], step)"
 )
+ROWS_OF_BINS = cuda_calls.takes_cuda(row_kernels.gather)
 
 
 def _bins(most=BINS, size=N):
@@ -55,6 +56,15 @@ CALLS = {
     "rows": (
         lambda: (_bins(size=N // 7), _values().reshape(-1, 7)),
         lambda x, v: clhist.reduce_by_index((BINS, 7), "sum", x, v),
+    ),
+    "means of rows": (
+        lambda: (_bins(size=N // 7), RNG.integers(-9, 9, (N // 7, 7)).astype(np.float32)),
+        lambda x, v: clhist.reduce_by_index((BINS, 7), "mean", x, v),
+    ),
+    "rows of bins": (lambda: (_bins(size=N), _values()[:BINS]), lambda x, v: ROWS_OF_BINS(v, x)),
+    "rows of bins, vectors": (
+        lambda: (_bins(BINS + 2, N // 8), RNG.random((BINS, 8), np.float32)),
+        lambda x, v: ROWS_OF_BINS(v, x),
     ),
     "a batch": (
         lambda: (_bins().reshape(7, -1), _values().reshape(7, -1)),

@@ -49,11 +49,32 @@ def test_bins_without_a_value_hold_what_combines_to_nothing():
     src, index = torch.tensor([5.0]), torch.tensor([1])
     expected = {"sum": 0.0, "mean": math.nan, "min": math.inf, "max": -math.inf, "prod": 1.0}
     for reduce, nothing in expected.items():
-        np.testing.assert_equal(ct.scatter(src, index, dim_size=3, reduce=reduce).tolist(), [nothing, 5, nothing])
+        identity = ct.scatter(src, index, dim_size=3, reduce=reduce, empty=None)
+        np.testing.assert_equal(identity.tolist(), [nothing, 5, nothing])
+        assert ct.scatter(src, index, dim_size=3, reduce=reduce).tolist() == [0, 5, 0]
         assert ct.scatter(src, index, dim_size=3, reduce=reduce, empty=9).tolist() == [9, 5, 9]
     assert ct.scatter(src, index).tolist() == [0, 5]
     assert ct.scatter(src[:0], index[:0]).shape == (0,)
     assert ct.scatter(torch.ones(1, 0), index, dim_size=2).shape == (2, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int8, torch.int64, torch.bool])
+@pytest.mark.parametrize("row", [(), (4,)])
+def test_empty_bins_of_any_dtype(dtype, row):
+    src, index = torch.ones(2, *row).to(dtype), torch.tensor([1, 1])
+    found = ct.scatter(src, index, dim_size=3, reduce="max")
+    assert found.dtype == dtype
+    assert found.reshape(3, -1)[:, 0].tolist() == [0, 1, 0]
+
+
+def test_a_value_of_empty_bins_that_the_dtype_lacks_is_refused():
+    src, index = torch.ones(2, dtype=torch.int32), torch.tensor([1, 1])
+    for empty in (0.5, float("nan"), 2**40):
+        with pytest.raises(ValueError, match="^empty: expected a value of torch.int32, got"):
+            ct.scatter(src, index, dim_size=3, reduce="max", empty=empty)
+    for empty in ("0", True):
+        with pytest.raises(TypeError, match="^empty: expected a number, or None"):
+            ct.scatter(src, index, dim_size=3, reduce="max", empty=empty)
 
 
 def test_names_of_torch_are_taken():
@@ -96,8 +117,8 @@ def test_tensors_of_the_cpu_are_taken_in_place(monkeypatch):
 def test_segments_are_those_of_torch(reduce, row):
     src, ptr = torch.rand(12, *row), torch.tensor([0, 3, 3, 8, 12])
     expected = torch.segment_reduce(src, tensors.REDUCTIONS[reduce].removeprefix("a"), offsets=ptr, axis=0)
-    torch.testing.assert_close(ct.segment(src, ptr, reduce), expected, equal_nan=True)
-    torch.testing.assert_close(ct.segment(src, ptr[1:-1].int(), reduce), expected[1:-1], equal_nan=True)
+    torch.testing.assert_close(ct.segment(src, ptr, reduce, empty=None), expected, equal_nan=True)
+    torch.testing.assert_close(ct.segment(src, ptr[1:-1].int(), reduce, empty=None), expected[1:-1], equal_nan=True)
     assert ct.segment(src, ptr[:1]).shape == (0, *row)
 
 

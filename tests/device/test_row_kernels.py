@@ -1,0 +1,60 @@
+"""Rows made from the rows of bins, against NumPy's indexing."""
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+
+from clhist.engine import row_kernels
+
+BINS, SIZE = 17, 1001
+RNG = np.random.default_rng(0)
+CASES = [("f4", (8,)), ("f8", (3,)), ("f2", ()), ("f4", (2, 2))]
+
+
+def _by_rows(array, row):
+    """Return a number for each row in a shape that broadcasts to rows."""
+    return array.reshape(-1, *[1] * len(row))
+
+
+@pytest.fixture(params=["NumPy", "device"])
+def put(request, queue):
+    """What makes arguments of NumPy arrays."""
+    return (lambda array: array) if request.param == "NumPy" else (lambda array: cl_array.to_device(queue, array))
+
+
+def _host(array):
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+@pytest.mark.parametrize(("dtype", "row"), CASES)
+def test_rows_of_bins_are_those_of_numpy(dtype, row, put):
+    table, indices = RNG.random((BINS, *row)).astype(dtype), RNG.integers(-2, BINS + 2, SIZE)
+    is_inside, inside = _by_rows((indices >= 0) & (indices < BINS), row), indices.clip(0, BINS - 1)
+    wide = np.promote_types(dtype, "f4")
+    np.testing.assert_array_equal(
+        _host(row_kernels.gather(put(table), put(indices))), np.where(is_inside, table[inside], 0)
+    )
+    counts = RNG.integers(0, 5, BINS)
+    divided = (table.astype(wide) / _by_rows(np.maximum(counts, 1), row)).astype(dtype)
+    got = row_kernels.mean_gradient(put(table), put(indices), put(counts))
+    np.testing.assert_array_equal(_host(got), np.where(is_inside, divided[inside], 0))
+    with np.errstate(all="ignore"):
+        expected = (table.astype(wide) / _by_rows(counts, row).astype(wide)).astype(dtype)
+    np.testing.assert_array_equal(_host(row_kernels.means(put(table), put(counts), np.dtype(dtype))), expected)
+
+
+@pytest.mark.parametrize(("dtype", "row"), CASES)
+def test_the_gradient_of_an_extreme_is_shared_by_the_values_that_equal_it(dtype, row, put):
+    indices, source = RNG.integers(-1, BINS + 1, SIZE), RNG.integers(0, 3, (SIZE, *row)).astype(dtype)
+    source[::50] = np.nan
+    extremes, gradient = np.full((BINS, *row), 2, dtype), RNG.random((BINS, *row)).astype(dtype)
+    extremes[3] = np.nan  # a NaN is the extreme of its bin
+    is_inside, inside = _by_rows((indices >= 0) & (indices < BINS), row), indices.clip(0, BINS - 1)
+    best = extremes[inside]
+    has_won = is_inside & ((source == best) | (np.isnan(source) & np.isnan(best)))
+    won = row_kernels.extreme_winners(put(source), put(extremes), put(indices))
+    np.testing.assert_array_equal(_host(won), has_won.astype(np.int32))
+    winners = RNG.integers(0, 4, (BINS, *row)).astype(np.int32)
+    share = (gradient.astype(np.promote_types(dtype, "f4")) / np.maximum(winners, 1)).astype(dtype)
+    got = row_kernels.extreme_gradient(put(source), put(extremes), put(indices), put(gradient), put(winners))
+    np.testing.assert_array_equal(_host(got), np.where(has_won, share[inside], 0))
