@@ -67,6 +67,7 @@ class Pool(Generic[P, R]):
         self._unfinished = 0  # pieces that are not in what has been collected
         self._closed = self._ended = True  # no more pieces come; none is unfinished
         self._error: BaseException | None = None
+        self._threads: list[threading.Thread] = []
 
     @property
     def alive(self) -> list[Worker[P, R]]:
@@ -94,14 +95,15 @@ class Pool(Generic[P, R]):
         RuntimeWarning
             If a device failed and others did its work.
         """
+        self.join()
         self._closed = self._ended = False
         self._error, self._unfinished, failed = None, 0, len(self.failed)
         wrong: list[Exception] = []  # what the iterable raised
         self._ready.clear()
-        threads = [threading.Thread(target=self._work, args=(worker,), daemon=True) for worker in self.alive]
-        for thread in threads:
-            thread.start()
+        self._threads = [threading.Thread(target=self._work, args=(worker,), daemon=True) for worker in self.alive]
         try:
+            for thread in self._threads:
+                thread.start()
             for piece in self._checked(pieces, wrong):
                 with self._changed:
                     self._unfinished += 1
@@ -123,14 +125,20 @@ class Pool(Generic[P, R]):
             with self._changed:
                 self._closed = self._ended = True
                 self._changed.notify_all()
-            for thread in threads:
-                thread.join()
+            self.join()
         for worker, reason in list(self.failed.items())[failed:]:
             others = f"{len(self.alive)} other device{'s' * (len(self.alive) != 1)}"
             text = f"{worker.name} failed and is not used any more; {others} did its work: {reason}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
         if wrong:
             raise wrong[0]
+
+    def join(self) -> None:
+        """Wait until no worker computes any more, should Ctrl-C have ended `run` before."""
+        while self._threads:
+            if self._threads[-1].ident is not None:  # else it never began
+                self._threads[-1].join()
+            self._threads.pop()
 
     def _checked(self, pieces: Iterable[P], wrong: list[Exception]) -> Iterator[P]:
         """Yield pieces that some worker takes, until the iterable raises or one is wrong; note that in `wrong`."""

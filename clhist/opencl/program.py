@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial, update_wrapper
 from itertools import count
 from time import perf_counter
@@ -176,11 +176,12 @@ def compiler() -> str:
     return _compiler
 
 
-@contextmanager
-def building() -> Iterator[None]:
-    """Let one thread at a time build."""
-    with _lock:
-        yield
+def building() -> AbstractContextManager[bool]:
+    """Return the lock with which one thread at a time builds.
+
+    A generator would hold it as long as the traceback of an exception that interrupts its beginning.
+    """
+    return _lock
 
 
 @kept_by_context

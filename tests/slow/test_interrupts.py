@@ -1,0 +1,34 @@
+"""Calls that Ctrl-C or an error ends at any place: each place of each call."""
+
+from __future__ import annotations
+
+import pytest
+from interrupted_calls import cases, fillers, streams
+from interrupts import lost_device, sweep
+
+import clhist
+
+ERRORS = {"ctrl-c": KeyboardInterrupt, "memory": MemoryError, "lost": lost_device}
+NAMES = cases(clhist.default_queue())
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("name", NAMES)
+def test_calls(name, error, queue):
+    case, step = cases(queue)[name](), 1 if error == "ctrl-c" else 5
+    sweep(case.first, case.check, ERRORS[error], step=step, waited=case.waited)
+    sweep(case.again, case.check, ERRORS[error], step=2 * step, waited=case.waited)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("name", streams(clhist.default_queue()))
+def test_streams(name, error, queue):
+    stream = streams(queue)[name]()
+    sweep(stream.first, stream.check, ERRORS[error], waited=False)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("name", fillers(clhist.default_queue()))
+def test_fillers(name, error, queue):
+    filler = fillers(queue)[name]()
+    sweep(filler.first, filler.check, ERRORS[error], waited=False)
