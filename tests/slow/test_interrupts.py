@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from interrupted_calls import cases, fillers, streams
-from interrupts import lost_device, sweep
+from interrupts import lost_device, signals, sweep
 
 import clhist
 
@@ -32,3 +32,9 @@ def test_streams(name, error, queue):
 def test_fillers(name, error, queue):
     filler = fillers(queue)[name]()
     sweep(filler.first, filler.check, ERRORS[error], waited=False)
+
+
+@pytest.mark.parametrize("name", ["reduce", "bincount on device", "kernel", "chunks", "counts"])
+def test_signals(name, queue, rng):
+    makers = {**cases(queue), **streams(queue), **fillers(queue)}
+    assert signals(makers[name](), 80, rng) > 20

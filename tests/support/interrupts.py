@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
+import signal
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -12,6 +14,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 import clhist
@@ -173,3 +176,31 @@ def sweep(
             wrong.add_note(f"after {raised!r} at {where}, place {number} of {len(seen)}")
             raise
     return len(range(0, len(seen), step))
+
+
+def signals(case: Any, number: int, rng: np.random.Generator) -> int:
+    """Interrupt the calls of a case by a signal at any time, so many times, and check the next ones each time.
+
+    Returns
+    -------
+    int
+        How many signals came while the call ran.
+    """
+    before, raised = signal.signal(signal.SIGALRM, signal.default_int_handler), 0
+    try:
+        for n in range(number):
+            call = case.first() if n % 2 else getattr(case, "again", case.first)()
+            start = time.perf_counter()
+            delay, error = max(1e-6, rng.uniform(0, 1.2) * case.seconds), None
+            try:
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                call()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                case.seconds = 0.9 * case.seconds + 0.1 * (time.perf_counter() - start)
+            except KeyboardInterrupt as interrupt:
+                error, raised = interrupt.with_traceback(None), raised + 1
+            case.check(error)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return raised
