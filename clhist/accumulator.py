@@ -295,7 +295,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
         """Return what `add` gets, checked, for elements from `position` on; another thread may `feed` meanwhile."""
-        self._check_device()
+        check_process()
+        self._held.check()
         position = self._position if position is None else position
         known = self._known.get(key := signature_of_arguments((*args, size)))
         if known is not None and (piece := known.again(args, position)) is not None:

@@ -85,7 +85,7 @@ class Uploads:
         step = max(1, self._part // dtype.itemsize)
         begins = range(0, array.size, step)
         waited = list(wait_for) or None
-        sending, is_over = threading.Lock(), threading.Event()
+        sending, ended = threading.Lock(), list[bool]()
 
         def send(begin: int) -> None:
             part = array[begin : begin + step]
@@ -97,7 +97,7 @@ class Uploads:
                 np.copyto(locked, part, casting="unsafe")
                 place = begin * dtype.itemsize
                 with sending:
-                    if is_over.is_set():  # `buffer` may have another use by now
+                    if ended:  # `buffer` may have another use by now
                         return
                     piece.event = cl.enqueue_copy(
                         self._queue, buffer, locked, dst_offset=place, wait_for=waited, is_blocking=False
@@ -118,7 +118,7 @@ class Uploads:
             return event
         except BaseException:  # Ctrl-C may arrive while nobody has a piece: later calls begin with new ones
             with sending:
-                is_over.set()
+                ended.append(True)
             uploads.cache_clear()
             raise
 
