@@ -148,7 +148,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         self._on_device = False
         self._held = Held(self.queue, profile, self._forms, empty_bins(self.queue, self._forms, self._shapes))
         self._chunk_bytes, self._chunks = chunk_bytes, Chunks(self.queue, chunk_bytes)
-        self._held.begin(dests)
+        self._held.begin(self._updates, dests)
+        self._updates.end()
 
     def __repr__(self) -> str:
         name, operators = type(self).__name__, ", ".join(map(str, self._outputs.operators))
@@ -379,7 +380,6 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
 
     def _hold(self, added: Partial | None) -> None:
         """Hold nothing on the device, and beside it what was `added`."""
-        self._updates.begin()
-        self._held.begin()
+        self._held.begin(self._updates)
         self._added, self._count, self._ranges = added, 0, []
         self._updates.end()

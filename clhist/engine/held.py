@@ -89,10 +89,10 @@ class Held:
         lost.check_queue(self.queue)
         self._order.begin([*self.arrays, *self._spare])
 
-    def begin(self, dests: Sequence[Array | None] | None = None) -> None:
-        """Hold these values and nothing else, or nothing at all."""
+    def begin(self, updates: Updates, dests: Sequence[Array | None] | None = None) -> None:
+        """Hold these values and nothing else, or nothing at all; `updates` are begun when this returns."""
         for form, dest, array in zip(self.forms, dests or [None] * len(self.arrays), self.arrays, strict=True):
-            self._combine(form, dest, array, out_is_partial=True)
+            self._combine(form, dest, array, out_is_partial=True, begun=updates.begin)
 
     def join(
         self, enqueue: Callable[[list[Array], list[Array], Callable[[], None] | None], T], updates: Updates

@@ -18,6 +18,7 @@ from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.maps import Parameter
 from clhist.codegen.signatures import signatures
 from clhist.errors import BuildError
+from clhist.opencl.build_options import check_environment
 from clhist.opencl.compiler_log import explain
 from clhist.opencl.quiet import silence_own_builds, silent
 
@@ -162,7 +163,7 @@ def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.P
     BuildError
         If the compiler refuses it; with the line that is wrong.
     """
-    with building():
+    with building(context):
         return _built(context, source, tuple(options))
 
 
@@ -176,11 +177,12 @@ def compiler() -> str:
     return _compiler
 
 
-def building() -> AbstractContextManager[bool]:
-    """Return the lock with which one thread at a time builds.
+def building(context: cl.Context) -> AbstractContextManager[bool]:
+    """Return the lock with which one thread at a time builds; raise RuntimeError as `check_environment`.
 
     A generator would hold it as long as the traceback of an exception that interrupts its beginning.
     """
+    check_environment(context)
     return _lock
 
 
