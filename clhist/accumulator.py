@@ -326,7 +326,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         merged = 0 if self._added is None else self._added.values
         streams.check_numbers(self._forms, self._portable.operators, self._emits, piece, self._count, merged)
         piece.check_position()
-        self._updates.check()
+        if self._updates.is_open:
+            self._updates.check()
         self._position = piece.position
         self._chunks.feed(piece.of(engine), lambda given, length: self._continue(engine, given, length))
         self._on_device = piece.on_device
@@ -375,7 +376,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         self._ranges.append((self._ranges.pop()[0] if follows else self._position, self._position + size))
         self._position += size
         self._size, self._count = self._size + size, self._count + size
-        self._updates.end()
+        self._updates.is_open = False
         return [event]
 
     def _hold(self, added: Partial | None) -> None:

@@ -30,26 +30,31 @@ class Updates:
         The class of the object whose bins they are.
     remedy : str
         How to go on, for the error.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether an update began and has not ended.
     """
 
-    __slots__ = ("_is_open", "_name", "_remedy")
+    __slots__ = ("_name", "_remedy", "is_open")
 
     def __init__(self, name: str, remedy: str = "") -> None:
-        self._name, self._is_open = name, False
+        self._name, self.is_open = name, False
         again = f"make a new {name}, merge the last partial() into it if there is one, and add what came later again"
         self._remedy = remedy or again
 
     def begin(self) -> None:
         """Note that bins, or what describes them, may change from now on."""
-        self._is_open = True
+        self.is_open = True
 
     def end(self) -> None:
         """Note that the bins and what describes them agree."""
-        self._is_open = False
+        self.is_open = False
 
     def check(self) -> None:
         """Raise RuntimeError if an update began and never ended."""
-        if self._is_open:
+        if self.is_open:
             raise RuntimeError(
                 f"{self._name}: an exception, such as that of Ctrl-C, ended an earlier call while it changed the bins, "
                 f"which may hold a part of a chunk; {self._remedy}"
@@ -94,9 +99,7 @@ class Held:
         for form, dest, array in zip(self.forms, dests or [None] * len(self.arrays), self.arrays, strict=True):
             self._combine(form, dest, array, out_is_partial=True, begun=updates.begin)
 
-    def join(
-        self, enqueue: Callable[[list[Array], list[Array], Callable[[], None] | None], T], updates: Updates
-    ) -> T:
+    def join(self, enqueue: Callable[[list[Array], list[Array], Callable[[], None] | None], T], updates: Updates) -> T:
         """Add what a call computes: to all histograms or, if it raises before `updates` began, to none.
 
         Parameters
@@ -115,7 +118,7 @@ class Held:
         except OutOfMemoryError:
             updates.end()  # the device had no scratch memory, so nothing was written
             raise
-        updates.begin()
+        updates.is_open = True
         self.arrays, self._spare = self._spare, self.arrays
         self._order.end(self.arrays)
         return found

@@ -97,7 +97,8 @@ class Filler(HoldsBins, instead="its partial() can be, which is a histogram"):
         self, *args: Any, weight: Any = None, sample: Any = None, threads: int | None = None, **named: Any
     ) -> Filler:
         """Add entries; the parameters and errors are those of `clhist.hist.fill`."""
-        self._updates.check()
+        if self._updates.is_open:
+            self._updates.check()
         rest = positions(self._added, args, named)
         if rest is None:
             raise TypeError(
@@ -110,7 +111,7 @@ class Filler(HoldsBins, instead="its partial() can be, which is a histogram"):
         known = self._known.get(key)
         if known is not None:
             self._sweep(known.sweep, known.scale, [given[n] for n in known.places])
-            self._updates.end()
+            self._updates.is_open = False
             return self
         values = [as_column(value) for value in (*args, *rest)]
         weight, sample = as_column(weight), as_column(sample)

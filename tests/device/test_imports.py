@@ -15,7 +15,18 @@ import clhist
 from clhist.cuda.recognised import PLAIN
 
 X = np.arange(2000) % 7
-LIBRARIES = ["xarray", "numpy.ma", "pandas", "torch", "cupy", "dask", "dask.base", "polars", "pyarrow", "pyarrow.compute"]
+LIBRARIES = [
+    "xarray",
+    "numpy.ma",
+    "pandas",
+    "torch",
+    "cupy",
+    "dask",
+    "dask.base",
+    "polars",
+    "pyarrow",
+    "pyarrow.compute",
+]
 
 
 class _Sequence(list):

@@ -6,14 +6,11 @@ import pytest
 from interrupted_calls import cases, fillers, streams
 from interrupts import lost_device, signals, sweep
 
-import clhist
-
 ERRORS = {"ctrl-c": KeyboardInterrupt, "memory": MemoryError, "lost": lost_device}
-NAMES = cases(clhist.default_queue())
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(None))
 def test_calls(name, error, queue):
     case, step = cases(queue)[name](), 1 if error == "ctrl-c" else 5
     sweep(case.first, case.check, ERRORS[error], step=step, waited=case.waited)
@@ -21,14 +18,14 @@ def test_calls(name, error, queue):
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("name", streams(clhist.default_queue()))
+@pytest.mark.parametrize("name", streams(None))
 def test_streams(name, error, queue):
     stream = streams(queue)[name]()
     sweep(stream.first, stream.check, ERRORS[error], waited=False)
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("name", fillers(clhist.default_queue()))
+@pytest.mark.parametrize("name", fillers(None))
 def test_fillers(name, error, queue):
     filler = fillers(queue)[name]()
     sweep(filler.first, filler.check, ERRORS[error], waited=False)

@@ -84,7 +84,7 @@ def _traced(call: Callable[[], object], at: _At) -> BaseException | None:
     sys.settrace(at.of_frame)
     try:
         call()
-    except BaseException as error:  # noqa: BLE001  # whatever comes of it
+    except BaseException as error:  # whatever comes of it
         return error.with_traceback(None)
     finally:
         sys.settrace(before)
