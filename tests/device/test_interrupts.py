@@ -1,13 +1,17 @@
 """Calls that Ctrl-C or an error ends at any place: those that follow are right, and streams say so if they may not be.
 
-Some places of a few files are tried here, and fewer of all others; `tests/slow/test_interrupts.py` tries all.
+Some places of a few files are tried here, and fewer of all others; `tests/slow/test_interrupts_everywhere.py` tries all.
 """
 
 from __future__ import annotations
 
+import cuda_fake
+import numpy as np
 import pytest
-from interrupted_calls import cases, fillers, streams
+from interrupted_calls import BINS, Case, W, X, cases, fillers, streams
 from interrupts import lost_device, sweep
+
+import clhist
 
 CENTRE = {
     "accumulator.py",
@@ -45,3 +49,17 @@ def test_streams(name, queue):
 def test_fillers(name, queue):
     filler = fillers(queue)[name]()
     assert sweep(filler.first, filler.check, files=CENTRE, step=3, waited=False) > 10
+
+
+def test_cuda(monkeypatch):
+    """Launches by CUDA: first ones, and those that are repeated as they were."""
+    _, cupy = cuda_fake.install(monkeypatch)
+    x, w = cupy.asarray(X), cupy.asarray(W)
+    case = Case(
+        lambda n: clhist.reduce_by_index(BINS, "sum", x[:n], w[:n]).get(),
+        lambda n: np.bincount(X[:n], W[:n], BINS).astype(np.int64),
+        waited=False,
+    )
+    files = {"engine/cuda_launcher.py", "engine/cuda_repeats.py", "cuda/driver.py", "cuda/memory.py"}
+    assert sweep(case.first, case.check, files=files, step=5) > 10
+    assert sweep(case.again, case.check, files=files, step=5) > 3
