@@ -5,7 +5,7 @@ What a bin holds between two pieces is an accumulator of the operator, neither l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Self, Unpack, overload
 
 import numpy as np
@@ -16,7 +16,7 @@ from clhist.engine.call import Call, queue_for
 from clhist.engine.chunks import Chunks, KnownPiece, Piece
 from clhist.engine.cuda_calls import first_of_cuda, takes_cuda, takes_cuda_as
 from clhist.engine.engine import Engine
-from clhist.engine.held import Held, empty_bins
+from clhist.engine.held import Held, Updates, empty_bins
 from clhist.engine.outputs import Outputs
 from clhist.engine.progress import Progress, reported
 from clhist.engine.scatter import with_arrays
@@ -26,7 +26,7 @@ from clhist.opencl.arrays import Array, to_device
 from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
 from clhist.opencl.device import device_profile
 from clhist.opencl.lost import check_process
-from clhist.opencl.on_device import OnDevice
+from clhist.opencl.on_device import HoldsBins
 from clhist.operators.c_types import integer
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
@@ -39,7 +39,7 @@ CHUNK_BYTES = 64 << 20
 INSTEAD = "its partial() can be, and a clhist.Spec, which says what to compute"
 
 
-class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
+class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
     """A histogram over a stream of chunks: `reduce_by_index` or a `HistogramKernel`, chunk by chunk.
 
     Parameters
@@ -73,6 +73,9 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
     ------
     TypeError, ValueError
         If an argument is wrong; it is named.
+    RuntimeError
+        When it is used after an exception, such as that of Ctrl-C, ended a call while it changed the bins. After all
+        other exceptions the bins hold the `size` elements that were added.
 
     Examples
     --------
@@ -113,6 +116,7 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self.seek(start if start is None else integer("start", start, 0))
         self._size = self._count = 0  # elements that were added, and those that are held
+        self._updates = Updates(type(self).__name__)
         self._ranges: list[tuple[int, int]] = []
         engine = operator if isinstance(operator, Engine) else getattr(operator, "engine", None)  # an operator has none
         if isinstance(engine, Engine):
@@ -144,7 +148,8 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         self._on_device = False
         self._held = Held(self.queue, profile, self._forms, empty_bins(self.queue, self._forms, self._shapes))
         self._chunk_bytes, self._chunks = chunk_bytes, Chunks(self.queue, chunk_bytes)
-        self._held.begin(dests)
+        self._held.begin(self._updates, dests)
+        self._updates.end()
 
     def __repr__(self) -> str:
         name, operators = type(self).__name__, ", ".join(map(str, self._outputs.operators))
@@ -185,7 +190,8 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         -----
         NumPy arrays that the map uses only at ``[i]`` are split into chunks along their first axis; others and scalars
         go whole with each chunk. Device arrays are not split. When `add` returns, NumPy arrays may be changed.
-        If anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for.
+        If anything is raised meanwhile, Ctrl-C included, finished chunks stay added and the device is waited for. If
+        that was while a chunk was written to the bins, all later calls raise RuntimeError: a part of it may be there.
         """
         self._go_to(args)
         try:
@@ -274,15 +280,13 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         if not isinstance(part, Partial):
             raise TypeError(f"other: expected an Accumulator or a clhist.Partial, got {type(other).__name__}")
         part.check(self._portable, self._shapes, "other")
-        self._added = combined(self.partial(), part, "other")
-        self._clear()
+        self._hold(combined(self.partial(), part, "other"))
         return self
 
     def take(self) -> Partial[Made]:
         """Return `partial`, and hold nothing any more; `size` stays as it is."""
         part = self.partial()
-        self._added = None
-        self._clear()
+        self._hold(None)
         return part
 
     def seek(self, position: int | None) -> None:
@@ -292,7 +296,8 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
         """Return what `add` gets, checked, for elements from `position` on; another thread may `feed` meanwhile."""
-        self._check_device()
+        check_process()
+        self._held.check()
         position = self._position if position is None else position
         known = self._known.get(key := signature_of_arguments((*args, size)))
         if known is not None and (piece := known.again(args, position)) is not None:
@@ -321,27 +326,29 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         merged = 0 if self._added is None else self._added.values
         streams.check_numbers(self._forms, self._portable.operators, self._emits, piece, self._count, merged)
         piece.check_position()
+        if self._updates.is_open:
+            self._updates.check()
         self._position = piece.position
-        self._on_device = piece.on_device
         self._chunks.feed(piece.of(engine), lambda given, length: self._continue(engine, given, length))
+        self._on_device = piece.on_device
 
     def _go_to(self, args: Sequence[Any]) -> None:
         """Let bins be where the arrays of a chunk are: in memory of their library of CUDA, or else at the own queue."""
-        first, (self._like, self._came_from) = first_of_cuda(args), (self._came_from, None)
-        held, queue = self._held.arrays[0], self._own_queue
+        first, like = first_of_cuda(args), self._came_from
+        array, queue, held, chunks = self._held.arrays[0], self._own_queue, self._held, self._chunks
         if first is not None:
-            is_there = isinstance(held, CudaArray) and held.memory.is_like(first.memory)
-            self._like, queue = held if is_there else streams.library_of(first), first.stands_for
-        if queue is self.queue and (first is None or self._like is held):
-            return
-        self._check_device()
-        self._held = self._held.on(queue)
-        self.queue, self._chunks = queue, Chunks(queue, self._chunk_bytes)
+            is_there = isinstance(array, CudaArray) and array.memory.is_like(first.memory)
+            like, queue = array if is_there else streams.library_of(first), first.stands_for
+        if queue is not self.queue or not (first is None or like is array):
+            self._check_device()
+            held, chunks = held.on(queue), Chunks(queue, self._chunk_bytes)
+        self._held, self.queue, self._chunks, self._like, self._came_from = held, queue, chunks, like, None
 
     def _check_device(self) -> None:
         """Raise in a process that was forked, or whose device was lost; of CUDA's streams, wait for the last."""
         check_process()
         self._held.check()
+        self._updates.check()
 
     def _pairs(self, indices: Any, values: Any, position: int) -> Piece:
         """Return (index, value) pairs, checked."""
@@ -356,23 +363,24 @@ class Accumulator(OnDevice, Generic[A, Made], instead=INSTEAD):
         outputs = self._outputs
         room = (each.most_values for each in self._forms if each.most_values is not None)
         if (self._count + size) * max(self._emits) > min(room, default=np.inf):
-            self._added = self.partial()
-            self._clear()
+            self._hold(self.partial())
         more: Any = {"race_factor": self._race_factor, "choices": self._choices, "memory_budget": self._budget}
 
-        def enqueue(*places: list[Array]) -> cl.Event:
-            shapes, dest, out = map(outputs.like, (list(self._shapes), *places))
-            call = Call(shapes, size, dest, out, self.queue, partial=("dest", "out"), **more)
+        def enqueue(dests: list[Array], outs: list[Array], begun: Callable[[], None] | None) -> cl.Event:
+            shapes, dest, out = map(outputs.like, (list(self._shapes), dests, outs))
+            call = Call(shapes, size, dest, out, self.queue, partial=("dest", "out"), begun=begun, **more)
             return run(engine, [given[argument.name] for argument in engine.arguments], call).event
 
-        event = self._held.join(enqueue)
+        event = self._held.join(enqueue, self._updates)
         follows = self._ranges and self._ranges[-1][1] == self._position
         self._ranges.append((self._ranges.pop()[0] if follows else self._position, self._position + size))
         self._position += size
         self._size, self._count = self._size + size, self._count + size
+        self._updates.is_open = False
         return [event]
 
-    def _clear(self) -> None:
-        """Hold nothing on the device."""
-        self._held.begin()
-        self._count, self._ranges = 0, []
+    def _hold(self, added: Partial | None) -> None:
+        """Hold nothing on the device, and beside it what was `added`."""
+        self._held.begin(self._updates)
+        self._added, self._count, self._ranges = added, 0, []
+        self._updates.end()

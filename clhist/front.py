@@ -7,7 +7,6 @@ described as device arrays are. The functions below see none of these. Those in 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyopencl.array as cl_array
 
+from clhist.cuda.imported import imported
 from clhist.cuda.recognised import PLAIN, may_be_cuda
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.labelled import unlabelled
@@ -51,8 +51,8 @@ def is_lazy(value: object) -> bool:
         return any(hasattr(kind, "__dask_graph__") for kind in {*map(type, value)}) and any(map(is_lazy, value))
     if not hasattr(type(value), "__dask_graph__"):
         return False
-    dask: Any = sys.modules.get("dask.base")
-    return dask is not None and bool(dask.is_dask_collection(value))
+    is_collection = imported("dask.base", "is_dask_collection")
+    return is_collection is not None and bool(is_collection(value))
 
 
 def entry(function: F) -> F:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Self
 
@@ -81,11 +82,11 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         self._devices = [self._made(queue) for queue in found]
         # Of CUDA's arrays: bins in memory of their library, beside those of the same devices by OpenCL.
         self._of_cuda: dict[int, _Device] = {}
+        self._pool: Pool[Piece, Partial] = Pool(self._devices, self._collect)
         super().__init__(on(found[0]), num_bins, queue=found[0], dest=dest, **options)
         self._added, self._is_shared = super().partial(), False
         del self._held  # what has been added is on the host, or in the accumulators of the devices
         self._finishes_on = self._like = None
-        self._pool: Pool[Piece, Partial] = Pool(self._devices, self._collect)
 
     @property
     def failed(self) -> dict[str, BaseException]:
@@ -116,7 +117,8 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         """
         first = first_of_cuda(args)
         if first is None:
-            self.feed(self.piece(args, size))
+            with self._resumable():
+                self.feed(self.piece(args, size))
         else:
             self._add_cuda(first, args, size)
         return self
@@ -142,7 +144,8 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
 
             for are_cuda, run in groupby(chunks, lambda given: may_be_cuda(tuple(given))):
                 if not are_cuda:
-                    self._run((part for given in run for part in self.piece(given).parts()), taken)
+                    with self._resumable():
+                        self._run((part for given in run for part in self.piece(given).parts()), taken)
                     continue
                 for given in run:
                     before = self._size
@@ -167,6 +170,16 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         self._position = position + whole.size
         return whole
 
+    @contextmanager
+    def _resumable(self) -> Iterator[None]:
+        """Let the position follow the elements that were added, should anything be raised."""
+        first, before = self._position, self._size
+        try:
+            yield
+        except BaseException:
+            self._position = first + self._size - before
+            raise
+
     def feed(self, piece: Piece) -> None:
         """Add what `piece` returned."""
         self._run(piece.parts())
@@ -174,13 +187,15 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
     def _check_device(self) -> None:
         """Raise in a process that was forked, and have all that was added on the host."""
         check_process()
+        self._pool.join()
         self._settle()
 
-    def _clear(self) -> None:
-        """Hold nothing but what has been merged."""
-        if self._added is None:
+    def _hold(self, added: Partial | None) -> None:
+        """Hold nothing but what was `added`."""
+        if added is None:
             positions = () if self._has_positions else None
-            self._added = Partial(self._portable, neutral_arrays(self._portable, self._shapes), 0, 0, positions)
+            added = Partial(self._portable, neutral_arrays(self._portable, self._shapes), 0, 0, positions)
+        self._added = added
 
     def _place(self) -> str:
         return ", ".join(device.name for device in self._devices)
@@ -193,11 +208,19 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
                 self._pool.run(run, taken)
                 continue
             for piece in run:
-                device = next(each for each in self._devices if each.takes(piece))
-                device.holds_arrays = True
-                device.accumulator.feed(piece)
-                self._size += piece.size
+                self._feed(next(each for each in self._devices if each.takes(piece)), piece)
                 taken(piece)
+
+    def _feed(self, device: _Device, piece: Piece) -> None:
+        """Add a piece of a device's own arrays there."""
+        self._updates.check()
+        before, device.holds_arrays = device.accumulator.size, True
+        self._updates.begin()
+        try:
+            device.accumulator.feed(piece)
+        finally:
+            self._size += device.accumulator.size - before
+            self._updates.end()
 
     def _add_cuda(self, first: CudaArray, args: Sequence[Any], size: int | None) -> None:
         """Add a chunk of CUDA's arrays, one of which is `first`, where they are."""
@@ -207,22 +230,27 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         device = self._of_cuda[number]
         device.accumulator._go_to(args)  # noqa: SLF001  # as its own `add` does
         piece = device.accumulator.piece(args, size, self._position)
-        device.accumulator.feed(piece)
-        device.holds_arrays = True
+        self._feed(device, piece)
         self._position += piece.size
-        self._size += piece.size
 
     def _settle(self) -> None:
         """Wait for what devices compute of their own arrays, and take it from them."""
+        self._updates.check()
         for device in (*self._devices, *self._of_cuda.values()):
             if device.holds_arrays:
-                device.holds_arrays = False
-                self._collect(device.give(), ())
+                assert self._added is not None
+                added = combined(self._added, device.accumulator.partial(), "partial")
+                self._updates.begin()
+                device.accumulator.take()
+                self._added, self._is_shared, device.holds_arrays = added, False, False
+                self._updates.end()
 
     def _collect(self, part: Partial, pieces: Sequence[Piece]) -> None:
         assert self._added is not None
+        self._updates.begin()
         self._added, self._is_shared = combined(self._added, part, "partial", in_place=not self._is_shared), False
         self._size += sum(piece.size for piece in pieces)
+        self._updates.end()
 
 
 class _Device:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, overload
 
 import numpy as np
@@ -63,6 +63,9 @@ class Partial(Generic[K]):
     size: int
     values: int
     positions: tuple[tuple[int, int], ...] | None = None
+
+    def __copy__(self) -> Partial[K]:
+        return replace(self, arrays=tuple(array.copy() for array in self.arrays))
 
     @property
     def accumulators(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -339,7 +339,9 @@ class Sweep:
         """Whether results can be combined with others of their dtypes."""
         return not any(operator.narrows for operator in self.known.engine.outputs.operators)
 
-    def run(self, arrays: Iterable[Any], dest: Any = None, out: Any = None) -> list[Any]:
+    def run(
+        self, arrays: Iterable[Any], dest: Any = None, out: Any = None, begun: Callable[[], None] | None = None
+    ) -> list[Any]:
         """Return each result for the data, the mask and the values; None among `arrays` stands for none.
 
         If an element without a bin is counted in one behind the last, the results have that. So have `dest` and `out`,
@@ -351,7 +353,7 @@ class Sweep:
                 dtype = self.dtypes[len(given)]
                 given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
         known = self.known
-        call = known.call if dest is None and out is None else known.asked(dest, out)
+        call = known.call if dest is None and out is None else known.asked(dest, out, begun=begun)
         found = known.engine.run(given, call, known).results
         return found if len(found) == len(self.names) else [joined(found[0], found[1], self.queue)]
 

@@ -71,8 +71,9 @@ heard = _Heard()
 @contextmanager
 def listening() -> Iterator[list[Any]]:
     """Give what a ``with`` block asks, as it is asked."""
-    heard.calls = calls = list[Any]()
+    calls = list[Any]()
     try:
+        heard.calls = calls
         yield calls
     finally:
         heard.calls = None
@@ -197,8 +198,14 @@ class Driver:
         self._call("cuCtxGetCurrent", ctypes.byref(current))
         if current.value == context:
             return False
-        self._call("cuCtxPushCurrent_v2", _handle(context))
-        return True
+        try:
+            self._call("cuCtxPushCurrent_v2", _handle(context))
+            return True
+        except BaseException:  # Ctrl-C may arrive as the call returns
+            self._call("cuCtxGetCurrent", ctypes.byref(current))
+            if current.value == context:
+                self.pop()
+            raise
 
     def pop(self) -> None:
         """Let them go where they went before."""

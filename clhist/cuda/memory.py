@@ -64,8 +64,8 @@ class _Blocks:
         """Free the blocks without a part that is held."""
         with self._lock:
             if self._current is not None and not self._current.held:
-                self._unused.append(self._current)
-                self._current = None
+                block, self._current = self._current, None  # first: it must not be in both places
+                self._unused.append(block)
             while self._unused:
                 driver().free(self._unused.pop().address)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clhist.cuda.driver import CaptureError, driver
+from clhist.cuda.imported import is_instance
 from clhist.cuda.libraries import Library, library
 
 _CUDA_DEVICES = (2, 13)  # of DLPack: memory of CUDA, and managed memory
@@ -60,11 +60,6 @@ def may_be_cuda(value: Any) -> bool:
     return recognised_kind(value) is not None
 
 
-def _type(module: str, name: str) -> Any:
-    """Return the type of a library's arrays; None of one that is not imported, or not entirely."""
-    return getattr(sys.modules.get(module), name, None)
-
-
 # What arrays of other libraries and the libraries that see them raise of what they cannot share.
 _REFUSALS = AssertionError, AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError
 
@@ -76,10 +71,9 @@ def recognised_kind(value: Any) -> str | None:
         return None
     known = _of_libraries.get(kind)
     if known is None:
-        torch, cupy = _type("torch", "Tensor"), _type("cupy", "ndarray")
-        if torch is not None and isinstance(value, torch):
+        if is_instance(value, "torch", "Tensor"):
             known = _of_libraries[kind] = "torch"
-        elif cupy is not None and isinstance(value, cupy):
+        elif is_instance(value, "cupy", "ndarray"):
             known = _of_libraries[kind] = "cupy"
     if known is not None:
         return known if known == "cupy" or value.is_cuda else None

@@ -5,7 +5,7 @@ The queue of a call is resolved here, for all functions and classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -29,6 +29,7 @@ class Call:
     """What one call asks for besides the map's arguments; see `clhist.HistogramKernel.__call__`.
 
     `partial` names those of `dest` and `out` that hold accumulators; `largest` asks for the largest bin with a value.
+    `begun` is called before the first command is enqueued.
     """
 
     num_bins: Any
@@ -45,10 +46,11 @@ class Call:
     offsets: Any = None
     largest: LargestBin | None = None
     partial: tuple[str, ...] = ()
+    begun: Callable[[], None] | None = None
 
 
 # What the public classes let callers choose by keyword besides `num_bins`.
-_CHOICES = {*CHOICES, *(each.name for each in fields(Call))} - {"num_bins", "choices", "largest", "partial"}
+_CHOICES = {*CHOICES, *(each.name for each in fields(Call))} - {"num_bins", "choices", "largest", "partial", "begun"}
 
 
 def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:

@@ -120,7 +120,7 @@ class Chain:
     def result(self, size: int, dtype: Any, on_device: bool = True) -> tuple[Array, Any]:
         """Return an array for the caller, which a kernel writes whole, and its memory."""
         array = empty(self.queue, (size,), np.dtype(dtype), on_device)
-        found = operand(array, self.queue, written=True, read=False)
+        found = operand(array, self.queue, written=True, read=False, make=partial(HostBuffer, self.queue))
         self._written.append((array, found))
         return array, found.buffer
 

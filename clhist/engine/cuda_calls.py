@@ -53,8 +53,9 @@ _strict = _Strict()
 @contextmanager
 def direct_only() -> Iterator[None]:
     """Let calls of this thread raise UnsupportedError where their data would go through the host."""
-    before, _strict.on = _strict.on, True
+    before = _strict.on
     try:
+        _strict.on = True
         yield
     finally:
         _strict.on = before

@@ -72,6 +72,7 @@ class _Command:
         for n, k in self._others:
             value = call[k]
             if value is not self._known[n]:
+                self._known[n] = None  # unknown until it is set, should an exception arrive in between
                 self.set(n, value)
                 self._known[n] = value
         driver().launch(self._prepared, stream, self._arguments.pointers)

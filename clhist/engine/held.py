@@ -15,9 +15,50 @@ from clhist.opencl.arrays import Array, empty, to_device
 from clhist.opencl.cuda_arrays import StreamOrder
 from clhist.opencl.device import device_profile
 from clhist.opencl.elementwise import added
+from clhist.opencl.memory import OutOfMemoryError
 from clhist.operators.operator import Operator
 
 T = TypeVar("T")
+
+
+class Updates:
+    """Refuses bins that an exception left with a part of an update.
+
+    Parameters
+    ----------
+    name : str
+        The class of the object whose bins they are.
+    remedy : str
+        How to go on, for the error.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether an update began and has not ended.
+    """
+
+    __slots__ = ("_name", "_remedy", "is_open")
+
+    def __init__(self, name: str, remedy: str = "") -> None:
+        self._name, self.is_open = name, False
+        again = f"make a new {name}, merge the last partial() into it if there is one, and add what came later again"
+        self._remedy = remedy or again
+
+    def begin(self) -> None:
+        """Note that bins, or what describes them, may change from now on."""
+        self.is_open = True
+
+    def end(self) -> None:
+        """Note that the bins and what describes them agree."""
+        self.is_open = False
+
+    def check(self) -> None:
+        """Raise RuntimeError if an update began and never ended."""
+        if self.is_open:
+            raise RuntimeError(
+                f"{self._name}: an exception, such as that of Ctrl-C, ended an earlier call while it changed the bins, "
+                f"which may hold a part of a chunk; {self._remedy}"
+            )
 
 
 class Held:
@@ -53,25 +94,41 @@ class Held:
         lost.check_queue(self.queue)
         self._order.begin([*self.arrays, *self._spare])
 
-    def begin(self, dests: Sequence[Array | None] | None = None) -> None:
-        """Hold these values and nothing else, or nothing at all."""
+    def begin(self, updates: Updates, dests: Sequence[Array | None] | None = None) -> None:
+        """Hold these values and nothing else, or nothing at all; `updates` are begun when this returns."""
         for form, dest, array in zip(self.forms, dests or [None] * len(self.arrays), self.arrays, strict=True):
-            self._combine(form, dest, array, out_is_partial=True)
+            self._combine(form, dest, array, out_is_partial=True, begun=updates.begin)
 
-    def join(self, enqueue: Callable[[list[Array], list[Array]], T]) -> T:
-        """Add what a call computes, which gets `dest` and `out`: to all histograms or, if it raises, to none."""
+    def join(self, enqueue: Callable[[list[Array], list[Array], Callable[[], None] | None], T], updates: Updates) -> T:
+        """Add what a call computes: to all histograms or, if it raises before `updates` began, to none.
+
+        Parameters
+        ----------
+        enqueue : callable
+            Gets `dest`, `out`, and what it calls before the first command that changes bins.
+        updates : Updates
+            Begun when this returns.
+        """
         if not self._spare:
             is_one = len(self.arrays) == 1
             self._spare = self.arrays if is_one else empty_bins(self.queue, self.forms, [a.shape for a in self.arrays])
-        found = enqueue(self.arrays, self._spare)
+        in_place = self._spare is self.arrays
+        try:
+            found = enqueue(self.arrays, self._spare, updates.begin if in_place else None)
+        except OutOfMemoryError:
+            updates.end()  # the device had no scratch memory, so nothing was written
+            raise
+        updates.is_open = True
         self.arrays, self._spare = self._spare, self.arrays
         self._order.end(self.arrays)
         return found
 
-    def add(self, parts: list[Array]) -> None:
-        """Add what was computed apart, or hold it if nothing is held."""
+    def add(self, parts: list[Array], updates: Updates) -> None:
+        """Add what was computed apart, or hold it if nothing is held; `updates` are begun when this returns."""
         self.check()
-        self.arrays = list(map(added, self.arrays, parts)) if self.arrays else parts
+        arrays = list(map(added, self.arrays, parts)) if self.arrays else parts
+        updates.begin()
+        self.arrays = arrays
         self._order.end(self.arrays)
 
     def results(self, on_device: bool) -> list[Array]:

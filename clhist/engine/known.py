@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
@@ -38,10 +38,17 @@ class KnownCall:
         given = iter(arrays)
         return [next(given) if value is None else value for value in self._args]
 
-    def asked(self, dest: Any, out: Any, allocator: Allocator | None = None, wait_for: Sequence[cl.Event] = ()) -> Call:
+    def asked(
+        self,
+        dest: Any,
+        out: Any,
+        allocator: Allocator | None = None,
+        wait_for: Sequence[cl.Event] = (),
+        begun: Callable[[], None] | None = None,
+    ) -> Call:
         """Return what it asks for with these."""
         call = self.call
         if dest is None and out is None and allocator is None and not wait_for:
             return call
         again = call.race_factor, call.choices, call.memory_budget, call.num_histograms, call.offsets
-        return Call(call.num_bins, call.size, dest, out, call.queue, allocator, wait_for, *again)
+        return Call(call.num_bins, call.size, dest, out, call.queue, allocator, wait_for, *again, begun=begun)

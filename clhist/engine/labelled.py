@@ -5,17 +5,18 @@ xarray is never imported here: if it is not, no array is one of its.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, TypeGuard
 
 import numpy as np
 
+from clhist.cuda.imported import is_instance
+
 
 def is_labelled(value: object) -> bool:
     """Whether `value` is a `DataArray` or a `Variable` of xarray."""
-    xarray: Any = sys.modules.get("xarray")
-    return xarray is not None and isinstance(value, xarray.DataArray | xarray.Variable)
+    return is_instance(value, "xarray", "DataArray", "Variable")
 
 
 def unlabelled(value: Any) -> Any:
@@ -31,7 +32,7 @@ def elementwise(function: Callable[[Any], Any], x: Any, dtype: Any) -> Any:
     Dimensions and coordinates are those of `x`, attributes by ``xarray.set_options(keep_attrs=...)``. A chunked array
     stays one, of this `dtype`.
     """
-    return sys.modules["xarray"].apply_ufunc(function, x, dask="parallelized", output_dtypes=[dtype])
+    return import_module("xarray").apply_ufunc(function, x, dask="parallelized", output_dtypes=[dtype])
 
 
 def has_names(axis: object) -> TypeGuard[str | Sequence[str]]:
@@ -64,11 +65,11 @@ def histogram_along(
     ValueError
         If there are no such dimensions, or coordinates differ.
     """
-    xarray = sys.modules.get("xarray")
-    if xarray is None or not is_labelled(a):
+    if not is_labelled(a):
         raise TypeError(f"axis: expected numbers of dimensions, since those of a have no names, got {axis!r}")
     if out is not None:
         raise TypeError("out: expected none, since axis has names and the result is an array of xarray")
+    xarray = import_module("xarray")
     names = (axis,) if isinstance(axis, str) else tuple(axis)
     for name in names:
         if name not in a.dims or names.count(name) > 1:
@@ -100,7 +101,7 @@ def histogram_along(
 
 def _like(a: Any, name: str, value: Any) -> Any:
     """Return what goes with `a` as a `DataArray`; what has no dimensions of its own must have the shape of `a`."""
-    xarray = sys.modules["xarray"]
+    xarray = import_module("xarray")
     if is_labelled(value):
         return xarray.DataArray(value) if isinstance(value, xarray.Variable) else value
     value = np.asarray(value)

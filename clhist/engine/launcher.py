@@ -84,11 +84,13 @@ class _Command:
         for m, (n, k) in enumerate(self.numbers):
             value, before = numbers[k], self.known[m]
             if value is not before:
-                self.known[m] = value
                 if not same_scalar(value, before):
+                    # An exception may arrive between any two steps: until the last one the number counts as unknown.
+                    self.known[m] = None
+                    self.token = new_token()  # to set all at once takes less than to set a number
                     self.arguments[n] = value
                     self.arguments = self.typed(self.arguments)
-                    self.token = new_token()  # to set all at once takes less than to set a number
+                self.known[m] = value
 
     def run(self, queue: cl.CommandQueue, memory: Sequence[Any], wait_for: Sequence[cl.Event] | None) -> cl.Event:
         arguments = self.arguments

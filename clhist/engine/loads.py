@@ -80,8 +80,6 @@ class Loads:
         if loaded is not None:
             return loaded, (), None
         first = self._first.get(key)
-        if first is None:
-            self._first.put(key, own[0])
         uses = self._lately.get(own) or Uses()
         is_own = exact or first in (None, own[0]) or uses.are_many or not self._are_planned_together(checked, call)
         if first is not None and not is_own:
@@ -94,6 +92,8 @@ class Loads:
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
         loaded = self._loaded(checked, call, fixed)
         self._of_one.put(own, loaded)
+        if first is None:
+            self._first.put(key, own[0])
         return loaded, (), None
 
     def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:

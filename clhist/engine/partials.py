@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
@@ -30,6 +30,7 @@ def combine_arrays(
     dest_is_partial: bool = False,
     out_is_partial: bool = False,
     more: Array | None = None,
+    begun: Callable[[], None] = lambda: None,
 ) -> None:
     """Write to `out` what `dest` and the accumulators `more` are together; NumPy arrays are waited for.
 
@@ -49,6 +50,8 @@ def combine_arrays(
         Whether these are accumulators, neither lifted nor finished.
     more : array, optional
         Accumulators.
+    begun : callable
+        Called before the first command is enqueued.
     """
     others = [] if more is None else [more]
     dests = None if dest is None else (dest,)
@@ -61,9 +64,13 @@ def combine_arrays(
     on_device = [array for array in every if is_device_array(array)]
     events = [event for array in on_device for event in array.events]
     if cuda_device_of(queue) is not None:
-        _run_by_cuda(CudaLoaded(queue, prepared), queue, every, out)
+        by_cuda = CudaLoaded(queue, prepared)
+        begun()
+        _run_by_cuda(by_cuda, queue, every, out)
         return
-    outcome = Loaded(queue, prepared).run(queue, every, (), len(on_device) == len(every), events)
+    loaded = Loaded(queue, prepared)
+    begun()
+    outcome = loaded.run(queue, every, (), len(on_device) == len(every), events)
     for array in on_device:
         if outcome.event not in array.events:
             array.add_event(outcome.event)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import threading
 import warnings
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 import pyopencl as cl
@@ -62,11 +65,16 @@ class Pool(Generic[P, R]):
         self.workers = tuple(workers)
         self.failed: dict[Worker[P, R], BaseException] = {}
         self._collect = collect
-        self._changed = threading.Condition()
+        # The thread that runs the pool takes the lock itself: Ctrl-C may end a method of the condition with it held.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._progress: SimpleQueue[None] = SimpleQueue()
         self._ready: deque[P] = deque()
         self._unfinished = 0  # pieces that are not in what has been collected
         self._closed = self._ended = True  # no more pieces come; none is unfinished
         self._error: BaseException | None = None
+        self._starting: set[object] = set()  # threads that are to work, and those that do
+        self._working: set[object] = set()
 
     @property
     def alive(self) -> list[Worker[P, R]]:
@@ -94,37 +102,34 @@ class Pool(Generic[P, R]):
         RuntimeWarning
             If a device failed and others did its work.
         """
+        self.join()
         self._closed = self._ended = False
         self._error, self._unfinished, failed = None, 0, len(self.failed)
         wrong: list[Exception] = []  # what the iterable raised
         self._ready.clear()
-        threads = [threading.Thread(target=self._work, args=(worker,), daemon=True) for worker in self.alive]
-        for thread in threads:
-            thread.start()
         try:
+            for worker in self.alive:
+                self._starting.add(key := object())
+                start_new_thread(self._work, (worker, key))  # `Thread.start` may wait for ever after Ctrl-C
             for piece in self._checked(pieces, wrong):
-                with self._changed:
+                with self._lock:
                     self._unfinished += 1
                     self._ready.append(piece)
                     self._changed.notify_all()
-                    self._wait(lambda: len(self._ready) < 2 * len(self.alive))
+                self._wait(lambda: len(self._ready) < 2 * len(self.alive))
                 taken(piece)
-            with self._changed:
+            with self._lock:
                 self._closed = True
                 self._changed.notify_all()
-                self._wait(lambda: self._unfinished == 0)
+            self._wait(lambda: self._unfinished == 0)
         except BaseException as error:  # of a piece, or Ctrl-C: what waits is left out, what was begun is finished
-            with self._changed:
+            with self._lock:
                 self._unfinished -= len(self._ready)
                 self._ready.clear()
                 self._error = self._error or error
             raise
         finally:
-            with self._changed:
-                self._closed = self._ended = True
-                self._changed.notify_all()
-            for thread in threads:
-                thread.join()
+            self.join()
         for worker, reason in list(self.failed.items())[failed:]:
             others = f"{len(self.alive)} other device{'s' * (len(self.alive) != 1)}"
             text = f"{worker.name} failed and is not used any more; {others} did its work: {reason}"
@@ -132,13 +137,27 @@ class Pool(Generic[P, R]):
         if wrong:
             raise wrong[0]
 
+    def join(self) -> None:
+        """Wait until no worker computes any more, should Ctrl-C have ended `run` before."""
+        with self._lock:
+            self._closed = self._ended = True
+            self._starting.clear()  # those that have not begun do nothing
+            self._changed.notify_all()
+        while self._working:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait until a worker has done something, in the thread that runs the pool, which Ctrl-C can end."""
+        with suppress(Empty):
+            self._progress.get(timeout=0.1)
+
     def _checked(self, pieces: Iterable[P], wrong: list[Exception]) -> Iterator[P]:
         """Yield pieces that some worker takes, until the iterable raises or one is wrong; note that in `wrong`."""
         iterator = iter(pieces)
         while True:
             try:
                 piece = next(iterator)
-                with self._changed:
+                with self._lock:
                     self._check(piece)
             except StopIteration:
                 return
@@ -148,11 +167,13 @@ class Pool(Generic[P, R]):
             yield piece
 
     def _wait(self, ready: Callable[[], bool]) -> None:
-        """Wait in the thread that runs the pool, which Ctrl-C can end."""
-        while not ready() and self._error is None:
-            self._changed.wait(0.1)
-        if self._error is not None:
-            raise self._error
+        while True:
+            with self._lock:
+                if self._error is not None:
+                    raise self._error
+                if ready():
+                    return
+            self._rest()
 
     def _check(self, piece: P) -> None:
         if not self.alive:
@@ -161,8 +182,19 @@ class Pool(Generic[P, R]):
             where = ", ".join(worker.name for worker in self.alive)
             raise ValueError(f"expected arrays of NumPy or of one of the devices in use, {where}; got some of another")
 
-    def _work(self, worker: Worker[P, R]) -> None:
-        """Compute pieces until there are no more, in the worker's thread."""
+    def _work(self, worker: Worker[P, R], key: object) -> None:
+        """Compute pieces until there are no more, in the worker's thread, if `run` has not ended before it began."""
+        with self._changed:
+            if key not in self._starting:
+                return
+            self._working.add(key)
+        try:
+            self._compute(worker)
+        finally:
+            self._working.discard(key)
+            self._tell()
+
+    def _compute(self, worker: Worker[P, R]) -> None:
         kept: list[P] = []
         while True:
             with self._changed:
@@ -181,6 +213,7 @@ class Pool(Generic[P, R]):
                         self._collect(found, kept)
                         self._unfinished -= len(kept)
                         self._changed.notify_all()
+                        self._tell()
                     kept = []
             except _FAILURES as error:
                 with self._changed:
@@ -191,6 +224,12 @@ class Pool(Generic[P, R]):
                     self._error = self._error or error
                     del kept[done:]
                     self._changed.notify_all()
+                    self._tell()
+
+    def _tell(self) -> None:
+        """Let the thread that runs the pool look again."""
+        if self._progress.empty():
+            self._progress.put(None)
 
     def _next(self, worker: Worker[P, R], kept: Sequence[P]) -> P | None:
         """Return a piece for the worker, or None: if it holds something, that is to be given away, or else it ends."""
@@ -199,6 +238,7 @@ class Pool(Generic[P, R]):
             if found is not None:
                 self._ready = deque(piece for piece in self._ready if piece is not found)
                 self._changed.notify_all()
+                self._tell()
                 return found
             if (self._closed or self._error is not None) and (kept or self._ended or self._error is not None):
                 return None
@@ -213,3 +253,4 @@ class Pool(Generic[P, R]):
         if lost:
             self._error = self._error or error
         self._changed.notify_all()
+        self._tell()

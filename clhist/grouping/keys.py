@@ -7,13 +7,14 @@ The results are the same.
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections import defaultdict
 from importlib import import_module
 from itertools import chain
 from typing import Any
 
 import numpy as np
+
+from clhist.cuda.imported import is_complete
 
 # A library that is not imported yet takes longer to import than fewer keys than this to number without it.
 _WORTH_AN_IMPORT = 1 << 19
@@ -216,9 +217,10 @@ def _is_missing(label: Any) -> bool:
 
 def library(name: str, size: int = _WORTH_AN_IMPORT) -> Any:
     """Return a library if it is installed, and imported already or worth it for so many keys."""
-    if sys.modules.get(name) is None and size < _WORTH_AN_IMPORT:
+    if not is_complete(name) and size < _WORTH_AN_IMPORT:
         return None
     try:
-        return import_module(name)
+        found = import_module(name)
     except ImportError:
         return None
+    return found if is_complete(name) else None

@@ -13,7 +13,7 @@ import pyopencl.array as cl_array
 from clhist.accumulator import CHUNK_BYTES
 from clhist.binning.sweep import Sweep, shaped
 from clhist.engine.cuda_calls import takes_cuda
-from clhist.engine.held import Held
+from clhist.engine.held import Held, Updates
 from clhist.engine.signature import Remembered, signature_of
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column
@@ -22,11 +22,12 @@ from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue, device_kind, device_profile
+from clhist.opencl.on_device import HoldsBins
 from clhist.operators.c_types import integer
 from clhist.operators.reproducible import check_reproducible
 
 
-class Filler:
+class Filler(HoldsBins, instead="its partial() can be, which is a histogram"):
     """A histogram that is filled many times: what has been added stays on the device until it is asked for.
 
     Parameters
@@ -46,6 +47,8 @@ class Filler:
     ------
     ValueError
         If an axis cannot be merged.
+    RuntimeError
+        When it is used after an exception, such as that of Ctrl-C, ended a call while it changed the bins.
 
     Examples
     --------
@@ -83,6 +86,7 @@ class Filler:
         self._held: dict[tuple[Any, tuple[str, ...], Any], Held] = {}
         self._of: cl.CommandQueue | None = None
         self._known: Remembered[KnownFill] = Remembered(16)
+        self._updates = Updates(type(self).__name__)
 
     def __repr__(self) -> str:
         axes = ", ".join(map(repr, self._first.axes))
@@ -93,6 +97,8 @@ class Filler:
         self, *args: Any, weight: Any = None, sample: Any = None, threads: int | None = None, **named: Any
     ) -> Filler:
         """Add entries; the parameters and errors are those of `clhist.hist.fill`."""
+        if self._updates.is_open:
+            self._updates.check()
         rest = positions(self._added, args, named)
         if rest is None:
             raise TypeError(
@@ -105,6 +111,7 @@ class Filler:
         known = self._known.get(key)
         if known is not None:
             self._sweep(known.sweep, known.scale, [given[n] for n in known.places])
+            self._updates.is_open = False
             return self
         values = [as_column(value) for value in (*args, *rest)]
         weight, sample = as_column(weight), as_column(sample)
@@ -130,7 +137,9 @@ class Filler:
                 held = self._on(key, piece.queue)
                 self._hold(key, held, [*sums.values()])
             else:
+                self._updates.begin()
                 merge(self._added, storage, piece.weight, sums, piece.queue)
+        self._updates.end()
         return self
 
     def merge(self, other: Any) -> Filler:
@@ -143,7 +152,9 @@ class Filler:
         """
         part = other.partial() if isinstance(other, Filler) else other
         self._flush()
-        _join(self._added, part)
+        added = copy.deepcopy(self._added)
+        _join(added, part)
+        self._added = added
         return self
 
     def partial(self) -> Any:
@@ -214,7 +225,7 @@ class Filler:
         else:
             like = sweep.known.engine.outputs.like
             held.check()
-            held.join(lambda dest, out: sweep.run(arrays, like(dest), like(out)))
+            held.join(lambda dest, out, begun: sweep.run(arrays, like(dest), like(out), begun), self._updates)
 
     def _on(self, key: Any, queue: cl.CommandQueue) -> Held | None:
         """Return the sums of this scale and of these names and sizes on the device of `queue`, if there are any."""
@@ -228,17 +239,23 @@ class Filler:
         if held is None:
             assert self._of is not None
             forms = [sum_of(each.dtype) for each in sums]
-            held = self._held[key] = Held(self._of, device_profile(self._of.device), forms, [])
-        held.add(sums)
+            held = Held(self._of, device_profile(self._of.device), forms, [])
+        held.add(sums, self._updates)
+        self._held[key] = held
 
     def _flush(self) -> None:
         """Add what is on the device to what is on the host."""
+        self._updates.check()
         shape = tuple(ax.extent for ax in self._added.axes)[::-1]
-        for (scale, names, _), held in self._held.items():
+        for held in self._held.values():
             held.check()
+        if self._held:
+            self._updates.begin()
+        for (scale, names, _), held in self._held.items():
             sums = (shaped(each, shape) if each.ndim == 1 else each for each in held.arrays)
             merge(self._added, self._storage, scale, dict(zip(names, sums, strict=True)), held.queue)
         self._held = {}
+        self._updates.end()
 
 
 def _same_memory(one: cl.CommandQueue, other: cl.CommandQueue) -> bool:

@@ -6,6 +6,7 @@ Sums have the axes of the histogram in reverse, the first one fastest, as ``view
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -263,24 +264,31 @@ def merge(h: Any, storage: type, weight: Any, found: Mapping[str, Any], queue: c
     """
     sums = {name: part.T for name, part in _on_host(found, queue).items()}
     plain = np.asarray(h.view(flow=True))
+    # All fields of bins change in one step, before or after which Ctrl-C is heard.
     if storage is bh.storage.MultiCell:
-        plain += sums["cells"]
         h._variance_known = False
+        plain += sums["cells"]
     elif storage in MEANS:
-        join_means(plain, sums, _mean_fields(storage))
+        joined = plain.copy()
+        join_means(joined, sums, _mean_fields(storage))
+        plain[...] = joined
     elif storage is bh.storage.Weight:
         scale = 1.0 if weight is None or "weight" in sums else float(weight)
-        plain["value"] += sums["weight"] if "weight" in sums else sums["count"] * scale
-        plain["variance"] += sums["square"] if "square" in sums else sums["count"] * (scale * scale)
+        fields = plain["value"], plain["variance"]
+        more = (
+            sums["weight"] if "weight" in sums else sums["count"] * scale,
+            sums["square"] if "square" in sums else sums["count"] * (scale * scale),
+        )
+        deque(map(np.add, fields, more, fields), maxlen=0)  # Python hears no signal within
     else:
+        if weight is not None:
+            h._variance_known = False
         if "weight" in sums:
             plain += sums["weight"]
         elif weight is None:
             plain += sums["count"]
         else:
             plain += sums["count"] * (int(weight) if storage in _INTEGERS else float(weight))
-        if weight is not None:
-            h._variance_known = False
 
 
 def _mean_fields(storage: type) -> tuple[str, str | None, str]:

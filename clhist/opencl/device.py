@@ -152,9 +152,10 @@ def default_device(device: cl.Device) -> Iterator[None]:
     """Let `device` be the one that calls without a queue use, in all threads."""
     global _default
     context = cl.Context([device])
-    with _default_lock:
-        before, _default = _default, (context, cl.CommandQueue(context, device))
+    default, before = (context, cl.CommandQueue(context, device)), _default
     try:
+        with _default_lock:
+            _default = default
         yield
     finally:
         with _default_lock:
@@ -206,8 +207,9 @@ def profile_context(profile: Profile) -> Iterator[None]:
     Nothing that was planned before is used inside, nor afterwards what is planned inside.
     """
     global _instead
-    before, _instead = _instead, profile
+    before = _instead
     try:
+        _instead = profile
         yield
     finally:
         _instead = before

@@ -35,7 +35,7 @@ def as_numbers(x: Array) -> Array:
 @kept_by_context
 def _conversion(context: cl.Context, dtype: np.dtype) -> Any:
     """Return the kernel that converts numbers of half precision."""
-    with building():
+    with building(context):
         return ElementwiseKernel(
             context,
             f"const {ELEMENT} *x, float *numbers",

@@ -30,12 +30,15 @@ def most_idle_bytes() -> int:
 class _Lent:
     """A block that an array has, until the array and all of its views are gone."""
 
+    _block: np.ndarray | None = None  # of one that was never made
+
     def __init__(self, blocks: HostMemory, block: np.ndarray) -> None:
         self._blocks, self._block = blocks, block
         self.__array_interface__: dict[str, Any] = block.__array_interface__
 
     def __del__(self) -> None:
-        self._blocks.give(self._block)
+        if self._block is not None:
+            self._blocks.give(self._block)
 
 
 class HostMemory:

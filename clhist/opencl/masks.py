@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from clhist.cuda.imported import is_instance
 
 
 def mask_of(value: object) -> np.ndarray | None:
@@ -90,8 +91,7 @@ def _zeroed(array: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _is_masked_array(value: object) -> bool:
-    module: Any = sys.modules.get("numpy.ma")  # without which there is none
-    return module is not None and isinstance(value, module.MaskedArray)
+    return is_instance(value, "numpy.ma", "MaskedArray")
 
 
 def _any_field(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -97,18 +97,20 @@ class _Pool:
             return self._new(size)
 
     def _new(self, size: int) -> Any:
-        with self._lock:
-            before = self._pool.managed_bytes
-            block = self._pool.allocate(size)
-            is_new = self._pool.managed_bytes > before
-        if is_new:
-            try:
+        block = None
+        try:
+            with self._lock:
+                before = self._pool.managed_bytes
+                block = self._pool.allocate(size)
+                is_new = self._pool.managed_bytes > before
+            if is_new:
                 _touch(self._queue, block)
-            except cl.MemoryError:
+            return block
+        except BaseException:  # Ctrl-C too
+            if block is not None:
                 block.release()
-                self.free()  # or the next call would have it untouched
-                raise
-        return block
+            self.free()  # or the next call would have it untouched
+            raise
 
     @property
     def size(self) -> int:

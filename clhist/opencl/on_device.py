@@ -22,3 +22,14 @@ class OnDevice:
         found = object.__new__(type(self))
         found.__dict__.update(self.__dict__)
         return found
+
+
+class HoldsBins(OnDevice):
+    """Its subclasses hold bins besides, which two objects must not share: to copy one raises TypeError, too."""
+
+    def __copy__(self) -> Self:
+        name = type(self).__name__
+        raise TypeError(f"{name}: cannot be copied, since both would fill the same bins; {self._instead}")
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self.__copy__()

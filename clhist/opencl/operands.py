@@ -52,7 +52,7 @@ def operand(
 ) -> Operand:
     """Return `array` as a kernel on `queue` takes it; `read` says whether its present content matters.
 
-    `make` makes the buffer of an array that is only read, and read in place.
+    `make` makes the buffer of an array that is used in place.
     """
     if isinstance(array, cl_array.Array):
         if is_cuda(array):
@@ -65,7 +65,7 @@ def operand(
     try:
         if shares_memory(queue.device) and not (written and not read and size <= FETCHED_BYTES):
             if written:
-                buffer = cl.Buffer(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
+                buffer = make(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
                 return Operand(buffer, 0, partial(_map, queue, buffer, array))
             # Intel's runtime copies what does not begin at such an address, and NumPy's large arrays do not.
             address = array.ctypes.data
@@ -86,12 +86,14 @@ def operand(
 class HostBuffer(cl.Buffer):
     """A NumPy array's memory, which OpenCL does not keep until a kernel has ended, as it does its own buffers."""
 
+    _queue: cl.CommandQueue | None = None  # of one that was never made
+
     def __init__(self, queue: cl.CommandQueue, *arguments: Any) -> None:
-        super().__init__(*arguments)
         self._queue = queue
+        super().__init__(*arguments)
 
     def __del__(self) -> None:
-        if not is_forked():
+        if self._queue is not None and not is_forked():
             self._queue.finish()
 
 

@@ -62,7 +62,7 @@ def _proven(queue: cl.CommandQueue, atomics: Sequence[NativeAtomic]) -> Iterator
 
 
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program | None:
-    with building():
+    with building(context):
         try:
             return cl.Program(context, source).build(options=[*options, *silent(context)])
         except cl.Error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial, update_wrapper
 from itertools import count
 from time import perf_counter
@@ -18,6 +18,7 @@ from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.maps import Parameter
 from clhist.codegen.signatures import signatures
 from clhist.errors import BuildError
+from clhist.opencl.build_options import check_environment
 from clhist.opencl.compiler_log import explain
 from clhist.opencl.quiet import silence_own_builds, silent
 
@@ -162,7 +163,7 @@ def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.P
     BuildError
         If the compiler refuses it; with the line that is wrong.
     """
-    with building():
+    with building(context):
         return _built(context, source, tuple(options))
 
 
@@ -176,11 +177,13 @@ def compiler() -> str:
     return _compiler
 
 
-@contextmanager
-def building() -> Iterator[None]:
-    """Let one thread at a time build."""
-    with _lock:
-        yield
+def building(context: cl.Context) -> AbstractContextManager[bool]:
+    """Return the lock with which one thread at a time builds; raise RuntimeError as `check_environment`.
+
+    A generator would hold it as long as the traceback of an exception that interrupts its beginning.
+    """
+    check_environment(context)
+    return _lock
 
 
 @kept_by_context

@@ -84,8 +84,8 @@ class Uploads:
         """
         step = max(1, self._part // dtype.itemsize)
         begins = range(0, array.size, step)
-        self._make_pieces(len(begins) + 1)
         waited = list(wait_for) or None
+        sending, ended = threading.Lock(), list[bool]()
 
         def send(begin: int) -> None:
             part = array[begin : begin + step]
@@ -95,21 +95,32 @@ class Uploads:
                     piece.event.wait()
                 locked = piece.memory[: part.size * dtype.itemsize].view(dtype)
                 np.copyto(locked, part, casting="unsafe")
-                piece.event = cl.enqueue_copy(
-                    self._queue, buffer, locked, dst_offset=begin * dtype.itemsize, wait_for=waited, is_blocking=False
-                )
+                place = begin * dtype.itemsize
+                with sending:
+                    if ended:  # `buffer` may have another use by now
+                        return
+                    piece.event = cl.enqueue_copy(
+                        self._queue, buffer, locked, dst_offset=place, wait_for=waited, is_blocking=False
+                    )
                 self._queue.flush()
             finally:
                 self._free.put(piece)
 
-        if min(self._threads, len(begins)) > 1:
-            list(self._executor.map(send, begins))
-        else:
-            for begin in begins:
-                send(begin)
-        event = cl.enqueue_marker(self._queue)
-        self._queue.flush()
-        return event
+        try:
+            self._make_pieces(len(begins) + 1)
+            if min(self._threads, len(begins)) > 1:
+                list(self._executor.map(send, begins))
+            else:
+                for begin in begins:
+                    send(begin)
+            event = cl.enqueue_marker(self._queue)
+            self._queue.flush()
+            return event
+        except BaseException:  # Ctrl-C may arrive while nobody has a piece: later calls begin with new ones
+            with sending:
+                ended.append(True)
+            uploads.cache_clear()
+            raise
 
     def _make_pieces(self, wanted: int) -> None:
         """See that there are as many pieces, or as many as there may be."""

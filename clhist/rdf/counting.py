@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -104,8 +105,17 @@ class PairCounter:
         self._scalars = dtype.type(r_min), dtype.type(bins / (r_max - r_min))
         self._counts = cl_array.zeros(self.queue, first.size * bins + _PAD, np.int64)
 
-    def add(self, box: Box, points: Particles, queries: Particles | None = None) -> None:
-        """Count the pairs of points, or of each query with each point, in a box of `box_within`."""
+    def add(
+        self,
+        box: Box,
+        points: Particles,
+        queries: Particles | None = None,
+        begun: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Count the pairs of points, or of each query with each point, in a box of `box_within`.
+
+        `begun` is called before counts change.
+        """
         given = [each for each in (points, queries) if each is not None]
         number = len(points.positions)
         if not all(len(each.positions) for each in given):
@@ -127,6 +137,7 @@ class PairCounter:
             arrays += next(labels)
         kernel = _kernel(self.queue.context, *self._key)
         options: dict[str, Any] = {"dest": self._counts, "out": self._counts, "queue": self.queue}
+        begun()
         kernel(*arrays, num_bins=int(self._counts.size), size=int(of.cells.size), **options)
 
     def counts(self) -> np.ndarray:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist.engine.held import Updates
 from clhist.opencl.arrays import is_device_array
-from clhist.opencl.on_device import OnDevice
+from clhist.opencl.on_device import HoldsBins
 from clhist.operators.c_types import integer
 from clhist.rdf.box import Box
 from clhist.rdf.counting import PairCounter, Particles, box_within
@@ -17,7 +18,7 @@ from clhist.rdf.counting import PairCounter, Particles, box_within
 _MODES = ("exact", "finite_size")
 
 
-class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
+class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
     """The radial distribution function of systems of particles: ``freud.density.RDF``.
 
     Parameters
@@ -67,6 +68,7 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
         self._counter: PairCounter | None = None
         self._key: tuple[Any, ...] | None = None
         self._frames = 0
+        self._updates = Updates("RDF", "call compute with reset=True for all systems again")
 
     @property
     def mode(self) -> str:
@@ -115,6 +117,9 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
         ------
         TypeError, ValueError
             If an argument is wrong; it is named, and nothing has been counted.
+        RuntimeError
+            If an exception, such as that of Ctrl-C, ended an earlier call while it changed the counts, and `reset` is
+            False.
         """
         box, points = system_of(system)
         points = points_of("points", points)
@@ -134,9 +139,11 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
             self._begin(key)
         elif key != self._key:
             raise ValueError("reset: expected True, since types, groups, queries or dtypes differ, got False")
+        self._updates.check()
         assert self._counter is not None
         others = None if same else Particles(queries, of_queries, query_groups)
-        self._counter.add(found, Particles(points, of_points, groups), others)
+        self._counter.add(found, Particles(points, of_points, groups), others, self._updates.begin)
+        self._updates.begin()
         self._frames += 1
         self._box: Box = found
         numbers = [
@@ -146,16 +153,21 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
         self._numbers = numbers[0], numbers[1]
         if same and not excluded and self.r_min <= 0:
             self._own += numbers[0]
+        self._updates.end()
         return self
 
     def _begin(self, key: tuple[Any, ...]) -> None:
-        if self._counter is not None and key == self._key:
-            self._counter.clear()
+        self._updates.begin()
+        counter = self._counter
+        if counter is not None and key == self._key:
+            counter.clear()
         else:
             same, _, names, excludes, dtype = key
             options = {"types": len(names), "excludes": excludes, "same": same, "dtype": dtype, "queue": self._queue}
-            self._counter = PairCounter(self.nbins, self.r_min, self.r_max, **options)
-        self._key, self._frames, self._own = key, 0, np.zeros(len(key[2]), np.int64)
+            counter = PairCounter(self.nbins, self.r_min, self.r_max, **options)
+        own = np.zeros(len(key[2]), np.int64)
+        self._counter, self._key, self._frames, self._own = counter, key, 0, own
+        self._updates.end()
 
     def _is_excluded(self, neighbors: Mapping[str, Any] | None, same: bool) -> bool:
         given = {} if neighbors is None else neighbors
@@ -172,6 +184,7 @@ class RDF(OnDevice, instead="its counts can be: rdf.bin_counts"):
         """Counts of pairs of a query and a point by their types, int64 of shape (types, types, bins)."""
         if not self._frames or self._counter is None:
             raise AttributeError("nothing has been counted yet: call compute first")
+        self._updates.check()
         found = self._counter.counts()
         kinds = np.arange(len(self._own))
         found[kinds, kinds, 0] += self._own  # each with itself, at no distance

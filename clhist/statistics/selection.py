@@ -164,7 +164,7 @@ def _sorted_by_group(
 @kept_by_context
 def _sorting_kernels(context: cl.Context, order: Order) -> tuple[Any, ...]:
     program = build(context, render_selection(order))
-    with building():
+    with building(context):
         return tuple(cl.Kernel(program, f"clhist_{name}") for name in ("count", "begin", "arrange", "select"))
 
 

@@ -82,11 +82,6 @@ def kernel():
     ("make", "hint"),
     [
         (kernel, r"HistogramKernel: cannot be pickled, .* clhist\.Spec .* partial\(\)"),
-        (
-            lambda: clhist.Accumulator("count", 3),
-            r"Accumulator: cannot be pickled, .* partial\(\) can be, and a clhist\.",
-        ),
-        (lambda: clhist.MultiAccumulator("count", 3), r"MultiAccumulator: cannot be pickled, .* partial\(\) can be"),
         (lambda: clhist.group_by([0, 1]), r"GroupBy: cannot be pickled, .* clhist\.dask\.group_by"),
     ],
 )

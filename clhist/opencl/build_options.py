@@ -1,0 +1,43 @@
+"""Compiler options from the environment that would change what programs compute: they are refused."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pyopencl as cl
+
+# Infinities, NaN, signed zeros, denormals and the order of sums are part of what results mean; macros and headers
+# change the text itself.
+_REFUSED = re.compile(
+    r"-D|-U|-include|-imacros|-Xclang|-mllvm|-Ofast"
+    r"|-cl-(fast-relaxed-math|finite-math-only|unsafe-math-optimizations|no-signed-zeros|mad-enable"
+    r"|denorms-are-zero|single-precision-constant)$"
+    r"|-f(fast-math|finite-math-only|unsafe-math-optimizations|associative-math|reciprocal-math|approx-func"
+    r"|no-(signed-zeros|honor-nans|honor-infinities)|fp-|denormal-fp-math)"
+)
+_ON = re.compile(r"\s*(1|t|true|y|yes|on)\s*", re.IGNORECASE)
+
+
+def check_environment(context: cl.Context) -> None:
+    """Raise RuntimeError if the environment has options for all programs that change what they compute.
+
+    PyOpenCL has a variable of its own, and so have PoCL and Intel's CPU runtime.
+    """
+    platform = context.devices[0].platform.name
+    names = ["PYOPENCL_BUILD_OPTIONS"]
+    if platform.startswith("Portable Computing Language"):
+        names.append("POCL_EXTRA_BUILD_FLAGS")
+    for name in names:
+        wrong = [option for option in os.environ.get(name, "").split() if _REFUSED.match(option)]
+        if wrong:
+            raise RuntimeError(
+                f"{name}: expected options that leave results as they are documented, such as -I or -cl-std=, got "
+                f"{' '.join(wrong)}; unset it, or give such options to a HistogramKernel of your own by options="
+            )
+    name = "CL_CONFIG_USE_FAST_RELAXED_MATH"
+    if platform.startswith("Intel") and _ON.fullmatch(os.environ.get(name, "")):
+        raise RuntimeError(
+            f"{name}: expected it to be off, since results are documented for exact arithmetic, got "
+            f"{os.environ[name]}; unset it"
+        )

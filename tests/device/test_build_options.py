@@ -1,0 +1,76 @@
+"""Options from the environment that all programs would be built with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+import clhist
+from clhist.opencl.build_options import check_environment
+from clhist.opencl.program import build
+
+SOURCE = "kernel void clhist_options{}(global int *x) {{ x[0] = {}; }}"
+WRONG = [
+    "-cl-fast-relaxed-math",
+    "-cl-finite-math-only",
+    "-cl-unsafe-math-optimizations",
+    "-cl-no-signed-zeros",
+    "-cl-mad-enable",
+    "-cl-denorms-are-zero",
+    "-cl-single-precision-constant",
+    "-Di=3",
+    "-D i=3",
+    "-DNAN",
+    "-Uuint",
+    "-include x.h",
+    "-ffast-math",
+    "-ffp-contract=fast",
+]
+RIGHT = ["", "-I/tmp", "-Werror", "-cl-std=CL1.2", "-cl-opt-disable", "-w", "-cl-kernel-arg-info", "-g"]
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_refused(option, queue, monkeypatch):
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", f"-w {option}")
+    with pytest.raises(RuntimeError, match=rf"^PYOPENCL_BUILD_OPTIONS: expected .*, got {option.split()[0]}"):
+        build(queue.context, SOURCE.format(WRONG.index(option), 1))
+
+
+@pytest.mark.parametrize("option", RIGHT)
+def test_taken(option, queue, monkeypatch):
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", option)
+    check_environment(queue.context)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: clhist.bincount(x),
+        lambda x: clhist.histogram(x, 10, (0, 9)),
+        lambda x: clhist.reduce_by_index(10, "sum", x, np.float32(1)),
+        lambda x: clhist.group_by(x).median(x),
+        lambda x: clhist.Accumulator("count", 10).add(x, 1),
+    ],
+)
+def test_first_calls(call, queue, monkeypatch):
+    x = np.arange(100_000, dtype=np.int32) % 10
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-finite-math-only")
+    clhist.clear_caches()
+    with pytest.raises(RuntimeError, match=r"^PYOPENCL_BUILD_OPTIONS: .* got -cl-finite-math-only; unset it"):
+        call(x)
+    monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
+    call(x)
+
+
+def test_of_runtimes(queue, monkeypatch):
+    is_pocl = queue.device.platform.name.startswith("Portable")
+    is_intel = queue.device.platform.name.startswith("Intel")
+    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-fast-relaxed-math")
+    monkeypatch.setenv("CL_CONFIG_USE_FAST_RELAXED_MATH", "True")
+    context = cl.Context([queue.device])
+    if is_pocl or is_intel:
+        with pytest.raises(RuntimeError, match=r"^(POCL_EXTRA_BUILD_FLAGS|CL_CONFIG_USE_FAST_RELAXED_MATH): "):
+            check_environment(context)
+    else:
+        check_environment(context)
