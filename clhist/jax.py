@@ -316,7 +316,8 @@ def _reduced(data: Any, ids: Any, size: int, reduce: str, reproducible: bool) ->
     operator: Any = reduce
 
     def reduced(data: np.ndarray, ids: np.ndarray) -> Any:
-        return clhist.reduce_by_index(dest, operator, ids, data, reproducible=reproducible)
+        dtype = data.dtype if reduce in ("sum", "prod") else None  # as jax.ops, whose sums of narrow types are narrow
+        return clhist.reduce_by_index(dest, operator, ids, data, dtype=dtype, reproducible=reproducible)
 
     return _called(reduced, jax.ShapeDtypeStruct(shape, data.dtype), data, ids)
 

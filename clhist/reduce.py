@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import DTypeLike
 
 from clhist.engine.call import Call, call_of, queue_for, queue_of
 from clhist.engine.engine import Engine
 from clhist.engine.known import KnownCall
-from clhist.engine.operator_check import check_once
 from clhist.engine.pairs import Pairs, as_parts, checked_pairs
-from clhist.engine.peek import evenly_spread
 from clhist.engine.row_means import are_row_means, row_means
 from clhist.engine.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
 from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import is_small
 from clhist.opencl.arrays import is_array, is_device_array, overlap
+from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
 from clhist.planning.updates import GATHER
@@ -42,6 +42,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     *,
     batched: bool = False,
     offsets: Any = None,
+    dtype: DTypeLike | None = None,
     queue: cl.CommandQueue | None = None,
     out: Any = None,
     reproducible: bool = False,
@@ -77,6 +78,10 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     offsets : array of int of shape (N_out + 1,), optional
         A batch with rows of different lengths: `indices` has one dimension, and its elements
         [offsets[k], offsets[k + 1]) update row k of `dest`. Read on the host.
+    dtype : dtype-like, optional
+        Of the result, if `dest` is a number of bins or a shape and `op` no operator. Defaults to that of `values`, but
+        for sums and products of narrow ones, which are as NumPy's: 64 bits wide for booleans and integers, float32 for
+        half precision.
     out : array of shape (H, ...), or tuple, optional
         Array for the result; ``out=dest`` updates in place. Defaults to a new array.
     queue : pyopencl.CommandQueue, optional
@@ -100,7 +105,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     Returns
     -------
     array of the shape of `dest`
-        Of the kind and dtype of `dest`, or of the operator if that is a shape; a tuple if `dest` is one of arrays. With
+        Of the kind and dtype of `dest`, or of `dtype` if that is a shape; a tuple if `dest` is one of arrays. With
         `return_event` also the event that covers the call.
 
     Raises
@@ -123,12 +128,12 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     >>> clhist.reduce_by_index(3, "argmax", indices, x)["index"][[0, 2]]
     array([2, 1]...)
     """
-    is_alone = not (options or batched) and offsets is None
+    is_alone = not (options or batched) and offsets is None and dtype is None
     given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
     allocator, wait_for, with_event = None, (), False
     if not is_alone:
         allocator, wait_for, with_event, more = _asked(options, offsets)
-        given = *given, batched, *more
+        given = *given, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
     key = signature_of(*given) if is_device_array(indices) and not _shares(out, indices, values) else None
     if (known := _known.get(key)) is not None:
         repeated, count, has_dest = known
@@ -137,16 +142,14 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         outcome = repeated.engine.run(arrays[:count], call, repeated)
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
-    pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)
-    asked = {"options": not is_alone, "reproducible": bool(reproducible), "max_abs": max_abs is not None}
+    pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets, dtype)
+    asked = {"options": bool(options) or batched or offsets is not None, "reproducible": bool(reproducible), "max_abs": max_abs is not None}
     asked |= {"out": out is not None, "fields": pairs.fields}
     if is_small("reduce_by_index", pairs.most, queue, on_device=pairs.on_device, **asked):
         few = pairs.by_numpy()
         if few is not None:
             return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
-    if pairs.operator.is_custom and not wait_for:  # on which the values may depend
-        check_once(pairs.operator, lambda: _samples(pairs.values, pairs.operator, queue), queue)
     whole, given_out = pairs, out
     if reproducible:
         pairs, out = _reproducible(pairs, out, max_abs)
@@ -247,8 +250,8 @@ _known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
 
 
 def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: Sequence[Any], call: Call) -> None:
-    """Keep a call on device arrays by its signature, if no later one measures a race factor or checks its operator."""
-    if key is None or isinstance(call.race_factor, str) or (call.wait_for and whole.operator.is_custom):
+    """Keep a call on device arrays by its signature, if no later one measures a race factor."""
+    if key is None or isinstance(call.race_factor, str):
         return
     if pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
         return
@@ -257,18 +260,3 @@ def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: S
     kept = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
     repeated = KnownCall(engine, same, kept)
     _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
-
-
-def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndarray | None:
-    """Return some of the values that `operator` combines; None if they are not all there."""
-    if not isinstance(values, tuple):
-        return np.full(1, values, operator.dtype)
-    if not all(array.size for array in values):
-        return None
-    parts = [evenly_spread(array.reshape(-1), queue) for array in values]
-    if len(parts) == 1:
-        return None if operator.positional else parts[0].astype(operator.dtype)
-    found = np.zeros(len(parts[0]), operator.dtype)
-    for name, part in zip(operator.dtype.names or (), parts, strict=True):
-        found[name] = part
-    return found

@@ -262,11 +262,21 @@ def c_alignment(dtype: np.dtype, argument: str = "dtype") -> int:
     return widest
 
 
+def shown_dtype(dtype: np.dtype) -> str:
+    """Return a dtype for people: of a struct, the names and types of its first fields, without its layout."""
+    if dtype.names is None:
+        return str(dtype)
+    fields = [f"{name} {dtype[name].base if dtype[name].base.names is None else 'struct'}" for name in dtype.names]
+    return f"({', '.join([*fields[:_MOST_FIELDS], *['...'] * (len(fields) > _MOST_FIELDS)])})"
+
+
+_MOST_FIELDS = 8
+
+
 def shortened(dtype: np.dtype, code: str) -> str:
     """Return a dtype and C of it for people: of a struct the fields, of long C the beginning."""
-    names = ", ".join(f"{name} {dtype[name].base}" for name in dtype.names or ())
     words = " ".join(code.split())
-    return f"{f'({names})' if names else dtype}: {words if len(words) <= 60 else f'{words[:57]}...'}"
+    return f"{shown_dtype(dtype)}: {words if len(words) <= 60 else f'{words[:57]}...'}"
 
 
 def integer(name: str, value: object, least: int) -> int:
