@@ -262,6 +262,11 @@ def _segments(
                 "num_segments: expected a number under jax.jit, since it is the shape of the result, got None"
             )
         size = int(ids.max()) + 1 if ids.size else 0
+        if size < 0:
+            raise ValueError(
+                f"{names[1]}: expected an index of 0 or more, or num_segments, got {size - 1} as the largest; "
+                "negative indices are left out"
+            )
     _check_size("num_segments", size)
     return _reduced(data, ids, size, reduce, bool(reproducible))
 

@@ -205,6 +205,20 @@ def _without_dtype(op: np.ufunc | str, values: np.dtype) -> Operator:
     return operator_of_call(op, values, None)
 
 
+def is_number_or_shape(dest: Any) -> bool:
+    """Whether `dest` is no array, but a number of bins or a shape; raises as `reduce_by_index` if that is wrong."""
+    return _shape_of(dest) is not None
+
+
+def shape_of(dest: Any) -> tuple[int, ...]:
+    """Return the shape of what `dest` is or stands for; of fields that of the first."""
+    first = dest[0] if isinstance(dest, tuple) and dest and _shape_of(dest) is None else dest
+    if (shape := _shape_of(first)) is None:
+        _check_dest(first)
+        shape = as_array("dest", first).shape
+    return shape
+
+
 def _shape_of(dest: Any) -> tuple[int, ...] | None:
     """Return the shape that `dest` is, if it is no array."""
     if isinstance(dest, int | np.integer) and not isinstance(dest, bool | np.bool_):

@@ -358,7 +358,9 @@ def _fields(c_type: str, operand: str, expressions: Mapping[str, str]) -> str:
 
 def _checked_neutral(neutral: object, dtype: np.dtype, combine: str, held: np.dtype, operation: str | None) -> Any:
     if neutral is None:
-        raise ValueError(f"neutral: None does not fit {shown_dtype(dtype)}; expected the identity element of {combine!r}")
+        raise ValueError(
+            f"neutral: None does not fit {shown_dtype(dtype)}; expected the identity element of {combine!r}"
+        )
     value = same_value(neutral, dtype, "neutral")
     if operation in _NEUTRAL and value != held.type(_NEUTRAL[operation]):
         raise ValueError(f"neutral: expected {_NEUTRAL[operation]} for {combine!r}, got {value}")
@@ -421,4 +423,6 @@ def _check_expression(argument: str, expression: object, *operands: str) -> None
     names = set(re.findall(r"[A-Za-z_]\w*", expression)) if isinstance(expression, str) else set()
     missing = [operand for operand in operands if operand not in names]
     if missing:
-        raise ValueError(f"{argument}: expected a C expression of {' and '.join(operands)}, got {expression!r}")
+        others = ", ".join(sorted(names - set(operands)))
+        hint = f", which has no {missing[0]}{f' but {others}' if others else ''}" if names else ""
+        raise ValueError(f"{argument}: expected a C expression of {' and '.join(operands)}, got {expression!r}{hint}")

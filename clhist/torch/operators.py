@@ -48,10 +48,12 @@ def scatter(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, 
         return _divided(total, _by_rows(count(index, dim_size), total)).to(src.dtype)
     dest: Any = shape if src.dim() > 1 else dim_size
     operator: Any = reduce
-    # Sums and products have the dtype of `src`, as PyTorch Geometric's; by default those of narrow types would be wider.
-    is_narrow = src.dtype.itemsize < (4 if src.is_floating_point() else 8) and reduce in ("sum", "prod")
+    # Sums and products of narrow types would be wider by default; PyTorch Geometric's have the dtype of `src`.
+    is_narrow = src.element_size() < (4 if src.is_floating_point() else 8) and reduce in ("sum", "prod")
     more: dict[str, Any] = {"dtype": _LIBRARY.numpy_dtype(src)} if is_narrow else {}
-    return _tensor(clhist.reduce_by_index(dest, operator, _array(index), _array(src), reproducible=reproducible, **more))
+    return _tensor(
+        clhist.reduce_by_index(dest, operator, _array(index), _array(src), reproducible=reproducible, **more)
+    )
 
 
 @scatter.register_fake
