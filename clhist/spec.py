@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -75,6 +75,7 @@ class Spec(Recipe[K]):
     emits: int | None
     first_index: str | None
     counts: bool
+    checked_by: tuple[Hashable, ...]
 
     def __init__(
         self: Spec[MadeOf],
@@ -113,6 +114,7 @@ class Spec(Recipe[K]):
             "emits": None if emits is None else integer("emits", emits, 1),
             "first_index": first_index,
             "counts": counts,
+            "checked_by": tuple(operator.checked_by for operator in outputs.operators),
         }.items():
             object.__setattr__(self, name, value)
 

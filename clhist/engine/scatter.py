@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -51,6 +51,8 @@ class ScatterSpec:
         that is not below `limit` is reported: `found` is then 2^32 - 1. "covered" ones are not looked at.
     read_as : numpy.dtype, optional
         What the values are converted to before they become those of the operator.
+    checked_by : hashable
+        That of the operator.
     """
 
     operator: Operator
@@ -62,6 +64,7 @@ class ScatterSpec:
     from_first: bool = False
     guarded: str = ""
     read_as: np.dtype | None = None
+    checked_by: Hashable = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,7 +123,8 @@ def pair_spec(
     """Return what the engine for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
     dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
     by_rows = vector > 1 and planning_profile(device).kind == "cpu"
-    return _spec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position)
+    checked_by = operator.checked_by
+    return _spec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position, checked_by=checked_by)
 
 
 # The same object for the same calls: it is a key, and compares sooner so.

@@ -158,13 +158,17 @@ def operator_of_call(op: object, values: DTypeLike, dtype: DTypeLike | None, ind
     if dtype is None:
         return operator_on_values(op, _wide(op, supported_dtype(values, "values")), index=index)
     found = supported_dtype(dtype, "dtype")
-    return operator_on_bins(op, found) if op == COUNT else operator_on_values(op, found, index=index)
+    is_count = isinstance(op, str) and op == COUNT
+    return operator_on_bins(op, found) if is_count else operator_on_values(op, found, index=index)
 
 
 def _wide(op: object, dtype: np.dtype) -> np.dtype:
     """Return in what values are combined: of sums and products the dtype of NumPy's, or float32 of half precision."""
-    is_sum = op in (np.add, np.multiply) if isinstance(op, np.ufunc) else op in ("sum", "add", "prod")
-    if not is_sum and not (isinstance(op, str) and recognise(op, dtype) in ("add", "multiply")):
+    if isinstance(op, str):
+        is_sum = op in ("sum", "add", "prod") or recognise(op, dtype) in ("add", "multiply")
+    else:
+        is_sum = isinstance(op, np.ufunc) and op in (np.add, np.multiply)
+    if not is_sum:
         return dtype
     if half_name(dtype):
         return np.dtype(np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -249,6 +249,11 @@ class Operator:
         return not self.verified and any(part.operation is None for part in self.parts)
 
     @property
+    def checked_by(self) -> Hashable:
+        """How it is checked, which equal operators may differ in: caches of what checks it have this in their keys."""
+        return self.verified, None if self.samples is None else self.samples.tobytes()
+
+    @property
     def bin_bytes(self) -> int:
         """Bytes of one bin in a copy, without locks."""
         return sum(part.cell_bytes for part in self.parts)
@@ -407,14 +412,18 @@ def _check_conversions(dtype: np.dtype, held: np.dtype, lift: str, finish: str) 
 def checked_samples(samples: ArrayLike, dtype: np.dtype) -> np.ndarray:
     """Return values that an operator is for; raises TypeError or ValueError if they are none of its dtype."""
     try:
-        values = np.asarray(samples, dtype if dtype.names is not None else None)
+        is_array = isinstance(samples, np.ndarray)
+        values = np.asarray(samples, dtype if dtype.names is not None and not is_array else None)
     except (TypeError, ValueError) as error:
         raise TypeError(f"samples: expected values of {shown_dtype(dtype)}, got {samples!r:.60}") from error
     if not values.size:
         raise ValueError("samples: expected at least one value, got none")
     found = values.astype(number_of(dtype)) if values.dtype.kind in "biufcV" else values
-    fits = values.dtype.kind in "iu" and dtype.kind in "iu" and bool((found == values).all())
-    if values.dtype != dtype and not fits and not np.can_cast(values.dtype, dtype, "same_kind"):
+    if values.dtype.kind in "iu" and dtype.kind in "iu":
+        fits = bool((found == values).all())
+    else:
+        fits = values.dtype == dtype or np.can_cast(values.dtype, number_of(dtype), "same_kind")
+    if not fits:
         raise TypeError(f"samples: expected values of {shown_dtype(dtype)}, got {shown_dtype(values.dtype)}")
     return found.ravel()
 
