@@ -133,8 +133,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     if type(indices) is tuple:
         if batched or offsets is not None:
             raise TypeError(f"indices: expected one array in a batch, got a tuple of {len(indices)}")
-        more = {"queue": queue, "reproducible": reproducible, "max_abs": max_abs, "dtype": dtype, **options}
-        return _by_leading_dimensions(dest, op, indices, values, out, more)
+        own = {"queue": queue, "reproducible": reproducible, "max_abs": max_abs, "dtype": dtype, **options}
+        return _by_leading_dimensions(dest, op, indices, values, out, own)
     is_alone = not (options or batched) and offsets is None and dtype is None
     given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
     allocator, wait_for, with_event = None, (), False

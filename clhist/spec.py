@@ -22,6 +22,7 @@ from clhist.opencl.device import default_queue
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.names import COUNT, with_names
+from clhist.operators.operator import checked_by
 from clhist.partial import Partial, bins_text, neutral_arrays, portable_outputs
 from clhist.typing import HostArray, K, MadeOf, Named, NumBins, One, Ordered, Recipe
 
@@ -75,7 +76,7 @@ class Spec(Recipe[K]):
     emits: int | None
     first_index: str | None
     counts: bool
-    checked_by: tuple[Hashable, ...]
+    _checked_by: tuple[Hashable, ...]
 
     def __init__(
         self: Spec[MadeOf],
@@ -114,7 +115,7 @@ class Spec(Recipe[K]):
             "emits": None if emits is None else integer("emits", emits, 1),
             "first_index": first_index,
             "counts": counts,
-            "checked_by": tuple(operator.checked_by for operator in outputs.operators),
+            "_checked_by": tuple(map(checked_by, outputs.operators)),
         }.items():
             object.__setattr__(self, name, value)
 

@@ -20,7 +20,7 @@ from clhist.opencl.device import planning_profile
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, shown_dtype, supported_dtype
 from clhist.operators.halves import number_of
-from clhist.operators.operator import Operator
+from clhist.operators.operator import Operator, checked_by
 from clhist.planning.problem import Rows
 
 _TAKEN = (np.ndarray, cl_array.Array, int, float, np.generic)
@@ -123,8 +123,8 @@ def pair_spec(
     """Return what the engine for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
     dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
     by_rows = vector > 1 and planning_profile(device).kind == "cpu"
-    checked_by = operator.checked_by
-    return _spec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position, checked_by=checked_by)
+    given = operator, native(indices.dtype), dtypes, vector, by_rows, with_position
+    return _spec(*given, checked_by=checked_by(operator))
 
 
 # The same object for the same calls: it is a key, and compares sooner so.

@@ -249,11 +249,6 @@ class Operator:
         return not self.verified and any(part.operation is None for part in self.parts)
 
     @property
-    def checked_by(self) -> Hashable:
-        """How it is checked, which equal operators may differ in: caches of what checks it have this in their keys."""
-        return self.verified, None if self.samples is None else self.samples.tobytes()
-
-    @property
     def bin_bytes(self) -> int:
         """Bytes of one bin in a copy, without locks."""
         return sum(part.cell_bytes for part in self.parts)
@@ -307,6 +302,11 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"<Operator {self.name} on {shortened(self.dtype, self.combine)}>"
+
+
+def checked_by(operator: Operator) -> Hashable:
+    """Return how an operator is checked, in which equal ones may differ: a part of the key of what checks it."""
+    return operator.verified, None if operator.samples is None else operator.samples.tobytes()
 
 
 _CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pyopencl as cl
@@ -53,36 +54,36 @@ def test_integers_with_missing_values():
     pandas = pytest.importorskip("pandas")
     missing = pandas.Series([0, None, 1] * 20_000, dtype="Int64")
     for x in (missing[:3], missing):
-        with pytest.raises(TypeError, match="^x: expected integers without missing values, got Int64 with some"):
+        with pytest.raises(TypeError, match=r"^x: expected integers without missing values, got Int64 with some"):
             clhist.bincount(x)
-        with pytest.raises(TypeError, match="^indices: expected integers without missing values, got Int64 with some"):
+        with pytest.raises(TypeError, match=r"^indices: expected integers without missing values, got Int64 with some"):
             reduce_by_index(2, "count", x, 1)
-        with pytest.raises(TypeError, match="^indices: expected integers without missing values, got Int64 with some"):
+        with pytest.raises(TypeError, match=r"^indices: expected integers without missing values, got Int64 with some"):
             clhist.Accumulator("count", 2).add(x, 1)
     assert reduce_by_index(2, "count", pandas.Series([0, 1, 1], dtype="Int64"), 1).tolist() == [1, 2]
 
 
 def test_objects_that_are_no_arrays(queue):
     buffer = cl.Buffer(queue.context, cl.mem_flags.READ_ONLY, 16)
-    with pytest.raises(TypeError, match="^x: expected an array of integers, got Buffer"):
+    with pytest.raises(TypeError, match=r"^x: expected an array of integers, got Buffer"):
         clhist.bincount(buffer)
-    with pytest.raises(TypeError, match="^indices: expected integers, got Buffer"):
+    with pytest.raises(TypeError, match=r"^indices: expected integers, got Buffer"):
         reduce_by_index(3, "sum", buffer, 1)
 
 
 def test_events(queue):
-    found = kernel()(BINS, num_bins=2), kernel().bind(BINS, num_bins=2)
+    bound = kernel().bind(BINS, num_bins=2)
     user = cl.UserEvent(queue.context)
     for events in ([None], [1], 1, "a", user):
         for call in (
-            lambda: kernel()(BINS, num_bins=2, wait_for=events),
-            lambda: kernel().bind(BINS, num_bins=2, wait_for=events),
-            lambda: found[1](wait_for=events),
-            lambda: reduce_by_index(3, "sum", BINS, VALUES, wait_for=events),
-            lambda: reduce_by_index((3, 3), "sum", (BINS, BINS), VALUES, wait_for=events),
+            partial(kernel(), BINS, num_bins=2),
+            partial(kernel().bind, BINS, num_bins=2),
+            bound,
+            partial(reduce_by_index, 3, "sum", BINS, VALUES),
+            partial(reduce_by_index, (3, 3), "sum", (BINS, BINS), VALUES),
         ):
-            with pytest.raises(TypeError, match="^wait_for: expected a sequence of pyopencl.Event, got "):
-                call()
+            with pytest.raises(TypeError, match=r"^wait_for: expected a sequence of pyopencl.Event, got "):
+                call(wait_for=events)
     user.set_status(cl.command_execution_status.COMPLETE)
 
 
