@@ -115,7 +115,7 @@ class Spec(Recipe[K]):
             "emits": None if emits is None else integer("emits", emits, 1),
             "first_index": first_index,
             "counts": counts,
-            "_checked_by": tuple(map(checked_by, outputs.operators)),
+            "_checked_by": tuple([checked_by(operator) for operator in outputs.operators]),
         }.items():
             object.__setattr__(self, name, value)
 
