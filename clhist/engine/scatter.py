@@ -319,7 +319,7 @@ def _read(argument: Argument, value: Any) -> Any:
     if array.dtype == argument.dtype or hasattr(value, "dtype"):  # a dtype that somebody chose is not changed
         return array
     if array.size and not np.can_cast(array.dtype, argument.dtype, "same_kind"):
-        raise TypeError(f"{argument.name}: expected numbers of {argument.dtype}, got a list of {array.dtype}")
+        raise TypeError(f"{argument.name}: expected {shown_dtype(argument.dtype)}, got a list of {array.dtype}")
     converted = array.astype(argument.dtype)
     if argument.dtype.kind in "iu" and not np.array_equal(converted, array):
         raise ValueError(f"{argument.name}: expected numbers that fit {argument.dtype}, got a list with others")

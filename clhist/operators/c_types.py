@@ -186,7 +186,7 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
         return value
     if type(value) is int and value in _values_of(dtype):
         return dtype.type(value)
-    wrong = f"{argument}: {value!r} does not fit {dtype}"
+    wrong = f"{argument}: {value!r} does not fit {shown_dtype(dtype)}"
     try:
         with np.errstate(all="ignore"):
             converted = np.zeros((), dtype)
@@ -243,20 +243,20 @@ def c_alignment(dtype: np.dtype, argument: str = "dtype") -> int:
     position, widest = 0, 1
     for name, (field, offset, *_) in (dtype.fields or {}).items():
         if not IDENTIFIER.match(name):
-            raise TypeError(f"{argument}: field name {name!r} of {dtype} is not a C identifier")
+            raise TypeError(f"{argument}: field name {name!r} of {shown_dtype(dtype)} is not a C identifier")
         align = c_alignment(field, f"{argument}, field {name!r}")
         position = -(-position // align) * align
         if offset != position:
             raise TypeError(
-                f"{argument}: field {name!r} of {dtype} lies at byte {offset} where C puts it at {position}; "
-                "make it with np.dtype([...], align=True)"
+                f"{argument}: field {name!r} of {shown_dtype(dtype)} lies at byte {offset} where C puts it at "
+                f"{position}; make it with np.dtype([...], align=True)"
             )
         position += field.itemsize
         widest = max(widest, align)
     size = -(-position // widest) * widest
     if dtype.itemsize != size:
         raise TypeError(
-            f"{argument}: {dtype} has {dtype.itemsize} bytes where C gives it {size}; "
+            f"{argument}: {shown_dtype(dtype)} has {dtype.itemsize} bytes where C gives it {size}; "
             "make it with np.dtype([...], align=True)"
         )
     return widest
