@@ -83,7 +83,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     dtype : dtype-like, optional
         Of the result, if `dest` is a number of bins or a shape and `op` no operator. Defaults to that of `values`, but
         for sums and products of narrow ones, which are as NumPy's: 64 bits wide for booleans and integers, float32 for
-        half precision.
+        half precision. An `out` of the dtype of `values` chooses that, too.
     out : array of shape (H, ...), or tuple, optional
         Array for the result; ``out=dest`` updates in place. Defaults to a new array.
     queue : pyopencl.CommandQueue, optional
@@ -149,7 +149,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         outcome = repeated.engine.run(arrays[:count], call, repeated)
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
-    pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets, dtype)
+    pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets, dtype, out)
     asked = {
         "options": bool(options) or batched or offsets is not None,
         "reproducible": bool(reproducible),

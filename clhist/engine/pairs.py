@@ -15,7 +15,7 @@ from clhist.engine.scatter import ScatterSpec, as_array, as_indices, checked_val
 from clhist.opencl.arrays import Array, common_kind, is_device_array, to_device
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import integer, same_value, supported_dtype
-from clhist.operators.names import COUNT, PAIRS, operator_of_call, operator_on_bins
+from clhist.operators.names import COUNT, PAIRS, operator_of_call, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 from clhist.operators.ufuncs import as_operator
 
@@ -129,7 +129,7 @@ def as_parts(array: Array) -> Array:
 
 
 def checked_pairs(
-    dest: Any, op: Any, indices: Any, values: Any, batched: bool, offsets: Any, dtype: Any = None
+    dest: Any, op: Any, indices: Any, values: Any, batched: bool, offsets: Any, dtype: Any = None, out: Any = None
 ) -> Pairs:
     """Return the arrays of a call, without what is masked; all but `dest` as of `reduce_by_index`."""
     of_indices, of_values = mask_of(indices), mask_of_values(values)
@@ -146,7 +146,7 @@ def checked_pairs(
         operator = _operator_of(op, dests, fields)
     else:
         shape = _dest_shape([given_shape], batched)
-        operator = _operator_of_values(op, values, dtype)
+        operator = _operator_of_values(op, values, dtype, out)
     if batched:
         _check_batched(shape, indices, offsets)
     pairs = Pairs(dests, fields, shape, batched, operator, indices, values)
@@ -188,8 +188,8 @@ def _operator_of(op: Operator | np.ufunc | str, dests: tuple[Array, ...], fields
     return op
 
 
-def _operator_of_values(op: Operator | np.ufunc | str, values: Any, dtype: Any) -> Operator:
-    """Return the operator where there is no `dest` to say on which dtype."""
+def _operator_of_values(op: Operator | np.ufunc | str, values: Any, dtype: Any, out: Any) -> Operator:
+    """Return the operator where there is no `dest` to say on which dtype; an `out` of that of narrow values does."""
     if isinstance(op, Operator):
         return operator_of_call(op, op.dtype, dtype)
     if isinstance(op, str) and op in PAIRS and isinstance(values, tuple) and len(values) == 2:
@@ -197,6 +197,8 @@ def _operator_of_values(op: Operator | np.ufunc | str, values: Any, dtype: Any) 
         return operator_of_call(op, given, dtype, index)
     given = supported_dtype(as_array("values", values).dtype, "values")
     if dtype is None and isinstance(op, np.ufunc | str):
+        if getattr(out, "dtype", None) == given and op != COUNT:
+            return _named(operator_on_values, op, given)
         return _named(_without_dtype, op, given)
     return operator_of_call(op, given, dtype)
 

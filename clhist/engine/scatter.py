@@ -174,7 +174,7 @@ def checked_values(
             has_fields or not np.can_cast(number_of(array.dtype), number_of(dtype), "same_kind")
         ):
             raise TypeError(
-                f"{label}: expected what converts to {shown_dtype(dtype)} of the bins, got {shown_dtype(array.dtype)}; "
+                f"{label}: expected what converts to {shown_dtype(dtype)} of dest, got {shown_dtype(array.dtype)}; "
                 "convert it yourself"
             )
         converted.append(_converted(label, array, dtype))

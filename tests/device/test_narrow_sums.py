@@ -56,6 +56,9 @@ def test_what_chooses_another_dtype(queue):
             found = clhist.reduce_by_index(3, "sum", *arrays, dtype=np.uint8)
             assert found.dtype == np.uint8
             assert (found if isinstance(found, np.ndarray) else found.get()).tolist() == right.tolist()
+    out = np.empty(3, np.uint8)
+    assert clhist.reduce_by_index(3, "sum", indices, values, out=out) is out
+    assert out.tolist() == wrapped.tolist()
     assert clhist.reduce_by_index(np.zeros(3, np.uint8), "sum", indices, values).tolist() == wrapped.tolist()
     as_floats = clhist.reduce_by_index((3,), "sum", indices, values, dtype="f4")
     assert as_floats.dtype == np.float32

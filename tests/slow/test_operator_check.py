@@ -144,7 +144,9 @@ def test_names(name):
         return
     expected = [{"count": np.size, "add": np.sum}.get(name) or getattr(np, name) for _ in of]
     np.testing.assert_allclose(found, [function(each) for function, each in zip(expected, of, strict=True)], rtol=1e-12)
-    dtypes = {"mean": np.float64, "var": np.float64, "std": np.float64, "count": np.int64}
+    dtypes = dict.fromkeys(("mean", "var", "std"), np.float64) | dict.fromkeys(
+        ("count", "sum", "add", "prod"), np.int64
+    )
     assert found.dtype == dtypes.get(name, np.int16)
 
 
