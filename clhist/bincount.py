@@ -22,9 +22,18 @@ from clhist.engine.engine import Engine
 from clhist.engine.extremes import extremes
 from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin
-from clhist.engine.scatter import ScatterSpec, as_array, checked_values, counting_spec, into, native, scatter_engine
+from clhist.engine.scatter import (
+    ScatterSpec,
+    as_array,
+    checked_values,
+    counting_spec,
+    into,
+    missing_integers,
+    native,
+    scatter_engine,
+)
 from clhist.engine.signature import Remembered
-from clhist.engine.small import counted_by_numpy, is_small
+from clhist.engine.small import MOST_BINS, TOO_BIG, counted_by_numpy, is_small, no_memory_for_bins
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array, zeros
 from clhist.opencl.cuda_arrays import is_cuda
@@ -47,9 +56,6 @@ _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000
 _SAMPLE_MARGIN = 128
 
 _ELEMENTS_PER_BIN = 16  # of uint8 and uint16, from which on there are bins for all values of the type
-
-_MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words follow
-_TOO_BIG = "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 
 
 def bincount(
@@ -112,6 +118,7 @@ def bincount(
         given = x, weights = without_masked(x, weights, (of_x, of_weights))
     if not _is_countable(x, weights, minlength):
         # NumPy itself raises what it raises, has nothing to count, or counts a list of floats, which is deprecated.
+        _check_numbers(given[0], x)
         counts = at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
         if not reproducible or x is None or weights is None or not x.size:
             return into(out, counts)
@@ -149,7 +156,20 @@ def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
 def _is_for_numpy(x: Array, weights: Any, queue: cl.CommandQueue | None, *, reproducible: bool) -> bool:
     """Whether NumPy counts its array; it refuses numbers that may be too large."""
     sums = reproducible and weights is not None
-    return bool(np.can_cast(x.dtype, np.intp)) and is_small("bincount", x.size, queue, reproducible=sums)
+    is_signed = x.dtype.kind != "u" or x.itemsize < np.dtype(np.intp).itemsize
+    return is_signed and is_small("bincount", x.size, queue, reproducible=sums)
+
+
+def _check_numbers(given: Any, x: Any) -> None:
+    """Raise TypeError for what is no array, or ValueError for numbers that NumPy would count outside of its memory."""
+    if x is None or is_device_array(x):
+        return
+    if message := missing_integers("x", given, x):
+        raise TypeError(message.replace("fill them with -1", "fill them"))
+    if x.ndim == 0 and x.dtype.kind == "O":
+        raise TypeError(f"x: expected an array of integers, got {type(x.item()).__name__}")
+    if x.size and x.dtype.kind in "iuf" and x.itemsize == 8 and x.max() >= MOST_BINS:
+        raise ValueError(TOO_BIG if x.min() >= 0 else "'list' argument must have no negative elements")
 
 
 def _check_device_arrays(x: Array, weights: Array | None) -> None:
@@ -166,7 +186,7 @@ def _is_countable(x: Any, weights: Array | None, minlength: Any) -> bool:
     if x.ndim != 1 or x.dtype.kind not in "biu" or isinstance(minlength, bool | np.bool_):
         return False
     try:
-        if not 0 <= python_operator.index(minlength) <= _MOST_BINS:
+        if not 0 <= python_operator.index(minlength) <= MOST_BINS:
             return False
     except TypeError:
         return False
@@ -256,11 +276,14 @@ def _count(
     largest, smallest = extremes(x, queue)
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
-    if largest >= _MOST_BINS:
-        raise ValueError(_TOO_BIG)
+    if largest >= MOST_BINS:
+        raise ValueError(TOO_BIG)
     _note(x, largest)
     engine = scatter_engine(queue.context, spec())
-    return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]
+    try:
+        return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]
+    except MemoryError as error:
+        raise no_memory_for_bins(largest + 1, minlength) from error
 
 
 def _found(

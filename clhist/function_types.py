@@ -10,7 +10,7 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 import pyopencl as cl
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from clhist.typing import (
     A,
@@ -41,6 +41,7 @@ def reduce_by_index(  # noqa: PLR0913  # as the function
     *,
     batched: bool = False,
     offsets: Any = None,
+    dtype: DTypeLike | None = None,
     queue: cl.CommandQueue | None = None,
     out: Dest | None = None,
     reproducible: bool = False,

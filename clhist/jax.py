@@ -262,6 +262,11 @@ def _segments(
                 "num_segments: expected a number under jax.jit, since it is the shape of the result, got None"
             )
         size = int(ids.max()) + 1 if ids.size else 0
+        if size < 0:
+            raise ValueError(
+                f"{names[1]}: expected an index of 0 or more, or num_segments, got {size - 1} as the largest; "
+                "negative indices are left out"
+            )
     _check_size("num_segments", size)
     return _reduced(data, ids, size, reduce, bool(reproducible))
 
@@ -316,7 +321,8 @@ def _reduced(data: Any, ids: Any, size: int, reduce: str, reproducible: bool) ->
     operator: Any = reduce
 
     def reduced(data: np.ndarray, ids: np.ndarray) -> Any:
-        return clhist.reduce_by_index(dest, operator, ids, data, reproducible=reproducible)
+        dtype = data.dtype if reduce in ("sum", "prod") else None  # as jax.ops, whose sums of narrow types are narrow
+        return clhist.reduce_by_index(dest, operator, ids, data, dtype=dtype, reproducible=reproducible)
 
     return _called(reduced, jax.ShapeDtypeStruct(shape, data.dtype), data, ids)
 

@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from clhist.accumulator import Accumulator
 from clhist.engine.bound import Bound
-from clhist.engine.call import Call, call_of, queue_for
+from clhist.engine.call import Call, call_of, checked_events, queue_for
 from clhist.engine.cuda_calls import takes_cuda, takes_cuda_only
 from clhist.engine.engine import Engine
 from clhist.engine.reproducible import reproducible as reproducible_engine
@@ -259,7 +259,7 @@ class HistogramKernel(KernelCalls[K]):
                     shown = list(signature(type(self).__call__).parameters)[2:]  # but for the kernel and its arrays
                     raise TypeError(f"{min(unknown)}: expected one of {', '.join(sorted(shown))}")
                 forced = Choices(**choices)
-            events, batch = wait_for or (), (num_histograms, offsets)
+            events, batch = checked_events(wait_for) if wait_for else (), (num_histograms, offsets)
             call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
             if reproducible is not False or max_abs is not None:
                 check_max_abs(max_abs, reproducible)

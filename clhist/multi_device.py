@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial as bound
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from clhist.bincount import bincount
 from clhist.binning.counts import densities
 from clhist.binning.host import numpy_edges
 from clhist.binning.inputs import check_number
+from clhist.engine.multi_index import flat_indices
 from clhist.engine.outputs import Outputs
 from clhist.engine.pool import Pool
 from clhist.engine.small import counted_by_numpy
@@ -23,7 +25,7 @@ from clhist.multi import MultiAccumulator
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.several import device_name, queues_of
 from clhist.operators.halves import number_of
-from clhist.operators.names import COUNT, operator_on_bins
+from clhist.operators.names import COUNT, operator_of_call, operator_on_bins
 from clhist.operators.operator import Operator
 from clhist.partial import Partial, merge
 from clhist.spec import Spec
@@ -108,22 +110,28 @@ def histogram_over(
     return of_edges(whole, edges, density, dtype), edges
 
 
-def reduce_by_index_over(devices: Any, dest: Any, op: Any, indices: Any, values: Any) -> np.ndarray:
+def reduce_by_index_over(devices: Any, dest: Any, op: Any, indices: Any, values: Any, dtype: Any = None) -> np.ndarray:
     """Return `clhist.reduce_by_index` of NumPy arrays, computed by several devices."""
     given = values if isinstance(values, tuple) or np.ndim(values) == 0 else _host(values=values)[0]
-    (indices,) = _host(indices=indices)
     is_shape = isinstance(dest, int | np.integer | tuple)
     bins = dest if is_shape else np.asarray(dest).shape
-    dtype = np.result_type(given) if not isinstance(given, np.ndarray | tuple) else getattr(given, "dtype", None)
+    if isinstance(indices, tuple):
+        shape = (bins,) if isinstance(bins, int | np.integer) else bins
+        flat = flat_indices(tuple(_host(**{f"indices[{k}]": each for k, each in enumerate(indices)})), shape, None, ())
+        if len(indices) < len(shape):
+            raise ValueError(
+                f"indices: expected {len(shape)} arrays with devices=, one a dimension, got {len(indices)}"
+            )
+        raveled = prod(shape) if is_shape else np.asarray(dest).reshape(-1)
+        return reduce_by_index_over(devices, raveled, op, flat, values, dtype).reshape(shape)
+    (indices,) = _host(indices=indices)
     if not is_shape:
-        op, dtype = operator_on_bins(op, np.asarray(dest).dtype), None
-    whole = MultiAccumulator(
-        op,
-        bins,
-        devices=devices,
-        dtype=None if isinstance(op, Operator) or op == COUNT else dtype,
-        dest=None if is_shape else np.asarray(dest),
-    )
+        if dtype is not None:
+            raise TypeError(f"dtype: expected none, since dest is an array and has its own, got {dtype!r}")
+        op = operator_on_bins(op, np.asarray(dest).dtype)
+    elif dtype is not None or not (isinstance(op, Operator) or op == COUNT or isinstance(given, tuple)):
+        op = operator_of_call(op, np.result_type(given), dtype)
+    whole = MultiAccumulator(op, bins, devices=devices, dest=None if is_shape else np.asarray(dest))
     whole.add(indices, given)
     return np.asarray(whole.result())
 

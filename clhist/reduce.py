@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import DTypeLike
 
-from clhist.engine.call import Call, call_of, queue_for, queue_of
+from clhist.engine.call import Call, call_of, checked_events, queue_for, queue_of
 from clhist.engine.engine import Engine
 from clhist.engine.known import KnownCall
-from clhist.engine.operator_check import check_once
-from clhist.engine.pairs import Pairs, as_parts, checked_pairs
-from clhist.engine.peek import evenly_spread
+from clhist.engine.multi_index import flat_indices
+from clhist.engine.pairs import Pairs, as_parts, checked_pairs, is_number_or_shape, shape_of
 from clhist.engine.row_means import are_row_means, row_means
 from clhist.engine.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
 from clhist.engine.shown_options import shows
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import is_small
 from clhist.opencl.arrays import is_array, is_device_array, overlap
-from clhist.operators.operator import Operator
+from clhist.operators.c_types import supported_dtype
 from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
 from clhist.planning.updates import GATHER
 from clhist.race_factor import run
@@ -42,6 +42,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     *,
     batched: bool = False,
     offsets: Any = None,
+    dtype: DTypeLike | None = None,
     queue: cl.CommandQueue | None = None,
     out: Any = None,
     reproducible: bool = False,
@@ -64,8 +65,10 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         How to combine: an operator on the dtype of `dest`, a ufunc such as ``np.add`` or ``np.maximum``, a name such
         as ``"sum"``, ``"mean"`` or ``"argmax"``, or a known C expression such as ``"a + b"``. ``"count"`` counts the
         values. A custom operator is checked once, on some of `values`; see `clhist.check_operator`.
-    indices : array of integers
-        Bin of each value. Indices outside [0, H) are ignored, as are pairs that are masked in a NumPy masked array.
+    indices : array of integers, or tuple of them
+        Bin of each value. Indices outside [0, H) are ignored, negative ones too, as are pairs that are masked in a
+        NumPy masked array. A tuple indexes as many leading dimensions of `dest`, as in NumPy; its arrays broadcast
+        together, and `values` have their shape.
     values : array of the shape of `indices`, tuple of such arrays, or scalar
         Followed by the further dimensions of `dest`, if any. Must be convertible to the dtype of `dest` by
         ``np.can_cast(..., "same_kind")``. For operators on (value, index) pairs, such as `clhist.operators.argmax`,
@@ -77,6 +80,10 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     offsets : array of int of shape (N_out + 1,), optional
         A batch with rows of different lengths: `indices` has one dimension, and its elements
         [offsets[k], offsets[k + 1]) update row k of `dest`. Read on the host.
+    dtype : dtype-like, optional
+        Of the result, if `dest` is a number of bins or a shape and `op` no operator. Defaults to that of `values`, but
+        for sums and products of narrow ones, which are as NumPy's: 64 bits wide for booleans and integers, float32 for
+        half precision. An `out` of the dtype of `values` chooses that, too.
     out : array of shape (H, ...), or tuple, optional
         Array for the result; ``out=dest`` updates in place. Defaults to a new array.
     queue : pyopencl.CommandQueue, optional
@@ -100,7 +107,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     Returns
     -------
     array of the shape of `dest`
-        Of the kind and dtype of `dest`, or of the operator if that is a shape; a tuple if `dest` is one of arrays. With
+        Of the kind and dtype of `dest`, or of `dtype` if that is a shape; a tuple if `dest` is one of arrays. With
         `return_event` also the event that covers the call.
 
     Raises
@@ -123,12 +130,17 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     >>> clhist.reduce_by_index(3, "argmax", indices, x)["index"][[0, 2]]
     array([2, 1]...)
     """
-    is_alone = not (options or batched) and offsets is None
+    if type(indices) is tuple:
+        if batched or offsets is not None:
+            raise TypeError(f"indices: expected one array in a batch, got a tuple of {len(indices)}")
+        own = {"queue": queue, "reproducible": reproducible, "max_abs": max_abs, "dtype": dtype, **options}
+        return _by_leading_dimensions(dest, op, indices, values, out, own)
+    is_alone = not (options or batched) and offsets is None and dtype is None
     given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
     allocator, wait_for, with_event = None, (), False
     if not is_alone:
         allocator, wait_for, with_event, more = _asked(options, offsets)
-        given = *given, batched, *more
+        given = *given, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
     key = signature_of(*given) if is_device_array(indices) and not _shares(out, indices, values) else None
     if (known := _known.get(key)) is not None:
         repeated, count, has_dest = known
@@ -137,16 +149,18 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         outcome = repeated.engine.run(arrays[:count], call, repeated)
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
-    pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets)
-    asked = {"options": not is_alone, "reproducible": bool(reproducible), "max_abs": max_abs is not None}
+    pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets, dtype, out)
+    asked = {
+        "options": bool(options) or batched or offsets is not None,
+        "reproducible": bool(reproducible),
+        "max_abs": max_abs is not None,
+    }
     asked |= {"out": out is not None, "fields": pairs.fields}
     if is_small("reduce_by_index", pairs.most, queue, on_device=pairs.on_device, **asked):
         few = pairs.by_numpy()
         if few is not None:
             return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
-    if pairs.operator.is_custom and not wait_for:  # on which the values may depend
-        check_once(pairs.operator, lambda: _samples(pairs.values, pairs.operator, queue), queue)
     whole, given_out = pairs, out
     if reproducible:
         pairs, out = _reproducible(pairs, out, max_abs)
@@ -164,6 +178,37 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         _remember(key, pairs, whole, engine, args, call)
     result = _as_whole(result, whole, given_out)
     return (result, event) if with_event else result
+
+
+def _by_leading_dimensions(
+    dest: Any, op: AnyOperator, indices: tuple[Any, ...], values: Any, out: Any, more: dict[str, Any]
+) -> Any:
+    """Return `reduce_by_index` of a tuple of indices, by one index of the raveled dimensions."""
+    shape = shape_of(dest)
+    flat = flat_indices(indices, shape, more["queue"], checked_events(more.get("wait_for")))
+    row = shape[len(indices) :]
+    number = prod(shape[: len(indices)])
+
+    def raveled(name: str, array: Any) -> Any:
+        if isinstance(array, tuple):
+            return tuple(raveled(name, each) for each in array)
+        if not is_array(array):
+            return np.asarray(array).reshape(number, *row)
+        if array.shape != shape:
+            raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+        if (name == "out" or is_device_array(array)) and not array.flags.c_contiguous:
+            raise ValueError(f"{name}: expected a contiguous array, got one with strides {array.strides}")
+        return array.reshape(number, *row)
+
+    is_shape = is_number_or_shape(dest)
+    bins = (number, *row) if is_shape else raveled("dest", dest)
+    outcome = reduce_by_index(bins, op, flat, values, out=None if out is None else raveled("out", out), **more)
+    result, *event = outcome if more.get("return_event") else (outcome,)
+    if out is not None:
+        result = out
+    else:
+        result = tuple(each.reshape(shape) for each in result) if isinstance(result, tuple) else result.reshape(shape)
+    return (result, *event) if event else result
 
 
 def _reproducible(pairs: Pairs, out: Any, max_abs: float | None) -> tuple[Pairs, Any]:
@@ -200,6 +245,8 @@ def _asked(options: dict[str, Any], offsets: Any) -> tuple[Any, Any, Any, tuple[
     with_event = options.pop("return_event", False)
     others = {name: value for name, value in options.items() if name not in ("allocator", "wait_for")}
     read = object() if is_device_array(offsets) else offsets  # nothing is known by an object: its content matters
+    if options.get("wait_for"):
+        options["wait_for"] = checked_events(options["wait_for"])
     return options.get("allocator"), options.get("wait_for") or (), with_event, (read, others)
 
 
@@ -247,8 +294,8 @@ _known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
 
 
 def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: Sequence[Any], call: Call) -> None:
-    """Keep a call on device arrays by its signature, if no later one measures a race factor or checks its operator."""
-    if key is None or isinstance(call.race_factor, str) or (call.wait_for and whole.operator.is_custom):
+    """Keep a call on device arrays by its signature, if no later one measures a race factor."""
+    if key is None or isinstance(call.race_factor, str):
         return
     if pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
         return
@@ -257,18 +304,3 @@ def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: S
     kept = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
     repeated = KnownCall(engine, same, kept)
     _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
-
-
-def _samples(values: Any, operator: Operator, queue: cl.CommandQueue) -> np.ndarray | None:
-    """Return some of the values that `operator` combines; None if they are not all there."""
-    if not isinstance(values, tuple):
-        return np.full(1, values, operator.dtype)
-    if not all(array.size for array in values):
-        return None
-    parts = [evenly_spread(array.reshape(-1), queue) for array in values]
-    if len(parts) == 1:
-        return None if operator.positional else parts[0].astype(operator.dtype)
-    found = np.zeros(len(parts[0]), operator.dtype)
-    for name, part in zip(operator.dtype.names or (), parts, strict=True):
-        found[name] = part
-    return found

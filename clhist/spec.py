@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -22,6 +22,7 @@ from clhist.opencl.device import default_queue
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.names import COUNT, with_names
+from clhist.operators.operator import checked_by
 from clhist.partial import Partial, bins_text, neutral_arrays, portable_outputs
 from clhist.typing import HostArray, K, MadeOf, Named, NumBins, One, Ordered, Recipe
 
@@ -75,6 +76,7 @@ class Spec(Recipe[K]):
     emits: int | None
     first_index: str | None
     counts: bool
+    _checked_by: tuple[Hashable, ...]
 
     def __init__(
         self: Spec[MadeOf],
@@ -113,6 +115,7 @@ class Spec(Recipe[K]):
             "emits": None if emits is None else integer("emits", emits, 1),
             "first_index": first_index,
             "counts": counts,
+            "_checked_by": tuple([checked_by(operator) for operator in outputs.operators]),
         }.items():
             object.__setattr__(self, name, value)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from clhist.codegen.maps import Argument
-from clhist.operators.c_types import IDENTIFIER, c_name, dtype_of, same_value, supported_dtype
+from clhist.operators.c_types import IDENTIFIER, c_name, dtype_of, same_value, shown_dtype, supported_dtype
 from clhist.operators.halves import number_of
 
 _QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
@@ -90,7 +90,10 @@ def scalar(argument: Argument, value: object) -> np.generic:
     if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
         raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
     if isinstance(value, np.void) and value.dtype.names != argument.dtype.names:  # NumPy would go by their order
-        raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got one of {value.dtype}")
+        raise TypeError(
+            f"{argument.name}: expected a scalar of {shown_dtype(argument.dtype)}, got one of "
+            f"{shown_dtype(value.dtype)}"
+        )
     return same_value(value, argument.dtype, argument.name)  # type: ignore[return-value]
 
 

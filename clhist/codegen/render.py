@@ -199,6 +199,16 @@ def render_sample(spec: SampleSpec) -> str:
     return _render("sample.mako", spec=spec, kernel_parameters=sample_parameters(spec), **_map_of(spec.sweep))
 
 
+def render_emitted(spec: SampleSpec, places: Sequence[int], slots: int, most: int) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_emitted``.
+
+    It has `slots` for values of each output, from the byte of its `places` on, and `most` of them for one element.
+    """
+    layout = {"places": places, "slots": slots, "most": most}
+    parameters = sample_parameters(spec)
+    return _render("emitted.mako", spec=spec, kernel_parameters=parameters, **layout, **_map_of(spec.sweep))
+
+
 def render_look(spec: SampleSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_look``."""
     return _render("narrow_look.mako", spec=spec, kernel_parameters=look_parameters(spec), **_map_of(spec.sweep))

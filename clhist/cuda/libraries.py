@@ -181,6 +181,10 @@ class _Torch(Library):
     def has(self, dtype: np.dtype) -> bool:
         return dtype in self._dtypes
 
+    def numpy_dtype(self, tensor: Any) -> np.dtype:
+        """Return NumPy's dtype for that of a tensor."""
+        return self._numpy[tensor.dtype]
+
     def viewed(self, array: Any, dtype: np.dtype) -> Any:
         return array.view(self._dtypes[dtype])
 

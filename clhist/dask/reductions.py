@@ -10,7 +10,7 @@ from dask.delayed import Delayed
 
 from clhist.dask.shards import result_of, sharded
 from clhist.dask.tree import Blocks, as_array, blocks_of, check_pickles, on_host, task, tree
-from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
+from clhist.operators.names import COUNT, operator_of_call, operator_on_bins
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import check_max_abs, reproducible_form
 from clhist.partial import Partial, merge
@@ -60,6 +60,7 @@ def reduce_by_index(
     values: Any,
     reproducible: bool = False,
     max_abs: float | None = None,
+    dtype: Any = None,
     *,
     split_every: int | None = None,
     shards: int | None = None,
@@ -78,6 +79,8 @@ def reduce_by_index(
         Make sums of floats bitwise the same for any chunks, workers and devices.
     max_abs : float, optional
         As of `clhist.reduce_by_index`. Only with `reproducible`.
+    dtype : dtype-like, optional
+        As of `clhist.reduce_by_index`: of the result, where `dest` is a number of bins.
     split_every : int, optional
         How many partial results one task merges.
     shards : int, optional
@@ -97,14 +100,16 @@ def reduce_by_index(
     """
     check_max_abs(max_abs, reproducible)
     initial, shape = _bins(dest)
-    dtype = _dtype_of(values, op, initial)
-    if initial is not None:
-        operator = operator_on_bins(op, initial.dtype)
+    of_values = _dtype_of(values, op, initial if dtype is None else np.empty(0, dtype))
+    if initial is None:
+        operator = operator_of_call(op, of_values, dtype)
+    elif dtype is not None:
+        raise TypeError(f"dtype: expected none, since dest is an array and has its own, got {dtype!r}")
     else:
-        operator = op if isinstance(op, Operator) else operator_on_values(op, dtype)
+        operator = operator_on_bins(op, initial.dtype)
     check_pickles("op", operator)
     blocks = blocks_of(indices=indices, values=1 if isinstance(op, str) and op == COUNT else values)
-    if operator.positional and getattr(dtype, "names", None) is None and blocks.starts is None:
+    if operator.positional and getattr(of_values, "names", None) is None and blocks.starts is None:
         raise ValueError(
             f"values: expected chunks of known sizes, since {operator.name} needs positions, got unknown ones; "
             "x.compute_chunk_sizes() finds them"

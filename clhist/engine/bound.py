@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import pyopencl as cl
 
-from clhist.engine.call import Call, CheckedCall, Outcome
+from clhist.engine.call import Call, CheckedCall, Outcome, checked_events
 from clhist.engine.cuda_calls import returned
 from clhist.engine.engine import Engine
 from clhist.errors import UnsupportedError
@@ -169,7 +169,7 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
     def _run(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event] | None) -> Outcome:
         engine, call = self._engine, self._call
         operands = self._operands or engine.operands(engine.check(self._args, call), call)
-        events = [*call.wait_for, *wait_for] if wait_for else call.wait_for
+        events = [*call.wait_for, *checked_events(wait_for)] if wait_for else call.wait_for
         try:
             return self._ready.loaded.run(queue, *operands, self._ready.on_device, events, call.allocator)
         except NotDirectError as error:  # with less memory than there was when it was bound

@@ -17,7 +17,7 @@ from clhist.engine.batch import Batch
 from clhist.engine.prepare import LargestBin
 from clhist.engine.results import ResultArrays
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, is_device_array
+from clhist.opencl.arrays import Array, check_array, is_device_array, shown_context
 from clhist.opencl.device import default_queue
 from clhist.opencl.memory import Allocator
 from clhist.opencl.program import kept_by_context
@@ -53,6 +53,20 @@ class Call:
 _CHOICES = {*CHOICES, *(each.name for each in fields(Call))} - {"num_bins", "choices", "largest", "partial", "begun"}
 
 
+def checked_events(wait_for: Any) -> Sequence[cl.Event]:
+    """Return the events that a caller wants a call to wait for; raises TypeError if they are none."""
+    if not wait_for:
+        return ()
+    try:
+        events = tuple(wait_for)
+    except TypeError:
+        raise TypeError(f"wait_for: expected a sequence of pyopencl.Event, got {wait_for!r:.60}") from None
+    for event in events:
+        if not isinstance(event, cl.Event):
+            raise TypeError(f"wait_for: expected a sequence of pyopencl.Event, got one with {event!r:.60}")
+    return events
+
+
 def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
     """Return the call with these keyword arguments of `clhist.HistogramKernel.__call__`.
 
@@ -68,7 +82,7 @@ def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_CHOICES))}")
     forced = {name: value for name, value in choices.items() if name in CHOICES and value is not None}
     rest = {name: value for name, value in choices.items() if name not in CHOICES}
-    rest["wait_for"] = rest.get("wait_for") or ()
+    rest["wait_for"] = checked_events(rest.get("wait_for"))
     return Call(num_bins, choices=Choices(**forced) if forced else FREE, **rest)
 
 
@@ -201,7 +215,11 @@ def queue_for(
     elif not isinstance(queue, cl.CommandQueue):
         raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
     elif context is not None and queue.context != context:
-        raise ValueError(f"queue: expected a queue of the context {context}, got one of {queue.context}")
+        shown = shown_context(queue.context)
+        raise ValueError(
+            f"queue: expected a queue of the context {shown_context(context)}, got one of {shown}; "
+            "pass queue.context to HistogramKernel, or make the arrays with this queue"
+        )
     lost.check_queue(queue)
     return queue
 

@@ -1,4 +1,4 @@
-"""Looks at some elements of an input on the device: how many bins their pairs go to."""
+"""Looks at some elements of an input on the device: how many bins their pairs go to, and which values these have."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ import pyopencl as cl
 
 from clhist.codegen.from_plan import windows_spec
 from clhist.codegen.parameters import sample_parameters
-from clhist.codegen.render import render_sample
+from clhist.codegen.render import render_emitted, render_sample
 from clhist.codegen.source import Source
 from clhist.codegen.specs import SampleSpec
 from clhist.engine.call import CheckedCall
-from clhist.engine.chain import chain_on
+from clhist.engine.chain import Chain, chain_on
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import is_device_array
-from clhist.opencl.operands import operand
+from clhist.opencl.operands import Operand, operand
 from clhist.opencl.program import Kernel, build, kept_by_context
+from clhist.operators.halves import number_of
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS
 
 _WORD_BITS = 32
 _TOTALS = 2  # words before the bits
 _GROUPS = 16  # work-groups for each compute unit
+_LOOKED_AT, _MOST_VALUES = 256, 4  # elements whose values are looked at, and values of one element and output
+_ALIGNMENT = 128  # of the values of each output, as of the longest vector of C
 
 
 @kept_by_context
@@ -84,11 +87,56 @@ class Sampler:
 def _count_distinct(
     kernel: Kernel, group: int, source: Source, checked: CheckedCall, length: int, windows: int
 ) -> tuple[int, int]:
-    queue, bins = checked.queue, [prod(shape) for shape in checked.shapes]
-    words = -(-sum(bins) // _WORD_BITS)
+    queue = checked.queue
+    words = -(-sum(prod(shape) for shape in checked.shapes) // _WORD_BITS)
     chain = chain_on(queue, "to measure the race factor; give it as a number instead")
     chain.events += checked.wait_for
     scratch = chain.filled(_TOTALS + words * windows, np.uint32, 0)
+    values, written = _arguments(chain, source, checked, scratch, length, words)
+    groups = max(1, min(-(-length // group), _GROUPS * queue.device.max_compute_units // windows))
+    chain.run(kernel, groups, group, kernel.ordered(values), windows)
+    pairs, distinct = chain.fetched(scratch, _TOTALS, np.uint32).tolist()
+    for each in written:
+        each.retrieve()
+    return pairs, distinct
+
+
+def emitted_values(source: Source, profile: Profile, checked: CheckedCall) -> list[np.ndarray]:
+    """Return some values that a map emits to each of its outputs, for bins that exist; the queue is waited for.
+
+    The map must write no argument. `checked` is a call of at least one element.
+    """
+    queue = checked.queue
+    lost.check_queue(queue)
+    bins = sum(prod(shape) for shape in checked.shapes)
+    spec = windows_spec(source, profile, wide=checked.size > NARROW_ELEMENTS or bins > NARROW_BINS)
+    group = spec.sweep.work_group_size
+    groups = -(-min(checked.size, _LOOKED_AT) // group)
+    slots = groups * group * _MOST_VALUES
+    dtypes = [number_of(operator.dtype) for operator in source.operators]
+    places, end = [], 4 * slots * len(dtypes)
+    for dtype in dtypes:
+        places.append(-(-end // _ALIGNMENT) * _ALIGNMENT)
+        end = places[-1] + slots * dtype.itemsize
+    program = build(queue.context, render_emitted(spec, places, slots, _MOST_VALUES), source.options)
+    kernel = Kernel(program, "clhist_emitted", sample_parameters(spec))
+    with lost.settled(queue, MemoryError):
+        chain = chain_on(queue, "to check the operator; verified=True of clhist.Operator skips that")
+        chain.events += checked.wait_for
+        scratch = chain.filled(-(-end // 4), np.uint32, 0)
+        values, _ = _arguments(chain, source, checked, scratch, min(checked.size, _LOOKED_AT), 0)
+        chain.run(kernel, groups, group, kernel.ordered(values))
+        memory = chain.fetched(scratch, -(-end // 4) * 4, np.uint8)
+    stored = memory[: 4 * slots * len(dtypes)].view(np.uint32).reshape(len(dtypes), slots) != 0
+    each = zip(places, dtypes, stored, strict=True)
+    return [memory[n : n + slots * dtype.itemsize].view(dtype)[there] for n, dtype, there in each]
+
+
+def _arguments(
+    chain: Chain, source: Source, checked: CheckedCall, scratch: object, length: int, words: int
+) -> tuple[dict[str, object], list[Operand]]:
+    """Return the arguments of a kernel that looks at elements, by name, and the arrays of NumPy that it may write."""
+    queue, bins = checked.queue, [prod(shape) for shape in checked.shapes]
     values: dict[str, object] = {"clhist_size": checked.size, "clhist_scratch": scratch}
     values |= {"clhist_length": length, "clhist_words": words}
     values |= {f"clhist_num_bins{suffix}": n for suffix, n in zip(source.suffixes, bins, strict=True)}
@@ -103,9 +151,4 @@ def _count_distinct(
             written.append(found := operand(value, queue, written=True))
             memory, offset = found.buffer, found.offset
         values |= {f"{argument.name}__base": memory, f"{argument.name}__offset": offset}
-    groups = max(1, min(-(-length // group), _GROUPS * queue.device.max_compute_units // windows))
-    chain.run(kernel, groups, group, kernel.ordered(values), windows)
-    pairs, distinct = chain.fetched(scratch, _TOTALS, np.uint32).tolist()
-    for each in written:
-        each.retrieve()
-    return pairs, distinct
+    return values, written

@@ -7,8 +7,10 @@ engine's own looks at the input.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from clhist.codegen.arguments import same_scalar, scalar
@@ -16,10 +18,11 @@ from clhist.codegen.source import Source
 from clhist.engine.batch import Batch, check_batch
 from clhist.engine.build import Builder
 from clhist.engine.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
-from clhist.engine.distinct_bins import Sampler
+from clhist.engine.distinct_bins import Sampler, emitted_values
 from clhist.engine.known import KnownCall
 from clhist.engine.loads import Loads
 from clhist.engine.offsets import batch_of
+from clhist.engine.operator_check import check_once
 from clhist.engine.outputs import Outputs
 from clhist.engine.pieces import are_apart, by_pieces
 from clhist.engine.ready import Operands, Ready
@@ -32,6 +35,7 @@ from clhist.opencl.device import default_queue
 from clhist.opencl.memory import OutOfMemoryError
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import integer
+from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
 from clhist.planning.problem import FREE, Choices
@@ -90,6 +94,7 @@ class Engine:
         self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
         self._loads = Loads(self._preparation, self.arguments)
         self._others: Remembered[Engine] = Remembered(_MOST_OTHERS)
+        self._custom = any(operator.is_custom for operator in source.operators)
         self._preparation.check_fp64()
 
     @classmethod
@@ -333,11 +338,29 @@ class Engine:
         `fixed` are the places of the map's arguments that are the same in all its calls, which these are without. One
         that is `exact` is planned for its own size, whatever others there are.
         """
+        if self._custom and checked.size:
+            self._check_operators(checked, call)
         numbers, targets = numbered(checked.targets)
         loaded, sizes, uses = self._loads.of(checked, call, fixed, numbers, exact=exact)
         shape = checked.targets[0].shape
         ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
         return ready, self._operands(checked, call, targets, fixed)
+
+    def _check_operators(self, checked: CheckedCall, call: Call) -> None:
+        """Check the custom operators once on each device, on values that this call emits, where it has any."""
+        emitted = cache(lambda: self._emitted(checked, call))
+        for n, operator in enumerate(self.source.operators):
+            if operator.is_custom:
+                check_once(operator, lambda n=n: emitted()[n], checked.queue)  # type: ignore[misc]
+
+    def _emitted(self, checked: CheckedCall, call: Call) -> list[np.ndarray]:
+        """Return values that a call emits to each output; none where they cannot be read before it has begun."""
+        is_written = any(each.is_array and not each.is_const for each in self.arguments)
+        complete = cl.command_execution_status.COMPLETE
+        is_pending = any(event.command_execution_status > complete for event in call.wait_for)
+        if is_written or is_pending:
+            return [np.zeros(0, number_of(operator.dtype)) for operator in self.source.operators]
+        return emitted_values(self.source, self.profile_of(checked.queue.device), checked)
 
     def operands(self, checked: CheckedCall, call: Call) -> Operands:
         """Return the arrays and scalars of a call as a prepared one has slots for them; None of new arrays."""

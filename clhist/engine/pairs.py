@@ -15,7 +15,7 @@ from clhist.engine.scatter import ScatterSpec, as_array, as_indices, checked_val
 from clhist.opencl.arrays import Array, common_kind, is_device_array, to_device
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import integer, same_value, supported_dtype
-from clhist.operators.names import COUNT, PAIRS, operator_on_bins, operator_on_values
+from clhist.operators.names import COUNT, PAIRS, operator_of_call, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 from clhist.operators.ufuncs import as_operator
 
@@ -128,13 +128,17 @@ def as_parts(array: Array) -> Array:
     return whole.reshape(-1).view(half).reshape(*array.shape, 2)
 
 
-def checked_pairs(dest: Any, op: Any, indices: Any, values: Any, batched: bool, offsets: Any) -> Pairs:
+def checked_pairs(
+    dest: Any, op: Any, indices: Any, values: Any, batched: bool, offsets: Any, dtype: Any = None, out: Any = None
+) -> Pairs:
     """Return the arrays of a call, without what is masked; all but `dest` as of `reduce_by_index`."""
     of_indices, of_values = mask_of(indices), mask_of_values(values)
     indices, given_shape = as_indices(indices), _shape_of(dest)
     fields = isinstance(dest, tuple) and given_shape is None
     dests: tuple[Array, ...] = ()
     if given_shape is None:
+        if dtype is not None:
+            raise TypeError(f"dtype: expected none, since dest is an array and has its own, got {dtype!r}")
         for array in dest if fields else (dest,):
             _check_dest(array)
         dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)
@@ -142,7 +146,7 @@ def checked_pairs(dest: Any, op: Any, indices: Any, values: Any, batched: bool, 
         operator = _operator_of(op, dests, fields)
     else:
         shape = _dest_shape([given_shape], batched)
-        operator = _operator_of_values(op, values)
+        operator = _operator_of_values(op, values, dtype, out)
     if batched:
         _check_batched(shape, indices, offsets)
     pairs = Pairs(dests, fields, shape, batched, operator, indices, values)
@@ -184,15 +188,37 @@ def _operator_of(op: Operator | np.ufunc | str, dests: tuple[Array, ...], fields
     return op
 
 
-def _operator_of_values(op: Operator | np.ufunc | str, values: Any) -> Operator:
-    """Return the operator where there is no `dest` to say on which dtype."""
+def _operator_of_values(op: Operator | np.ufunc | str, values: Any, dtype: Any, out: Any) -> Operator:
+    """Return the operator where there is no `dest` to say on which dtype; an `out` of that of narrow values does."""
     if isinstance(op, Operator):
-        return op
+        return operator_of_call(op, op.dtype, dtype)
     if isinstance(op, str) and op in PAIRS and isinstance(values, tuple) and len(values) == 2:
-        dtype, index = (as_array("values", array).dtype for array in values)
-        return operator_on_values(op, dtype, index=index)
-    dtype = supported_dtype(as_array("values", values).dtype, "values")
-    return _named(operator_on_values, op, dtype) if isinstance(op, np.ufunc | str) else operator_on_values(op, dtype)
+        given, index = (as_array("values", array).dtype for array in values)
+        return operator_of_call(op, given, dtype, index)
+    given = supported_dtype(as_array("values", values).dtype, "values")
+    if dtype is None and isinstance(op, np.ufunc | str):
+        if getattr(out, "dtype", None) == given and op != COUNT:
+            return _named(operator_on_values, op, given)
+        return _named(_without_dtype, op, given)
+    return operator_of_call(op, given, dtype)
+
+
+def _without_dtype(op: np.ufunc | str, values: np.dtype) -> Operator:
+    return operator_of_call(op, values, None)
+
+
+def is_number_or_shape(dest: Any) -> bool:
+    """Whether `dest` is no array, but a number of bins or a shape; raises as `reduce_by_index` if that is wrong."""
+    return _shape_of(dest) is not None
+
+
+def shape_of(dest: Any) -> tuple[int, ...]:
+    """Return the shape of what `dest` is or stands for; of fields that of the first."""
+    first = dest[0] if isinstance(dest, tuple) and dest and _shape_of(dest) is None else dest
+    if (shape := _shape_of(first)) is None:
+        _check_dest(first)
+        shape = as_array("dest", first).shape
+    return shape
 
 
 def _shape_of(dest: Any) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ from clhist.engine.prepare import ResultForms
 from clhist.engine.prepared import ArraySlot, ResultSlots
 from clhist.engine.stages import Result
 from clhist.opencl.arrays import Array, check_array, overlap
-from clhist.operators.c_types import c_name
+from clhist.operators.c_types import c_name, shown_dtype
 from clhist.operators.operator import Operator
 
 
@@ -175,20 +175,18 @@ def target(
     """
     fields: tuple[str, ...] = ()
     if isinstance(dest, tuple) or isinstance(out, tuple):
-        fields = operator.dtype.names or ()
+        fields, shown = operator.dtype.names or (), shown_dtype(operator.dtype)
         if not fields:
             kind = "dest" if isinstance(dest, tuple) else "out"
-            raise TypeError(f"{kind}{name}: expected one array of {operator.dtype}, which has no fields, got a tuple")
+            raise TypeError(f"{kind}{name}: expected one array of {shown}, which has no fields, got a tuple")
         for kind, given in (("dest", dest), ("out", out)):
             if given is not None and (not isinstance(given, tuple) or len(given) != len(fields)):
                 raise TypeError(
-                    f"{kind}{name}: expected a tuple of {len(fields)} arrays, one for each field of {operator.dtype}, "
+                    f"{kind}{name}: expected a tuple of {len(fields)} arrays, one for each field of {shown}, "
                     f"got {type(given).__name__}{f' of {len(given)}' if isinstance(given, tuple) else ''}"
                 )
         if any(operator.dtype[field].names or operator.dtype[field].subdtype for field in fields):
-            raise TypeError(
-                f"dest{name}: expected one array of {operator.dtype}, whose fields are no scalars, got a tuple"
-            )
+            raise TypeError(f"dest{name}: expected one array of {shown}, whose fields are no scalars, got a tuple")
 
     def arrays(given: Any) -> tuple[Array, ...] | None:
         return None if given is None else given if fields else (given,)

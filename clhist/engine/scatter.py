@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -17,9 +18,9 @@ from clhist.engine.engine import Engine
 from clhist.opencl.arrays import Array, check_array, is_array, is_device_array
 from clhist.opencl.device import planning_profile
 from clhist.opencl.program import kept_by_context
-from clhist.operators.c_types import c_name, supported_dtype
+from clhist.operators.c_types import c_name, shown_dtype, supported_dtype
 from clhist.operators.halves import number_of
-from clhist.operators.operator import Operator
+from clhist.operators.operator import Operator, checked_by
 from clhist.planning.problem import Rows
 
 _TAKEN = (np.ndarray, cl_array.Array, int, float, np.generic)
@@ -50,6 +51,8 @@ class ScatterSpec:
         that is not below `limit` is reported: `found` is then 2^32 - 1. "covered" ones are not looked at.
     read_as : numpy.dtype, optional
         What the values are converted to before they become those of the operator.
+    checked_by : hashable
+        That of the operator.
     """
 
     operator: Operator
@@ -61,6 +64,7 @@ class ScatterSpec:
     from_first: bool = False
     guarded: str = ""
     read_as: np.dtype | None = None
+    checked_by: Hashable = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,7 +123,8 @@ def pair_spec(
     """Return what the engine for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
     dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
     by_rows = vector > 1 and planning_profile(device).kind == "cpu"
-    return _spec(operator, native(indices.dtype), dtypes, vector, by_rows, with_position)
+    given = operator, native(indices.dtype), dtypes, vector, by_rows, with_position
+    return _spec(*given, checked_by=checked_by(operator))
 
 
 # The same object for the same calls: it is a key, and compares sooner so.
@@ -169,7 +174,8 @@ def checked_values(
             has_fields or not np.can_cast(number_of(array.dtype), number_of(dtype), "same_kind")
         ):
             raise TypeError(
-                f"{label}: expected what converts to {dtype} of dest, got {array.dtype}; convert it yourself"
+                f"{label}: expected what converts to {shown_dtype(dtype)} of dest, got {shown_dtype(array.dtype)}; "
+                "convert it yourself"
             )
         converted.append(_converted(label, array, dtype))
     return tuple(converted), with_position
@@ -179,10 +185,12 @@ def _fields_for(values: tuple[Any, ...], dtype: np.dtype) -> tuple[np.dtype, ...
     """Return the types of the fields of `dtype`, one for each array of values, or raise TypeError."""
     names = dtype.names or ()
     if len(values) != len(names):
-        raise TypeError(f"values: expected one array, or a tuple of one for each field of {dtype}, got {len(values)}")
+        raise TypeError(
+            f"values: expected one array, or a tuple of one for each field of {shown_dtype(dtype)}, got {len(values)}"
+        )
     fields = tuple(dtype[name] for name in names)
     if any(each.names or each.subdtype for each in fields):
-        raise TypeError(f"values: expected one array of {dtype}, whose fields are no scalars, got a tuple")
+        raise TypeError(f"values: expected one array of {shown_dtype(dtype)}, whose fields are no scalars, got a tuple")
     return fields
 
 
@@ -210,20 +218,39 @@ def native(dtype: np.dtype) -> np.dtype:
     return dtype.newbyteorder("=") if dtype.names is None else dtype
 
 
-def as_indices(value: Any, order: str = "dest, op, indices, values") -> Array:
-    """Return `value` as an array of integers; `order` is that of the caller's arguments.
+def as_indices(value: Any, order: str = "dest, op, indices, values", name: str = "indices") -> Array:
+    """Return `value` as an array of integers; `order` is that of the caller's arguments, and `name` its own.
 
     Raises
     ------
     TypeError
         If they are no integers; an empty list is taken, as by NumPy.
     """
-    indices = as_array("indices", value)
+    indices = as_array(name, value)
     if not indices.size and not is_array(value):
         indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
-        raise TypeError(f"indices: expected integers, got {indices.dtype}; the order is {order}")
+        raise TypeError(
+            missing_integers(name, value, indices)
+            or f"{name}: expected integers, got {_kind_of(indices)}; the order is {order}"
+        )
     return indices
+
+
+_NULLABLE = re.compile(r"(?i)^u?int\d+(\[pyarrow\])?$|^bool(ean)?(\[pyarrow\])?$")
+
+
+def missing_integers(name: str, value: Any, array: Array) -> str:
+    """Return the error for integers of a table some of which are missing, which NumPy makes floats of, or nothing."""
+    dtype = str(getattr(value, "dtype", getattr(value, "type", "")))
+    if is_array(value) or array.dtype.kind not in "fO" or not _NULLABLE.match(dtype):
+        return ""
+    return f"{name}: expected integers without missing values, got {dtype} with some; drop them, or fill them with -1"
+
+
+def _kind_of(array: Array) -> str:
+    """Return the dtype of an array, or the type of an object that is none."""
+    return type(array.item()).__name__ if array.dtype.kind == "O" and array.ndim == 0 else str(array.dtype)
 
 
 def _values_as_array(label: str, value: Any, dtype: np.dtype) -> Array:
@@ -292,7 +319,7 @@ def _read(argument: Argument, value: Any) -> Any:
     if array.dtype == argument.dtype or hasattr(value, "dtype"):  # a dtype that somebody chose is not changed
         return array
     if array.size and not np.can_cast(array.dtype, argument.dtype, "same_kind"):
-        raise TypeError(f"{argument.name}: expected numbers of {argument.dtype}, got a list of {array.dtype}")
+        raise TypeError(f"{argument.name}: expected {shown_dtype(argument.dtype)}, got a list of {array.dtype}")
     converted = array.astype(argument.dtype)
     if argument.dtype.kind in "iu" and not np.array_equal(converted, array):
         raise ValueError(f"{argument.name}: expected numbers that fit {argument.dtype}, got a list with others")

@@ -15,6 +15,7 @@ from clhist.opencl.cuda_arrays import cuda_device_of, empty_cuda, is_cuda, kept_
 from clhist.opencl.host_memory import LEAST_KEPT, host_memory
 from clhist.opencl.masks import check_unmasked
 from clhist.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
+from clhist.operators.c_types import shown_dtype
 
 HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
@@ -65,7 +66,9 @@ def check_array(
         If its shape is another, or it is not contiguous, or it is written and read-only, or some of it is masked.
     """
     if not is_array(value):
-        raise TypeError(f"{name}: expected a NumPy or PyOpenCL array of {dtype}, got {type(value).__name__}")
+        raise TypeError(
+            f"{name}: expected a NumPy or PyOpenCL array of {shown_dtype(dtype)}, got {type(value).__name__}"
+        )
     array: Array = value
     host = isinstance(value, np.ndarray)
     check_unmasked(name, value)
@@ -73,7 +76,7 @@ def check_array(
     if given == np.bool_ and dtype == np.uint8 and not written:
         array, given = as_bytes(array), dtype  # what C has for it
     if given != dtype:
-        raise TypeError(f"{name}: expected an array of {dtype}, got one of {array.dtype}")
+        raise TypeError(f"{name}: expected an array of {shown_dtype(dtype)}, got one of {shown_dtype(array.dtype)}")
     if shape is not None and array.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
     if host and not written:
@@ -83,7 +86,9 @@ def check_array(
             f"{name}: expected a contiguous array, got one with strides {array.strides} of shape {array.shape}"
         )
     if host and not array.flags.aligned:
-        raise ValueError(f"{name}: expected an array at an address that suits {dtype}, got one at {array.ctypes.data}")
+        raise ValueError(
+            f"{name}: expected an array at an address that suits {shown_dtype(dtype)}, got one at {array.ctypes.data}"
+        )
     if written and not (array.flags.writeable if host else may_be_written(array)):
         raise ValueError(f"{name}: expected an array that can be written, got a read-only one")
     return array
@@ -144,7 +149,16 @@ def check_context(named: Iterable[tuple[str, Array]], context: cl.Context) -> No
     """Raise ValueError if one of the device arrays is of another context."""
     for name, array in named:
         if is_device_array(array) and array.context != context:
-            raise ValueError(f"{name}: expected an array of the context {context}, got one of {array.context}")
+            raise ValueError(
+                f"{name}: expected an array of the context {shown_context(context)}, got one of "
+                f"{shown_context(array.context)}; pass {name}.context to HistogramKernel, or its queue as queue="
+            )
+
+
+def shown_context(context: cl.Context) -> str:
+    """Return a context for people: its devices, and a number, since several may have the same ones."""
+    devices = ", ".join(device.name.strip() for device in context.devices)
+    return f"{context.int_ptr:#x} on {devices}"
 
 
 class Survey(NamedTuple):

@@ -186,7 +186,7 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
         return value
     if type(value) is int and value in _values_of(dtype):
         return dtype.type(value)
-    wrong = f"{argument}: {value!r} does not fit {dtype}"
+    wrong = f"{argument}: {value!r} does not fit {shown_dtype(dtype)}"
     try:
         with np.errstate(all="ignore"):
             converted = np.zeros((), dtype)
@@ -243,30 +243,40 @@ def c_alignment(dtype: np.dtype, argument: str = "dtype") -> int:
     position, widest = 0, 1
     for name, (field, offset, *_) in (dtype.fields or {}).items():
         if not IDENTIFIER.match(name):
-            raise TypeError(f"{argument}: field name {name!r} of {dtype} is not a C identifier")
+            raise TypeError(f"{argument}: field name {name!r} of {shown_dtype(dtype)} is not a C identifier")
         align = c_alignment(field, f"{argument}, field {name!r}")
         position = -(-position // align) * align
         if offset != position:
             raise TypeError(
-                f"{argument}: field {name!r} of {dtype} lies at byte {offset} where C puts it at {position}; "
-                "make it with np.dtype([...], align=True)"
+                f"{argument}: field {name!r} of {shown_dtype(dtype)} lies at byte {offset} where C puts it at "
+                f"{position}; make it with np.dtype([...], align=True)"
             )
         position += field.itemsize
         widest = max(widest, align)
     size = -(-position // widest) * widest
     if dtype.itemsize != size:
         raise TypeError(
-            f"{argument}: {dtype} has {dtype.itemsize} bytes where C gives it {size}; "
+            f"{argument}: {shown_dtype(dtype)} has {dtype.itemsize} bytes where C gives it {size}; "
             "make it with np.dtype([...], align=True)"
         )
     return widest
 
 
+def shown_dtype(dtype: np.dtype) -> str:
+    """Return a dtype for people: of a struct, the names and types of its first fields, without its layout."""
+    if dtype.names is None:
+        return str(dtype)
+    fields = [f"{name} {dtype[name].base if dtype[name].base.names is None else 'struct'}" for name in dtype.names]
+    return f"({', '.join([*fields[:_MOST_FIELDS], *['...'] * (len(fields) > _MOST_FIELDS)])})"
+
+
+_MOST_FIELDS = 8
+
+
 def shortened(dtype: np.dtype, code: str) -> str:
     """Return a dtype and C of it for people: of a struct the fields, of long C the beginning."""
-    names = ", ".join(f"{name} {dtype[name].base}" for name in dtype.names or ())
     words = " ".join(code.split())
-    return f"{f'({names})' if names else dtype}: {words if len(words) <= 60 else f'{words[:57]}...'}"
+    return f"{shown_dtype(dtype)}: {words if len(words) <= 60 else f'{words[:57]}...'}"
 
 
 def integer(name: str, value: object, least: int) -> int:

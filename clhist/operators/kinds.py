@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import shown_dtype, supported_dtype
 from clhist.operators.halves import number_of
 
 
@@ -43,5 +43,5 @@ def dtype_of_kind(dtype: DTypeLike, kinds: str, expected: str, argument: str) ->
     """Return a dtype of one of these kinds; raises TypeError that says what was expected."""
     found = supported_dtype(dtype, argument)
     if number_of(found).kind not in kinds:
-        raise TypeError(f"{argument}: expected {expected}, got {found}")
+        raise TypeError(f"{argument}: expected {expected}, got {shown_dtype(found)}")
     return found

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist import operators
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import shown_dtype, supported_dtype
+from clhist.operators.halves import half_name
 from clhist.operators.operator import Operator
 from clhist.operators.recognition import recognise
 from clhist.operators.ufuncs import factory_hint
@@ -102,7 +103,7 @@ def operator_on_bins(op: object, dtype: DTypeLike, argument: str = "op") -> Oper
     try:
         if op in PAIRS:
             if found.names != ("value", "index"):
-                raise TypeError(f"expected bins with the fields value and index for {op!r}, got {found}")
+                raise TypeError(f"expected bins with the fields value and index for {op!r}, got {shown_dtype(found)}")
             return operators.as_operator(PAIRS[op](found["value"], found["index"]), found)
         if found.names is not None and op in _PER_FIELD:
             return operators.product({field: _PER_FIELD[op](found[field]) for field in found.names}, found)
@@ -128,6 +129,50 @@ def operator_on_values(op: object, dtype: DTypeLike, argument: str = "op", index
         except TypeError as error:
             raise TypeError(f"{argument}: {error}") from error
     return operator_on_bins(op, np.float64 if op in _REAL and found.kind in "biu" else found, argument)
+
+
+def operator_of_call(op: object, values: DTypeLike, dtype: DTypeLike | None, index: DTypeLike = np.int32) -> Operator:
+    """Return the operator of a call whose bins have no contents yet, and so no dtype of their own.
+
+    Parameters
+    ----------
+    op : Operator, numpy.ufunc or str
+        As of `operator_on_values`.
+    values : dtype-like
+        Of the values. Sums and products of narrow ones are as wide as NumPy's: 64 bits of booleans and integers, and
+        float32 of half precision.
+    dtype : dtype-like, optional
+        Instead of that.
+    index : dtype-like
+        As of `operator_on_values`.
+
+    Raises
+    ------
+    TypeError
+        If there is no such operator on the dtype, or `op` is an operator and there is a `dtype` besides.
+    """
+    if isinstance(op, Operator):
+        if dtype is not None:
+            raise TypeError(f"dtype: expected none, since op is on {shown_dtype(op.dtype)}, got {dtype!r}")
+        return op
+    if dtype is None:
+        return operator_on_values(op, _wide(op, supported_dtype(values, "values")), index=index)
+    found = supported_dtype(dtype, "dtype")
+    is_count = isinstance(op, str) and op == COUNT
+    return operator_on_bins(op, found) if is_count else operator_on_values(op, found, index=index)
+
+
+def _wide(op: object, dtype: np.dtype) -> np.dtype:
+    """Return in what values are combined: of sums and products the dtype of NumPy's, or float32 of half precision."""
+    if isinstance(op, str):
+        is_sum = op in ("sum", "add", "prod") or recognise(op, dtype) in ("add", "multiply")
+    else:
+        is_sum = isinstance(op, np.ufunc) and op in (np.add, np.multiply)
+    if not is_sum:
+        return dtype
+    if half_name(dtype):
+        return np.dtype(np.float32)
+    return np.dtype(np.uint64 if dtype.kind == "u" else np.int64) if dtype.kind in "biu" else dtype
 
 
 def with_names(operator: Any, dtype: Any) -> Any:

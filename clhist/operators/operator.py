@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from clhist.operators.c_types import (
     IDENTIFIER,
@@ -18,6 +18,7 @@ from clhist.operators.c_types import (
     needs_fp64,
     same_value,
     shortened,
+    shown_dtype,
     struct_of,
     supported_dtype,
 )
@@ -129,8 +130,11 @@ class Operator:
         Largest magnitude of a value. `finish` must turn larger ones into the NaN that
         `clhist.operators.fixed_point.check_range` knows.
     verified : bool
-        Skip the check of associativity, commutativity and identity that `clhist.reduce_by_index` makes once for custom
-        operators; see `check`.
+        Skip the check of associativity, commutativity and identity that the first call with a custom operator makes on
+        each device; see `clhist.check_operator`.
+    samples : array of `dtype`, optional
+        Some values that the operator is for, if it is only defined on some of its type. The check uses them beside
+        values of the call, and no others.
 
     Raises
     ------
@@ -168,6 +172,7 @@ class Operator:
     ] = ()  # of ready ones: smaller accumulators for values of similar sizes (`operators.narrow`)
     kept_if: str = ""  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
     verified: bool = field(compare=False, default=False)
+    samples: np.ndarray | None = field(compare=False, default=None)
 
     def __init__(  # noqa: PLR0913  # what an operator may say
         self,
@@ -185,6 +190,7 @@ class Operator:
         most_values: int | None = None,
         largest: float | None = None,
         verified: bool = False,
+        samples: ArrayLike | None = None,
     ) -> None:
         dtype = supported_dtype(dtype)
         if not isinstance(combine, Mapping):
@@ -222,11 +228,15 @@ class Operator:
             "most_values": most_values,
             "largest": largest,
             "verified": verified,
+            "samples": None if samples is None else checked_samples(samples, dtype),
         }.items():
             object.__setattr__(self, attribute, value)
         for other in self.equivalents:
             if other.operator.dtype != dtype:
-                raise TypeError(f"equivalents: expected an operator on {dtype}, got one on {other.operator.dtype}")
+                raise TypeError(
+                    f"equivalents: expected an operator on {shown_dtype(dtype)}, got one on "
+                    f"{shown_dtype(other.operator.dtype)}"
+                )
 
     @property
     def operation(self) -> str | None:
@@ -294,6 +304,11 @@ class Operator:
         return f"<Operator {self.name} on {shortened(self.dtype, self.combine)}>"
 
 
+def checked_by(operator: Operator) -> Hashable:
+    """Return how an operator is checked, in which equal ones may differ: a part of the key of what checks it."""
+    return operator.verified, None if operator.samples is None else operator.samples.tobytes()
+
+
 _CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))
 _NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 
@@ -348,7 +363,9 @@ def _fields(c_type: str, operand: str, expressions: Mapping[str, str]) -> str:
 
 def _checked_neutral(neutral: object, dtype: np.dtype, combine: str, held: np.dtype, operation: str | None) -> Any:
     if neutral is None:
-        raise ValueError(f"neutral: None does not fit {dtype}; expected the identity element of {combine!r}")
+        raise ValueError(
+            f"neutral: None does not fit {shown_dtype(dtype)}; expected the identity element of {combine!r}"
+        )
     value = same_value(neutral, dtype, "neutral")
     if operation in _NEUTRAL and value != held.type(_NEUTRAL[operation]):
         raise ValueError(f"neutral: expected {_NEUTRAL[operation]} for {combine!r}, got {value}")
@@ -382,17 +399,39 @@ def _check_conversions(dtype: np.dtype, held: np.dtype, lift: str, finish: str) 
         elif number_of(dtype) != held and (number_of(dtype).kind in "Vc" or held.kind in "Vc"):
             raise ValueError(
                 f"{argument}: expected a C expression of {operand}, since no conversion between "
-                f"{dtype} and {held} exists; got none"
+                f"{shown_dtype(dtype)} and {shown_dtype(held)} exists; got none"
             )
     if lift and not finish and number_of(dtype) != held:
         raise ValueError(
-            f"finish: expected a C expression of a, which makes {dtype} of the accumulator's {held}, since lift is "
+            f"finish: expected a C expression of a, which makes {shown_dtype(dtype)} of the accumulator's "
+            f"{shown_dtype(held)}, since lift is "
             "given; got none"
         )
+
+
+def checked_samples(samples: ArrayLike, dtype: np.dtype) -> np.ndarray:
+    """Return values that an operator is for; raises TypeError or ValueError if they are none of its dtype."""
+    try:
+        is_array = isinstance(samples, np.ndarray)
+        values = np.asarray(samples, dtype if dtype.names is not None and not is_array else None)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"samples: expected values of {shown_dtype(dtype)}, got {samples!r:.60}") from error
+    if not values.size:
+        raise ValueError("samples: expected at least one value, got none")
+    found = values.astype(number_of(dtype)) if values.dtype.kind in "biufcV" else values
+    if values.dtype.kind in "iu" and dtype.kind in "iu":
+        fits = bool((found == values).all())
+    else:
+        fits = values.dtype == dtype or np.can_cast(values.dtype, number_of(dtype), "same_kind")
+    if not fits:
+        raise TypeError(f"samples: expected values of {shown_dtype(dtype)}, got {shown_dtype(values.dtype)}")
+    return found.ravel()
 
 
 def _check_expression(argument: str, expression: object, *operands: str) -> None:
     names = set(re.findall(r"[A-Za-z_]\w*", expression)) if isinstance(expression, str) else set()
     missing = [operand for operand in operands if operand not in names]
     if missing:
-        raise ValueError(f"{argument}: expected a C expression of {' and '.join(operands)}, got {expression!r}")
+        others = ", ".join(sorted(names - set(operands)))
+        hint = f", which has no {missing[0]}{f' but {others}' if others else ''}" if names else ""
+        raise ValueError(f"{argument}: expected a C expression of {' and '.join(operands)}, got {expression!r}{hint}")

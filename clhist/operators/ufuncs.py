@@ -22,7 +22,7 @@ from clhist.operators.arithmetic import (
     multiply,
     product,
 )
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import shown_dtype, supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.recognition import recognise
 
@@ -76,7 +76,8 @@ def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
     found = supported_dtype(dtype)
     if isinstance(op, Operator):
         if op.dtype != found:
-            raise TypeError(f"{argument}: expected an operator on {found}, got one on {op.dtype} ({op.name})")
+            shown = f"{shown_dtype(op.dtype)} ({op.name})"
+            raise TypeError(f"{argument}: expected an operator on {shown_dtype(found)}, got one on {shown}")
         return op
     ready = _UFUNCS.get(op) if isinstance(op, np.ufunc) else None
     if isinstance(op, str):

@@ -91,6 +91,11 @@ def scatter(
         raise ValueError(f"index: expected shape ({rows.shape[0]},) as of src along dim, got {tuple(index.shape)}")
     if dim_size is None:
         dim_size = int(index.max()) + 1 if index.shape[0] else 0
+        if dim_size < 0:
+            raise ValueError(
+                f"index: expected an index of 0 or more, or dim_size, got {dim_size - 1} as the largest; "
+                "negative indices are left out"
+            )
     check_size("dim_size", dim_size)
     is_same = reproducibility(reproducible, src.dtype, reduce)
     check_empty(empty, src.dtype)

@@ -89,7 +89,9 @@ def _combined(
     if reproducible and reduce == "mean":  # exact sums, each divided once
         sums = reduce_by_index(dest, clhist.operators.add(number_of(src.dtype)), indices, src, reproducible=True)
         return row_kernels.means(sums, _counts(indices, shape[0]), src.dtype)
-    return reduce_by_index(dest, operator, indices, src, reproducible=reproducible)
+    # Sums and products of narrow types would be wider by default; PyTorch Geometric's have the dtype of `src`.
+    options: dict[str, Any] = {"dtype": src.dtype} if reduce in ("sum", "prod") else {}
+    return reduce_by_index(dest, operator, indices, src, reproducible=reproducible, **options)
 
 
 def _counts(index: Any, dim_size: int) -> Any:

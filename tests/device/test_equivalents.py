@@ -19,7 +19,7 @@ ORDERS = [operators.minimum, operators.maximum, operators.fmin, operators.fmax]
 
 def own_form(operator):
     """Return the operator without its lifted forms."""
-    return Operator(operator.dtype, operator.combine, operator.neutral, operator.name)
+    return Operator(operator.dtype, operator.combine, operator.neutral, operator.name, verified=operator.verified)
 
 
 def forms_of(operator):

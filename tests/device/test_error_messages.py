@@ -3,8 +3,11 @@
 import re
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 
 import clhist
@@ -45,6 +48,80 @@ def test_a_mistake_is_said_in_a_line(mistake, message):
         mistake()
     assert "\n" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_integers_with_missing_values():
+    pandas = pytest.importorskip("pandas")
+    missing = pandas.Series([0, None, 1] * 20_000, dtype="Int64")
+    for x in (missing[:3], missing):
+        with pytest.raises(TypeError, match=r"^x: expected integers without missing values, got Int64 with some"):
+            clhist.bincount(x)
+        with pytest.raises(TypeError, match=r"^indices: expected integers without missing values, got Int64 with some"):
+            reduce_by_index(2, "count", x, 1)
+        with pytest.raises(TypeError, match=r"^indices: expected integers without missing values, got Int64 with some"):
+            clhist.Accumulator("count", 2).add(x, 1)
+    assert reduce_by_index(2, "count", pandas.Series([0, 1, 1], dtype="Int64"), 1).tolist() == [1, 2]
+
+
+def test_objects_that_are_no_arrays(queue):
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_ONLY, 16)
+    with pytest.raises(TypeError, match=r"^x: expected an array of integers, got Buffer"):
+        clhist.bincount(buffer)
+    with pytest.raises(TypeError, match=r"^indices: expected integers, got Buffer"):
+        reduce_by_index(3, "sum", buffer, 1)
+
+
+def test_events(queue):
+    bound = kernel().bind(BINS, num_bins=2)
+    user = cl.UserEvent(queue.context)
+    for events in ([None], [1], 1, "a", user):
+        for call in (
+            partial(kernel(), BINS, num_bins=2),
+            partial(kernel().bind, BINS, num_bins=2),
+            bound,
+            partial(reduce_by_index, 3, "sum", BINS, VALUES),
+            partial(reduce_by_index, (3, 3), "sum", (BINS, BINS), VALUES),
+        ):
+            with pytest.raises(TypeError, match=r"^wait_for: expected a sequence of pyopencl.Event, got "):
+                call(wait_for=events)
+    user.set_status(cl.command_execution_status.COMPLETE)
+
+
+def test_a_context_of_ones_own(queue):
+    context = cl.Context([queue.device])
+    other = cl.CommandQueue(context)
+    with pytest.raises(ValueError, match=r"^queue: expected a queue of the context .*; pass queue.context to Hist"):
+        kernel()(BINS, num_bins=2, queue=other)
+    with pytest.raises(ValueError, match=r"^bins: expected an array of the context .*; pass bins.context to Hist"):
+        kernel()(cl_array.to_device(other, BINS), num_bins=2)
+
+
+def test_operands_that_are_missing():
+    with pytest.raises(
+        ValueError, match=r"^combine: expected a C expression of a and b, got 'a \+ bb', .* no b but bb$"
+    ):
+        Operator(np.int32, "a + bb", 0)
+    with pytest.raises(
+        ValueError, match=r"^lift: expected a C expression of v, got 'x \* y', which has no v but x, y$"
+    ):
+        Operator(np.int32, "a + b", 0, accumulator=np.int64, lift="x * y", finish="a")
+
+
+def test_structs_are_short():
+    wide = np.dtype([(f"field{k}", np.float64) for k in range(30)], align=True)
+    operator = Operator(wide, "a.field0 < b.field0 ? b : a", (0.0,) * 30, verified=True)
+    for call in (
+        lambda: reduce_by_index(np.zeros(3, np.float32), operator, BINS, VALUES),
+        lambda: reduce_by_index(3, operator, BINS, VALUES),
+        lambda: reduce_by_index(3, operator, BINS, (VALUES, VALUES)),
+        lambda: clhist.Accumulator(operator, 3, dest=np.zeros(3)),
+        lambda: clhist.check_operator(operator, np.ones(3)),
+        lambda: operators.add(wide),
+    ):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            call()
+        assert len(str(caught.value)) < 400
+        assert "formats" not in str(caught.value)
 
 
 def test_types_of_stdint():

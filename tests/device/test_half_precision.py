@@ -57,7 +57,7 @@ def assert_rounded(found, exact, dtype):
 @pytest.mark.parametrize("op", ["sum", "min", "max"])
 def test_every_number_comes_back(dtype, op, options):
     values = every(dtype)
-    found = clhist.reduce_by_index(values.size, op, np.arange(values.size), values, **options)
+    found = clhist.reduce_by_index(values.size, op, np.arange(values.size), values, dtype=dtype, **options)
     assert found.dtype == dtype
     number = ~np.isnan(values.astype(np.float32))
     np.testing.assert_array_equal(found.astype(np.float32)[number], values.astype(np.float32)[number])
@@ -85,7 +85,7 @@ def test_sums_with_dest_and_out(dtype, put, of_dest):
     bins, values = drawn(dtype)
     exact = np.bincount(bins, values.astype(np.float64), BINS)
     if of_dest == "none":
-        assert_rounded(read(clhist.reduce_by_index(BINS, "sum", to(bins), to(values))), exact, dtype)
+        assert_rounded(read(clhist.reduce_by_index(BINS, "sum", to(bins), to(values), dtype=dtype)), exact, dtype)
         return
     result = {"half": dtype, "float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}[of_dest]
     before = np.linspace(-3, 5, BINS).astype(result)
@@ -114,7 +114,7 @@ def test_rows(dtype, put, width, op):
     if op == "mean":
         expected /= np.bincount(bins, minlength=BINS)[:, None]
     given = (BINS, width), op, to(bins), to(values)
-    assert_rounded(read(clhist.reduce_by_index(*given)), expected, dtype)
+    assert_rounded(read(clhist.reduce_by_index(*given, dtype=dtype)), expected, dtype)
     out = to(np.zeros((BINS, width), dtype))
     clhist.reduce_by_index(*given, out=out)
     assert_rounded(read(out), expected, dtype)
@@ -135,7 +135,7 @@ def test_every_way(dtype, options):
     for op, ufunc, start in (("sum", np.add, 0.0), ("max", np.maximum, -np.inf)):
         exact = np.full(BINS, start)
         ufunc.at(exact, bins, values.astype(np.float64))
-        assert_rounded(clhist.reduce_by_index(BINS, op, bins, values, **options), exact, dtype)
+        assert_rounded(clhist.reduce_by_index(BINS, op, bins, values, dtype=dtype, **options), exact, dtype)
 
 
 @both
@@ -146,7 +146,7 @@ def test_few_elements(dtype, size, bins):
     for order in (np.zeros(size, np.int32), np.arange(size), np.arange(size) - 5, np.full(size, bins)):
         exact, inside = np.zeros(bins), (order >= 0) & (order < bins)
         np.add.at(exact, order[inside], values.astype(np.float64)[inside])
-        found = clhist.reduce_by_index(bins, "sum", order, values)
+        found = clhist.reduce_by_index(bins, "sum", order, values, dtype=dtype)
         np.testing.assert_array_equal(found, exact.astype(dtype))
 
 
@@ -195,7 +195,8 @@ def test_sums_beyond_what_there_is(dtype):
         found = clhist.reduce_by_index(4, "sum", np.array([0, 1, 1, 2, 3]), values, **options).astype(np.float64)
         np.testing.assert_array_equal(found, [np.inf, np.nan, np.nan, 1])
     largest = finite(dtype).astype(np.float64).max()
-    found = clhist.reduce_by_index(1, "sum", np.zeros(2, int), np.array([largest, largest], dtype), reproducible=True)
+    largest, options = np.array([largest, largest], dtype), {"reproducible": True, "dtype": dtype}
+    found = clhist.reduce_by_index(1, "sum", np.zeros(2, int), largest, **options)
     assert np.isposinf(found.astype(np.float64)).all()
     with pytest.raises(OverflowError, match=r"^max_abs: expected no less than the largest"):
         clhist.reduce_by_index(1, "sum", np.zeros(2, int), np.array([3, 3], dtype), reproducible=True, max_abs=0.5)
@@ -297,7 +298,9 @@ def test_pairs_hold_floats(dtype):
 @both
 def test_batches(dtype):
     bins, values = drawn(dtype, 300)
-    found = clhist.reduce_by_index((3, BINS), "sum", bins.reshape(3, 100), values.reshape(3, 100), batched=True)
+    found = clhist.reduce_by_index(
+        (3, BINS), "sum", bins.reshape(3, 100), values.reshape(3, 100), batched=True, dtype=dtype
+    )
     exact = [np.bincount(bins[k : k + 100], values[k : k + 100].astype(np.float64), BINS) for k in (0, 100, 200)]
     assert_rounded(found, np.array(exact), dtype)
 
@@ -311,7 +314,7 @@ def test_a_dest_of_integers_is_refused():
 def test_parts_of_the_data_over_devices(dtype, queue):
     bins, values = drawn(dtype)
     exact, devices = np.bincount(bins, values.astype(np.float64), BINS), [queue.device]
-    assert_rounded(clhist.reduce_by_index(BINS, "sum", bins, values, devices=devices), exact, dtype)
+    assert_rounded(clhist.reduce_by_index(BINS, "sum", bins, values, dtype=dtype, devices=devices), exact, dtype)
     np.testing.assert_allclose(clhist.bincount(bins, values, devices=devices), exact, rtol=1e-12)
     hist, _ = clhist.histogram(bins.astype(float), BINS, (0, BINS), weights=values, devices=devices)
     assert_rounded(hist, exact, dtype)

@@ -1,274 +1,106 @@
-"""Exact sums that are tried in few words: values that fit, values that do not, and those that nobody looked at."""
-
-from __future__ import annotations
-
-import math
-from dataclasses import replace
-from fractions import Fraction
+"""Sums and products into a number of bins are as wide as NumPy's; `dtype=` and an array `dest` say otherwise."""
 
 import numpy as np
+import pyopencl.array as cl_array
 import pytest
-from digests import by_bin, exact_sums, same_bits
 
-from clhist import HistogramKernel, operators
-from clhist.planning import choose, narrow
+import clhist
 
-DTYPES = [np.float32, np.float64]
-N, BINS = 40_000, 37
-TILES = {"memory": "partitioned", "passes": 3}
-OWN_WAYS = [{}, {"passes": 3}, TILES]
-WAYS = [
-    {"memory": "local"},
-    {"memory": "local", "copies": 2, "passes": 3},
-    {"memory": "local", "copies": 1, "passes": 2, "pass_order": "side by side"},
-    {"memory": "partitioned", "passes": 3},
-]
+NARROW = [np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32]
+SIZES = (500, 9000)  # NumPy computes the first
 
 
-def normal(dtype, rng):
-    return rng.normal(size=N)
+def data(dtype, size):
+    values = np.full(size, 200 if np.dtype(dtype).itemsize > 1 or dtype is np.uint8 else 100).astype(dtype)
+    return np.arange(size, dtype=np.int32) % 3, values
 
 
-def one_size(dtype, rng):
-    # As large, all of one sign, and in the last bins alone: digits are filled to the brim.
-    return np.full(N, 1 + np.finfo(dtype).eps)
+def expected(ufunc, indices, values):
+    wide = {"b": np.int64, "i": np.int64, "u": np.uint64}[values.dtype.kind]
+    result = np.full(3, ufunc.identity, wide)
+    ufunc.at(result, indices, values.astype(wide))
+    return result
 
 
-def brim(dtype, rng):
-    # Carries through all words of a bin, up and down.
-    values = np.tile([np.finfo(dtype).eps, -np.finfo(dtype).eps, 1.0, -1.0, 2.0**20, -(2.0**20)], N // 6 + 1)[:N]
-    values[:9] = 2.0 ** np.arange(9)
-    return values
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", NARROW)
+def test_integers(queue, dtype, size):
+    indices, values = data(dtype, size)
+    on_device = cl_array.to_device(queue, indices), cl_array.to_device(queue, values)
+    for ufunc, names in ((np.add, ("sum", "add", np.add, "a + b")), (np.multiply, ("prod", np.multiply, "b * a"))):
+        right = expected(ufunc, indices, values)
+        for op in names:
+            for arrays in ((indices, values), on_device) if op in names[:2] else ((indices, values),):
+                found = clhist.reduce_by_index(3, op, *arrays)
+                assert found.dtype == right.dtype
+                np.testing.assert_array_equal(found if isinstance(found, np.ndarray) else found.get(), right)
 
 
-def all_sizes(dtype, rng):
-    info = np.finfo(dtype)
-    return np.ldexp(rng.normal(size=N), rng.integers(info.minexp - info.nmant, info.maxexp - 20, N))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision(queue, dtype):
+    dtype = np.dtype(dtype) if dtype == "float16" else np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    indices, values = np.zeros(9000, np.int32), np.ones(9000, dtype)  # neither has 9000 + 1
+    found = clhist.reduce_by_index(1, "sum", indices, values)
+    assert found.dtype == np.float32
+    assert found.tolist() == [9000]
+    assert clhist.reduce_by_index(1, "sum", indices, values, dtype=dtype).dtype == dtype
 
 
-def cancelling(dtype, rng):
-    half = np.ldexp(rng.normal(size=N // 2), rng.integers(-9, 9, N // 2))
-    return np.concatenate([half, -half[::-1]])
+def test_what_chooses_another_dtype(queue):
+    indices, values = data(np.uint8, 9000)
+    wrapped = expected(np.add, indices, values).astype(np.uint8)
+    on_device = cl_array.to_device(queue, indices), cl_array.to_device(queue, values)
+    for arrays in ((indices, values), (indices[:500], values[:500]), on_device):
+        right = wrapped if arrays[0].size > 500 else expected(np.add, *arrays).astype(np.uint8)
+        for _ in range(2):
+            found = clhist.reduce_by_index(3, "sum", *arrays, dtype=np.uint8)
+            assert found.dtype == np.uint8
+            assert (found if isinstance(found, np.ndarray) else found.get()).tolist() == right.tolist()
+    out = np.empty(3, np.uint8)
+    assert clhist.reduce_by_index(3, "sum", indices, values, out=out) is out
+    assert out.tolist() == wrapped.tolist()
+    assert clhist.reduce_by_index(np.zeros(3, np.uint8), "sum", indices, values).tolist() == wrapped.tolist()
+    as_floats = clhist.reduce_by_index((3,), "sum", indices, values, dtype="f4")
+    assert as_floats.dtype == np.float32
+    assert as_floats.tolist() == [600000.0] * 3
+    assert clhist.reduce_by_index(3, "count", indices, values, dtype=np.int32).dtype == np.int32
+    assert clhist.reduce_by_index(3, "mean", indices, values, dtype=np.float32).dtype == np.float32
+    assert clhist.Accumulator("sum", 3, dtype=np.uint8).add(indices, values).result().tolist() == wrapped.tolist()
+    # Extremes need no more than their values.
+    assert clhist.reduce_by_index(3, "max", indices, values).dtype == np.uint8
 
 
-def unseen(value):
-    def values(dtype, rng):
-        found = rng.normal(size=N)
-        found[N // 2 + 39] = value(np.finfo(dtype))  # between two runs of what is looked at
-        return found
-
-    return values
-
-
-KINDS = {
-    "normal": normal,
-    "one size": one_size,
-    "brim": brim,
-    "all sizes": all_sizes,
-    "cancelling": cancelling,
-    "zeros": lambda dtype, rng: np.where(rng.random(N) < 0.5, 0.0, -0.0),
-    "least": lambda dtype, rng: rng.integers(-9, 9, N) * float(np.finfo(dtype).smallest_subnormal),
-    "largest": lambda dtype, rng: rng.normal(size=N) * float(np.finfo(dtype).max) / 2**22,
-    "overflow": lambda dtype, rng: np.full(N, float(np.finfo(dtype).max)),
-    "a large one": unseen(lambda info: float(info.max)),
-    "a small one": unseen(lambda info: float(info.smallest_subnormal)),
-    "infinity": unseen(lambda info: np.inf),
-    "NaN": unseen(lambda info: np.nan),
-    "many infinities": lambda dtype, rng: np.where(np.arange(N) % 5, rng.normal(size=N), np.inf),
-}
+def test_other_ways_in():
+    indices, values = data(np.uint8, 9000)
+    right = expected(np.add, indices, values)
+    rows = np.stack([values, values], 1)
+    by_rows = clhist.reduce_by_index((3, 2), "sum", indices, rows)
+    assert by_rows.tolist() == [[n, n] for n in right]
+    batch = clhist.reduce_by_index((2, 3), "sum", indices.reshape(2, -1), values.reshape(2, -1), batched=True)
+    assert batch.sum(0).tolist() == right.tolist()
+    assert clhist.reduce_by_index(3, "sum", indices, values, devices="all").tolist() == right.tolist()
+    assert clhist.reduce_by_index(3, "sum", indices, np.uint8(200)).tolist() == right.tolist()
+    assert clhist.reduce_by_index(1, "sum", [0, 0, 0], [True, True, True]).tolist() == [3]
 
 
-def expected_sums(bins, values, dest=None):
-    special = ~np.isfinite(values)
-    found = exact_sums(bins[~special], values[~special], BINS, dest)
-    for k in np.unique(bins[special]):
-        if 0 <= k < BINS:
-            found[k] = values[special & (bins == k)].sum()
-    return found
+def test_dask():
+    da = pytest.importorskip("dask.array")
+    indices, values = data(np.int16, 9000)
+    lazy = [da.from_array(each, chunks=4000) for each in (indices, values)]
+    for dtype in (None, np.int16):
+        found = clhist.reduce_by_index(3, "sum", *lazy, dtype=dtype)
+        assert found.dtype == (dtype or np.int64)
+        np.testing.assert_array_equal(found.compute(), expected(np.add, indices, values).astype(found.dtype))
 
 
-@pytest.fixture
-def tried(monkeypatch):
-    """Let few elements be tried."""
-    monkeypatch.setattr(narrow, "LEAST_ELEMENTS", 0)
-
-
-def runs(rng):
-    """Return bins of which up to eleven neighbours are the same: GPUs join the values of four."""
-    return np.repeat(rng.integers(-2, BINS + 1, N), rng.integers(1, 12, N))[:N].astype(np.int32)
-
-
-def check(kernel, dtype, rng, queue, dest=None, **way):
-    plan = kernel.plan(N, BINS, queue=queue, **way)
-    assert plan.again is not None
-    assert "summed again" in dict(plan.words())["if values are of very different sizes"]
-    bins = runs(rng)
-    for name, make in KINDS.items():
-        with np.errstate(all="ignore"):
-            values = make(dtype, rng).astype(dtype)
-            expected = expected_sums(bins, values, dest)
-        result = kernel(bins, values, num_bins=BINS, dest=dest, queue=queue, **way)
-        np.testing.assert_array_equal(np.isnan(result), np.isnan(expected), err_msg=name)
-        same_bits(result[~np.isnan(result)], expected[~np.isnan(expected)])
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("way", WAYS, ids=lambda each: " ".join(map(str, each.values())))
-def test_narrow_sums(way, dtype, tried, gpu_like, rng, queue):
-    kernel = by_bin(operators.reproducible_add(dtype), gpu_like)
-    check(kernel, dtype, rng, queue, update="carry", **way)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("way", OWN_WAYS, ids=lambda each: " ".join(map(str, each.values())))
-def test_narrow_sums_in_private_copies(way, dtype, tried, few_items, rng, queue):
-    kernel = by_bin(operators.reproducible_add(dtype), few_items)
-    for dest in (None, np.ldexp(rng.normal(size=BINS), rng.integers(-99, 99, BINS)).astype(dtype)):
-        check(kernel, dtype, rng, queue, dest, **way)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("few_by_tiles", [True, False])
-def test_both_plans_take_ways_of_their_own(few_by_tiles, dtype, tried, few_items, rng, queue, monkeypatch):
-    monkeypatch.setattr(choose, "is_worth_tiles", lambda load, _: (load.bin_bytes[0] < 40) == few_by_tiles)
-    kernel = by_bin(operators.reproducible_add(dtype), replace(few_items, name=f"{few_by_tiles}"))  # plans of its own
-    plan = kernel.plan(N, BINS, queue=queue)
-    assert (plan.memory, plan.again.memory) == (("local", "global") if few_by_tiles else ("global", "local"))
-    check(kernel, dtype, rng, queue)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("way", [{}, TILES], ids=["private", "tiles"])
-def test_sums_between_two_numbers(way, dtype, tried, few_items, rng, queue):
-    """Of few values each: just in the middle, and a little more or less, by what the words of a value can hold."""
-    number, bits = 8_000, np.finfo(dtype).nmant + 1
-    sizes = {24: [0, 1, -1, -24, -23, -25, -27], 53: [0, 1, -1, -29, -30]}[bits]
-    few_bits = 1 + rng.integers(0, 8, number) * 2.0 ** (1 - bits) * rng.integers(0, 2, number)
-    values = (np.ldexp(few_bits, rng.choice(sizes, number)) * rng.choice([-1, 1], number)).astype(dtype)
-    bins = np.repeat(np.arange(number // 4, dtype=np.int32), 4)
-    order = rng.permutation(number)
-    kernel = by_bin(operators.reproducible_add(dtype), few_items)
-    result = kernel(bins[order], values[order], num_bins=number // 4, queue=queue, **way)
-    if dtype == np.float32:
-        same_bits(result, exact_sums(bins, values, number // 4))
-    else:
-        same_bits(result, np.array([math.fsum(row) for row in values.reshape(-1, 4).tolist()]))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_dest_is_a_value_like_others(dtype, tried, profile, rng, queue):
-    dest = np.ldexp(rng.normal(size=BINS), rng.integers(-99, 99, BINS)).astype(dtype)
-    check(by_bin(operators.reproducible_add(dtype), profile), dtype, rng, queue, dest)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_streams_and_merges_hold_accumulators_of_all_values(dtype, tried, profile, rng, queue):
-    kernel = by_bin(operators.reproducible_add(dtype), profile)
-    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(dtype, rng).astype(dtype)
-    values[N // 3] = np.finfo(dtype).max / 4  # of one chunk alone
-    first, second = (kernel.accumulator(BINS, queue=queue) for _ in range(2))
-    for k, part in enumerate(np.array_split(np.arange(N), 5)):
-        (second if k % 2 else first).add(bins[part], values[part])
-    first.merge(second)
-    same_bits(first.result(), exact_sums(bins, values, BINS))
-
-
-def test_a_map_that_writes_is_called_once(tried, gpu_like, rng, queue):
-    kernel = HistogramKernel(
-        queue.context,
-        operators.reproducible_add(np.float32),
-        arguments="const int *bins, float *values",
-        map="EMIT(bins[i], values[i]); values[i] = 0",
-        profile=gpu_like,
-    )
-    assert kernel.plan(N, BINS, queue=queue, update="carry").again is None
-    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
-    expected = exact_sums(bins, values, BINS)
-    same_bits(kernel(bins, values, num_bins=BINS, update="carry"), expected)
-
-
-@pytest.mark.parametrize("window", [{}, {"max_abs": 8.0, "bits": 64, "count": N + 1}])
-def test_options_that_change_sums_of_floats(window, tried, cpu_like, rng, queue):
-    # What rounds to the next part is no longer what it was: the kernel sees that, and all is summed again.
-    kernel = HistogramKernel(
-        queue.context,
-        operators.reproducible_add(np.float64, **window),
-        arguments="const int *bins, const double *values",
-        map="EMIT(bins[i], values[i])",
-        options=["-cl-fast-relaxed-math"],
-        profile=cpu_like,
-    )
-    bins, values = rng.integers(0, BINS, N).astype(np.int32), (rng.normal(size=N) * 2**50).round() / 2**50
-    same_bits(kernel(bins, values, num_bins=BINS), exact_sums(bins, values, BINS))
-
-
-def test_private_copies_of_a_gpu_are_not_tried(tried, gpu_like, rng, queue):
-    kernel = by_bin(operators.reproducible_add(np.float32), gpu_like)
-    assert kernel.plan(N, BINS, queue=queue, update="private").again is None
-    bins, values = rng.integers(0, BINS, N).astype(np.int32), normal(np.float32, rng).astype(np.float32)
-    same_bits(kernel(bins, values, num_bins=BINS, update="private"), exact_sums(bins, values, BINS))
-
-
-def test_few_elements_are_not_tried(gpu_like, queue):
-    kernel = by_bin(operators.reproducible_add(np.float32), gpu_like)
-    assert kernel.plan(N, BINS, queue=queue, update="carry").again is None
-    assert kernel.plan(2**20, BINS, queue=queue, update="carry").again is not None
-
-
-LIMIT = 2.0**20
-WINDOWS = {
-    "normal": lambda dtype, rng: rng.normal(size=N),
-    "ties": lambda dtype, rng: (rng.integers(-(2**20), 2**20, N) + 0.5) * 2.0**-19,
-    "brim": brim,
-    "all sizes": lambda dtype, rng: np.ldexp(rng.normal(size=N), -rng.integers(0, np.finfo(dtype).nmant * 4, N)),
-    "the largest": lambda dtype, rng: np.where(rng.random(N) < 0.9, 1.0, -1.0) * 2.0**20,
-    "zeros": KINDS["zeros"],
-    "least": KINDS["least"],
-    "infinity": unseen(lambda info: np.inf),
-    "NaN": unseen(lambda info: np.nan),
-}
-
-
-@pytest.mark.parametrize("bits", [32, 64])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("way", [{}, TILES], ids=["private", "tiles"])
-def test_windows_in_private_copies(way, dtype, bits, tried, few_items, rng, queue):
-    kernel = by_bin(operators.reproducible_add(dtype, LIMIT, bits=bits, count=2**31), few_items)
-    check_windows(kernel, dtype, bits, rng, queue, **way)
-
-
-@pytest.mark.parametrize("way", [{}, {"pass_order": "in turn"}, {"pass_order": "side by side"}], ids=str)
-def test_windows_without_flags_save_a_pass(way, tried, gpu_like, rng, queue):
-    # Local memory for 40 or 20 bins of two words, but not for as many of three.
-    small = replace(gpu_like, local_memory=8 * BINS // (2 if way else 1) + 20)
-    kernel = by_bin(operators.reproducible_add(np.float32, LIMIT, count=2**30), small)
-    plan = kernel.plan(N, BINS, queue=queue, update="carry", memory="local", **way)
-    assert plan.passes < plan.again.passes
-    check_windows(kernel, np.float32, 32, rng, queue, update="carry", memory="local", **way)
-
-
-def test_windows_with_flags_where_these_cost_no_pass(tried, gpu_like, queue):
-    kernel = by_bin(operators.reproducible_add(np.float32, LIMIT, count=2**30), gpu_like)
-    assert kernel.plan(N, BINS, queue=queue, update="carry", memory="local").again is None
-
-
-def check_windows(kernel, dtype, bits, rng, queue, **way):
-    assert kernel.plan(N, BINS, queue=queue, **way).again is not None
-    power = 2.0**24  # a window ends at a power of 16
-    bins = runs(rng)
-    start = rng.normal(size=BINS).astype(dtype)
-    quantum = max(Fraction(power) / 2**bits, Fraction(float(np.finfo(dtype).smallest_subnormal)))
-
-    def rounded(numbers):  # to multiples of the quantum, half to even
-        return np.array([float(round(Fraction(each) / quantum) * quantum) for each in numbers.tolist()])
-
-    for name, make in WINDOWS.items():
-        values = make(dtype, rng).astype(dtype)
-        special = ~np.isfinite(values)
-        exact = np.where(special, values, rounded(np.where(special, 0, values)))
-        for dest in (None, start) if name == "normal" else (None,):
-            expected = expected_sums(bins, exact, None if dest is None else rounded(dest))
-            result = kernel(bins, values, num_bins=BINS, dest=dest, queue=queue, **way)
-            np.testing.assert_array_equal(np.isnan(result), np.isnan(expected), err_msg=name)
-            wanted = ~np.isnan(expected)
-            same_bits(result[wanted], expected[wanted].astype(dtype))
+def test_dtype_refused():
+    indices, values = data(np.uint8, 9)
+    for dest, op, message in [
+        (np.zeros(3), "sum", "dtype: expected none, since dest is an array"),
+        (3, clhist.operators.add(np.uint8), "dtype: expected none, since op is on uint8"),
+        (3, "sum", "dtype: expected a NumPy dtype"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            clhist.reduce_by_index(dest, op, indices, values, dtype="f4" if "NumPy" not in message else "no dtype")
+    with pytest.raises(TypeError, match="values: expected what converts to int32"):
+        clhist.reduce_by_index(3, "sum", indices, values * 0.5, dtype=np.int32)

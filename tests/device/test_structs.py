@@ -78,7 +78,7 @@ def test_structs_pass_through_as_arrays_scalars_and_values():
     many["b"]["d"] = np.arange(30).reshape(5, 2, 3)
     kernel = HistogramKernel(
         None,
-        Operator(NESTED, "a.a > b.a ? a : b", (-128, (0, [[0] * 3] * 2), 0, False), "largest"),
+        Operator(NESTED, "a.a > b.a ? a : b", (-128, (0, [[0] * 3] * 2), 0, False), "largest", verified=True),
         arguments="const value_t *many, const change *changes, value_t one, change all",
         map="""
             value_t changed = many[i];

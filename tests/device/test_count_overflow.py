@@ -1,0 +1,51 @@
+"""Counts of integers whose bins no memory has, which NumPy writes outside of: the same error for few and many."""
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+
+import clhist
+
+LAST = np.iinfo(np.int64).max
+TOO_BIG = "^array is too big"
+
+
+@pytest.mark.parametrize("largest", [LAST, LAST - 1, LAST // 8, LAST // 8 + 1])
+@pytest.mark.parametrize("size", [1, 50_000])
+def test_bins_that_overflow(queue, largest, size):
+    x = np.full(size, largest)
+    for given in (x, cl_array.to_device(queue, x), *([x.tolist()] if size == 1 else [])):
+        with pytest.raises(ValueError, match=TOO_BIG):
+            clhist.bincount(given)
+    for minlength in (1, 5, np.int64(5), True):
+        with pytest.raises(ValueError, match=TOO_BIG):
+            clhist.bincount(x, minlength=minlength)
+    with pytest.raises(ValueError, match=TOO_BIG):
+        clhist.bincount(x, np.ones(size))
+    with pytest.raises(ValueError, match=TOO_BIG):
+        clhist.bincount(np.ma.array(x))
+    with pytest.raises(ValueError, match=r"negative"):
+        clhist.bincount(np.append(x, -1))
+
+
+def test_in_other_containers():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=TOO_BIG):
+        clhist.bincount(pandas.Series([3, LAST]))
+    with pytest.raises(ValueError, match=TOO_BIG):
+        clhist.bincount([1, LAST], devices="all")
+    with pytest.raises(ValueError, match=TOO_BIG):
+        clhist.bincount([1, 2], minlength=2**62)
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(ValueError, match=TOO_BIG):
+        clhist.bincount(da.from_array(np.array([1, LAST]), chunks=1)).compute()
+
+
+@pytest.mark.parametrize("size", [1, 50_000])
+def test_memory_is_named(queue, size):
+    x = np.full(size, 2**40)
+    for given in (x, cl_array.to_device(queue, x)):
+        with pytest.raises(MemoryError, match=r"^x: expected few enough bins .*clhist.factorize"):
+            clhist.bincount(given)
+    with pytest.raises(MemoryError, match=r"^minlength: expected few enough bins"):
+        clhist.bincount(np.zeros(size, int), minlength=2**41)

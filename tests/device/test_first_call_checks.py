@@ -1,0 +1,158 @@
+"""The check of a custom operator on the first call of each way in: on values of the call, and on others where they are
+no evidence."""
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+import clhist
+from clhist import Operator
+
+INT, FLOAT = np.dtype(np.int32), np.dtype(np.float32)
+MEAN = np.dtype([("n", np.float32), ("mean", np.float32)], align=True)
+MERGED = "(accumulator_t){a.n + b.n, (a.n * a.mean + b.n * b.mean) / (a.n + b.n)}"
+GUARDED = f"a.n + b.n == 0 ? (accumulator_t){{0, 0}} : {MERGED}"
+STAMPED = np.dtype([("time", np.int64), ("number", np.int32)], align=True)
+
+
+def mean(combine, finish="a.mean"):
+    return Operator(FLOAT, combine, (0, 0), accumulator=MEAN, lift="(accumulator_t){1, v}", finish=finish)
+
+
+def fresh(operator):
+    clhist.clear_caches()
+    return operator
+
+
+WRONG = {
+    "0 / 0 of two empty copies": (mean(MERGED), "neutral.* with itself is nan"),
+    "the same behind a finish": (mean(MERGED, "a.n > 0 ? a.mean : NAN"), "neutral.* and then with a=.*, is nan"),
+    "inf / inf": (Operator(FLOAT, "a * b / (a + b)", np.inf), "neutral.* with a=.* is nan"),
+    "a mean without weights": (Operator(FLOAT, "(a + b) / 2", 0), "associative"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_operators_are_refused_on_any_values(name):
+    operator, message = WRONG[name]
+    with pytest.raises(ValueError, match=f"{message}.*samples=.*verified=True"):
+        clhist.reduce_by_index(3, fresh(operator), [0, 1, 1, 2], np.array([0.5, 1, 2, 4], np.float32))
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros(9), np.ones(9), np.array([5.0]), 7], ids=["zeros", "ones", "one", "scalar"]
+)
+def test_equal_values_are_no_evidence(values):
+    values = np.asarray(values, np.int32) if isinstance(values, np.ndarray) else values
+    indices = np.zeros(np.size(values), np.int32)
+    with pytest.raises(ValueError, match=r"commutative"):
+        clhist.reduce_by_index(2, fresh(Operator(INT, "a - b", 0)), indices, values)
+
+
+def test_a_large_field_does_not_hide_another():
+    times = 10**18 + np.arange(9)
+    values = (times, np.ones(9, np.int32))
+    off_by_one = Operator(STAMPED, "(value_t){max(a.time, b.time), a.number + b.number + 1}", (-(2**63), 0))
+    with pytest.raises(ValueError, match=r"identity"):
+        clhist.reduce_by_index(1, fresh(off_by_one), np.zeros(9, int), values)
+
+
+class TestEveryWayIn:
+    operator = Operator(INT, "a - b", 0)
+    x, bins = np.arange(20, dtype=np.int32), np.arange(20, dtype=np.int32) % 3
+
+    def kernel(self, operator=operator):
+        return clhist.HistogramKernel(
+            None, operator, arguments="const int *bins, const int *x", map="EMIT(bins[i], x[i])"
+        )
+
+    def calls(self):
+        spec = clhist.Spec(self.operator, 3)
+        return {
+            "kernel": lambda: self.kernel()(self.bins, self.x, num_bins=3),
+            "bind": lambda: self.kernel().bind(self.bins, self.x, num_bins=3),
+            "accumulator": lambda: clhist.Accumulator(self.operator, 3).add(self.bins, self.x),
+            "several devices": lambda: clhist.MultiAccumulator(self.operator, 3).add(self.bins, self.x).result(),
+            "spec": lambda: spec.partial(self.bins, self.x),
+            "batch": lambda: clhist.reduce_by_index((1, 3), self.operator, self.bins[None], self.x[None], batched=True),
+            "reproducible": lambda: clhist.reduce_by_index(3, self.operator, self.bins, self.x, reproducible=True),
+        }
+
+    @pytest.mark.parametrize(
+        "name", ["kernel", "bind", "accumulator", "several devices", "spec", "batch", "reproducible"]
+    )
+    def test_refuses_it(self, name):
+        fresh(self.operator)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"commutative operator, but 'a - b'"):
+                self.calls()[name]()
+
+    def test_bad_input_is_refused_first(self, queue):
+        fresh(self.operator)
+        with pytest.raises(TypeError, match=r"^out:"):
+            clhist.reduce_by_index(3, self.operator, self.bins, self.x, out=np.zeros(3))
+        with pytest.raises(ValueError, match=r"^x:"):
+            self.kernel()(self.bins, self.x[:5], num_bins=3)
+        with pytest.raises(TypeError, match=r"^wait_for:"):
+            self.kernel()(self.bins, self.x, num_bins=3, wait_for=[None])
+
+
+class TestOperatorsForSomeValues:
+    """Those of a call come first, and say what an operator is for."""
+
+    def test_values_that_a_map_emits(self):
+        modulo = fresh(Operator(np.uint32, "(a + b) % 7", 0))
+        kernel = clhist.HistogramKernel(
+            None, modulo, arguments="const uint *x", map="EMIT(i % 2, x[i] % 7); EMIT(-1, 100)"
+        )
+        x = np.arange(1000, dtype=np.uint32)
+        expected = [x[k::2].astype(int).__mod__(7).sum() % 7 for k in (0, 1)]
+        np.testing.assert_array_equal(kernel(x, num_bins=2), expected)
+
+    def test_constant_fields_keep_their_sign(self):
+        x = np.random.default_rng(0).normal(size=5000).astype(np.float32)
+        found = clhist.reduce_by_index(
+            4, fresh(Operator(MEAN, GUARDED, (0, 0))), np.arange(5000) % 4, (np.ones(5000), x)
+        )
+        np.testing.assert_allclose(found["mean"], x.reshape(-1, 4).astype(float).mean(0), atol=1e-5)
+
+    def test_samples(self):
+        values = np.full(9, 200, np.int32)
+        with pytest.raises(ValueError, match=r"samples="):
+            clhist.reduce_by_index(1, fresh(Operator(INT, "min(b + a, 255)", 0)), np.zeros(9, int), values)
+        saturating = fresh(Operator(INT, "min(b + a, 255)", 0, samples=range(256)))
+        assert clhist.reduce_by_index(1, saturating, np.zeros(9, int), values).tolist() == [255]
+        assert clhist.check_operator(saturating).samples == 256
+        for samples, error in [([], ValueError), ([0.5], TypeError), (["x"], TypeError), ([2**40], TypeError)]:
+            with pytest.raises(error, match=r"^samples: expected"):
+                Operator(INT, "a + b", 0, samples=samples)
+
+    def test_a_pending_event_is_not_waited_for(self, queue):
+        event = cl.UserEvent(queue.context)
+        operator = fresh(Operator(INT, "b + a + 0", 0))
+        bins, x = (cl.array.to_device(queue, each) for each in (TestEveryWayIn.bins, TestEveryWayIn.x))
+        found = clhist.reduce_by_index(3, operator, bins, x, wait_for=[event])
+        event.set_status(cl.command_execution_status.COMPLETE)
+        assert found.get().sum() == 190
+
+
+def test_a_repeated_call_checks_nothing(monkeypatch):
+    calls = []
+    original = clhist.engine.operator_check._check
+    monkeypatch.setattr("clhist.engine.operator_check._check", lambda *given: (calls.append(1), original(*given)))
+    operator = fresh(Operator(INT, "b + a + 0", 0))
+    for size in (20, 20, 10):
+        clhist.reduce_by_index(3, operator, TestEveryWayIn.bins[:size], TestEveryWayIn.x[:size])
+        TestEveryWayIn().kernel(operator)(TestEveryWayIn.bins, TestEveryWayIn.x, num_bins=3)
+        clhist.Accumulator(operator, 3).add(TestEveryWayIn.bins, TestEveryWayIn.x)
+    assert len(calls) == 1
+
+
+def test_log_of_sums_of_exponentials():
+    combine = "a == b ? a + M_LN2_F : fmax(a, b) + log1p(exp(-fabs(a - b)))"
+    operator = Operator(FLOAT, combine, -np.inf)
+    values = np.array([-np.inf, -np.inf, 1, 2, np.inf, 3, -200, -200], np.float32)
+    bins = np.array([0, 0, 1, 1, 2, 2, 3, 3])
+    found = clhist.reduce_by_index(5, operator, bins, values)
+    right = [np.logaddexp.reduce(values[bins == k].astype(float)) for k in range(4)]
+    np.testing.assert_allclose(found, [*right, -np.inf], rtol=1e-6)
