@@ -11,11 +11,12 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
+from clhist.engine.columns import read_column
 from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import native
 from clhist.engine.shown_options import shows
-from clhist.grouping.dates import as_integers
+from clhist.grouping.dates import NAT, as_integers
 from clhist.grouping.groups import Groups, groups_of, labels_of
 from clhist.grouping.hints import Hints, check_by_name
 from clhist.grouping.methods import A, Methods, X
@@ -95,6 +96,15 @@ def group_by(
     return GroupBy(groups_of(keys, num_groups, sort, queue))
 
 
+def _missing_of(*arrays: Any) -> np.ndarray | None:
+    """Return which elements are missing in one of several arrays; None if all are plain arrays."""
+    columns = [column for each in arrays if (column := read_column(each)) is not None]
+    masks = [column.missing for column in columns if column.missing is not None]
+    if not masks and columns:
+        return np.zeros(columns[0].values.shape, bool)
+    return np.logical_or.reduce(masks) if masks else None
+
+
 _APART = ("median", "mode")  # statistics that no sweep of `statistics_of` computes
 
 
@@ -118,7 +128,7 @@ class GroupBy(
         self.num_groups, queue = groups.num_groups, groups.queue
         self._shape = groups.numbers.shape
         self._labels = cache(partial(labels_of, groups.labels, groups.num_groups))
-        self._names, self._queue = groups.names, queue
+        self._names, self._like, self._queue = groups.names, groups.like, queue
         self._on_device = groups.on_device
         self._keys = self._placed(groups.numbers)
         self._numbers = Numbers.of(int(prod(self._shape)), has_fp64(queue.device))
@@ -139,7 +149,15 @@ class GroupBy(
     def _on_host(self) -> GroupBy[Any]:
         """Return the same groups of arrays of NumPy, for which keys on a device are read."""
         keys = self._keys.get(self._queue) if is_device_array(self._keys) else self._keys
-        found = keys.reshape(self._shape), self.num_groups, self._labels, self._names, False, default_queue()
+        found = (
+            keys.reshape(self._shape),
+            self.num_groups,
+            self._labels,
+            self._names,
+            False,
+            default_queue(),
+            self._like,
+        )
         return GroupBy(Groups(*found))
 
     @takes_cuda_as("_keys", on_host="_on_host")
@@ -231,7 +249,7 @@ class GroupBy(
             found[name] = self._finished(found[name], arrays[name], column, names)
         for name, (names, _) in split.items():
             found[name] = self._with_any(found[name], name, columns[name][0], names, skipna)
-        return Table(found, self._labels, self._names)
+        return Table(found, self._labels, self._names, self._like)
 
     @takes_cuda_as("_keys")
     def size(self) -> A:
@@ -259,7 +277,15 @@ class GroupBy(
         """
         check_process()
         check_reproducible(reproducible)
+        if (missing := _missing_of(x, weights)) is not None:
+            x, weights = (each if (one := read_column(each)) is None else one.values for each in (x, weights))
+            options: dict[str, Any] = {"skipna": skipna, "dtype": dtype, "reproducible": reproducible}
+            means = self._without(missing).weighted_mean(x, weights, **options)
+            has_missing = False if skipna else self.agg(x=(missing, "any"))["x"]["any"]
+            return np.ma.array(means, mask=(means != means) | has_missing)
         x, column, _ = self._asked("x", (x, "mean"), skipna, 0, dtype)
+        if column.dates is not None:
+            raise TypeError(f"x: expected numbers, got {column.dates}")
         w = self._array("weights", weights)
         if w.dtype.kind == "c":
             raise TypeError(f"weights: expected real numbers, got {w.dtype}")
@@ -314,6 +340,8 @@ class GroupBy(
         check_process()
         several = isinstance(q, list | tuple | np.ndarray) and np.ndim(q) == 1
         each = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
+        if (found := self._quantile_of_column(x, q, weights, skipna, dtype)) is not None:
+            return found
         x, column, _ = self._asked("x", (x, "quantile"), skipna, 0, dtype)
         if weights is not None:
             weights = self._array("weights", weights)
@@ -322,6 +350,35 @@ class GroupBy(
         x = self._placed(x)  # kept until the result has been read
         found = [self._returned(self._selected(x, column, one, weights)) for one in each]
         return self._stacked(found, column.result) if several else found[0]
+
+    def _quantile_of_column(self, x: Any, q: Any, weights: Any, skipna: bool, dtype: DTypeLike | None) -> Any:
+        """Return quantiles of dates, or of values or weights some of which may be missing; None of others."""
+        data, missing = read_column(x), _missing_of(x, weights)
+        values = x if data is None else data.values
+        if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
+            if weights is not None:
+                raise TypeError(f"weights: expected none for dates and durations, got {type(weights).__name__}")
+            ticks, dates = as_integers(values)
+            column = column_of("x", ticks.dtype, ("quantile",), self._numbers.real, skipna, 0, dtype, dates)
+            groups = self._without(ticks == NAT)
+            each = [
+                GroupBy._of_order(groups, ticks, column, probability(one)).view(dates) for one in np.ravel(q).tolist()
+            ]
+            like = None if data is None else data.like
+            found = each if like is None else [like(one) for one in each]
+            return found[0] if np.ndim(q) == 0 else found if like is not None else self._stacked(found, dates)
+        if missing is None:
+            return None
+        if weights is not None and (of_weights := read_column(weights)) is not None:
+            weights = of_weights.values
+        nan_is_value, groups = data is not None and data.nan_is_value, self._without(missing)
+        found = groups.quantile(values, q, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype)
+        mask = found != found
+        if nan_is_value:
+            mask &= ~groups.any(np.isnan(values))
+        if not skipna:
+            mask |= self.any(missing)
+        return np.ma.array(found, mask=mask)
 
     def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
         """Return values and the number of the group of each, as kernels on this queue take them."""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from clhist.engine.chain import chain_on
+from clhist.engine.columns import ColumnData, from_arrow, picked
 from clhist.engine.each import Elementwise
-from clhist.engine.scatter import native
-from clhist.grouping.columns import by_its_library, from_arrow, scattered, without_missing
+from clhist.engine.labelled import unlabelled
+from clhist.engine.scatter import as_array, native
+from clhist.grouping.columns import by_its_library, like_keys, scattered, without_missing
 from clhist.grouping.factorized import factorized
 from clhist.grouping.hints import check_number
 from clhist.grouping.numbering import number_keys
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import fetched
+from clhist.opencl.masks import mask_of
 from clhist.opencl.operands import in_place
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
@@ -41,6 +44,8 @@ class Groups(NamedTuple):
         Whether the caller's keys are on a device.
     queue : pyopencl.CommandQueue
         Where they are.
+    like : tuple of callable or None
+        For each column what makes keys a column of the caller's library; None where the array of the keys will do.
     """
 
     numbers: Array
@@ -49,6 +54,7 @@ class Groups(NamedTuple):
     names: tuple[Any, ...]
     on_device: bool
     queue: cl.CommandQueue
+    like: tuple[Callable[[Any], Any] | None, ...] = (None,)
 
 
 def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
@@ -110,7 +116,7 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
         raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
     else:
         number = len(labels)
-    return Groups(numbers, number, labels, names, on_device, queue)
+    return Groups(numbers, number, labels, names, on_device, queue, (like_keys(keys),))
 
 
 def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
@@ -136,16 +142,55 @@ def _numbers_on_host(
         return np.asarray(keys.codes), np.asarray(keys.categories)
     if (known := by_its_library(keys, sort)) is not None:
         return known
-    present, missing = without_missing(keys)
+    present, missing, nan_is_key = without_missing(keys)
     if are_numbers and present.dtype.kind in "iub":
         present = as_bytes(present) if present.dtype.kind == "b" else present
         return (present if missing is None else scattered(present, missing)), None
     # On another device than the host's they stay: the numbers are needed there.
     stays = present.size and missing is None and queue is not None and not shares_memory(queue.device)
-    found = factorized(np.reshape(present, -1), queue, sort=sort, as_is=sort, on_host=not stays)
+    options = {"sort": sort, "as_is": sort, "missing": nan_is_key, "on_host": not stays}
+    found = factorized(np.reshape(present, -1), queue, **options)
     numbers = found.numbers.reshape(present.shape)
     numbers = as_bytes(numbers) if numbers.dtype.kind == "b" else numbers
     return (numbers if missing is None else scattered(numbers, missing)), found.keys
+
+
+def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.CommandQueue) -> ColumnData | None:
+    """Return the numbers of values that are no numbers, as texts and categories, as a column; None of numbers.
+
+    The numbers are in the order of the values if one of the statistics compares them.
+
+    Raises
+    ------
+    TypeError
+        If the values cannot be hashed, or compared where that is asked for.
+    """
+    x, compares = unlabelled(x), any(each not in ("first", "last", "count") for each in statistics)
+    dtype = getattr(x, "dtype", None)
+    if dtype is None and not hasattr(x, "dictionary_encode"):
+        if not isinstance(x, list | tuple):
+            return None
+        dtype = as_array(name, x).dtype
+    if isinstance(dtype, np.dtype) and dtype.kind not in "OSUT":
+        return None
+    if mask_of(x) is not None:
+        raise ValueError(f"{name}: expected text without masked elements, got a masked array; None is missing text")
+    if compares and getattr(dtype, "ordered", None) is False and {"min", "max", "argmin", "argmax"} & {*statistics}:
+        raise TypeError(f"{name}: expected values that have an order, got unordered categories; use cat.as_ordered()")
+    try:
+        numbers, labels, _ = numbers_of(x, False, compares, queue)
+    except TypeError as error:
+        raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
+    found = np.asarray(numbers.get() if is_device_array(numbers) else numbers).astype(np.int64)
+    missing = found < 0
+
+    def labelled(numbers: np.ma.MaskedArray) -> Any:
+        places = np.ma.filled(numbers, -1)
+        if hasattr(dtype, "categories") and hasattr(x, "isna"):
+            return type(getattr(x, "array", x)).from_codes(places, dtype=dtype)
+        return picked(np.asarray(labels, object), places)
+
+    return ColumnData(np.where(missing, 0, found), missing if missing.any() else None, labelled)
 
 
 def _flat(keys: Array) -> Array:
@@ -184,7 +229,8 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
             found = [*(each[left] for each in found), labels_of(own, n)[right]]
         return tuple(found)
 
-    return Groups(numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue)
+    like = tuple(each.like[0] for each in columns)
+    return Groups(numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue, like)
 
 
 def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from numpy.typing import DTypeLike
 
+from clhist.engine.columns import read_column
 from clhist.engine.cuda_calls import takes_cuda_as
-from clhist.grouping.placed import Placed
+from clhist.grouping.groups import numbered_texts
+from clhist.grouping.placed import OF_ORDER, Placed
 from clhist.grouping.running import RUNNING
+from clhist.opencl.arrays import is_device_array
+from clhist.statistics.table import OF_ANY
 from clhist.typing import DeviceArray, HostArray, Others
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
@@ -132,7 +136,15 @@ class Methods(Placed, Generic[A]):
         if statistic in ("rank", *RUNNING):
             of_rows: A = getattr(self, statistic)(x, **options)
             return of_rows
-        found: A = self._rows(self._one(x, statistic, **options))
+        found: A
+        column = read_column(x)
+        if column is None and not is_device_array(x) and statistic in OF_ORDER:
+            column = numbered_texts("x", x, (statistic,), self._queue)
+        if column is not None and column.like is not None and statistic not in ("count", "argmin", "argmax", *OF_ANY):
+            x, like = cast(Any, column._replace(like=None)), column.like
+            found = self._rows(self._one(x, statistic, **options))
+            return cast(A, like(found) if found.dtype.kind != "m" else found)
+        found = self._rows(self._one(x, statistic, **options))
         return found
 
     @takes_cuda_as("_keys")

@@ -194,11 +194,17 @@ _DATED = "biufmM"
 # In the order in which errors list them.
 TABLE: dict[str, Statistic] = {
     "sum": Statistic(
-        _total, kinds=_ALL, is_moment=True, rounds=True, parts=("sum",), finish=lambda parts: parts["sum"], of_none=0
+        _total,
+        kinds=_ALL + "m",
+        is_moment=True,
+        rounds=True,
+        parts=("sum",),
+        finish=lambda parts: parts["sum"],
+        of_none=0,
     ),
     "mean": Statistic(
         _result,
-        kinds=_ALL,
+        kinds=_ANY,
         is_moment=True,
         rounds=True,
         parts=("sum", "count"),
@@ -210,6 +216,7 @@ TABLE: dict[str, Statistic] = {
     "var": Statistic(_result, rounds=True),
     "std": Statistic(
         _result,
+        kinds=_DATED,
         rounds=True,
         parts=("sum", "count"),
         finish=lambda parts: np.sqrt(variance(parts["count"].astype(np.float64), parts["shift"], parts["squares"])),
@@ -226,7 +233,7 @@ TABLE: dict[str, Statistic] = {
     "sem": Statistic(_result, rounds=True),
     "skew": Statistic(_result, rounds=True, merges=False),
     "kurt": Statistic(_result, rounds=True, merges=False),
-    "median": Statistic(_result, is_apart=True, merges=False, finish=lambda parts: parts["median"]),
+    "median": Statistic(_result, kinds=_DATED, is_apart=True, merges=False, finish=lambda parts: parts["median"]),
     "prod": Statistic(_total, _product_of, kinds=_ALL),
     "any": Statistic(_bool, _logical("any", operators.logical_or(np.bool_))),
     "all": Statistic(_bool, _logical("all", operators.logical_and(np.bool_))),
@@ -234,7 +241,12 @@ TABLE: dict[str, Statistic] = {
     "nunique": Statistic(_int64, kinds=_ANY, is_apart=True, merges=False),
     "mode": Statistic(_own, kinds=_DATED, is_apart=True, merges=False),
     "quantile": Statistic(
-        _result, is_apart=True, merges=False, takes=("q", "weights"), finish=lambda parts: parts["quantile"]
+        _result,
+        kinds=_DATED,
+        is_apart=True,
+        merges=False,
+        takes=("q", "weights"),
+        finish=lambda parts: parts["quantile"],
     ),
 }
 STATISTICS = tuple(name for name, each in TABLE.items() if not each.takes)  # of `clhist.GroupBy.agg`
