@@ -18,7 +18,7 @@ from clhist.engine.scatter import native
 from clhist.engine.shown_options import shows
 from clhist.grouping.dates import NAT, as_integers
 from clhist.grouping.groups import Groups, groups_of, labels_of
-from clhist.grouping.hints import Hints, check_by_name
+from clhist.grouping.hints import Hints, check_by_name, check_index
 from clhist.grouping.methods import A, Methods, X
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
@@ -128,7 +128,7 @@ class GroupBy(
         self.num_groups, queue = groups.num_groups, groups.queue
         self._shape = groups.numbers.shape
         self._labels = cache(partial(labels_of, groups.labels, groups.num_groups))
-        self._names, self._like, self._queue = groups.names, groups.like, queue
+        self._names, self._like, self._index, self._queue = groups.names, groups.like, groups.index, queue
         self._on_device = groups.on_device
         self._keys = self._placed(groups.numbers)
         self._numbers = Numbers.of(int(prod(self._shape)), has_fp64(queue.device))
@@ -188,9 +188,11 @@ class GroupBy(
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
             "argmax", "first", "last", "median", "prod", "any", "all", "sem", "skew", "kurt", "size", "nunique", "mode",
-            or NumPy's functions of these names. Of complex numbers "count", "sum", "mean" and "prod"; of dates and
-            durations in NumPy arrays "count", "min", "max", "argmin", "argmax", "first" and "last", without NaT; of
-            values of any type "size" and "nunique".
+            or NumPy's functions of these names; "q90" is the quantile of 0.9. Of complex numbers "count", "sum",
+            "mean" and "prod"; of dates and durations "count", "min", "max", "argmin", "argmax", "first", "last",
+            "mean", "median", "std", "mode", quantiles, and "sum" of durations, without NaT; of text, categories and
+            objects "count", "first", "last", "mode", and where values have an order "min", "max", "argmin" and
+            "argmax"; of values of any type "size" and "nunique".
 
         Returns
         -------
@@ -208,8 +210,13 @@ class GroupBy(
         A group without values has count and sum 0, product 1, position -1, False as "any" and True as "all"; everything
         else is NaN of floats. Of integers it has the largest of the type as "min", the least as "max", and 0 as
         "first", "last" and "mode".
-        Results of nullable columns of pandas, PyArrow and polars are masked arrays, and NA in the tables made of them:
-        integers stay integers, what is NA is skipped, or NaN without `skipna`, and a group without values is masked.
+        Results of masked arrays and of nullable columns of pandas, PyArrow and polars are masked arrays, and NA in the
+        tables made of them: integers stay integers, what is missing is skipped, and a group without values is masked,
+        its position too. Without `skipna` a group with a missing value is masked. NaN of polars is a value, as there:
+        sums and means of it are NaN, "min" and "max" ignore it.
+        Dates are exact: means, medians and quantiles are rounded toward zero, to their unit. Of a column with a time
+        zone results are a column of its library. Objects stand for text, None for no text.
+        Columns are combined by position: a pandas Series whose index is another one than that of the keys is refused.
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
@@ -229,7 +236,8 @@ class GroupBy(
         for name, (_, _, names) in asked.items():
             for own in (each for each in names if TABLE[each].takes):
                 raise TypeError(
-                    f"{name}: expected statistics without arguments, got {own!r}; write groups.{own}({name}, q)"
+                    f"{name}: expected statistics without arguments, got {own!r}; write 'q90' for "
+                    f"that of 0.9, or groups.{own}({name}, q)"
                 )
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
@@ -248,7 +256,7 @@ class GroupBy(
         for name, (_, column, names) in asked.items():
             found[name] = self._finished(found[name], arrays[name], column, names)
         for name, (names, _) in split.items():
-            found[name] = self._with_any(found[name], name, columns[name][0], names, skipna)
+            found[name] = self._with_any(found[name], name, columns[name][0], names, skipna, dtype)
         return Table(found, self._labels, self._names, self._like)
 
     @takes_cuda_as("_keys")
@@ -277,6 +285,8 @@ class GroupBy(
         """
         check_process()
         check_reproducible(reproducible)
+        for name, each in (("x", x), ("weights", weights)):
+            check_index(name, each, self._index)
         if (missing := _missing_of(x, weights)) is not None:
             x, weights = (each if (one := read_column(each)) is None else one.values for each in (x, weights))
             options: dict[str, Any] = {"skipna": skipna, "dtype": dtype, "reproducible": reproducible}
@@ -340,6 +350,8 @@ class GroupBy(
         check_process()
         several = isinstance(q, list | tuple | np.ndarray) and np.ndim(q) == 1
         each = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
+        for name, given in (("x", x), ("weights", weights)):
+            check_index(name, given, self._index)
         if (found := self._quantile_of_column(x, q, weights, skipna, dtype)) is not None:
             return found
         x, column, _ = self._asked("x", (x, "quantile"), skipna, 0, dtype)

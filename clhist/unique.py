@@ -8,7 +8,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.bincount import bincount
-from clhist.engine.columns import ColumnData, read_column
+from clhist.engine.columns import ColumnData, of_list, read_column
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array
 from clhist.grouping.factorized import factorized, factorized_column
@@ -135,7 +135,7 @@ def _flat(name: str, x: Any, queue: cl.CommandQueue | None) -> tuple[Any, tuple[
     if (column := read_column(x)) is not None:
         return column, column.values.shape
     check_unmasked(name, x)
-    x = as_array(name, x)
+    x = as_array(name, of_list(name, x))
     if queue is not None:
         check_context([(name, x)], queue.context)
     if is_device_array(x):

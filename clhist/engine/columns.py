@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clhist.engine.scatter import as_array
 from clhist.opencl.masks import mask_of
 
 
@@ -62,6 +63,25 @@ def from_arrow(column: Any) -> Any:
     if hasattr(column, "__arrow_c_stream__") and not hasattr(column, "columns"):
         return import_module("pyarrow").chunked_array(column)
     return import_module("pyarrow").array(column) if hasattr(column, "__arrow_c_array__") else column
+
+
+def of_list(name: str, values: Any) -> Any:
+    """Return objects in the place of a list that NumPy would change: other types beside text, or large integers.
+
+    Integers of which one is beyond int64 are uint64, or objects if that has not all of them.
+    """
+    if not isinstance(values, list | tuple):
+        return values
+    array = as_array(name, values)
+    if array.dtype.kind not in "USfO" or not array.size:
+        return array
+    objects = np.array(values, object)
+    types = {*map(type, objects.flat)}
+    if array.dtype.kind in "US":
+        return array if all(issubclass(each, str | bytes) for each in types) else objects
+    if all(issubclass(each, int | np.integer) for each in types):  # NumPy makes floats of some of them
+        return objects.astype(np.uint64) if objects.min() >= 0 and objects.max() < 2**64 else objects
+    return array
 
 
 def picked(results: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -119,7 +139,8 @@ def _of_pandas(column: Any) -> ColumnData | None:
 def _of_polars(column: Any) -> ColumnData | None:
     dtype = column.dtype
     kind, zone = str(dtype).partition("(")[0], getattr(dtype, "time_zone", None)
-    if not (dtype.is_numeric() or kind in ("Boolean", "Date", "Datetime", "Duration", "Null")) or dtype.is_decimal():
+    is_number = dtype.is_numeric() and not dtype.is_decimal() and kind not in ("Int128", "UInt128")
+    if not is_number and kind not in ("Boolean", "Date", "Datetime", "Duration", "Null"):
         return None
     missing = column.is_null().to_numpy() if column.null_count() else None
     if kind == "Null":

@@ -96,7 +96,10 @@ def without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None, bool]:
     for missing_of, present_of in (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null")):
         if hasattr(keys, missing_of) and hasattr(keys, present_of):  # of pandas, polars and PyArrow
             missing = np.asarray(getattr(keys, missing_of)(), bool)
-            return np.asarray(getattr(keys, present_of)()), missing if missing.any() else None, False
+            present = getattr(keys, present_of)()
+            is_wide = str(getattr(keys, "dtype", "")) in ("Int128", "UInt128")  # which NumPy has not
+            present = np.array(present.to_list(), object) if is_wide else np.asarray(present)
+            return present, missing if missing.any() else None, False
     return as_array("keys", keys), None, False
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.engine.chain import chain_on
-from clhist.engine.columns import ColumnData, from_arrow, picked
+from clhist.engine.columns import ColumnData, from_arrow, of_list, picked
 from clhist.engine.each import Elementwise
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
 from clhist.grouping.columns import by_its_library, like_keys, scattered, without_missing
 from clhist.grouping.factorized import factorized
-from clhist.grouping.hints import check_number
+from clhist.grouping.hints import check_index, check_keys, check_number
 from clhist.grouping.numbering import number_keys
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
@@ -46,6 +46,8 @@ class Groups(NamedTuple):
         Where they are.
     like : tuple of callable or None
         For each column what makes keys a column of the caller's library; None where the array of the keys will do.
+    index : pandas.Index or None
+        That of the first column, if it has one.
     """
 
     numbers: Array
@@ -55,6 +57,7 @@ class Groups(NamedTuple):
     on_device: bool
     queue: cl.CommandQueue
     like: tuple[Callable[[Any], Any] | None, ...] = (None,)
+    index: Any = None
 
 
 def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
@@ -78,19 +81,26 @@ def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQu
     """
     if keys is None:
         raise TypeError("keys: expected an array, got None; numpy.zeros(n, int) puts n elements into one group")
+    check_keys(keys)
     columns = _columns(keys)
     check_number(num_groups)
+    names: Any = getattr(keys, "column_names", None)  # which columns of PyArrow have not
     if columns is not None and len(columns) > 1:
         if num_groups is not None:
             raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")
-        return _joined([_one_column(each, None, True, queue) for each in columns], sort)
-    return _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
+        found = [_one_column(each, None, True, queue) for each in columns]
+        for n, each in enumerate(columns):
+            check_index(f"keys[{n}]", each, found[0].index)
+        joined = _joined(found, sort)
+        return joined if names is None else joined._replace(names=tuple(names))
+    found = _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
+    return found if names is None else found._replace(names=tuple(names))
 
 
 def _columns(keys: Any) -> list[Any] | None:
     """Return the columns of a dataframe or of a list of arrays; None of one column."""
     if hasattr(keys, "columns") and hasattr(keys, "shape"):
-        found = [keys[name] for name in getattr(keys, "column_names", keys.columns)]
+        found = columns_of_frame(keys)  # by position, since names may occur twice
     elif isinstance(keys, list | tuple) and any(map(_is_column, keys)):
         found = list(keys)
     else:
@@ -98,6 +108,15 @@ def _columns(keys: Any) -> list[Any] | None:
     if not found:
         raise TypeError("keys: expected a column at least, got none")
     return found
+
+
+def columns_of_frame(frame: Any) -> list[Any]:
+    """Return the columns of a dataframe of pandas, polars or PyArrow, or of another library that has them by name."""
+    if hasattr(frame, "iloc"):
+        return [frame.iloc[:, n] for n in range(len(frame.columns))]
+    if hasattr(frame, "get_columns"):
+        return list(frame.get_columns())
+    return list(frame.columns) if hasattr(frame, "column_names") else [frame[name] for name in frame.columns]
 
 
 def _is_column(each: Any) -> bool:
@@ -116,7 +135,16 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
         raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
     else:
         number = len(labels)
-    return Groups(numbers, number, labels, names, on_device, queue, (like_keys(keys),))
+    return Groups(
+        numbers,
+        number,
+        labels,
+        names,
+        on_device,
+        queue,
+        (like_keys(keys),),
+        keys.index if hasattr(keys, "iloc") else None,
+    )
 
 
 def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
@@ -142,7 +170,7 @@ def _numbers_on_host(
         return np.asarray(keys.codes), np.asarray(keys.categories)
     if (known := by_its_library(keys, sort)) is not None:
         return known
-    present, missing, nan_is_key = without_missing(keys)
+    present, missing, nan_is_key = without_missing(of_list("keys", keys))
     if are_numbers and present.dtype.kind in "iub":
         present = as_bytes(present) if present.dtype.kind == "b" else present
         return (present if missing is None else scattered(present, missing)), None
@@ -170,6 +198,7 @@ def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.Comma
     if dtype is None and not hasattr(x, "dictionary_encode"):
         if not isinstance(x, list | tuple):
             return None
+        x = of_list(name, x)
         dtype = as_array(name, x).dtype
     if isinstance(dtype, np.dtype) and dtype.kind not in "OSUT":
         return None
@@ -230,7 +259,9 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
         return tuple(found)
 
     like = tuple(each.like[0] for each in columns)
-    return Groups(numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue, like)
+    return Groups(
+        numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue, like
+    )._replace(index=first.index)
 
 
 def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:

@@ -27,7 +27,7 @@ from clhist.grouping.dates import (
 from clhist.grouping.different import most_frequent, number_of_different
 from clhist.grouping.each_row import result_of_each
 from clhist.grouping.groups import Groups, flattened, join, numbered_texts, numbers_of
-from clhist.grouping.hints import check_room
+from clhist.grouping.hints import check_index, check_room
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouping.running import RUNNING, running, running_of_each
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
@@ -40,7 +40,7 @@ from clhist.operators.names import name_hint
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import select, sorts
 from clhist.statistics.selection_texts import Nan, Order
-from clhist.statistics.table import OF_ANY, TABLE, column_of, split_statistics
+from clhist.statistics.table import OF_ANY, TABLE, column_of, quantile_of, split_statistics
 
 OF_ORDER = ("first", "last", "min", "max", "mode", "argmin", "argmax", "count")  # of text by its numbers, too
 
@@ -54,6 +54,7 @@ class Placed:
     _on_device: bool
     _numbers: Numbers
     _shape: tuple[int, ...]
+    _index: Any  # of pandas, if the keys have one
 
     def _bins(self, *sizes: int) -> int:
         """Return the number of results; raise MemoryError if arrays of such bytes for each group do not fit."""
@@ -89,6 +90,8 @@ class Placed:
         """
         split = {name: split_statistics(name, given) for name, given in columns.items()}
         found: dict[str, Any] = {name: {} for name in split}
+        for name, given in columns.items():
+            check_index(name, given[0], self._index)
         for name, (names, (x, *asked)) in ((name, each) for name, each in split.items() if each[1]):
             if (column := read_column(x)) is None and not is_device_array(x):
                 if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not {*asked} <= {*SWEPT}:
@@ -246,10 +249,25 @@ class Placed:
         return self._like_keys(most_frequent(self._keys, self._bins(8, 8, 8), array, column.skipna, self._queue))
 
     def _with_any(
-        self, found: dict[str, Any], name: str, x: Any, names: tuple[str, ...], skipna: bool
+        self,
+        found: dict[str, Any],
+        name: str,
+        x: Any,
+        names: tuple[str, ...],
+        skipna: bool,
+        dtype: DTypeLike | None,
     ) -> dict[str, Any]:
-        """Return the statistics of a column in the order of their names, with those of values of any type."""
-        return {each: self._of_any(name, x, each, skipna) if each in OF_ANY else found[each] for each in names}
+        """Return the statistics of a column in the order of their names, with quantiles and those of any values."""
+        results = {}
+        for each in names:
+            if (q := quantile_of(each)) is not None:
+                try:
+                    results[each] = cast(Any, self).quantile(x, q, skipna=skipna, dtype=dtype)
+                except (TypeError, ValueError) as error:
+                    raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
+            else:
+                results[each] = self._of_any(name, x, each, skipna) if each in OF_ANY else found[each]
+        return results
 
     def _of_any(self, name: str, x: Any, statistic: str, skipna: bool) -> Any:
         """Return the size or the number of different values of each group; values may be of any type."""
@@ -308,6 +326,7 @@ class Placed:
 
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
+        check_index("x", x, self._index)
         if (column := read_column(x)) is not None:
             groups, is_skipped = self._without(column.missing), skipna and not column.nan_is_value
             found = Placed._along(groups, name, column.values, is_skipped, dtype)
@@ -337,6 +356,7 @@ class Placed:
         for name, given in (("ascending", ascending), ("pct", pct)):
             if not isinstance(given, bool | np.bool_):
                 raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
+        check_index("x", x, self._index)
         if (column := read_column(x)) is not None:
             found = Placed._ranked(self._without(column.missing), column.values, method, ascending, pct)
             return np.ma.array(found, mask=found != found)
@@ -355,6 +375,7 @@ class Placed:
         """Return the n-th value of each group."""
         if isinstance(n, bool | np.bool_) or not isinstance(n, int | np.integer):
             raise TypeError(f"n: expected an integer, got {n!r:.60}")
+        check_index("x", x, self._index)
         if (column := read_column(x)) is None and not is_device_array(x):
             column = numbered_texts("x", x, ("first",), self._queue)
         if column is not None:

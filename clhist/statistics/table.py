@@ -8,6 +8,7 @@ which are selected.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +121,7 @@ def named_statistics(given: Sequence[Any]) -> tuple[str, ...]:
 
 
 def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return the names of the statistics of a column, and what is given without those of values of any type.
+    """Return the names of the statistics of a column, and what is given without quantiles and those of any type.
 
     Raises
     ------
@@ -130,8 +131,14 @@ def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any,
     if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
         raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
     names = named_statistics(given[1:])
-    rest = [each for each in names if each not in OF_ANY]
+    rest = [each for each in names if each not in OF_ANY and quantile_of(each) is None]
     return names, (given[0], *rest) if rest else ()
+
+
+def quantile_of(name: object) -> float | None:
+    """Return the probability of a quantile by its name, as 0.9 of "q90"; None of another name."""
+    percent = re.fullmatch(r"q(\d{1,3}(?:\.\d+)?)", name) if isinstance(name, str) else None
+    return float(percent[1]) / 100 if percent and float(percent[1]) <= 100 else None
 
 
 def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:
