@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -126,15 +127,20 @@ def like_keys(keys: Any) -> Callable[[Any], Any] | None:
     """Return what makes an array of keys a column of the library of `keys`, of its type; None of arrays of NumPy."""
     dtype = getattr(keys, "dtype", None)
     if hasattr(keys, "dictionary_encode") and getattr(keys.type, "tz", None):
-        return lambda labels: import_module("pyarrow").array(labels).cast(keys.type)
+        return partial(_arrow_in_zone, kind=keys.type)
     if dtype is None or isinstance(dtype, np.dtype) or is_device_array(keys):
         return None
     if hasattr(keys, "to_physical"):
-        series, zone = type(keys), getattr(dtype, "time_zone", None)
-        if zone:
-            return lambda labels: series(labels).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-        return lambda labels: series(labels.tolist() if labels.dtype.kind in "OU" else labels, dtype=dtype)
-    if hasattr(keys, "isna") and hasattr(dtype, "construct_array_type"):
-        pandas: Any = import_module("pandas")
-        return lambda labels: pandas.array(labels, dtype=dtype)
-    return None
+        return partial(_of_polars, series=type(keys), dtype=dtype)
+    is_pandas = hasattr(keys, "isna") and hasattr(dtype, "construct_array_type")
+    return partial(import_module("pandas").array, dtype=dtype) if is_pandas else None
+
+
+def _arrow_in_zone(labels: np.ndarray, kind: Any) -> Any:
+    return import_module("pyarrow").array(labels).cast(kind)
+
+
+def _of_polars(labels: np.ndarray, series: Any, dtype: Any) -> Any:
+    if zone := getattr(dtype, "time_zone", None):
+        return series(labels).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+    return series(labels.tolist() if labels.dtype.kind in "OU" else labels, dtype=dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -33,6 +34,9 @@ class Table(dict[str, dict[str, A]]):
     ) -> None:
         super().__init__(columns)
         self._keys, self._names, self._like = keys, names, like or (None,) * len(names)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ({**self}, partial(_returned, self._keys()), self._names, self._like)
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each group.
@@ -129,6 +133,10 @@ class Table(dict[str, dict[str, A]]):
             for column, found in given.items()
             for statistic, each in found.items()
         }
+
+
+def _returned(value: Any) -> Any:
+    return value
 
 
 def _of_pandas(column: Any, pandas: Any) -> Any:

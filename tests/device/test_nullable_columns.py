@@ -86,7 +86,8 @@ def test_large_integers(source, size):
     np.testing.assert_array_equal(uniques, expected[1][1:])
     np.testing.assert_array_equal(codes, expected[0] - 1)
     different, counts = clhist.unique(x, return_counts=True)
-    assert different.dtype == "int64" and different.mask.tolist() == [False] * len(uniques) + [True]
+    assert different.dtype == "int64"
+    assert different.mask.tolist() == [False] * len(uniques) + [True]
     np.testing.assert_array_equal(different.data[:-1], uniques)
     np.testing.assert_array_equal(counts, [*np.bincount(codes[codes >= 0]), missing.sum()])
 
@@ -103,7 +104,8 @@ def test_other_types(dtype, size):
         expected = theirs.transform("cummax").astype("boolean") if dtype == "bool" else theirs.cummax()
         same(groups.cummax(x), expected, dtype)
         kept = clhist.factorize(x, use_na_sentinel=False)[1]
-        assert kept.dtype == dtype and kept.mask.sum() == 1
+        assert kept.dtype == dtype
+        assert kept.mask.sum() == 1
     if dtype != "bool":
         found, expected = groups.cumsum(x), theirs.cumsum()
         np.testing.assert_array_equal(np.ma.getmaskarray(found), expected.isna())
@@ -139,7 +141,8 @@ def test_missing_values_propagate(source):
     groups = clhist.group_by(keys)
     for name, expected in (
         ("sum", [None, 8, None]), ("min", [None, 3, None]), ("mean", [None, 4.0, None]), ("first", [4, 3, None]),
-        ("last", [None, 5, None]), ("any", [True, True, None]), ("all", [None, True, None]), ("argmax", [None, 3, None]),
+        ("last", [None, 5, None]), ("any", [True, True, None]), ("all", [None, True, None]),
+        ("argmax", [None, 3, None]),
     ):  # fmt: skip
         assert getattr(groups, name)(x, skipna=False).tolist() == expected, name
     assert groups.cumsum(x, skipna=False).tolist() == [4, None, 3, 8, None]
@@ -196,9 +199,11 @@ def test_texts_and_categories():
         assert groups.count(x).tolist() == [2, 2, 0]
     categories = pandas.Series(pandas.Categorical(values, ["c", "b", "a"], ordered=True))
     found = groups.min(categories)
-    assert found.dtype == categories.dtype and found.tolist()[:2] == ["b", "c"] and pandas.isna(found[2])
+    assert found.dtype == categories.dtype
+    assert found.tolist()[:2] == ["b", "c"]
+    assert pandas.isna(found[2])
     assert groups.first(categories.cat.as_unordered()).tolist()[:2] == ["b", "c"]
-    with pytest.raises(TypeError, match="^x: expected values that have an order, got unordered categories"):
+    with pytest.raises(TypeError, match=r"^x: expected values that have an order, got unordered categories"):
         groups.max(categories.cat.as_unordered())
     prices = [Decimal("0.35"), Decimal("1.05"), None, Decimal("0.1"), None, None]
     for x in (np.array(prices, object), pyarrow.array(prices), polars.Series(prices)):
