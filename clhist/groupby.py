@@ -25,6 +25,7 @@ from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
 from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.device import default_queue, has_fp64
+from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.halves import number_of
@@ -384,7 +385,12 @@ class GroupBy(
         if weights is not None and (of_weights := read_column(weights)) is not None:
             weights = of_weights.values
         nan_is_value, groups = data is not None and data.nan_is_value, self._without(missing)
-        found = groups.quantile(values, q, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype)
+        if nan_is_value and weights is None:
+            column = column_of("x", as_numbers(values).dtype, ("quantile",), self._numbers.real, False, 0, dtype)
+            each = [GroupBy._of_order(groups, values, column, probability(one)) for one in np.ravel(q).tolist()]
+            found = each[0] if np.ndim(q) == 0 else self._stacked(each, column.result)
+        else:
+            found = groups.quantile(values, q, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype)
         mask = found != found
         if nan_is_value:
             mask &= ~groups.any(np.isnan(values))

@@ -291,7 +291,8 @@ class LazyTable(Table[Any]):
     def __dask_postcompute__(self) -> Any:
         return self._task.__dask_postcompute__()
 
-    __dask_optimize__ = staticmethod(Delayed.__dask_optimize__)
+    # Dask returns results in another order where collections of one call have different optimisers.
+    __dask_optimize__ = staticmethod(da.Array.__dask_optimize__)
     __dask_scheduler__ = staticmethod(Delayed.__dask_scheduler__)
 
 

@@ -26,6 +26,7 @@ from clhist.grouping.dates import (
 )
 from clhist.grouping.different import most_frequent, number_of_different
 from clhist.grouping.each_row import result_of_each
+from clhist.grouping.factorized import factorized
 from clhist.grouping.groups import Groups, flattened, join, numbered_texts, numbers_of
 from clhist.grouping.hints import check_index, check_room
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
@@ -118,6 +119,10 @@ class Placed:
             extremes = tuple(own for own in names if own in ("min", "max", "argmin", "argmax"))
             others = *(own for own in names if own not in extremes), "count"
             results = groups.agg(skipna=False, **options, **{name: (column.values, *others)})[name]
+            if "median" in names:
+                real, dtype = self._numbers.real, options.get("dtype")
+                of_order = column_of(name, as_numbers(column.values).dtype, ("median",), real, False, 0, dtype)
+                results["median"] = Placed._of_order(groups, column.values, of_order, None)
             if extremes:
                 results |= groups.agg(**options, **{name: (column.values, *extremes)})[name]
             has_nan = groups.agg(x=(np.isnan(column.values), "any"))["x"]["any"]
@@ -127,7 +132,8 @@ class Placed:
         empty, masked = results["count"] == 0, {}
         for own in names:
             each = results[own]
-            mask = empty if own in (*FILLED, "mode", "argmin", "argmax") else (each != each) & ~has_nan
+            mask = empty if own in (*FILLED, "mode") else (each != each) & ~has_nan
+            mask = each < 0 if own in ("argmin", "argmax") else mask
             masked[own] = np.ma.array(each, mask=mask)
         if missing is not None and not skipna:
             self._propagate(masked, column)
@@ -182,13 +188,15 @@ class Placed:
             results["std"] = as_durations(groups.std(shifted, ddof=options.get("ddof", 0)), dtype)
         return results
 
-    def _of_order(self, ticks: np.ndarray, column: Column, q: float | None) -> np.ndarray:
-        """Return the exact median, or a quantile, of each group of integers, of which none is missing; NaT of none."""
-        column = replace(column, result=np.dtype(np.int64), dates=None)
-        if not ticks.size:
-            return np.full(self.num_groups, NAT)
-        found = self._returned(self._selected(self._placed(flattened(ticks)), column, q))
-        return np.asarray(found)
+    def _of_order(self, values: np.ndarray, column: Column, q: float | None) -> np.ndarray:
+        """Return the median or a quantile of each group: exact of dates as integers, of floats with NaN the greatest."""
+        if column.dates is not None:
+            column = replace(column, result=np.dtype(np.int64), dates=None)
+        if not values.size:
+            none = NAT if column.result.kind == "i" else np.nan
+            return np.full(self.num_groups, none, column.result)
+        found = self._selected(self._placed(flattened(as_numbers(values))), column, q, nan="greatest")
+        return np.asarray(self._returned(found))
 
     def _without(self, missing: np.ndarray | None) -> Any:
         """Return the same groups without the elements that are missing."""
@@ -290,7 +298,13 @@ class Placed:
         return self._returned(self._like_keys(number_of_different(*given)))
 
     def _selected(
-        self, array: Array, column: Column, q: float | None = None, weights: Array | None = None, counts: bool = False
+        self,
+        array: Array,
+        column: Column,
+        q: float | None = None,
+        weights: Array | None = None,
+        counts: bool = False,
+        nan: Nan | None = None,
     ) -> Array:
         """Return the median of each group, the quantile of probability `q`, or how many different values it has."""
         bins = self._bins(8)
@@ -300,7 +314,7 @@ class Placed:
         arrays = [self._keys, array] if weights is None else [self._keys, array, weights]
         arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in arrays]
         keys, array, *rest = (in_place(each, self._queue) for each in arrays)
-        nan: Nan = "skipped" if column.skipna else "greatest" if counts else "propagated"
+        nan = nan or ("skipped" if column.skipna else "greatest" if counts else "propagated")
         dtypes = keys.dtype, array.dtype, np.dtype(np.int64) if counts else column.result, self._numbers.real
         order = Order(*dtypes, nan, q is None, rest[0].dtype if rest else None, counts)
         return select(order, keys, array, bins, self._queue, q=q or 0.0, weights=rest[0] if rest else None)
@@ -329,7 +343,14 @@ class Placed:
         check_index("x", x, self._index)
         if (column := read_column(x)) is not None:
             groups, is_skipped = self._without(column.missing), skipna and not column.nan_is_value
-            found = Placed._along(groups, name, column.values, is_skipped, dtype)
+            if column.nan_is_value and name in ("cummin", "cummax"):  # of polars, where NaN is no extreme
+                is_nan, least = np.isnan(column.values), np.inf if name == "cummin" else -np.inf
+                found = Placed._along(
+                    groups, name, np.where(is_nan, least, column.values).astype(column.values.dtype), True
+                )
+                found[Placed._along(groups, "cummax", ~is_nan, True) == 0] = np.nan
+            else:
+                found = Placed._along(groups, name, column.values, is_skipped, dtype)
             if column.values.dtype.kind in "mM":
                 return found if column.like is None else column.like(found)
             mask = ~Placed._rows(groups, np.ones(self.num_groups, bool))
@@ -358,7 +379,10 @@ class Placed:
                 raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
         check_index("x", x, self._index)
         if (column := read_column(x)) is not None:
-            found = Placed._ranked(self._without(column.missing), column.values, method, ascending, pct)
+            values = column.values
+            if column.nan_is_value:  # of polars, the greatest
+                values = factorized(values.reshape(-1), self._queue, missing=True).numbers.reshape(values.shape)
+            found = Placed._ranked(self._without(column.missing), values, method, ascending, pct)
             return np.ma.array(found, mask=found != found)
         array, _, dates = self._checked(x, "argmin", True, None)
         array = as_bytes(array) if array.dtype.kind == "b" else array

@@ -168,6 +168,20 @@ def test_nan_of_polars_is_a_value():
         expected = theirs[name].to_list()
         found = getattr(groups, name)(x).tolist()
         assert str(found) == str(expected), name
+    more = frame.group_by("k", maintain_order=True).agg(
+        polars.col("x").median().alias("median"), polars.col("x").std().alias("std"),
+        polars.col("x").quantile(0.5, "linear").alias("q50"),
+    )  # fmt: skip
+    found = groups.agg(x=(x, "median", "std", "q50"), skipna=True, ddof=1)["x"]
+    for name in ("median", "q50", "std"):
+        assert str(found[name].tolist()) == str(more[name].to_list()), name
+    over = {
+        "rank": polars.col("x").rank(), "cummax": polars.col("x").cum_max(), "cummin": polars.col("x").cum_min(),
+        "cumsum": polars.col("x").cum_sum(),
+    }  # fmt: skip
+    for name, expression in over.items():
+        expected = frame.select(expression.over("k"))["x"].to_list()
+        assert str(getattr(groups, name)(x).tolist()) == str(expected), name
     keys = clhist.group_by(x)
     assert (str(keys.keys.tolist()), keys.size().tolist()) == ("[1.0, 3.0, 5.0, nan]", [1, 1, 1, 2])
     codes, values = clhist.factorize(x)
