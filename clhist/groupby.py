@@ -59,7 +59,8 @@ def group_by(
         and dates are put into a hash table on the device; strings and other objects are numbered on the host, by
         PyArrow or pandas where one is installed. A pandas Categorical, or a Series of one, has a group per category.
         Arrays and columns of NumPy, PyOpenCL, pandas, PyArrow and polars are taken; of a list of them, or a dataframe,
-        each combination that occurs is a group. Keys that are None, NA, NaN, NaT or masked belong to no group.
+        each combination that occurs is a group; columns of a dataframe are taken by position. Keys that are None, NA,
+        null, NaN, NaT or masked belong to no group; NaN of polars is a key.
     num_groups : int, optional
         Number of groups, for integer keys that are the numbers of groups: empty groups have results as well, and those
         outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for.

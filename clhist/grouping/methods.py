@@ -124,7 +124,8 @@ class Methods(Placed, Generic[A]):
         Returns
         -------
         array of the shape of the keys
-            Of the dtype of the statistic; NaN, 0 or False of elements in no group.
+            Of the dtype of the statistic. Elements whose key is missing get NaN (floats), NaT (dates), 0 (integers) or
+            False (booleans); of a nullable column or masked array they are masked.
 
         Examples
         --------
@@ -176,7 +177,7 @@ class Methods(Placed, Generic[A]):
         Returns
         -------
         array of the shape of the keys
-            NaN or 0 of elements in no group.
+            NaN or 0 of elements in no group; masked of a nullable column or masked array, as its missing values are.
         """
         found: A = self._along("cumsum", x, skipna, dtype)
         return found
@@ -218,7 +219,7 @@ class Methods(Placed, Generic[A]):
         Returns
         -------
         array of the shape of the keys
-            NaN of NaN and NaT, and of elements in no group.
+            NaN of NaN and NaT, and of elements in no group; masked of a nullable column or masked array.
         """
         found: A = self._ranked(x, method, ascending, pct)
         return found
@@ -227,7 +228,8 @@ class Methods(Placed, Generic[A]):
     def nth(self, x: X[A], n: int) -> A:
         """Return the n-th value of each group, NaN included, from 0 on; from its end if `n` is negative.
 
-        Where a group has fewer, it is NaN, NaT, 0 or False.
+        Where a group has fewer, it is NaN, NaT, 0 or False. Missing values count; of a nullable column or masked array,
+        and where it has fewer, the result is masked.
         """
         found: A = self._nth(x, n)
         return found

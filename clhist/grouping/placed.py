@@ -134,6 +134,8 @@ class Placed:
             each = results[own]
             mask = empty if own in (*FILLED, "mode") else (each != each) & ~has_nan
             mask = each < 0 if own in ("argmin", "argmax") else mask
+            if column.nan_is_value and own in ("var", "std", "sem"):
+                mask = results["count"] <= options.get("ddof", 0)
             masked[own] = np.ma.array(each, mask=mask)
         if missing is not None and not skipna:
             self._propagate(masked, column)
@@ -184,12 +186,14 @@ class Placed:
             results["median"] = Placed._of_order(groups, ticks, column, None).view(dtype)
         if "std" in names:
             present = ticks if not missing.any() else ticks[~missing]
-            shifted = (ticks - (present.min() if present.size else 0)).astype(np.float64)
-            results["std"] = as_durations(groups.std(shifted, ddof=options.get("ddof", 0)), dtype)
+            least = np.int64(present.min() if present.size else 0)  # differences may need 64 bits without a sign
+            shifted = (ticks.view(np.uint64) - least.view(np.uint64)).astype(np.float64)
+            ddof, is_exact = options.get("ddof", 0), options.get("reproducible", False)
+            results["std"] = as_durations(groups.std(shifted, ddof=ddof, reproducible=is_exact), dtype)
         return results
 
     def _of_order(self, values: np.ndarray, column: Column, q: float | None) -> np.ndarray:
-        """Return the median or a quantile of each group: exact of dates as integers, of floats with NaN the greatest."""
+        """Return the median or a quantile of each group: exact of dates as integers, of floats with NaN greatest."""
         if column.dates is not None:
             column = replace(column, result=np.dtype(np.int64), dates=None)
         if not values.size:
@@ -344,10 +348,9 @@ class Placed:
         if (column := read_column(x)) is not None:
             groups, is_skipped = self._without(column.missing), skipna and not column.nan_is_value
             if column.nan_is_value and name in ("cummin", "cummax"):  # of polars, where NaN is no extreme
-                is_nan, least = np.isnan(column.values), np.inf if name == "cummin" else -np.inf
-                found = Placed._along(
-                    groups, name, np.where(is_nan, least, column.values).astype(column.values.dtype), True
-                )
+                is_nan, worst = np.isnan(column.values), np.inf if name == "cummin" else -np.inf
+                values = np.where(is_nan, column.values.dtype.type(worst), column.values)
+                found = Placed._along(groups, name, values, True)
                 found[Placed._along(groups, "cummax", ~is_nan, True) == 0] = np.nan
             else:
                 found = Placed._along(groups, name, column.values, is_skipped, dtype)
