@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from math import prod
-from typing import Any, Never, TypeAlias, overload
+from typing import Any, Never, TypeAlias, cast, overload
 
 import numpy as np
 import pyopencl as cl
@@ -290,11 +290,11 @@ class GroupBy(
         for name, each in (("x", x), ("weights", weights)):
             check_index(name, each, self._index)
         if (missing := _missing_of(x, weights)) is not None:
-            x, weights = (each if (one := read_column(each)) is None else one.values for each in (x, weights))
+            arrays = [each if (one := read_column(each)) is None else one.values for each in (x, weights)]
             options: dict[str, Any] = {"skipna": skipna, "dtype": dtype, "reproducible": reproducible}
-            means = self._without(missing).weighted_mean(x, weights, **options)
-            has_missing = False if skipna else self.agg(x=(missing, "any"))["x"]["any"]
-            return np.ma.array(means, mask=(means != means) | has_missing)
+            means: Any = self._without(missing).weighted_mean(*arrays, **options)
+            has_missing: Any = False if skipna else self.any(cast(Any, missing))
+            return cast(A, np.ma.array(means, mask=(means != means) | has_missing))
         x, column, _ = self._asked("x", (x, "mean"), skipna, 0, dtype)
         if column.dates is not None:
             raise TypeError(f"x: expected numbers, got {column.dates}")
@@ -372,15 +372,16 @@ class GroupBy(
         if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
             if weights is not None:
                 raise TypeError(f"weights: expected none for dates and durations, got {type(weights).__name__}")
+            if dtype is not None:
+                raise TypeError(f"dtype: expected none for dates and durations, got {dtype!r}")
             ticks, dates = as_integers(values)
             column = column_of("x", ticks.dtype, ("quantile",), self._numbers.real, skipna, 0, dtype, dates)
             groups = self._without(ticks == NAT)
-            each = [
-                GroupBy._of_order(groups, ticks, column, probability(one)).view(dates) for one in np.ravel(q).tolist()
-            ]
-            like = None if data is None else data.like
-            found = each if like is None else [like(one) for one in each]
-            return found[0] if np.ndim(q) == 0 else found if like is not None else self._stacked(found, dates)
+            each: Any = [GroupBy._of_order(groups, ticks, column, probability(one)) for one in np.ravel(q).tolist()]
+            each, like = [one.view(dates) for one in each], None if data is None else data.like
+            if like is not None:
+                each = [like(one) for one in each]
+            return each[0] if np.ndim(q) == 0 else each if like is not None else self._stacked(each, values.dtype)
         if missing is None:
             return None
         if weights is not None and (of_weights := read_column(weights)) is not None:
@@ -389,14 +390,14 @@ class GroupBy(
         if nan_is_value and weights is None:
             column = column_of("x", as_numbers(values).dtype, ("quantile",), self._numbers.real, False, 0, dtype)
             each = [GroupBy._of_order(groups, values, column, probability(one)) for one in np.ravel(q).tolist()]
-            found = each[0] if np.ndim(q) == 0 else self._stacked(each, column.result)
+            found: Any = each[0] if np.ndim(q) == 0 else self._stacked(each, column.result)
         else:
             found = groups.quantile(values, q, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype)
-        mask = found != found
+        mask: Any = found != found
         if nan_is_value:
             mask &= ~groups.any(np.isnan(values))
         if not skipna:
-            mask |= self.any(missing)
+            mask |= cast(Any, self).any(missing)
         return np.ma.array(found, mask=mask)
 
     def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:

@@ -46,8 +46,9 @@ def mean_of_halves(upper: np.ndarray, lower: np.ndarray, count: np.ndarray) -> n
     return np.where(count > 0, mean, NAT)
 
 
-def as_durations(spread: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def as_durations(spread: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
     """Return standard deviations, floats in the unit of `dtype`, as durations; NaT of NaN."""
     ticks = np.where(np.isfinite(spread), spread, 0).astype(np.int64)
+    assert dtype is not None
     unit, number = np.datetime_data(dtype)
     return np.where(np.isfinite(spread), ticks, NAT).view("m8" if unit == "generic" else f"m8[{number}{unit}]")

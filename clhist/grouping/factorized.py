@@ -76,8 +76,10 @@ def factorized_column(
     found = factorized(column.present.reshape(-1), queue, sort=sort, first=first or is_counted, missing=nan)
     numbers = np.full(mask.size, -1, found.numbers.dtype)
     numbers[present] = found.numbers
-    keys, positions = found.keys, None if found.first is None else present[found.first]
+    keys: np.ndarray = found.keys
+    positions = None if found.first is None else present[found.first]
     if is_counted:
+        assert positions is not None
         at = int(mask.argmax())
         place = len(keys) if sort else int(np.searchsorted(positions, at))
         numbers[numbers >= place] += 1

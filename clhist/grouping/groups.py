@@ -88,10 +88,10 @@ def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQu
     if columns is not None and len(columns) > 1:
         if num_groups is not None:
             raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")
-        found = [_one_column(each, None, True, queue) for each in columns]
+        each_column = [_one_column(each, None, True, queue) for each in columns]
         for n, each in enumerate(columns):
-            check_index(f"keys[{n}]", each, found[0].index)
-        joined = _joined(found, sort)
+            check_index(f"keys[{n}]", each, each_column[0].index)
+        joined = _joined(each_column, sort)
         return joined if names is None else joined._replace(names=tuple(names))
     found = _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
     return found if names is None else found._replace(names=tuple(names))
@@ -213,7 +213,7 @@ def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.Comma
     found = np.asarray(numbers.get() if is_device_array(numbers) else numbers).astype(np.int64)
     missing = found < 0
 
-    def labelled(numbers: np.ma.MaskedArray) -> Any:
+    def labelled(numbers: np.ndarray) -> Any:
         places = np.ma.filled(numbers, -1)
         if hasattr(dtype, "categories") and hasattr(x, "isna"):
             return type(getattr(x, "array", x)).from_codes(places, dtype=dtype)

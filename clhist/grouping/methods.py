@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 from clhist.engine.columns import read_column
 from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.grouping.groups import numbered_texts
+from clhist.grouping.hints import check_index
 from clhist.grouping.placed import OF_ORDER, Placed
 from clhist.grouping.running import RUNNING
 from clhist.opencl.arrays import is_device_array
@@ -138,13 +139,14 @@ class Methods(Placed, Generic[A]):
             of_rows: A = getattr(self, statistic)(x, **options)
             return of_rows
         found: A
+        check_index("x", x, self._index)
         column = read_column(x)
         if column is None and not is_device_array(x) and statistic in OF_ORDER:
             column = numbered_texts("x", x, (statistic,), self._queue)
         if column is not None and column.like is not None and statistic not in ("count", "argmin", "argmax", *OF_ANY):
-            x, like = cast(Any, column._replace(like=None)), column.like
-            found = self._rows(self._one(x, statistic, **options))
-            return cast(A, like(found) if found.dtype.kind != "m" else found)
+            x = cast(Any, column._replace(like=None))
+            rows: Any = self._rows(self._one(x, statistic, **options))
+            return cast(A, column.like(rows) if rows.dtype.kind != "m" else rows)
         found = self._rows(self._one(x, statistic, **options))
         return found
 

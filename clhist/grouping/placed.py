@@ -91,9 +91,12 @@ class Placed:
         """
         split = {name: split_statistics(name, given) for name, given in columns.items()}
         found: dict[str, Any] = {name: {} for name in split}
-        for name, given in columns.items():
-            check_index(name, given[0], self._index)
+        if self._index is not None:
+            for name, given in columns.items():
+                check_index(name, given[0], self._index)
         for name, (names, (x, *asked)) in ((name, each) for name, each in split.items() if each[1]):
+            if type(x) is np.ndarray and x.dtype.kind in "biufc":  # the most frequent, without a missing value
+                continue
             if (column := read_column(x)) is None and not is_device_array(x):
                 if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not {*asked} <= {*SWEPT}:
                     column = ColumnData(np.asarray(x), None)
@@ -345,20 +348,20 @@ class Placed:
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
         check_index("x", x, self._index)
-        if (column := read_column(x)) is not None:
-            groups, is_skipped = self._without(column.missing), skipna and not column.nan_is_value
-            if column.nan_is_value and name in ("cummin", "cummax"):  # of polars, where NaN is no extreme
-                is_nan, worst = np.isnan(column.values), np.inf if name == "cummin" else -np.inf
-                values = np.where(is_nan, column.values.dtype.type(worst), column.values)
+        if (data := read_column(x)) is not None:
+            groups, is_skipped = self._without(data.missing), skipna and not data.nan_is_value
+            if data.nan_is_value and name in ("cummin", "cummax"):  # of polars, where NaN is no extreme
+                is_nan, worst = np.isnan(data.values), np.inf if name == "cummin" else -np.inf
+                values = np.where(is_nan, data.values.dtype.type(worst), data.values)
                 found = Placed._along(groups, name, values, True)
                 found[Placed._along(groups, "cummax", ~is_nan, True) == 0] = np.nan
             else:
-                found = Placed._along(groups, name, column.values, is_skipped, dtype)
-            if column.values.dtype.kind in "mM":
-                return found if column.like is None else column.like(found)
+                found = Placed._along(groups, name, data.values, is_skipped, dtype)
+            if data.values.dtype.kind in "mM":
+                return found if data.like is None else data.like(found)
             mask = ~Placed._rows(groups, np.ones(self.num_groups, bool))
-            if not skipna and column.missing is not None:
-                mask |= self._along("cummax", column.missing, True)
+            if not skipna and data.missing is not None:
+                mask |= self._along("cummax", data.missing, True)
             return np.ma.array(found, mask=mask | ((found != found) if is_skipped else False))
         array, column, dates = self._checked(x, RUNNING[name], skipna, dtype)
         result = TABLE[RUNNING[name]].dtype(column)

@@ -137,7 +137,9 @@ def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any,
 
 def quantile_of(name: object) -> float | None:
     """Return the probability of a quantile by its name, as 0.9 of "q90"; None of another name."""
-    percent = re.fullmatch(r"q(\d{1,3}(?:\.\d+)?)", name) if isinstance(name, str) else None
+    if not isinstance(name, str) or not name.startswith("q"):
+        return None
+    percent = re.fullmatch(r"q(\d{1,3}(?:\.\d+)?)", name)
     return float(percent[1]) / 100 if percent and float(percent[1]) <= 100 else None
 
 

@@ -127,6 +127,7 @@ def test_a_series_has_the_index_of_the_keys():
         lambda: groups.rank(other), lambda: groups.nth(other, 0), lambda: clhist.group_by(frame[["k"]]).sum(other),
         lambda: groups.quantile(frame["x"], 0.5, weights=other), lambda: clhist.group_by([frame["k"], other]),
         lambda: groups.sum(other.astype("Float64")), lambda: groups.first(other.astype(str)),
+        lambda: groups.transform(other.astype(str), "first"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"^(x|weights|keys\[1\]): expected the index of the keys"):
             call()
