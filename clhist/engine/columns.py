@@ -48,7 +48,7 @@ def read_column(column: Any) -> ColumnData | None:
     column = from_arrow(column)
     dtype = getattr(column, "dtype", None)
     if isinstance(dtype, np.dtype):
-        return _of_mask(column) if _is_masked_array(column) and dtype.kind in "biufmM" else None
+        return _of_mask(column) if _is_masked_array(column) and dtype.kind in "biufcmM" else None
     if hasattr(column, "dictionary_encode") and hasattr(column, "type"):
         return _of_arrow(column)
     if hasattr(column, "to_physical") and hasattr(column, "is_null"):

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist.engine.columns import ColumnData, picked, read_column
+from clhist.engine.columns import ColumnData, of_list, picked, read_column
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
 from clhist.grouping.dates import (
@@ -74,10 +74,12 @@ class Placed:
         if self._on_device and not array.dtype.isnative:
             raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
         if array.dtype.kind == "O":
-            of = next((type(each).__name__ for each in array.flat if each is not None), "None")
-            hint = "; convert them to float64, or to integers of their least unit" if of == "Decimal" else ""
+            types = sorted({type(each).__name__ for each in array.flat})
+            hint = "; convert them to float64, or to integers of their least unit" if "Decimal" in types else ""
+            hint = "; pandas.array(..., dtype='Int64') has missing numbers" if {*types} <= {"int", "NoneType"} else hint
             raise TypeError(
-                f"{name}: OpenCL has no type for object; expected numbers, booleans, dates or durations, got {of}{hint}"
+                f"{name}: OpenCL has no type for object; expected numbers, booleans, dates or durations, "
+                f"got {' and '.join(types[:3])}{hint}"
             )
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
@@ -290,6 +292,7 @@ class Placed:
         if statistic == "size":
             self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
             return self.size()
+        x = of_list(name, x)
         groups, dtype = self._bins(8), getattr(x, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
             array = self._placed(self._array(name, x))

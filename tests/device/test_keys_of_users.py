@@ -62,6 +62,7 @@ def test_lists_of_text_with_missing_ones(missing):
     assert (groups.keys.tolist(), groups.sum(X).tolist()) == (["a", "b"], [4.0, 9.0])
     assert clhist.factorize(keys)[0].tolist() == [0, -1, 1, 0]
     assert clhist.group_by([0] * 4).nunique(keys).tolist() == [2]
+    assert clhist.group_by([0] * 5).nunique([1, "a", 1, missing, 2]).tolist() == [3]
     with pytest.raises(TypeError, match=r"^keys: expected values that can be hashed and sorted"):
         clhist.group_by([1, "a", 1, "b"])
 

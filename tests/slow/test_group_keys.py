@@ -22,6 +22,8 @@ def test_masked_values_are_left_out():
     masked = np.ma.masked_equal([1.0, 99.0, 4.0, 99.0], 99.0)
     found = clhist.group_by([0, 0, 1, 2]).agg(x=(masked, "sum", "max", "argmax"))["x"]
     assert [each.tolist() for each in found.values()] == [[1.0, 4.0, 0.0], [1.0, 4.0, None], [0, 2, None]]
+    waves = np.ma.array([1 + 1j, 2, 3, 4j], mask=[False, True, False, False])
+    assert clhist.group_by([0, 0, 1, 1]).mean(waves).tolist() == [1 + 1j, 1.5 + 2j]
     with pytest.raises(ValueError, match=r"^x: expected text without masked elements"):
         clhist.group_by([0, 0]).first(np.ma.array(["a", "b"], mask=[True, False]))
 
