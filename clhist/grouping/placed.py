@@ -138,7 +138,9 @@ class Placed:
         for own in names:
             each = results[own]
             mask = empty if own in (*FILLED, "mode") else (each != each) & ~has_nan
-            mask = each < 0 if own in ("argmin", "argmax") else mask
+            if own in ("argmin", "argmax"):
+                mask = each < 0
+                each = np.where(mask, NAT, each)  # no index, as -1 is, where the mask is lost
             if column.nan_is_value and own in ("var", "std", "sem"):
                 mask = results["count"] <= options.get("ddof", 0)
             masked[own] = np.ma.array(each, mask=mask)

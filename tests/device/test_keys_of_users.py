@@ -142,4 +142,7 @@ def test_the_rows_of_the_largest_values():
     assert frame.iloc[best[best >= 0]].index.tolist() == [2, 3]
     nullable = clhist.group_by(frame["k"]).argmax(frame["x"].astype("Float64"))
     assert nullable.tolist() == [2, None, 3]
-    assert frame.iloc[nullable.compressed()].index.tolist() == [2, 3]
+    for some in (nullable.compressed(), nullable[nullable >= 0]):
+        assert frame.iloc[some].index.tolist() == [2, 3]
+    with pytest.raises(IndexError):
+        frame.iloc[nullable]
