@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from math import prod
-from typing import Any, Never, TypeAlias, overload
+from typing import Any, Never, TypeAlias, cast, overload
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
+from clhist.engine.columns import read_column
 from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import native
 from clhist.engine.shown_options import shows
-from clhist.grouping.dates import as_integers
+from clhist.grouping.dates import NAT, as_integers
 from clhist.grouping.groups import Groups, groups_of, labels_of
-from clhist.grouping.hints import Hints, check_by_name
+from clhist.grouping.hints import Hints, check_by_name, check_index
 from clhist.grouping.methods import A, Methods, X
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouping.table import Table
 from clhist.opencl.arrays import Array, empty, is_device_array
 from clhist.opencl.device import default_queue, has_fp64
+from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.lost import check_process
 from clhist.opencl.on_device import OnDevice
 from clhist.operators.halves import number_of
@@ -57,7 +59,8 @@ def group_by(
         and dates are put into a hash table on the device; strings and other objects are numbered on the host, by
         PyArrow or pandas where one is installed. A pandas Categorical, or a Series of one, has a group per category.
         Arrays and columns of NumPy, PyOpenCL, pandas, PyArrow and polars are taken; of a list of them, or a dataframe,
-        each combination that occurs is a group. Keys that are None, NA, NaN, NaT or masked belong to no group.
+        each combination that occurs is a group; columns of a dataframe are taken by position. Keys that are None, NA,
+        null, NaN, NaT or masked belong to no group; NaN of polars is a key.
     num_groups : int, optional
         Number of groups, for integer keys that are the numbers of groups: empty groups have results as well, and those
         outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for.
@@ -95,6 +98,15 @@ def group_by(
     return GroupBy(groups_of(keys, num_groups, sort, queue))
 
 
+def _missing_of(*arrays: Any) -> np.ndarray | None:
+    """Return which elements are missing in one of several arrays; None if all are plain arrays."""
+    columns = [column for each in arrays if (column := read_column(each)) is not None]
+    masks = [column.missing for column in columns if column.missing is not None]
+    if not masks and columns:
+        return np.zeros(columns[0].values.shape, bool)
+    return np.logical_or.reduce(masks) if masks else None
+
+
 _APART = ("median", "mode")  # statistics that no sweep of `statistics_of` computes
 
 
@@ -118,7 +130,7 @@ class GroupBy(
         self.num_groups, queue = groups.num_groups, groups.queue
         self._shape = groups.numbers.shape
         self._labels = cache(partial(labels_of, groups.labels, groups.num_groups))
-        self._names, self._queue = groups.names, queue
+        self._names, self._like, self._index, self._queue = groups.names, groups.like, groups.index, queue
         self._on_device = groups.on_device
         self._keys = self._placed(groups.numbers)
         self._numbers = Numbers.of(int(prod(self._shape)), has_fp64(queue.device))
@@ -139,7 +151,15 @@ class GroupBy(
     def _on_host(self) -> GroupBy[Any]:
         """Return the same groups of arrays of NumPy, for which keys on a device are read."""
         keys = self._keys.get(self._queue) if is_device_array(self._keys) else self._keys
-        found = keys.reshape(self._shape), self.num_groups, self._labels, self._names, False, default_queue()
+        found = (
+            keys.reshape(self._shape),
+            self.num_groups,
+            self._labels,
+            self._names,
+            False,
+            default_queue(),
+            self._like,
+        )
         return GroupBy(Groups(*found))
 
     @takes_cuda_as("_keys", on_host="_on_host")
@@ -170,9 +190,11 @@ class GroupBy(
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
             "argmax", "first", "last", "median", "prod", "any", "all", "sem", "skew", "kurt", "size", "nunique", "mode",
-            or NumPy's functions of these names. Of complex numbers "count", "sum", "mean" and "prod"; of dates and
-            durations in NumPy arrays "count", "min", "max", "argmin", "argmax", "first" and "last", without NaT; of
-            values of any type "size" and "nunique".
+            or NumPy's functions of these names; "q90" is the quantile of 0.9. Of complex numbers "count", "sum",
+            "mean" and "prod"; of dates and durations "count", "min", "max", "argmin", "argmax", "first", "last",
+            "mean", "median", "std", "mode", quantiles, and "sum" of durations, without NaT; of text, categories and
+            objects "count", "first", "last", "mode", and where values have an order "min", "max", "argmin" and
+            "argmax"; of values of any type "size" and "nunique".
 
         Returns
         -------
@@ -190,8 +212,13 @@ class GroupBy(
         A group without values has count and sum 0, product 1, position -1, False as "any" and True as "all"; everything
         else is NaN of floats. Of integers it has the largest of the type as "min", the least as "max", and 0 as
         "first", "last" and "mode".
-        Results of nullable columns of pandas, PyArrow and polars are masked arrays, and NA in the tables made of them:
-        integers stay integers, what is NA is skipped, or NaN without `skipna`, and a group without values is masked.
+        Results of masked arrays and of nullable columns of pandas, PyArrow and polars are masked arrays, and NA in the
+        tables made of them: integers stay integers, what is missing is skipped, and a group without values is masked,
+        its position too. Without `skipna` a group with a missing value is masked. NaN of polars is a value, as there:
+        sums and means of it are NaN, "min" and "max" ignore it.
+        Dates are exact: means, medians and quantiles are rounded toward zero, to their unit. Of a column with a time
+        zone results are a column of its library. Objects stand for text, None for no text.
+        Columns are combined by position: a pandas Series whose index is another one than that of the keys is refused.
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
@@ -211,7 +238,8 @@ class GroupBy(
         for name, (_, _, names) in asked.items():
             for own in (each for each in names if TABLE[each].takes):
                 raise TypeError(
-                    f"{name}: expected statistics without arguments, got {own!r}; write groups.{own}({name}, q)"
+                    f"{name}: expected statistics without arguments, got {own!r}; write 'q90' for "
+                    f"that of 0.9, or groups.{own}({name}, q)"
                 )
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
@@ -230,8 +258,8 @@ class GroupBy(
         for name, (_, column, names) in asked.items():
             found[name] = self._finished(found[name], arrays[name], column, names)
         for name, (names, _) in split.items():
-            found[name] = self._with_any(found[name], name, columns[name][0], names, skipna)
-        return Table(found, self._labels, self._names)
+            found[name] = self._with_any(found[name], name, columns[name][0], names, skipna, dtype)
+        return Table(found, self._labels, self._names, self._like)
 
     @takes_cuda_as("_keys")
     def size(self) -> A:
@@ -259,7 +287,17 @@ class GroupBy(
         """
         check_process()
         check_reproducible(reproducible)
+        for name, each in (("x", x), ("weights", weights)):
+            check_index(name, each, self._index)
+        if (missing := _missing_of(x, weights)) is not None:
+            arrays = [each if (one := read_column(each)) is None else one.values for each in (x, weights)]
+            options: dict[str, Any] = {"skipna": skipna, "dtype": dtype, "reproducible": reproducible}
+            means: Any = self._without(missing).weighted_mean(*arrays, **options)
+            has_missing: Any = False if skipna else self.any(cast(Any, missing))
+            return cast(A, np.ma.array(means, mask=(means != means) | has_missing))
         x, column, _ = self._asked("x", (x, "mean"), skipna, 0, dtype)
+        if column.dates is not None:
+            raise TypeError(f"x: expected numbers, got {column.dates}")
         w = self._array("weights", weights)
         if w.dtype.kind == "c":
             raise TypeError(f"weights: expected real numbers, got {w.dtype}")
@@ -314,6 +352,10 @@ class GroupBy(
         check_process()
         several = isinstance(q, list | tuple | np.ndarray) and np.ndim(q) == 1
         each = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
+        for name, given in (("x", x), ("weights", weights)):
+            check_index(name, given, self._index)
+        if (found := self._quantile_of_column(x, q, weights, skipna, dtype)) is not None:
+            return found
         x, column, _ = self._asked("x", (x, "quantile"), skipna, 0, dtype)
         if weights is not None:
             weights = self._array("weights", weights)
@@ -322,6 +364,41 @@ class GroupBy(
         x = self._placed(x)  # kept until the result has been read
         found = [self._returned(self._selected(x, column, one, weights)) for one in each]
         return self._stacked(found, column.result) if several else found[0]
+
+    def _quantile_of_column(self, x: Any, q: Any, weights: Any, skipna: bool, dtype: DTypeLike | None) -> Any:
+        """Return quantiles of dates, or of values or weights some of which may be missing; None of others."""
+        data, missing = read_column(x), _missing_of(x, weights)
+        values = x if data is None else data.values
+        if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
+            if weights is not None:
+                raise TypeError(f"weights: expected none for dates and durations, got {type(weights).__name__}")
+            if dtype is not None:
+                raise TypeError(f"dtype: expected none for dates and durations, got {dtype!r}")
+            ticks, dates = as_integers(values)
+            column = column_of("x", ticks.dtype, ("quantile",), self._numbers.real, skipna, 0, dtype, dates)
+            groups = self._without(ticks == NAT)
+            each: Any = [GroupBy._of_order(groups, ticks, column, probability(one)) for one in np.ravel(q).tolist()]
+            each, like = [one.view(dates) for one in each], None if data is None else data.like
+            if like is not None:
+                each = [like(one) for one in each]
+            return each[0] if np.ndim(q) == 0 else each if like is not None else self._stacked(each, values.dtype)
+        if missing is None:
+            return None
+        if weights is not None and (of_weights := read_column(weights)) is not None:
+            weights = of_weights.values
+        nan_is_value, groups = data is not None and data.nan_is_value, self._without(missing)
+        if nan_is_value and weights is None:
+            column = column_of("x", as_numbers(values).dtype, ("quantile",), self._numbers.real, False, 0, dtype)
+            each = [GroupBy._of_order(groups, values, column, probability(one)) for one in np.ravel(q).tolist()]
+            found: Any = each[0] if np.ndim(q) == 0 else self._stacked(each, column.result)
+        else:
+            found = groups.quantile(values, q, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype)
+        mask: Any = found != found
+        if nan_is_value:
+            mask &= ~groups.any(np.isnan(values))
+        if not skipna:
+            mask |= cast(Any, self).any(missing)
+        return np.ma.array(found, mask=mask)
 
     def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
         """Return values and the number of the group of each, as kernels on this queue take them."""

@@ -75,7 +75,8 @@ GroupName: TypeAlias = Literal[
 ]  # fmt: skip
 BinName: TypeAlias = Literal["mean", "std", "median", "count", "sum", "min", "max", "quantile"]
 Function: TypeAlias = Callable[..., Any]
-GroupStatistics: TypeAlias = GroupName | Function | list[Any] | tuple[Any, ...]  # of names
+QuantileName: TypeAlias = Literal["q1", "q5", "q10", "q25", "q50", "q75", "q90", "q95", "q99"]  # others are taken, too
+GroupStatistics: TypeAlias = GroupName | QuantileName | Function | list[Any] | tuple[Any, ...]  # of names
 
 
 class HasArray(Protocol):

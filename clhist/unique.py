@@ -8,9 +8,10 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.bincount import bincount
+from clhist.engine.columns import ColumnData, of_list, read_column
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array
-from clhist.grouping.factorized import factorized
+from clhist.grouping.factorized import factorized, factorized_column
 from clhist.opencl.arrays import check_context, is_device_array
 from clhist.opencl.masks import check_unmasked
 
@@ -47,6 +48,8 @@ def unique(
     -------
     values : array of shape (U,)
         Of the dtype of `x`, and of its kind. All NaN are one value, the last; as are NaT. The two zeros are one.
+        Of masked arrays and nullable columns of pandas, PyArrow and polars a masked array: what is missing is one
+        value, the last and masked.
     index : array of int64, shape (U,)
         First positions in the flattened array; only if asked for.
     inverse : array of int32, of the shape of `x`
@@ -67,14 +70,14 @@ def unique(
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
     x, shape = _flat("x", x, queue)
-    found = factorized(x, queue, sort=sorted, first=return_index, missing=True)
+    found = _numbered(x, queue, sort=sorted, first=return_index, missing=True)
     results = [found.keys]
     if return_index:
         results.append(found.first)
     if return_inverse:
         results.append(found.numbers if len(shape) == 1 else found.numbers.reshape(shape))
     if return_counts:
-        results.append(bincount(found.numbers, minlength=found.keys.size, queue=queue))
+        results.append(bincount(found.numbers, minlength=len(found.keys), queue=queue))
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -86,11 +89,12 @@ def factorize(
     Parameters
     ----------
     values : array_like of shape (N,)
-        Data of NumPy, PyOpenCL or CUDA's libraries.
+        Data of NumPy, PyOpenCL or CUDA's libraries, or a column of pandas, PyArrow or polars.
     sort : bool
         Whether values are numbered in their order, rather than in that of their first positions.
     use_na_sentinel : bool
-        Whether the number of a missing value (NaN, NaT, None) is -1; else it has one as others do.
+        Whether the number of a missing value (NaN, NaT, None, NA, null, masked) is -1; else it has one as others do.
+        NaN of polars is a value.
     queue : pyopencl.CommandQueue, optional
         Where it runs; small NumPy arrays as well then.
 
@@ -99,7 +103,7 @@ def factorize(
     codes : array of int32, shape (N,)
         The number of each element.
     uniques : array of shape (U,)
-        The different values, of the dtype of `values`.
+        The different values, of the dtype of `values`; masked as of `unique` if they have a number for missing ones.
 
     Raises
     ------
@@ -116,15 +120,22 @@ def factorize(
     values, shape = _flat("values", values, queue)
     if len(shape) != 1:
         raise ValueError(f"values: expected one dimension, got {len(shape)}")
-    found = factorized(values, queue, sort=sort, missing=not use_na_sentinel)
+    found = _numbered(values, queue, sort=sort, missing=not use_na_sentinel)
     return found.numbers, found.keys
 
 
+def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:
+    """Return elements as numbers of different values."""
+    return (factorized_column if isinstance(x, ColumnData) else factorized)(x, queue, **options)
+
+
 def _flat(name: str, x: Any, queue: cl.CommandQueue | None) -> tuple[Any, tuple[int, ...]]:
-    """Return an array in one dimension, and its shape."""
+    """Return an array in one dimension, or a column that has missing values, and its shape."""
     x = unlabelled(x)
+    if (column := read_column(x)) is not None:
+        return column, column.values.shape
     check_unmasked(name, x)
-    x = as_array(name, x)
+    x = as_array(name, of_list(name, x))
     if queue is not None:
         check_context([(name, x)], queue.context)
     if is_device_array(x):

@@ -163,14 +163,14 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_select(
         out[g] = clhist_different(a, n);
 % else:
         if (n == 0) {
-            out[g] = NAN;
+            out[g] = ${order.none};
             continue;
         }
 % if order.propagates:
         key_t top = 0;
         for (uint j = 0; j < n; ++j) top = max(top, a[j]);
         if (top == ${order.ones}) {
-            out[g] = NAN;
+            out[g] = ${order.none};
             continue;
         }
 % endif

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
-from dask.delayed import Delayed
+from dask.delayed import Delayed, delayed
 from numpy.typing import DTypeLike
 
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
@@ -17,6 +18,7 @@ from clhist.engine.scatter import native
 from clhist.grouping.columns import integers
 from clhist.grouping.distributed import GroupSpec
 from clhist.grouping.groups import groups_of, labels_of
+from clhist.grouping.table import Table
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import integer, supported_dtype
@@ -25,6 +27,8 @@ from clhist.partial import Partial, combined, merge, neutral_arrays
 from clhist.statistics.outputs import Column
 from clhist.statistics.table import TABLE, column_of, named_statistics
 
+_MERGED = tuple(name for name, each in TABLE.items() if each.merges or name in ("size", "nunique"))
+_WHOLE = ("transform", "cumsum", "cumprod", "cummin", "cummax", "cumcount", "rank", "nth", "weighted_mean")
 _NUMBERS = "integers, the numbers of groups, or categories"
 
 
@@ -76,7 +80,8 @@ class GroupBy:
     def __init__(self, keys: Any, num_groups: int | None = None, sort: bool = True) -> None:
         given = _columns(keys)
         names = ["keys"] if given is None else [f"keys[{n}]" for n in range(len(given))]
-        columns = dict(zip(names, [keys] if given is None else given, strict=True))
+        self._given = [keys] if given is None else given
+        columns = dict(zip(names, self._given, strict=True))
         self._one, self._sort = given is None, sort
         self._categories = {name: _categories(name, each) for name, each in columns.items()}
         self._keys = {
@@ -132,7 +137,7 @@ class GroupBy:
         dtype: DTypeLike | None = None,
         split_every: int | None = None,
         **columns: Any,
-    ) -> dict[str, dict[str, da.Array]]:
+    ) -> LazyTable:
         """Compute several statistics of several arrays, in one sweep over all of them.
 
         Parameters
@@ -142,12 +147,14 @@ class GroupBy:
         split_every : int, optional
             How many partial results one task merges.
         **columns : tuple of (collection, str, ...)
-            As of `clhist.GroupBy.agg`, but for medians, which parts of the data do not have.
+            As of `clhist.GroupBy.agg`, but for medians, which parts of the data do not have. For "nunique" the values
+            that each group has in a block are merged.
 
         Returns
         -------
         dict of str to dict of str to dask.array.Array of shape (num_groups,)
-            ``result[column][statistic]``.
+            ``result[column][statistic]``; ``result.compute()`` is the same table of NumPy arrays, which ``to_pandas()``
+            and the like compute.
 
         Raises
         ------
@@ -159,11 +166,33 @@ class GroupBy:
         -----
         Needs devices with double precision. Variances are combined together with means, which takes locks on GPUs.
         """
-        asked = tuple((name, _asked(name, given, skipna, ddof, dtype)) for name, given in columns.items())
-        if not asked:
-            return {}
-        collections = {name: given[0] for name, given in columns.items()}
-        return self._computed(asked, collections, split_every)
+        names = {name: _names(name, given) for name, given in columns.items()}
+        merged = {name: [each for each in own if each != "nunique"] for name, own in names.items()}
+        asked = tuple(
+            (name, _asked(name, (columns[name][0], *own), skipna, ddof, dtype)) for name, own in merged.items() if own
+        )
+        found: dict[str, dict[str, da.Array]] = {name: {} for name in columns}
+        if asked:
+            found |= self._computed(asked, {name: columns[name][0] for name, _ in asked}, split_every)
+        for name, own in names.items():
+            if "nunique" in own:
+                number = self._number_of_different(name, columns[name][0], skipna, split_every)
+                found[name] = {each: number if each == "nunique" else found[name][each] for each in own}
+        columns_of_keys = tuple(getattr(getattr(each, "_meta", None), "name", None) for each in self._given)
+        return LazyTable(found, self._key_arrays, columns_of_keys)
+
+    def _key_arrays(self) -> Any:
+        return self.keys
+
+    def _number_of_different(self, name: str, x: Any, skipna: bool, split_every: int | None) -> da.Array:
+        """Return how many different values each group has: the pairs of a key and a value that occur are merged."""
+        if not skipna:
+            raise TypeError(f"skipna: expected True with 'nunique' of {name} in blocks, got {skipna!r}")
+        pairs = GroupBy([*self._given, x], sort=False)
+        blocks = blocks_of(**dict(zip([*self._keys, name], pairs._keys.values(), strict=True)))
+        whole = None if self.num_groups is not None else self._whole((), blocks_of(**self._keys), split_every)
+        counted = task(_number_of_pairs)(pairs._whole((), blocks, split_every), whole, self.num_groups)
+        return as_array(counted, (np.nan if self.num_groups is None else self.num_groups,), np.dtype(np.int64))
 
     def _computed(
         self, asked: tuple[tuple[str, Column], ...], collections: dict[str, Any], split_every: int | None
@@ -203,6 +232,11 @@ class GroupBy:
         return self._computed((("keys", count),), {"keys": None}, split_every)["keys"]["count"]
 
     def __getattr__(self, name: str) -> Any:
+        if name in _WHOLE:
+            raise AttributeError(
+                f"{name}: expected a statistic that blocks have parts of: {', '.join(_MERGED)}; "
+                f"clhist.group_by of NumPy arrays has {name}"
+            )
         if name not in TABLE:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -215,9 +249,87 @@ class GroupBy:
         return statistic
 
 
+class LazyTable(Table[Any]):
+    """A table of Dask arrays, and a Dask collection: its result is the table of NumPy arrays."""
+
+    @cached_property
+    def _task(self) -> Delayed:
+        return delayed(_computed_table)({name: {**each} for name, each in self.items()}, self._keys(), self._names)
+
+    def compute(self, **options: Any) -> Table[Any]:
+        """Return the table of NumPy arrays; `options` are those of ``dask.compute``."""
+        (table,) = dask.compute(self, **options)
+        return table
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with a row for each group, computed; see `clhist.GroupBy.agg`."""
+        return self.compute().to_pandas()
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow.Table with a row for each group, computed."""
+        return self.compute().to_arrow()
+
+    def to_polars(self) -> Any:
+        """Return a polars.DataFrame with a row for each group, computed."""
+        return self.compute().to_polars()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _computed_table, ({**self}, self._keys(), self._names, LazyTable)
+
+    def __dask_graph__(self) -> Any:
+        return self._task.__dask_graph__()
+
+    def __dask_keys__(self) -> Any:
+        return self._task.__dask_keys__()
+
+    def __dask_layers__(self) -> Any:
+        return self._task.__dask_layers__()
+
+    def __dask_tokenize__(self) -> Any:
+        return self._task.__dask_tokenize__()
+
+    def __dask_postcompute__(self) -> Any:
+        return self._task.__dask_postcompute__()
+
+    # Dask returns results in another order where collections of one call have different optimisers.
+    __dask_optimize__ = staticmethod(da.Array.__dask_optimize__)
+    __dask_scheduler__ = staticmethod(Delayed.__dask_scheduler__)
+
+
+def _computed_table(columns: dict[str, Any], keys: Any, names: tuple[Any, ...], kind: Any = Table) -> Any:
+    return kind(columns, partial(_returned, tuple(keys) if isinstance(keys, list | tuple) else keys), names)
+
+
+def _returned(value: Any) -> Any:
+    return value
+
+
+def _names(name: str, given: Any) -> tuple[str, ...]:
+    """Return the names of the statistics of one column."""
+    if not isinstance(given, tuple | list) or len(given) < 2:
+        raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {given!r}")
+    return named_statistics(given[1:])
+
+
+def _number_of_pairs(pairs: _Part, whole: _Part | None, number: int | None) -> np.ndarray:
+    """Return how many pairs have the key of each group: those of `whole`, or the numbers of groups."""
+    *keys, _ = pairs.keys
+    if whole is None:
+        own = np.asarray(keys[0]).astype(np.int64)
+        return np.bincount(own[(own >= 0) & (own < (number or 0))], minlength=number or 0).astype(np.int64)
+    columns = [np.concatenate(column) for column in zip(whole.keys, keys, strict=True)]
+    numbers, size, _ = _grouped(columns, len(columns) == 1, True)
+    counts = np.bincount(numbers[whole.number :], minlength=size)
+    return counts[numbers[: whole.number]].astype(np.int64)
+
+
 def _columns(keys: Any) -> list[Any] | None:
     """Return the columns of a dataframe or of a list of collections; None of one collection."""
     if hasattr(keys, "columns") and not hasattr(keys, "dtype"):
+        names = [*keys.columns]
+        if len({*names}) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"keys: expected columns of different names, got {twice!r} twice")
         return [keys[name] for name in keys.columns]
     if not isinstance(keys, list | tuple) or all(isinstance(each, Delayed) for each in keys):
         return None  # the blocks of one
@@ -236,8 +348,6 @@ def _categories(name: str, column: Any) -> np.ndarray | None:
 
 def _asked(name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None) -> Column:
     """Return what is asked of one collection, checked."""
-    if not isinstance(given, tuple | list) or len(given) < 2:
-        raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {given!r}")
     statistics = named_statistics(given[1:])
     for each in (each for each in statistics if each in TABLE and not TABLE[each].merges):
         raise ValueError(

@@ -1,15 +1,19 @@
-"""Columns of pandas, polars and PyArrow, and masked arrays: their values, and those that are missing."""
+"""Columns of pandas, polars and PyArrow, and masked arrays, as keys: their numbers, and those that are missing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from clhist.engine.columns import read_column
 from clhist.engine.scatter import as_array
 from clhist.grouping.factorized import in_first_order
 from clhist.grouping.keys import encoded, library, numbered, order_of_texts, renumbered
+from clhist.opencl.arrays import is_device_array
 from clhist.opencl.masks import mask_of
 
 
@@ -27,33 +31,36 @@ def by_its_library(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
         codes = np.append(numbers, -1).take(codes, mode="wrap")
         return (codes, labels) if sort else in_first_order(codes, labels)[:2]
     if hasattr(keys, "to_arrow") and hasattr(keys, "drop_nulls"):  # polars
-        is_text = str(keys.dtype).partition("(")[0] in ("String", "Categorical", "Enum")
+        kind = str(keys.dtype).partition("(")[0]
+        if kind == "Enum":
+            return _of_enum(keys, sort)
+        is_text = kind in ("String", "Categorical")
         if not is_text or library("pyarrow") is None:
             return None
         keys = keys.to_arrow()
     return _of_arrow(keys, sort) if hasattr(keys, "dictionary_encode") else None
 
 
-def from_arrow(keys: Any) -> Any:
-    """Return a column that has Arrow's C data interface alone as PyArrow's, without a copy; any other as it is."""
-    if hasattr(keys, "dtype") or hasattr(keys, "dictionary_encode"):
-        return keys
-    if hasattr(keys, "__arrow_c_stream__") and not hasattr(keys, "columns"):
-        return import_module("pyarrow").chunked_array(keys)
-    return import_module("pyarrow").array(keys) if hasattr(keys, "__arrow_c_array__") else keys
+def _of_enum(keys: Any, sort: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same of an Enum of polars, whose order is that of its categories."""
+    categories = np.asarray(keys.dtype.categories.to_list(), object)
+    codes = keys.to_physical().cast(type(keys)([0]).dtype).fill_null(-1).to_numpy()
+    used = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(categories)))
+    codes, labels = renumbered(used, codes, len(categories)), categories[used]
+    return (codes, labels) if sort else in_first_order(codes, labels)[:2]
 
 
 def _of_arrow(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
     """Return the same of an array of PyArrow's, if it is of text."""
     arrow = import_module("pyarrow")
-    is_encoded = arrow.types.is_dictionary(keys.type)
+    types = arrow.types
+    is_encoded = types.is_dictionary(keys.type)
     kind = keys.type.value_type if is_encoded else keys.type
-    nulls = is_encoded and any(each.dictionary.null_count for each in getattr(keys, "chunks", ()))  # not to be unified
-    if nulls or arrow.types.is_string_view(kind):
-        kind, is_encoded = arrow.large_string(), False
-        keys = keys.cast(kind)
-    if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)):
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
         return None
+    nulls = is_encoded and any(each.dictionary.null_count for each in getattr(keys, "chunks", ()))  # not to be unified
+    if nulls or types.is_string_view(kind):
+        is_encoded, keys = False, keys.cast(arrow.large_string())
     if is_encoded:
         if hasattr(keys, "combine_chunks"):
             keys = keys.unify_dictionaries().combine_chunks()
@@ -80,18 +87,21 @@ def _occurring(arrow: Any, codes: np.ndarray, labels: Any) -> tuple[np.ndarray, 
     return places[codes], texts.dictionary
 
 
-def without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the keys that are there, and which elements lack one; all keys and None where all are there."""
-    dtype = getattr(keys, "dtype", None)
-    if isinstance(dtype, np.dtype):  # in which NumPy has its own missing values
+def without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None, bool]:
+    """Return the keys that are not missing, the mask of those that are, or None, and whether NaN is a key."""
+    if (column := read_column(keys)) is not None:
+        return column.present, column.missing, column.nan_is_value
+    if isinstance(getattr(keys, "dtype", None), np.dtype):  # of text that is masked
         missing, array = mask_of(keys), as_array("keys", keys)
-        return (array if missing is None else np.asarray(array)[~missing]), missing
+        return (array if missing is None else np.asarray(array)[~missing]), missing, False
     for missing_of, present_of in (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null")):
         if hasattr(keys, missing_of) and hasattr(keys, present_of):  # of pandas, polars and PyArrow
             missing = np.asarray(getattr(keys, missing_of)(), bool)
-            present = np.asarray(getattr(keys, present_of)(), getattr(dtype, "numpy_dtype", None))
-            return present, missing if missing.any() else None
-    return as_array("keys", keys), None
+            present = getattr(keys, present_of)()
+            is_wide = str(getattr(keys, "dtype", "")) in ("Int128", "UInt128")  # which NumPy has not
+            present = np.array(present.to_list(), object) if is_wide else np.asarray(present)
+            return present, missing if missing.any() else None, False
+    return as_array("keys", keys), None, False
 
 
 def scattered(numbers: np.ndarray, missing: np.ndarray) -> np.ndarray:
@@ -107,21 +117,30 @@ def scattered(numbers: np.ndarray, missing: np.ndarray) -> np.ndarray:
 
 def integers(keys: Any) -> np.ndarray:
     """Return an array of integers, -1 where it is masked; others are returned as they are."""
-    present, missing = without_missing(keys)
+    present, missing, _ = without_missing(keys)
     if missing is None or present.dtype.kind not in "iub":
         return present
     return scattered(present.view(np.uint8) if present.dtype.kind == "b" else present, missing)
 
 
-def nullable(values: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Return numbers or booleans of a nullable column, any where they are missing, and where; None of all else."""
-    values = from_arrow(values)
-    dtype = getattr(values, "dtype", None)
-    if isinstance(dtype, np.dtype) or not (hasattr(dtype, "numpy_dtype") or hasattr(values, "is_null")):
+def like_keys(keys: Any) -> Callable[[Any], Any] | None:
+    """Return what makes an array of keys a column of the library of `keys`, of its type; None of arrays of NumPy."""
+    dtype = getattr(keys, "dtype", None)
+    if hasattr(keys, "dictionary_encode") and getattr(keys.type, "tz", None):
+        return partial(_arrow_in_zone, kind=keys.type)
+    if dtype is None or isinstance(dtype, np.dtype) or is_device_array(keys):
         return None
-    present, missing = without_missing(values)
-    if missing is None or present.dtype.kind not in "iufb":
-        return (present, None) if present.dtype.kind in "iufb" else None
-    found = np.zeros(missing.shape, present.dtype)
-    found[~missing] = present
-    return found, missing
+    if hasattr(keys, "to_physical"):
+        return partial(_of_polars, series=type(keys), dtype=dtype)
+    is_pandas = hasattr(keys, "isna") and hasattr(dtype, "construct_array_type")
+    return partial(import_module("pandas").array, dtype=dtype) if is_pandas else None
+
+
+def _arrow_in_zone(labels: np.ndarray, kind: Any) -> Any:
+    return import_module("pyarrow").array(labels).cast(kind)
+
+
+def _of_polars(labels: np.ndarray, series: Any, dtype: Any) -> Any:
+    if zone := getattr(dtype, "time_zone", None):
+        return series(labels).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+    return series(labels.tolist() if labels.dtype.kind in "OU" else labels, dtype=dtype)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyopencl as cl
 
+from clhist.engine.columns import ColumnData
 from clhist.engine.small import is_small
 from clhist.grouping.keys import numbered
 from clhist.grouping.numbering import MOST_ELEMENTS, Numbering, can_number, number_keys
@@ -53,6 +56,44 @@ def factorized(
     numbers, *others = _by_the_host(fetched(keys, found) if is_device else keys, sort, first, missing)
     placed = (each if each is None or not is_device else to_device(found, each) for each in others)
     return Numbering(numbers if on_host else to_device(found, numbers), *placed)
+
+
+def factorized_column(
+    column: ColumnData, queue: cl.CommandQueue | None, *, sort: bool, first: bool = False, missing: bool = False
+) -> Numbering:
+    """Return the values of a column as numbers, as `factorized`; missing ones are one more value if `missing` is true.
+
+    The keys are those of `column`, with a mask or NaT; a missing one comes last in their order.
+    """
+    nan = missing or column.nan_is_value
+    of_nat = missing and column.values.dtype.kind in "mM"  # NaT is missing itself
+    if column.missing is None or of_nat:
+        found = factorized(column.values.reshape(-1), queue, sort=sort, first=first, missing=nan)
+        return found._replace(keys=_like(column, found.keys, missing))
+    mask = column.missing.reshape(-1)
+    present = np.flatnonzero(~mask)
+    is_counted = missing and len(present) < mask.size
+    found = factorized(column.present.reshape(-1), queue, sort=sort, first=first or is_counted, missing=nan)
+    numbers = np.full(mask.size, -1, found.numbers.dtype)
+    numbers[present] = found.numbers
+    keys: np.ndarray = found.keys
+    positions = None if found.first is None else present[found.first]
+    if is_counted:
+        assert positions is not None
+        at = int(mask.argmax())
+        place = len(keys) if sort else int(np.searchsorted(positions, at))
+        numbers[numbers >= place] += 1
+        numbers[mask] = place
+        positions = np.insert(positions, place, at)
+        keys = np.ma.array(np.insert(keys, place, 0), mask=np.arange(len(keys) + 1) == place)
+    return Numbering(numbers, _like(column, keys, missing), positions if first else None)
+
+
+def _like(column: ColumnData, keys: np.ndarray, missing: bool) -> Any:
+    """Return different values as the column has them; masked if one may be missing."""
+    if column.like is not None:
+        return column.like(keys)
+    return np.ma.asarray(keys) if missing and keys.dtype.kind not in "mM" else keys
 
 
 def _by_the_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Numbering:

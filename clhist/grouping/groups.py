@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from clhist.engine.chain import chain_on
+from clhist.engine.columns import ColumnData, from_arrow, of_list, picked
 from clhist.engine.each import Elementwise
-from clhist.engine.scatter import native
-from clhist.grouping.columns import by_its_library, from_arrow, scattered, without_missing
+from clhist.engine.labelled import unlabelled
+from clhist.engine.scatter import as_array, native
+from clhist.grouping.columns import by_its_library, like_keys, scattered, without_missing
 from clhist.grouping.factorized import factorized
-from clhist.grouping.hints import check_number
+from clhist.grouping.hints import check_index, check_keys, check_number
 from clhist.grouping.numbering import number_keys
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory
 from clhist.opencl.device import default_queue
 from clhist.opencl.lost import fetched
+from clhist.opencl.masks import mask_of
 from clhist.opencl.operands import in_place
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
@@ -41,6 +44,10 @@ class Groups(NamedTuple):
         Whether the caller's keys are on a device.
     queue : pyopencl.CommandQueue
         Where they are.
+    like : tuple of callable or None
+        For each column what makes keys a column of the caller's library; None where the array of the keys will do.
+    index : pandas.Index or None
+        That of the first column, if it has one.
     """
 
     numbers: Array
@@ -49,6 +56,8 @@ class Groups(NamedTuple):
     names: tuple[Any, ...]
     on_device: bool
     queue: cl.CommandQueue
+    like: tuple[Callable[[Any], Any] | None, ...] = (None,)
+    index: Any = None
 
 
 def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
@@ -72,19 +81,26 @@ def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQu
     """
     if keys is None:
         raise TypeError("keys: expected an array, got None; numpy.zeros(n, int) puts n elements into one group")
+    check_keys(keys)
     columns = _columns(keys)
     check_number(num_groups)
+    names: Any = getattr(keys, "column_names", None)  # which columns of PyArrow have not
     if columns is not None and len(columns) > 1:
         if num_groups is not None:
             raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")
-        return _joined([_one_column(each, None, True, queue) for each in columns], sort)
-    return _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
+        each_column = [_one_column(each, None, True, queue) for each in columns]
+        for n, each in enumerate(columns):
+            check_index(f"keys[{n}]", each, each_column[0].index)
+        joined = _joined(each_column, sort)
+        return joined if names is None else joined._replace(names=tuple(names))
+    found = _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
+    return found if names is None else found._replace(names=tuple(names))
 
 
 def _columns(keys: Any) -> list[Any] | None:
     """Return the columns of a dataframe or of a list of arrays; None of one column."""
     if hasattr(keys, "columns") and hasattr(keys, "shape"):
-        found = [keys[name] for name in getattr(keys, "column_names", keys.columns)]
+        found = columns_of_frame(keys)  # by position, since names may occur twice
     elif isinstance(keys, list | tuple) and any(map(_is_column, keys)):
         found = list(keys)
     else:
@@ -92,6 +108,15 @@ def _columns(keys: Any) -> list[Any] | None:
     if not found:
         raise TypeError("keys: expected a column at least, got none")
     return found
+
+
+def columns_of_frame(frame: Any) -> list[Any]:
+    """Return the columns of a dataframe of pandas, polars or PyArrow, or of another library that has them by name."""
+    if hasattr(frame, "iloc"):
+        return [frame.iloc[:, n] for n in range(len(frame.columns))]
+    if hasattr(frame, "get_columns"):
+        return list(frame.get_columns())
+    return list(frame.columns) if hasattr(frame, "column_names") else [frame[name] for name in frame.columns]
 
 
 def _is_column(each: Any) -> bool:
@@ -110,7 +135,16 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
         raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
     else:
         number = len(labels)
-    return Groups(numbers, number, labels, names, on_device, queue)
+    return Groups(
+        numbers,
+        number,
+        labels,
+        names,
+        on_device,
+        queue,
+        (like_keys(keys),),
+        keys.index if hasattr(keys, "iloc") else None,
+    )
 
 
 def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
@@ -136,16 +170,56 @@ def _numbers_on_host(
         return np.asarray(keys.codes), np.asarray(keys.categories)
     if (known := by_its_library(keys, sort)) is not None:
         return known
-    present, missing = without_missing(keys)
+    present, missing, nan_is_key = without_missing(of_list("keys", keys))
     if are_numbers and present.dtype.kind in "iub":
         present = as_bytes(present) if present.dtype.kind == "b" else present
         return (present if missing is None else scattered(present, missing)), None
     # On another device than the host's they stay: the numbers are needed there.
     stays = present.size and missing is None and queue is not None and not shares_memory(queue.device)
-    found = factorized(np.reshape(present, -1), queue, sort=sort, as_is=sort, on_host=not stays)
+    options = {"sort": sort, "as_is": sort, "missing": nan_is_key, "on_host": not stays}
+    found = factorized(np.reshape(present, -1), queue, **options)
     numbers = found.numbers.reshape(present.shape)
     numbers = as_bytes(numbers) if numbers.dtype.kind == "b" else numbers
     return (numbers if missing is None else scattered(numbers, missing)), found.keys
+
+
+def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.CommandQueue) -> ColumnData | None:
+    """Return the numbers of values that are no numbers, as texts and categories, as a column; None of numbers.
+
+    The numbers are in the order of the values if one of the statistics compares them.
+
+    Raises
+    ------
+    TypeError
+        If the values cannot be hashed, or compared where that is asked for.
+    """
+    x, compares = unlabelled(x), any(each not in ("first", "last", "count") for each in statistics)
+    dtype = getattr(x, "dtype", None)
+    if dtype is None and not hasattr(x, "dictionary_encode"):
+        if not isinstance(x, list | tuple):
+            return None
+        x = of_list(name, x)
+        dtype = as_array(name, x).dtype
+    if isinstance(dtype, np.dtype) and dtype.kind not in "OSUT":
+        return None
+    if mask_of(x) is not None:
+        raise ValueError(f"{name}: expected text without masked elements, got a masked array; None is missing text")
+    if compares and getattr(dtype, "ordered", None) is False and {"min", "max", "argmin", "argmax"} & {*statistics}:
+        raise TypeError(f"{name}: expected values that have an order, got unordered categories; use cat.as_ordered()")
+    try:
+        numbers, labels, _ = numbers_of(x, False, compares, queue)
+    except TypeError as error:
+        raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
+    found = np.asarray(numbers.get() if is_device_array(numbers) else numbers).astype(np.int64)
+    missing = found < 0
+
+    def labelled(numbers: np.ndarray) -> Any:
+        places = np.ma.filled(numbers, -1)
+        if hasattr(dtype, "categories") and hasattr(x, "isna"):
+            return type(getattr(x, "array", x)).from_codes(places, dtype=dtype)
+        return picked(np.asarray(labels, object), places)
+
+    return ColumnData(np.where(missing, 0, found), missing if missing.any() else None, labelled)
 
 
 def _flat(keys: Array) -> Array:
@@ -184,7 +258,10 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
             found = [*(each[left] for each in found), labels_of(own, n)[right]]
         return tuple(found)
 
-    return Groups(numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue)
+    like = tuple(each.like[0] for each in columns)
+    return Groups(
+        numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue, like
+    )._replace(index=first.index)
 
 
 def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:

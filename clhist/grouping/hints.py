@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyopencl as cl
 
 from clhist.opencl.device import memory_budget
@@ -23,6 +24,25 @@ class Hints:
 
         def __iter__(self) -> Any:
             raise TypeError("groups: expected no iteration; the key of each group is in groups.keys")
+
+
+def check_keys(keys: Any) -> None:
+    """Raise TypeError if keys are no column: the name of one, an iterator, a dict, a number."""
+    is_text = isinstance(keys, str | bytes)
+    if is_text or np.isscalar(keys) or isinstance(keys, set | frozenset | Mapping | Iterator) or callable(keys):
+        hint = f"pass the column: group_by(df[{keys!r:.60}])" if is_text else "pass a column, an array or a list"
+        raise TypeError(f"keys: expected columns of keys, got {keys!r:.60}; {hint}")
+
+
+def check_index(name: str, x: Any, index: Any) -> None:
+    """Raise ValueError if a Series of pandas has another index than the keys, with which it goes by position."""
+    own = x.index if hasattr(x, "iloc") else None
+    if index is None or own is None or own is index or len(own) != len(index) or own.equals(index):
+        return
+    raise ValueError(
+        f"{name}: expected the index of the keys, since elements go by position, got another index; "
+        f"write {name}.reindex(keys.index), or {name}.to_numpy() for the positions"
+    )
 
 
 def check_number(given: Any) -> None:

@@ -67,7 +67,7 @@ def _of_texts(keys: np.ndarray, sort: bool, arrow: Any) -> tuple[np.ndarray, np.
         if not arrow.types.is_string(texts.type):
             return None
         codes, texts = encoded(texts)
-    except (arrow.ArrowException, ValueError, TypeError):  # of several types, or a text that UTF-8 has not
+    except (arrow.ArrowException, ValueError, TypeError, OverflowError):  # of several types, or no text of UTF-8
         return None
     labels = keys[_firsts(codes, len(texts))]
     if not {str, np.str_}.issuperset(map(type, labels)):  # others may compare in their own way

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from numpy.typing import DTypeLike
 
+from clhist.engine.columns import read_column
 from clhist.engine.cuda_calls import takes_cuda_as
-from clhist.grouping.placed import Placed
+from clhist.grouping.groups import numbered_texts
+from clhist.grouping.hints import check_index
+from clhist.grouping.placed import OF_ORDER, Placed
 from clhist.grouping.running import RUNNING
+from clhist.opencl.arrays import is_device_array
+from clhist.statistics.table import OF_ANY
 from clhist.typing import DeviceArray, HostArray, Others
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
@@ -120,7 +125,8 @@ class Methods(Placed, Generic[A]):
         Returns
         -------
         array of the shape of the keys
-            Of the dtype of the statistic; NaN, 0 or False of elements in no group.
+            Of the dtype of the statistic. Elements whose key is missing get NaN (floats), NaT (dates), 0 (integers) or
+            False (booleans); of a nullable column or masked array they are masked.
 
         Examples
         --------
@@ -132,7 +138,16 @@ class Methods(Placed, Generic[A]):
         if statistic in ("rank", *RUNNING):
             of_rows: A = getattr(self, statistic)(x, **options)
             return of_rows
-        found: A = self._rows(self._one(x, statistic, **options))
+        found: A
+        check_index("x", x, self._index)
+        column = read_column(x)
+        if column is None and not is_device_array(x) and statistic in OF_ORDER:
+            column = numbered_texts("x", x, (statistic,), self._queue)
+        if column is not None and column.like is not None and statistic not in ("count", "argmin", "argmax", *OF_ANY):
+            x = cast(Any, column._replace(like=None))
+            rows: Any = self._rows(self._one(x, statistic, **options))
+            return cast(A, column.like(rows) if rows.dtype.kind != "m" else rows)
+        found = self._rows(self._one(x, statistic, **options))
         return found
 
     @takes_cuda_as("_keys")
@@ -164,7 +179,7 @@ class Methods(Placed, Generic[A]):
         Returns
         -------
         array of the shape of the keys
-            NaN or 0 of elements in no group.
+            NaN or 0 of elements in no group; masked of a nullable column or masked array, as its missing values are.
         """
         found: A = self._along("cumsum", x, skipna, dtype)
         return found
@@ -206,7 +221,7 @@ class Methods(Placed, Generic[A]):
         Returns
         -------
         array of the shape of the keys
-            NaN of NaN and NaT, and of elements in no group.
+            NaN of NaN and NaT, and of elements in no group; masked of a nullable column or masked array.
         """
         found: A = self._ranked(x, method, ascending, pct)
         return found
@@ -215,7 +230,8 @@ class Methods(Placed, Generic[A]):
     def nth(self, x: X[A], n: int) -> A:
         """Return the n-th value of each group, NaN included, from 0 on; from its end if `n` is negative.
 
-        Where a group has fewer, it is NaN, NaT, 0 or False.
+        Where a group has fewer, it is NaN, NaT, 0 or False. Missing values count; of a nullable column or masked array,
+        and where it has fewer, the result is masked.
         """
         found: A = self._nth(x, n)
         return found

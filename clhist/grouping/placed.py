@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -10,14 +11,24 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
+from clhist.engine.columns import ColumnData, of_list, picked, read_column
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
-from clhist.grouping.columns import nullable
-from clhist.grouping.dates import FILLED, as_integers, dates_of
+from clhist.grouping.dates import (
+    FILLED,
+    NAT,
+    SWEPT,
+    as_durations,
+    as_integers,
+    dates_of,
+    halves,
+    mean_of_halves,
+)
 from clhist.grouping.different import most_frequent, number_of_different
 from clhist.grouping.each_row import result_of_each
-from clhist.grouping.groups import Groups, flattened, join, numbers_of
-from clhist.grouping.hints import check_room
+from clhist.grouping.factorized import factorized
+from clhist.grouping.groups import Groups, flattened, join, numbered_texts, numbers_of
+from clhist.grouping.hints import check_index, check_room
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouping.running import RUNNING, running, running_of_each
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
@@ -30,9 +41,9 @@ from clhist.operators.names import name_hint
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import select, sorts
 from clhist.statistics.selection_texts import Nan, Order
-from clhist.statistics.table import OF_ANY, TABLE, column_of, split_statistics
+from clhist.statistics.table import OF_ANY, TABLE, column_of, quantile_of, split_statistics
 
-_NAT = np.iinfo(np.int64).min
+OF_ORDER = ("first", "last", "min", "max", "mode", "argmin", "argmax", "count")  # of text by its numbers, too
 
 
 class Placed:
@@ -44,6 +55,7 @@ class Placed:
     _on_device: bool
     _numbers: Numbers
     _shape: tuple[int, ...]
+    _index: Any  # of pandas, if the keys have one
 
     def _bins(self, *sizes: int) -> int:
         """Return the number of results; raise MemoryError if arrays of such bytes for each group do not fit."""
@@ -53,37 +65,159 @@ class Placed:
     def _array(self, name: str, x: Any, *, halves: bool = False) -> Array:
         """Return an array of the caller's, checked; of half precision as float32 unless it may be `halves`."""
         check_unmasked(name, x)
-        values, missing = nullable(x) or (x, None)
-        array = as_array(name, values if missing is None else np.where(missing, np.nan, values))
+        if (column := read_column(x)) is not None:
+            if column.missing is not None:
+                raise ValueError(f"{name}: expected values none of which is missing, got some")
+            x = column.values
+        array = as_array(name, x)
         self._check(name, is_device_array(array), array.shape)
         if self._on_device and not array.dtype.isnative:
             raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
+        if array.dtype.kind == "O":
+            types = sorted({type(each).__name__ for each in array.flat})
+            hint = "; convert them to float64, or to integers of their least unit" if "Decimal" in types else ""
+            hint = "; pandas.array(..., dtype='Int64') has missing numbers" if {*types} <= {"int", "NoneType"} else hint
+            raise TypeError(
+                f"{name}: OpenCL has no type for object; expected numbers, booleans, dates or durations, "
+                f"got {' and '.join(types[:3])}{hint}"
+            )
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
         check_context([(name, array)], self._queue.context)
         return array if halves else as_numbers(array)
 
     def _apart(self, columns: Mapping[str, Any], skipna: bool, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what is asked of each column, and the statistics that are known: those of nullable columns."""
+        """Return the statistics of each column that sweeps of its array compute, and those that are computed here.
+
+        These are of columns with missing values, of dates but for what `SWEPT` names, and of text by its numbers.
+        """
         split = {name: split_statistics(name, given) for name, given in columns.items()}
         found: dict[str, Any] = {name: {} for name in split}
-        for name, (names, asked) in split.items():
-            if not asked or (known := nullable(asked[0])) is None:
+        if self._index is not None:
+            for name, given in columns.items():
+                check_index(name, given[0], self._index)
+        for name, (names, (x, *asked)) in ((name, each) for name, each in split.items() if each[1]):
+            if type(x) is np.ndarray and x.dtype.kind in "biufc":  # the most frequent, without a missing value
                 continue
-            (values, missing), groups, new = known, cast(Any, self), cast(Any, type(self))
-            if missing is not None and skipna:  # elements in no group
-                self._check(name, False, missing.shape)
-                keys = join(self._keys, self.num_groups, as_bytes(missing), 1, self._queue)  # 1 is outside of [0, 1)
-                keys = (keys if is_device_array(self._keys) else keys.get(self._queue)).reshape(self._shape)
-                groups = new(Groups(keys, self.num_groups, None, (None,), False, self._queue))
-            given = values if missing is None or skipna else np.where(missing, np.nan, values), *asked[1:], "count"
-            results = groups.agg(skipna=skipna, **options, **{name: given})[name]
-            empty = results["count"] == 0
-            for own in (each for each in results if not each.startswith("arg")):
-                mask = empty if own in (*FILLED, "mode") else results[own] != results[own]
-                results[own] = np.ma.array(results[own], mask=mask)
-            found[name], split[name] = results, (names, ())
+            if (column := read_column(x)) is None and not is_device_array(x):
+                if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not {*asked} <= {*SWEPT}:
+                    column = ColumnData(np.asarray(x), None)
+                elif {*asked} <= {*OF_ORDER} and (texts := numbered_texts(name, x, asked, self._queue)) is not None:
+                    column = texts
+            if column is not None:
+                self._check(name, False, column.values.shape)
+                found[name] = self._of_column(name, column, tuple(asked), skipna, options)
+                split[name] = names, ()
         return split, found
+
+    def _of_column(
+        self, name: str, column: ColumnData, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return statistics of the values of a column that are not missing; they are missing of groups without any."""
+        if column.values.dtype.kind in "mM":
+            results = self._of_dates(name, column.values, names, skipna, options)
+            return results if column.like is None else {
+                own: column.like(each) if each.dtype.kind == "M" else each for own, each in results.items()
+            }  # fmt: skip
+        groups, missing = self._without(column.missing), column.missing
+        if column.nan_is_value:  # of polars, whose extremes are those of numbers
+            extremes = tuple(own for own in names if own in ("min", "max", "argmin", "argmax"))
+            others = *(own for own in names if own not in extremes), "count"
+            results = groups.agg(skipna=False, **options, **{name: (column.values, *others)})[name]
+            if "median" in names:
+                real, dtype = self._numbers.real, options.get("dtype")
+                of_order = column_of(name, as_numbers(column.values).dtype, ("median",), real, False, 0, dtype)
+                results["median"] = Placed._of_order(groups, column.values, of_order, None)
+            if extremes:
+                results |= groups.agg(**options, **{name: (column.values, *extremes)})[name]
+            has_nan = groups.agg(x=(np.isnan(column.values), "any"))["x"]["any"]
+        else:
+            results = groups.agg(skipna=skipna, **options, **{name: (column.values, *names, "count")})[name]
+            has_nan = np.zeros(self.num_groups, bool)
+        empty, masked = results["count"] == 0, {}
+        for own in names:
+            each = results[own]
+            mask = empty if own in (*FILLED, "mode") else (each != each) & ~has_nan
+            if own in ("argmin", "argmax"):
+                mask = each < 0
+                each = np.where(mask, NAT, each)  # no index, as -1 is, where the mask is lost
+            if column.nan_is_value and own in ("var", "std", "sem"):
+                mask = results["count"] <= options.get("ddof", 0)
+            masked[own] = np.ma.array(each, mask=mask)
+        if missing is not None and not skipna:
+            self._propagate(masked, column)
+        return masked if column.like is None else {
+            own: each if own in ("argmin", "argmax", "count") else column.like(each) for own, each in masked.items()
+        }  # fmt: skip
+
+    def _propagate(self, results: dict[str, Any], column: ColumnData) -> None:
+        """Mask in place the results of groups with missing values that depend on these."""
+        own = cast(Any, self)
+        number = own.agg(x=(column.missing, "sum"))["x"]["sum"]
+        some = number > 0
+        for name, each in results.items():
+            if name in ("first", "last"):
+                found = own.agg(x=(column.values, name), missing=(column.missing, name))
+                each.data[...], each.mask[...] = found["x"][name], found["missing"][name] | each.mask & ~some
+            elif name == "count":
+                each.data[...] += number  # as of NaN
+            elif name in ("any", "all"):  # which the others may decide
+                each.mask |= some & (each.data == (name == "all"))
+            else:
+                each.mask |= some
+
+    def _of_dates(
+        self, name: str, dates: np.ndarray, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return statistics of dates or durations, without NaT; those of sums are exact."""
+        ticks, dtype = as_integers(dates)
+        column = column_of(name, ticks.dtype, names, self._numbers.real, skipna, 0, None, dtype)
+        if options.get("dtype") is not None:
+            raise TypeError(f"dtype: expected none for {name}, which has dates or durations, got {options['dtype']!r}")
+        swept, own = tuple(each for each in names if each in SWEPT), cast(Any, self)
+        results: dict[str, Any] = own.agg(x=(dates, *swept))["x"] if swept else {}
+        missing = ticks == NAT
+        groups = self._without(missing if missing.any() else None)
+        ticks = np.where(missing, 0, ticks)
+        if "mode" in names:
+            modes = groups.agg(x=(ticks, "mode", "count"))["x"]
+            results["mode"] = np.where(modes["count"] > 0, modes["mode"], NAT).view(dtype)
+        if "sum" in names:
+            results["sum"] = groups.sum(ticks).view(dtype)
+        if "mean" in names:
+            upper, lower = halves(ticks)
+            sums = groups.agg(upper=(upper, "sum", "count"), lower=(lower, "sum"))
+            mean = mean_of_halves(sums["upper"]["sum"], sums["lower"]["sum"], sums["upper"]["count"])
+            results["mean"] = mean.view(dtype)
+        if "median" in names:
+            results["median"] = Placed._of_order(groups, ticks, column, None).view(dtype)
+        if "std" in names:
+            present = ticks if not missing.any() else ticks[~missing]
+            least = np.int64(present.min() if present.size else 0)  # differences may need 64 bits without a sign
+            shifted = (ticks.view(np.uint64) - least.view(np.uint64)).astype(np.float64)
+            ddof, is_exact = options.get("ddof", 0), options.get("reproducible", False)
+            results["std"] = as_durations(groups.std(shifted, ddof=ddof, reproducible=is_exact), dtype)
+        return results
+
+    def _of_order(self, values: np.ndarray, column: Column, q: float | None) -> np.ndarray:
+        """Return the median or a quantile of each group: exact of dates as integers, of floats with NaN greatest."""
+        if column.dates is not None:
+            column = replace(column, result=np.dtype(np.int64), dates=None)
+        if not values.size:
+            none = NAT if column.result.kind == "i" else np.nan
+            return np.full(self.num_groups, none, column.result)
+        found = self._selected(self._placed(flattened(as_numbers(values))), column, q, nan="greatest")
+        return np.asarray(self._returned(found))
+
+    def _without(self, missing: np.ndarray | None) -> Any:
+        """Return the same groups without the elements that are missing."""
+        if missing is None:
+            return self
+        self._check("x", False, missing.shape)
+        keys = join(self._keys, self.num_groups, as_bytes(missing), 1, self._queue)  # 1 is outside of [0, 1)
+        keys = (keys if is_device_array(self._keys) else keys.get(self._queue)).reshape(self._shape)
+        new = cast(Any, type(self))
+        return new(Groups(keys, self.num_groups, None, (None,), False, self._queue))
 
     def _check(self, name: str, on_device: bool, shape: tuple[int, ...]) -> None:
         """Raise TypeError or ValueError if an array is not where the keys are, or not of their shape."""
@@ -134,10 +268,25 @@ class Placed:
         return self._like_keys(most_frequent(self._keys, self._bins(8, 8, 8), array, column.skipna, self._queue))
 
     def _with_any(
-        self, found: dict[str, Any], name: str, x: Any, names: tuple[str, ...], skipna: bool
+        self,
+        found: dict[str, Any],
+        name: str,
+        x: Any,
+        names: tuple[str, ...],
+        skipna: bool,
+        dtype: DTypeLike | None,
     ) -> dict[str, Any]:
-        """Return the statistics of a column in the order of their names, with those of values of any type."""
-        return {each: self._of_any(name, x, each, skipna) if each in OF_ANY else found[each] for each in names}
+        """Return the statistics of a column in the order of their names, with quantiles and those of any values."""
+        results = {}
+        for each in names:
+            if (q := quantile_of(each)) is not None:
+                try:
+                    results[each] = cast(Any, self).quantile(x, q, skipna=skipna, dtype=dtype)
+                except (TypeError, ValueError) as error:
+                    raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
+            else:
+                results[each] = self._of_any(name, x, each, skipna) if each in OF_ANY else found[each]
+        return results
 
     def _of_any(self, name: str, x: Any, statistic: str, skipna: bool) -> Any:
         """Return the size or the number of different values of each group; values may be of any type."""
@@ -145,6 +294,7 @@ class Placed:
         if statistic == "size":
             self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
             return self.size()
+        x = of_list(name, x)
         groups, dtype = self._bins(8), getattr(x, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
             array = self._placed(self._array(name, x))
@@ -160,7 +310,13 @@ class Placed:
         return self._returned(self._like_keys(number_of_different(*given)))
 
     def _selected(
-        self, array: Array, column: Column, q: float | None = None, weights: Array | None = None, counts: bool = False
+        self,
+        array: Array,
+        column: Column,
+        q: float | None = None,
+        weights: Array | None = None,
+        counts: bool = False,
+        nan: Nan | None = None,
     ) -> Array:
         """Return the median of each group, the quantile of probability `q`, or how many different values it has."""
         bins = self._bins(8)
@@ -170,7 +326,7 @@ class Placed:
         arrays = [self._keys, array] if weights is None else [self._keys, array, weights]
         arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in arrays]
         keys, array, *rest = (in_place(each, self._queue) for each in arrays)
-        nan: Nan = "skipped" if column.skipna else "greatest" if counts else "propagated"
+        nan = nan or ("skipped" if column.skipna else "greatest" if counts else "propagated")
         dtypes = keys.dtype, array.dtype, np.dtype(np.int64) if counts else column.result, self._numbers.real
         order = Order(*dtypes, nan, q is None, rest[0].dtype if rest else None, counts)
         return select(order, keys, array, bins, self._queue, q=q or 0.0, weights=rest[0] if rest else None)
@@ -182,7 +338,8 @@ class Placed:
     def _rows(self, results: Any) -> Any:
         """Return the result of the group of each element, where the caller's arrays are."""
         keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
-        results = np.ma.filled(results, np.nan if results.dtype.kind == "f" else 0) if not self._on_device else results
+        if not self._on_device and (isinstance(results, np.ma.MaskedArray) or results.dtype.kind in "mMO"):
+            return picked(results, self._rows(np.arange(1, self.num_groups + 1)) - 1)
         found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results).reshape(self._shape)
         return found.get(self._queue) if is_elsewhere else found
 
@@ -195,9 +352,25 @@ class Placed:
 
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
+        check_index("x", x, self._index)
+        if (data := read_column(x)) is not None:
+            groups, is_skipped = self._without(data.missing), skipna and not data.nan_is_value
+            if data.nan_is_value and name in ("cummin", "cummax"):  # of polars, where NaN is no extreme
+                is_nan, worst = np.isnan(data.values), np.inf if name == "cummin" else -np.inf
+                values = np.where(is_nan, data.values.dtype.type(worst), data.values)
+                found = Placed._along(groups, name, values, True)
+                found[Placed._along(groups, "cummax", ~is_nan, True) == 0] = np.nan
+            else:
+                found = Placed._along(groups, name, data.values, is_skipped, dtype)
+            if data.values.dtype.kind in "mM":
+                return found if data.like is None else data.like(found)
+            mask = ~Placed._rows(groups, np.ones(self.num_groups, bool))
+            if not skipna and data.missing is not None:
+                mask |= self._along("cummax", data.missing, True)
+            return np.ma.array(found, mask=mask | ((found != found) if is_skipped else False))
         array, column, dates = self._checked(x, RUNNING[name], skipna, dtype)
         result = TABLE[RUNNING[name]].dtype(column)
-        nan = "NAN" if result.kind == "f" else "0" if dates is None else literal(_NAT, column.dtype)
+        nan = "NAN" if result.kind == "f" else "0" if dates is None else literal(NAT, column.dtype)
         missing = "{v} != {v}" if array.dtype.kind == "f" and skipna else ""
         missing = missing if dates is None else f"{{v}} == {nan}"
         result, is_bool = (np.dtype(np.uint8), True) if result.kind == "b" else (result, False)
@@ -215,6 +388,13 @@ class Placed:
         for name, given in (("ascending", ascending), ("pct", pct)):
             if not isinstance(given, bool | np.bool_):
                 raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
+        check_index("x", x, self._index)
+        if (column := read_column(x)) is not None:
+            values = column.values
+            if column.nan_is_value:  # of polars, the greatest
+                values = factorized(values.reshape(-1), self._queue, missing=True).numbers.reshape(values.shape)
+            found = Placed._ranked(self._without(column.missing), values, method, ascending, pct)
+            return np.ma.array(found, mask=found != found)
         array, _, dates = self._checked(x, "argmin", True, None)
         array = as_bytes(array) if array.dtype.kind == "b" else array
         options: dict[str, Any] = {
@@ -230,10 +410,19 @@ class Placed:
         """Return the n-th value of each group."""
         if isinstance(n, bool | np.bool_) or not isinstance(n, int | np.integer):
             raise TypeError(f"n: expected an integer, got {n!r:.60}")
+        check_index("x", x, self._index)
+        if (column := read_column(x)) is None and not is_device_array(x):
+            column = numbered_texts("x", x, ("first",), self._queue)
+        if column is not None:
+            found = self._nth(column.values, n)
+            if column.values.dtype.kind not in "mM":
+                there = np.ones(self._shape, bool) if column.missing is None else ~column.missing
+                found = np.ma.array(found, mask=~self._nth(there, n))
+            return found if column.like is None else column.like(found)
         array, _, dates = self._checked(x, "first", True, None)
         is_bool = array.dtype.kind == "b"
         array = as_bytes(array) if is_bool else array
-        none = _NAT if dates is not None else np.nan if array.dtype.kind == "f" else 0
+        none = NAT if dates is not None else np.nan if array.dtype.kind == "f" else 0
         compute = partial(nth_of_groups, num_groups=self._bins(8), n=int(n), none=array.dtype.type(none))
         found = self._of_rows(compute, array, shape=None)[: self.num_groups]
         return found if dates is None and not is_bool else found.view(dates or np.bool_)

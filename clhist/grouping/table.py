@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -25,10 +26,17 @@ class Table(dict[str, dict[str, A]]):
     """A dict of dicts of arrays with one element for each group: ``table[column][statistic]``."""
 
     def __init__(
-        self, columns: dict[str, dict[str, A]], keys: Callable[[], Any], names: tuple[Any, ...] = (None,)
+        self,
+        columns: dict[str, dict[str, A]],
+        keys: Callable[[], Any],
+        names: tuple[Any, ...] = (None,),
+        like: Sequence[Callable[[Any], Any] | None] = (),
     ) -> None:
         super().__init__(columns)
-        self._keys, self._names = keys, names
+        self._keys, self._names, self._like = keys, names, like or (None,) * len(names)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ({**self}, partial(_returned, self._keys()), self._names, self._like)
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each group.
@@ -36,8 +44,8 @@ class Table(dict[str, dict[str, A]]):
         Returns
         -------
         pandas.DataFrame
-            Its index are the keys of the groups, its columns pairs of a column and a statistic. Arrays of a device are
-            copied to the host.
+            Its index are the keys of the groups, by the names and of the dtypes of the columns that they came from; its
+            columns are pairs of a column and a statistic. Arrays of a device are copied to the host.
 
         Raises
         ------
@@ -45,17 +53,15 @@ class Table(dict[str, dict[str, A]]):
             If pandas is not installed.
         """
         pandas = _imported("pandas", "pandas", "to_pandas")
-        arrays, keys = self._arrays(), self._keys()
-        if isinstance(keys, tuple):
+        arrays: dict[Any, Any] = {own: _of_pandas(each, pandas) for own, each in self._arrays().items()}
+        keys = [_of_pandas(each, pandas) for each in self._key_columns()]
+        if len(keys) > 1:
             index = pandas.MultiIndex.from_arrays(keys, names=self._names)
         else:
             # Tuples make a MultiIndex.
-            index = pandas.Index(keys.tolist() if keys.dtype == object else keys)
+            values = keys[0].tolist() if keys[0].dtype == object else keys[0]
+            index = pandas.Index(values, name=self._names[0])
         columns = pandas.MultiIndex.from_tuples([*arrays], names=["column", "statistic"]) if arrays else []
-        for own, each in arrays.items():
-            if isinstance(each, np.ma.MaskedArray):
-                nullable = arrays[own] = pandas.array(each.data)
-                nullable[each.mask] = pandas.NA
         frame = pandas.DataFrame(dict(enumerate(arrays.values())), index=index)
         return frame.set_axis(columns, axis=1)
 
@@ -76,22 +82,13 @@ class Table(dict[str, dict[str, A]]):
             If two columns would have the same name.
         """
         pyarrow = _imported("pyarrow", "PyArrow", "to_arrow")
-        keys = self._keys()
-        columns = keys if isinstance(keys, tuple) else (keys,)
-        default = [f"key{n}" for n in range(len(columns))] if isinstance(keys, tuple) else ["key"]
-        names = [
-            instead if name in (None, "") else str(name) for name, instead in zip(self._names, default, strict=True)
-        ]
-        arrays = self._arrays()
-        names += [f"{column}_{statistic}" for column, statistic in arrays]
-        if len({*names}) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"columns: expected names that differ, got {twice!r} twice")
-        native = (each.astype(each.dtype.newbyteorder("="), copy=False) for each in (*columns, *arrays.values()))
-        return pyarrow.table([pyarrow.array(each) for each in native], names)
+        columns = self._named_columns()
+        return pyarrow.table([_of_arrow(each, pyarrow) for each in columns.values()], [*columns])
 
     def to_polars(self) -> Any:
         """Return a polars.DataFrame with a row for each group, of the columns of `to_arrow`.
+
+        Keys that are categories of polars keep their type and order.
 
         Raises
         ------
@@ -100,9 +97,35 @@ class Table(dict[str, dict[str, A]]):
         ValueError
             As of `to_arrow`.
         """
-        return _imported("polars", "polars", "to_polars").from_arrow(self.to_arrow())
+        polars = _imported("polars", "polars", "to_polars")
+        pyarrow = _imported("pyarrow", "PyArrow", "to_polars")
+        columns = {
+            name: each if isinstance(each, polars.Series) else polars.from_arrow(_of_arrow(each, pyarrow))
+            for name, each in self._named_columns().items()
+        }
+        return polars.DataFrame(columns)
 
-    def _arrays(self) -> dict[tuple[str, str], np.ndarray]:
+    def _key_columns(self) -> list[Any]:
+        """Return the keys in columns as those that they came from."""
+        keys = self._keys()
+        columns = keys if isinstance(keys, tuple) else (keys,)
+        return [each if like is None else like(each) for each, like in zip(columns, self._like, strict=True)]
+
+    def _named_columns(self) -> dict[str, Any]:
+        """Return the keys and the statistics by the names that they have in tables."""
+        keys = self._key_columns()
+        default = [f"key{n}" for n in range(len(keys))] if len(keys) > 1 else ["key"]
+        names = [
+            instead if name in (None, "") else str(name) for name, instead in zip(self._names, default, strict=True)
+        ]
+        arrays = self._arrays()
+        names += [f"{column}_{statistic}" for column, statistic in arrays]
+        if len({*names}) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"columns: expected names that differ, got {twice!r} twice")
+        return dict(zip(names, [*keys, *arrays.values()], strict=True))
+
+    def _arrays(self) -> dict[tuple[str, str], Any]:
         """Return the statistics on the host, by column and name."""
         given: dict[str, dict[str, Any]] = {**self}
         return {
@@ -110,3 +133,25 @@ class Table(dict[str, dict[str, A]]):
             for column, found in given.items()
             for statistic, each in found.items()
         }
+
+
+def _returned(value: Any) -> Any:
+    return value
+
+
+def _of_pandas(column: Any, pandas: Any) -> Any:
+    """Return a column as pandas takes it, masked arrays as nullable ones."""
+    if isinstance(column, np.ma.MaskedArray):
+        nullable = pandas.array(column.data)
+        nullable[np.ma.getmaskarray(column)] = pandas.NA
+        return nullable
+    return column.to_pandas() if hasattr(column, "to_pandas") else column
+
+
+def _of_arrow(column: Any, pyarrow: Any) -> Any:
+    """Return a column as PyArrow's."""
+    if hasattr(column, "to_arrow"):
+        return column.to_arrow()
+    if isinstance(column, np.ndarray):
+        column = column.astype(column.dtype.newbyteorder("="), copy=False)
+    return column if isinstance(column, pyarrow.Array | pyarrow.ChunkedArray) else pyarrow.array(column)

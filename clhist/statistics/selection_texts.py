@@ -29,7 +29,7 @@ class Order:
     dtype : numpy.dtype
         Of the values, with booleans as bytes.
     result : numpy.dtype
-        A float.
+        A float, or int64 of dates, whose results are exact and rounded toward zero.
     real : numpy.dtype
         In which positions are computed, and weights added up.
     nan : str
@@ -62,6 +62,11 @@ class Order:
         return self.nan == "propagated" and self.dtype.kind == "f"
 
     @property
+    def none(self) -> str:
+        """C of the result of a group without values; of the type of the result, which the others are not to lose."""
+        return "LONG_MIN" if self.result.kind == "i" else "NAN"
+
+    @property
     def ones(self) -> str:
         """C of the key of NaN, which no number has."""
         return f"({c_name(self.key)})-1"
@@ -91,11 +96,20 @@ class Order:
         """Return C of the place of the statistic among `n` values, and of what it is between two neighbours."""
         real, result, key = (c_name(each) for each in (self.real, self.result, self.key))
         first, second = (decoded(each, self.dtype) for each in ("low", "high"))
+        rank, share = "(long)(q * (n - 1))", "q * (n - 1) - (long)(q * (n - 1))"
         if self.is_median:
             rank, share = "(n - 1) / 2", "n % 2 ? 0 : 0.5f"
+        if self.result.kind == "i" and not self.counts:  # the sum of two dates may overflow
+            part, rest = f"(ulong)(({real})apart * share)", f"part < ({real})apart * share"
+            if self.is_median:
+                part, rest = "share == 0 ? 0 : apart / 2", "share != 0 && apart % 2"
+            between = f"""const long a = {first}, b = {second};
+    const ulong apart = (ulong)b - (ulong)a, part = {part};
+    const long value = a + (long)part;
+    return value < 0 && ({rest}) ? value + 1 : value;"""
+        elif self.is_median:
             between = f"const {result} a = {first}, b = {second}; return a == b ? a : (a + b) / 2;"
         else:  # as NumPy interpolates
-            rank, share = "(long)(q * (n - 1))", "q * (n - 1) - (long)(q * (n - 1))"
             between = f"""const {real} a = {first}, b = {second};
     return low == high || a == b ? a : share < 0.5f ? a + (b - a) * share : b - (b - a) * (1 - share);"""
         return f"""#pragma OPENCL FP_CONTRACT OFF
@@ -209,7 +223,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
         finish=f"""
             const {unsigned} low = found[i];
             const int missing = !(members[i] > 0 && members[i] < INFINITY){missing};
-            out[i] = missing ? NAN : clhist_between(low, low, 0);
+            out[i] = missing ? {order.none} : clhist_between(low, low, 0);
             """
         if weighted
         else f"""
@@ -217,7 +231,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
             const {unsigned} low = found[i];
             const {unsigned} high = !(fraction > 0) ? low : rank[i] + 1 < equal[i] ? low : {recipe.above};
             const int missing = members[i] == 0{missing};
-            out[i] = missing ? NAN : clhist_between(low, high, fraction);
+            out[i] = missing ? {order.none} : clhist_between(low, high, fraction);
             """,
     )
 

@@ -8,6 +8,7 @@ which are selected.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +121,7 @@ def named_statistics(given: Sequence[Any]) -> tuple[str, ...]:
 
 
 def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return the names of the statistics of a column, and what is given without those of values of any type.
+    """Return the names of the statistics of a column, and what is given without quantiles and those of any type.
 
     Raises
     ------
@@ -130,8 +131,16 @@ def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any,
     if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
         raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
     names = named_statistics(given[1:])
-    rest = [each for each in names if each not in OF_ANY]
+    rest = [each for each in names if each not in OF_ANY and quantile_of(each) is None]
     return names, (given[0], *rest) if rest else ()
+
+
+def quantile_of(name: object) -> float | None:
+    """Return the probability of a quantile by its name, as 0.9 of "q90"; None of another name."""
+    if not isinstance(name, str) or not name.startswith("q"):
+        return None
+    percent = re.fullmatch(r"q(\d{1,3}(?:\.\d+)?)", name)
+    return float(percent[1]) / 100 if percent and float(percent[1]) <= 100 else None
 
 
 def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:
@@ -194,11 +203,17 @@ _DATED = "biufmM"
 # In the order in which errors list them.
 TABLE: dict[str, Statistic] = {
     "sum": Statistic(
-        _total, kinds=_ALL, is_moment=True, rounds=True, parts=("sum",), finish=lambda parts: parts["sum"], of_none=0
+        _total,
+        kinds=_ALL + "m",
+        is_moment=True,
+        rounds=True,
+        parts=("sum",),
+        finish=lambda parts: parts["sum"],
+        of_none=0,
     ),
     "mean": Statistic(
         _result,
-        kinds=_ALL,
+        kinds=_ANY,
         is_moment=True,
         rounds=True,
         parts=("sum", "count"),
@@ -210,6 +225,7 @@ TABLE: dict[str, Statistic] = {
     "var": Statistic(_result, rounds=True),
     "std": Statistic(
         _result,
+        kinds=_DATED,
         rounds=True,
         parts=("sum", "count"),
         finish=lambda parts: np.sqrt(variance(parts["count"].astype(np.float64), parts["shift"], parts["squares"])),
@@ -226,7 +242,7 @@ TABLE: dict[str, Statistic] = {
     "sem": Statistic(_result, rounds=True),
     "skew": Statistic(_result, rounds=True, merges=False),
     "kurt": Statistic(_result, rounds=True, merges=False),
-    "median": Statistic(_result, is_apart=True, merges=False, finish=lambda parts: parts["median"]),
+    "median": Statistic(_result, kinds=_DATED, is_apart=True, merges=False, finish=lambda parts: parts["median"]),
     "prod": Statistic(_total, _product_of, kinds=_ALL),
     "any": Statistic(_bool, _logical("any", operators.logical_or(np.bool_))),
     "all": Statistic(_bool, _logical("all", operators.logical_and(np.bool_))),
@@ -234,7 +250,12 @@ TABLE: dict[str, Statistic] = {
     "nunique": Statistic(_int64, kinds=_ANY, is_apart=True, merges=False),
     "mode": Statistic(_own, kinds=_DATED, is_apart=True, merges=False),
     "quantile": Statistic(
-        _result, is_apart=True, merges=False, takes=("q", "weights"), finish=lambda parts: parts["quantile"]
+        _result,
+        kinds=_DATED,
+        is_apart=True,
+        merges=False,
+        takes=("q", "weights"),
+        finish=lambda parts: parts["quantile"],
     ),
 }
 STATISTICS = tuple(name for name, each in TABLE.items() if not each.takes)  # of `clhist.GroupBy.agg`

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -378,3 +380,52 @@ def test_reproducible_is_a_bool(lazy):
         on_dask.bincount(dx, dw, reproducible="yes")
     with pytest.raises(TypeError, match="reproducible: expected a bool, got 1"):
         on_dask.reduce_by_index(9, "sum", dx, dw, reproducible=1)
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("names", ["identifiers", "texts", "reals", ("texts", "dates")], ids=str)
+def test_different_values_of_groups(names, sort, arrays):
+    n = 20_001
+    table, w = of_any_type(n), np.where(arrays[1][:n] < 0.2, np.nan, arrays[1][:n].round(1))
+    lazily = {name: da.from_array(each, chunks=3000) for name, each in table.items()}
+    keys, lazy_keys = (
+        (of[names] if isinstance(names, str) else [of[name] for name in names]) for of in (table, lazily)
+    )
+    found = clhist.group_by(lazy_keys, sort=sort).agg(x=(da.from_array(w, chunks=3000), "mean", "nunique", "count"))
+    expected = clhist.group_by(keys, sort=sort).agg(x=(w, "mean", "nunique", "count"))
+    assert [*found["x"]] == [*expected["x"]]
+    same(found["x"]["nunique"].compute(), expected["x"]["nunique"])
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pandas.testing.assert_frame_equal(found.to_pandas(), expected.to_pandas())
+
+
+def test_tables_of_blocks(arrays):
+    dataframe = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
+    import pandas
+
+    k, w = arrays[0][:9000].astype(np.int64) % 5, arrays[1][:9000].round(1)
+    frame = pandas.DataFrame({"k": pandas.Categorical(np.array(list("bacde"))[k]), "w": w})
+    lazily = dataframe.from_pandas(frame, npartitions=3)
+    groups = clhist.group_by(lazily["k"])
+    table = groups.agg(w=(lazily["w"], "sum", "nunique"))
+    for found in (table, table.compute(), pickle.loads(pickle.dumps(table.compute()))):
+        found = found.to_pandas()["w"]
+        expected = frame.groupby("k", observed=False)["w"].agg(["sum", "nunique"])
+        np.testing.assert_allclose(found, expected)
+        assert found.index.tolist() == expected.index.tolist()
+        assert found.index.name == "k"
+    (computed,) = dask.compute(table)
+    assert type(computed) is clhist.grouping.table.Table
+    assert computed.to_arrow().column_names == [
+        "k",
+        "w_sum",
+        "w_nunique",
+    ]
+    numbered = clhist.group_by(da.from_array(k, chunks=4000), 7).nunique(da.from_array(w, chunks=4000))
+    assert numbered.compute().tolist() == [*frame.groupby(k)["w"].nunique(), 0, 0]
+    with pytest.raises(
+        AttributeError, match=r"^transform: expected a statistic that blocks have parts of: sum, .*nunique"
+    ):
+        groups.transform(lazily["w"], "sum")
+    with pytest.raises(TypeError, match=r"^skipna: expected True"):
+        groups.nunique(lazily["w"], skipna=False)

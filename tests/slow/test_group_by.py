@@ -166,8 +166,8 @@ def test_dates_as_values(dtype):
     np.testing.assert_array_equal(found["x"]["count"], reference["count"].fillna(0))
     assert found["x"]["argmin"][EMPTY] == found["x"]["argmin"][ALL_NAN] == -1
     assert (clhist.group_by(keys, GROUPS).max(dates) == found["x"]["max"])[[0, 1]].all()
-    with pytest.raises(ValueError, match=r"^x: expected statistics of .* among count, min.*; got 'median'$"):
-        clhist.group_by(keys, GROUPS).median(dates)
+    with pytest.raises(ValueError, match=r"^x: expected statistics of .* among .*count, .*min.*; got 'var'$"):
+        clhist.group_by(keys, GROUPS).var(dates)
     with pytest.raises(TypeError, match=r"^skipna: expected True, since x has dates"):
         clhist.group_by(keys, GROUPS).min(dates, skipna=False)
 

@@ -18,10 +18,14 @@ def test_keys_of_pandas_that_are_missing(dtype):
     assert groups.sum(np.array([1.0, 2.0, 4.0, 8.0])).tolist() == [2, 9]
 
 
-def test_masked_arrays_are_refused():
-    masked = np.ma.masked_equal([1.0, 99.0, 4.0], 99.0)
-    with pytest.raises(ValueError, match=r"^x: expected an array without masked elements"):
-        clhist.group_by([0, 0, 1]).agg(x=(masked, "sum"))
+def test_masked_values_are_left_out():
+    masked = np.ma.masked_equal([1.0, 99.0, 4.0, 99.0], 99.0)
+    found = clhist.group_by([0, 0, 1, 2]).agg(x=(masked, "sum", "max", "argmax"))["x"]
+    assert [each.tolist() for each in found.values()] == [[1.0, 4.0, 0.0], [1.0, 4.0, None], [0, 2, None]]
+    waves = np.ma.array([1 + 1j, 2, 3, 4j], mask=[False, True, False, False])
+    assert clhist.group_by([0, 0, 1, 1]).mean(waves).tolist() == [1 + 1j, 1.5 + 2j]
+    with pytest.raises(ValueError, match=r"^x: expected text without masked elements"):
+        clhist.group_by([0, 0]).first(np.ma.array(["a", "b"], mask=[True, False]))
 
 
 def test_masked_keys_belong_to_no_group():
@@ -88,7 +92,7 @@ def test_nullable_values_of_arrow_and_polars():
         least = groups.agg(x=(x, "min"))
         assert least["x"]["min"].tolist() == least.to_arrow()["x_min"].to_pylist() == [2**60 + 1, None, 5]
         assert groups.sum(x, skipna=False).tolist() == [None, None, 5]
-        assert groups.transform(x, "max").tolist() == [2**60 + 1, 2**60 + 1, 0, 5]
+        assert groups.transform(x, "max").tolist() == [2**60 + 1, 2**60 + 1, None, 5]
 
 
 def test_objects_that_cannot_be_compared_need_no_order():

@@ -20,9 +20,9 @@ def numbers_and_labels(keys):
     return numbers_of(keys, are_numbers=True, sort=True, queue=None)[:2]
 
 
-def check(expected, keys):
+def check(expected, keys, order=()):
     codes, labels = numbers_and_labels(keys)
-    distinct = sorted({key for key in expected if key is not None and key == key})
+    distinct = sorted({key for key in expected if key is not None}, key=order.index if order else None)
     assert labels.tolist() == distinct
     assert codes.tolist() == [distinct.index(key) if key in distinct else -1 for key in expected]
 
@@ -32,9 +32,13 @@ def test_columns_of_polars(hidden, monkeypatch):
     monkeypatch.setattr(grouping_keys, "_WORTH_AN_IMPORT", 0)
     for name in hidden:
         monkeypatch.setitem(sys.modules, name, None)
-    for dtype in (polars.String, polars.Categorical, polars.Enum(["c", "b", "a"])):
+    for dtype in (polars.String, polars.Categorical):
         check(["b", None, "a", "b"], polars.Series(["b", None, "a", "b"], dtype=dtype))
-    check([1.5, None, math.nan, 0.5], polars.Series([1.5, None, math.nan, 0.5]))
+    enum = polars.Series(["b", None, "a", "b"], dtype=polars.Enum(["c", "b", "a"]))
+    check(["b", None, "a", "b"], enum, ["c", "b", "a"])
+    assert clhist.group_by(enum.reverse()[:2], sort=False).keys.tolist() == ["b", "a"]
+    codes, labels = numbers_and_labels(polars.Series([1.5, None, math.nan, 0.5]))
+    assert (codes.tolist(), str(labels.tolist())) == ([1, -1, 2, 0], "[0.5, 1.5, nan]")
     dates = [datetime.date(2020, 1, 2), None, datetime.date(2020, 1, 1)]
     assert numbers_and_labels(polars.Series(dates))[0].tolist() == [1, -1, 0]
     codes, labels = numbers_and_labels(polars.Series([3, None, 0]))
