@@ -141,7 +141,12 @@ def test_no_other_module_asks_for_a_vendor():
 def test_only_platforms_without_a_prefetch_are_built_without_it():
     """Mesa's compiler has the builtin but ends the process when it translates it."""
     assert compiler_options("rusticl") == compiler_options("rusticl ") == ("-DCLHIST_NO_PREFETCH",)
-    for name in ("Portable Computing Language", "Intel(R) OpenCL", "NVIDIA CUDA", "AMD Accelerated Parallel Processing"):
+    for name in (
+        "Portable Computing Language",
+        "Intel(R) OpenCL",
+        "NVIDIA CUDA",
+        "AMD Accelerated Parallel Processing",
+    ):
         assert compiler_options(name) == ()
     golden = Path(__file__).parent / "golden" / "sources"
     texts = [path.read_text(encoding="utf-8") for path in golden.glob("*.cl")]
