@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from rattler_build import Stage0Recipe, VariantConfig
+from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,8 +21,16 @@ def requirements(lines: list[str]) -> dict[str, str]:
     return {match[1].lower(): match[2].replace(" ", "") for match in found if match}
 
 
-def problems(recipe: dict, project: dict, version: str) -> list[str]:
-    """Return what differs."""
+# Of each system: the loader of drivers, what shows it the system's own, and what conda calls the system.
+LOADERS = {
+    "linux-64": {"__linux", "ocl-icd", "ocl-icd-system"},
+    "osx-arm64": {"__osx", "khronos-opencl-icd-loader", "ocl_icd_wrapper_apple"},
+    "win-64": {"__win", "khronos-opencl-icd-loader"},
+}
+
+
+def problems(recipe: dict, project: dict, version: str, loaders: set[str]) -> list[str]:
+    """Return what differs, on a system with these loaders."""
     run, host = (requirements(recipe["requirements"][part]) for part in ("run", "host"))
     wanted = requirements(project["project"]["dependencies"]) | {"python": project["project"]["requires-python"]}
     build = requirements(project["build-system"]["requires"])
@@ -37,20 +45,26 @@ def problems(recipe: dict, project: dict, version: str) -> list[str]:
         "license": (recipe["about"]["license"], project["project"]["license"]),
     }
     found = [f"{key}: expected {wanted!r}, got {given!r}" for key, (given, wanted) in pairs.items() if given != wanted]
-    more = run.keys() - wanted.keys() - {"pocl"}
-    found += [f"run: {', '.join(sorted(more))} is not in pyproject.toml"] if more else []
+    more = run.keys() - wanted.keys()
+    if more != loaders:
+        found.append(f"run: expected besides pyproject.toml's {sorted(loaders)}, got {sorted(more)}")
+    if not any("pocl" in test.get("requirements", {}).get("run", []) for test in recipe["tests"]):
+        found.append("tests: expected pocl among what one of them runs with, which has no device otherwise")
     found += [f"license_file: no {name}" for name in recipe["about"]["license_file"] if not (ROOT / name).exists()]
     return found
 
 
 def main() -> int:
     """Print what differs; 1 if anything does."""
-    (rendered,) = Stage0Recipe.from_file(str(ROOT / sys.argv[1])).render(VariantConfig())
-    recipe = rendered.recipe.to_dict()
+    recipe = Stage0Recipe.from_file(str(ROOT / sys.argv[1]))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     scope: dict[str, str] = {}
     exec((ROOT / "clhist" / "_version.py").read_text(encoding="utf-8"), scope)
-    found = problems(recipe, project, scope["__version__"])
+    found = []
+    for system, loaders in LOADERS.items():
+        (rendered,) = recipe.render(VariantConfig(), RenderConfig(platform=PlatformConfig(target_platform=system)))
+        different = problems(rendered.recipe.to_dict(), project, scope["__version__"], loaders)
+        found += [f"{system}: {words}" for words in different]
     print("\n".join(found) or f"{sys.argv[1]} agrees with pyproject.toml")
     return 1 if found else 0
 

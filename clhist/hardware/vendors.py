@@ -226,6 +226,10 @@ VENDOR_PATHS = (
     ),
 )
 
+# Platforms whose compilers are clang but end the process at its prefetch: their translator to SPIR-V has none.
+# Neither a macro nor a failed build tells.
+_WITHOUT_PREFETCH = ("rusticl",)
+
 # What a device may have besides OpenCL C 1.2 with its 32-bit atomics, with words for it.
 EXTENSIONS = tuple(extension for extension, _ in _EXTENSIONS.values())
 FEATURES = {name: f"{text} ({extension})" for name, (extension, text) in _EXTENSIONS.items()}
@@ -252,6 +256,11 @@ def features_of(extensions: str, platform_name: str, c_version: str) -> frozense
     driver = Driver(frozenset(extensions.split()), platform_name, int(version[1]) if version else 0)
     found = {name for name, (extension, _) in _EXTENSIONS.items() if extension in driver.extensions}
     return frozenset(found | {path.feature for path in VENDOR_PATHS if path.is_promised(driver)})
+
+
+def compiler_options(platform_name: str) -> tuple[str, ...]:
+    """Return the options that every program for a platform is built with."""
+    return ("-DCLHIST_NO_PREFETCH",) if platform_name.strip() in _WITHOUT_PREFETCH else ()
 
 
 def device_fence(features: Collection[str]) -> tuple[str, tuple[str, ...]]:

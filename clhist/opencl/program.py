@@ -18,6 +18,7 @@ from clhist.codegen.kernel_code import KernelCode
 from clhist.codegen.maps import Parameter
 from clhist.codegen.signatures import signatures
 from clhist.errors import BuildError
+from clhist.hardware import vendors
 from clhist.opencl.build_options import check_environment
 from clhist.opencl.compiler_log import explain
 from clhist.opencl.quiet import silence_own_builds, silent
@@ -155,6 +156,11 @@ def kernels_of(context: cl.Context, source: str) -> dict[str, Kernel]:
 new_token = count(1).__next__
 
 
+def compiler_options(context: cl.Context) -> tuple[str, ...]:
+    """Return the options that every program for `context` is built with."""
+    return (*vendors.compiler_options(context.devices[0].platform.name), *silent(context))
+
+
 def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
     """Return the program of `source` for `context`, built at the first call, and again only after many others.
 
@@ -199,7 +205,7 @@ def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Pro
 
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:
     try:
-        return cl.Program(context, source).build(options=[*options, *silent(context)])
+        return cl.Program(context, source).build(options=[*options, *compiler_options(context)])
     except cl.Error as error:
         log = str(error)
     raise BuildError(explain(log, source), source, log)  # outside: PyOpenCL's error says the same at length

@@ -15,7 +15,7 @@ from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, r
 from clhist.opencl.device import device_kind
 from clhist.selftest.cases import neutral_of
 from clhist.selftest.checks import Check, NotAvailableError
-from clhist.selftest.digests import exact_sums
+from clhist.selftest.digests import DTYPES, exact_sums
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
 from clhist.selftest.places import HOST, Host, Kernel
 from clhist.selftest.reference import assert_same, folded
@@ -370,6 +370,8 @@ def _long_counters(at: Setting) -> None:
     expect(partial(assert_same, expected=np.r_[np.ones(100, np.int32), np.zeros(1, np.int32)]), found, N=size)
 
 
+# A check for each dtype: some compilers take minutes for the kernels of all.
+DIGESTS: dict[str, Form] = {f"digests of exact sums, {dtype}": partial(exact_sums, dtype=dtype) for dtype in DTYPES}
 FORMS: dict[str, Form] = {
     "distributions": _distributions,
     "lengths": _lengths,
@@ -390,7 +392,7 @@ FORMS: dict[str, Form] = {
     "streams": _streams,
     "bincount": _bincount,
     "device arrays": _device_arrays,
-    "digests of exact sums": exact_sums,
+    **DIGESTS,
     "sampled race factor": _race_factor,
     "more than 2^31 elements": _long_counters,
 }

@@ -10,10 +10,11 @@ import pytest
 import clhist
 from clhist.planning.problem import PLACES
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, Check
+from clhist.selftest.forms import DIGESTS
 from clhist.selftest.suite import checks
 from clhist.selftest.updates import COLUMNS, ROWS, row_name
 
-OF_FILES = ("digests of exact sums",)  # which have a file of their own, in the same two ways
+OF_FILES = tuple(DIGESTS)  # which have a file of their own, in the same two ways
 
 
 def each_check(*, quick: bool = False) -> pytest.MarkDecorator:

@@ -115,6 +115,7 @@ AMD_NAMES = {  # name, or name|board as AMD's own driver has both
     "gfx1101|AMD Radeon RX 7800 XT": ("amd-radeon-rx-7800-xt", "amd-navi32", "amd-rdna"),
     "gfx1102|AMD Radeon RX 7600": ("amd-radeon-rx-7600", "amd-navi33", "amd-rdna"),
     "gfx1103": ("amd-rdna-apu", "amd-rdna"),
+    "gfx1151|AMD Radeon 8060S Graphics": ("amd-apu-strix-halo", "amd-rdna-apu", "amd-rdna"),
     "AMD Radeon Graphics (radeonsi, raphael_mendocino, LLVM 19.1.1, DRM 3.59, 6.11.3)": ("amd-rdna-mesa",),
     "AMD Radeon RX 9070 XT (radeonsi, gfx1201, LLVM 20.1.8, DRM 3.64, 6.16.0)": (
         "amd-radeon-rx-9070-xt", "amd-navi48", "amd-rdna-mesa",
@@ -152,12 +153,29 @@ APPLE_NAMES = {
     "Apple M1 Ultra": ("apple-m1-ultra",),
     "Apple M3 Pro": (),
     "Apple M4": (),
+    "Apple M4 Max": (),
+}
+ARM_NAMES = {  # by Arm's driver, and by Mesa's
+    "Mali-G610 r0p0": ("arm-mali-valhall",),
+    "Mali-G610 MC4 (Panfrost)": ("arm-mali-valhall",),
+    "Immortalis-G925": ("arm-mali-valhall",),
+    "Mali-G52": (),
+}
+QUALCOMM_NAMES = {
+    "QUALCOMM Adreno(TM) 740": ("qualcomm-adreno-7xx",),
+    "FD740": ("qualcomm-adreno-7xx",),
+    "Qualcomm(R) Adreno(TM) X1-85 GPU": ("qualcomm-adreno-7xx",),
+    "QUALCOMM Adreno(TM)": (),
+    "QUALCOMM Adreno(TM) 840": (),
+    "FD630": (),
 }
 VENDORS = {
     "vendor-nvidia": ("NVIDIA Corporation", NVIDIA_NAMES),
     "vendor-amd": ("Advanced Micro Devices, Inc.", AMD_NAMES),
     "vendor-intel": ("Intel(R) Corporation", INTEL_NAMES),
     "vendor-apple": ("Apple", APPLE_NAMES),
+    "vendor-arm": ("ARM", ARM_NAMES),
+    "vendor-qualcomm": ("Qualcomm", QUALCOMM_NAMES),
 }
 SHIPPED = load_profiles()
 MEASURED = ("nvidia-h100", "nvidia-h200")  # which have more local memory than their driver reports
@@ -177,7 +195,16 @@ def test_names_as_drivers_spell_them(names, vendor, vendor_key, keys):
     assert 16384 <= found.l2_cache <= 256 * 2**20
     assert found.l2_line in (64, 128)
     assert 10 * 112 <= found.hardware_threads <= 2048 * 304
-    assert found.work_group_size in (256, 512, 1024)
+    assert found.work_group_size in (256, 384, 512, 1024)
+
+
+@pytest.mark.parametrize("name", ["V3D 7.1.7.0", "V3D 4.2.14.0"])
+def test_raspberry_pi(name):
+    """Mesa's driver reports one compute unit and no caches."""
+    report = Report(name, "Broadcom", "gpu", 1, 256, 32768, 0, 0)
+    assert [file.key for file in matching(report, SHIPPED)] == ["broadcom-v3d", "default-gpu"]
+    found = merge(report, SHIPPED)
+    assert (found.local_memory, found.l2_cache, found.hardware_threads) == (16384, 131_072, 512)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from clhist.hardware.vendors import (
     FEATURES,
     PROVEN_FENCE,
     VENDOR_PATHS,
+    compiler_options,
     device_fence,
     features_of,
     local_adds_loop,
@@ -135,3 +136,21 @@ def test_no_other_module_asks_for_a_vendor():
         if file.name != "vendors.py" and re.search(rf'"({"|".join(BY_NAME)})\b.* in \w*features', file.read_text())
     ]
     assert sorted(asking) == []
+
+
+def test_only_platforms_without_a_prefetch_are_built_without_it():
+    """Mesa's compiler has the builtin but ends the process when it translates it."""
+    assert compiler_options("rusticl") == compiler_options("rusticl ") == ("-DCLHIST_NO_PREFETCH",)
+    for name in (
+        "Portable Computing Language",
+        "Intel(R) OpenCL",
+        "NVIDIA CUDA",
+        "AMD Accelerated Parallel Processing",
+    ):
+        assert compiler_options(name) == ()
+    golden = Path(__file__).parent / "golden" / "sources"
+    texts = [path.read_text(encoding="utf-8") for path in golden.glob("*.cl")]
+    with_prefetch = [text for text in texts if "__builtin_prefetch" in text]
+    assert with_prefetch
+    for text in with_prefetch:
+        assert text.index("defined(CLHIST_NO_PREFETCH)") < text.index("__builtin_prefetch")

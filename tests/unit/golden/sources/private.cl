@@ -78,7 +78,8 @@ void clhist_emit(const clhist_bin_t target, const value_t value, CLHIST_STATE_PA
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpass-failed"  // where a loop is not made of vectors
 #endif
-#if defined(__has_builtin) && !defined(CLHIST_CHECKED) && !defined(__NV_CL_C_VERSION)  // Oclgrind has none
+#if defined(CLHIST_NO_PREFETCH) || defined(CLHIST_CHECKED) || defined(__NV_CL_C_VERSION)  // Oclgrind has none
+#elif defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define CLHIST_AHEAD(p) __builtin_prefetch((const void *)(size_t)(p))
 #endif

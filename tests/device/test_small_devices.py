@@ -1,0 +1,84 @@
+"""Devices that lack double precision, 64-bit atomics, local memory or large work-groups, as boards and phones do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_devices import small_device
+
+import clhist
+from clhist import UnsupportedError
+from clhist.selftest.checks import HOLDS, UNAVAILABLE
+from clhist.selftest.suite import checks
+
+ALL = "all of these"
+WANTED = ("native, local", "cas, global", "sort", "lengths", "batches, even and flat", "bincount")
+
+
+def test_the_quick_checks_on_the_smallest_device(queue):
+    with small_device(ALL, queue.device) as (small, launches):
+        profile = clhist.device_profile(small.device)
+        assert (profile.kind, profile.local_memory, profile.work_group_size) == ("gpu", 16 << 10, 64)
+        assert not profile.features
+        outcomes = [check.run() for check in checks(small, quick=True) if check.row in WANTED]
+        assert {outcome.words for outcome in outcomes if outcome.status not in (HOLDS, UNAVAILABLE)} == set()
+        assert {outcome.check.row for outcome in outcomes if outcome.status == HOLDS} == set(WANTED)
+        assert launches.number > 50
+
+
+@pytest.mark.parametrize("num_bins", [7, 5003])
+def test_counts_and_sums_of_32_bits(num_bins, queue, rng):
+    """Below the bins of local memory, and beyond."""
+    keys = rng.integers(0, num_bins, 40_001, np.int32)
+    values = rng.integers(-99, 99, keys.size, np.int32)
+    with small_device(ALL, queue.device) as (small, _):
+        counts = clhist.bincount(keys, minlength=num_bins, queue=small)
+        sums = clhist.reduce_by_index(np.zeros(num_bins, np.int32), np.add, keys, values, queue=small)
+        floats = clhist.reduce_by_index(np.zeros(num_bins, np.float32), np.add, keys, values.astype("f4"), queue=small)
+        least = clhist.reduce_by_index(
+            np.full(num_bins, 99, np.int8), np.minimum, keys, values.astype("i1"), queue=small
+        )
+    np.testing.assert_array_equal(counts, np.bincount(keys, minlength=num_bins))
+    expected = np.zeros(num_bins, np.int32)
+    np.add.at(expected, keys, values)
+    np.testing.assert_array_equal(sums, expected)
+    np.testing.assert_array_equal(floats, expected)  # of integers far below 2^24: exact
+    expected = np.full(num_bins, 99, np.int8)
+    np.minimum.at(expected, keys, values.astype("i1"))
+    np.testing.assert_array_equal(least, expected)
+
+
+def test_what_needs_double_precision_is_refused_before_anything_is_enqueued(queue, rng):
+    keys = rng.integers(0, 7, 40_001, np.int32)
+    values = rng.random(keys.size)
+    with small_device(ALL, queue.device) as (small, launches):
+        with pytest.raises(
+            UnsupportedError, match=r"operator: .* has no double precision \(cl_khr_fp64\); use float32"
+        ):
+            clhist.reduce_by_index(np.zeros(7), np.add, keys, values, queue=small)
+        with pytest.raises(UnsupportedError, match="has no double precision"):
+            clhist.HistogramKernel(
+                small.context,
+                clhist.operators.add(np.int32),
+                arguments="const int *b, const double *w",
+                map="EMIT(b[i], w[i] > 0)",
+            )
+        assert launches.number == 0
+
+
+def test_functions_that_compute_in_double_precision_elsewhere(queue, rng):
+    """Their results are those of NumPy, or they say what is missing."""
+    keys = rng.integers(0, 7, 40_001, np.int32)
+    values = rng.integers(0, 1000, keys.size).astype(np.float32) / 8
+    with small_device(ALL, queue.device) as (small, _):
+        counts, edges = clhist.histogram(values, bins=50, range=(0, 125), queue=small)
+        stats = clhist.group_by(keys, queue=small).agg(v=(values, "mean", "max", "count"))["v"]
+        exact = clhist.reduce_by_index(np.zeros(7, "f4"), np.add, keys, values, reproducible=True, queue=small)
+    expected, expected_edges = np.histogram(values, 50, (0, 125))
+    np.testing.assert_array_equal(counts, expected)
+    np.testing.assert_array_equal(edges, expected_edges)
+    groups = [values[keys == k].astype(float) for k in range(7)]
+    np.testing.assert_allclose(stats["mean"], [group.mean() for group in groups], rtol=1e-6)
+    np.testing.assert_array_equal(stats["max"], [group.max() for group in groups])
+    np.testing.assert_array_equal(stats["count"], [group.size for group in groups])
+    np.testing.assert_array_equal(exact, np.array([group.sum() for group in groups], np.float32))
