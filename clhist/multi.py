@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Self
 
@@ -164,6 +166,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         devices = [each for each in self._devices if context in (None, each.accumulator.queue.context)]
         position = self._position if position is None else position
         whole = (devices or self._devices)[0].accumulator.piece(args, size, position)
+        self._check_place(whole)
         self._position = position + whole.size
         return whole
 
@@ -179,8 +182,8 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
     def _clear(self) -> None:
         """Hold nothing but what has been merged."""
         if self._added is None:
-            positions = () if self._has_positions else None
-            self._added = Partial(self._portable, neutral_arrays(self._portable, self._shapes), 0, 0, positions)
+            self._added = Partial(self._portable, neutral_arrays(self._portable, self._shapes), 0, 0, ())
+        self._source = ""
 
     def _place(self) -> str:
         return ", ".join(device.name for device in self._devices)
@@ -207,6 +210,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         device = self._of_cuda[number]
         device.accumulator._go_to(args)  # noqa: SLF001  # as its own `add` does
         piece = device.accumulator.piece(args, size, self._position)
+        self._check_place(piece)
         device.accumulator.feed(piece)
         device.holds_arrays = True
         self._position += piece.size
@@ -221,7 +225,10 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
 
     def _collect(self, part: Partial, pieces: Sequence[Piece]) -> None:
         assert self._added is not None
-        self._added, self._is_shared = combined(self._added, part, "partial", in_place=not self._is_shared), False
+        self._source = self._source or uuid.uuid4().hex
+        part = replace(part, sources=frozenset((self._source,)))  # of this stream, whichever device computed it
+        whole = combined(self._added, part, "partial", in_place=not self._is_shared, allow_repeat=True)
+        self._added, self._is_shared = whole, False
         self._size += sum(piece.size for piece in pieces)
 
 
