@@ -18,7 +18,7 @@ from clhist.cli.tables import bytes_text, grid, table, text_width, wrapped
 from clhist.errors import NoDeviceError, ProfileError
 from clhist.hardware.atomics import native_atomic, native_table
 from clhist.hardware.profile import Profile, matching, named_profile
-from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
+from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, usable_profiles, user_directory
 from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS
 from clhist.opencl import device
 from clhist.opencl.cuda_queues import cuda_words
@@ -90,7 +90,7 @@ def info(console: Console, profiles: bool) -> None:
       clhist info --profile nvidia-h200
     """
     if profiles or console.profile is not None:
-        files = load_profiles()
+        files = usable_profiles(named=console.profile)
         if console.profile is not None:
             profile = named_profile(console.profile, files)
             console.report(profile_values(profile), lambda: show_profile(profile))
@@ -123,7 +123,7 @@ def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
             profile = device.device_profile(dev)
         except ProfileError as error:
             problem = str(error)
-    matched = matching(device.report(dev), load_profiles())
+    matched = matching(device.report(dev), usable_profiles())
     features = profile.features or frozenset()
     library = library_of(dev.platform.int_ptr)
     return {

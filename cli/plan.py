@@ -18,7 +18,6 @@ from clhist.cli.plan_text import PlannedSweep, show
 from clhist.errors import NoDeviceError
 from clhist.hardware.atomics import expected_features
 from clhist.hardware.profile import Profile, named_profile
-from clhist.hardware.profile_files import load_profiles
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Plan
@@ -206,7 +205,7 @@ def plan(  # noqa: PLR0913  # an option each
     if console.profile is None:
         device, default_budget = _device(console)
     else:
-        device, default_budget = named_profile(console.profile, load_profiles()), None
+        device, default_budget = named_profile(console.profile), None
         device = replace(device, features=expected_features(device.kind, device.name))
     budget = default_budget if memory_budget is None else memory_budget
     place = None if memory == "auto" else memory

@@ -39,8 +39,10 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
+def replaced(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """Yield a file to be written that takes the place of `path` in the end, unless anything is raised.
+
+    `durable` waits until it is on the disk, so that not even a loss of power leaves an empty file.
 
     Raises
     ------
@@ -65,8 +67,9 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     try:
         with file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         if mode is not None:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)

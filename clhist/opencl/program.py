@@ -19,9 +19,11 @@ from clhist.codegen.maps import Parameter
 from clhist.codegen.signatures import signatures
 from clhist.errors import BuildError
 from clhist.opencl.compiler_log import explain
+from clhist.opencl.foreign_caches import check_pyopencl_caches
 from clhist.opencl.quiet import silence_own_builds, silent
 
 silence_own_builds()  # here, where everything that builds comes by
+check_pyopencl_caches()
 
 T = TypeVar("T")
 
