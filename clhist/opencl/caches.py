@@ -37,7 +37,8 @@ def unwritable_caches() -> list[str]:
     found = [name for name, own in places.items() if name not in os.environ and not all(map(is_writable, own))]
     if "POCL_CACHE_DIR" in os.environ and not all(map(is_writable, places["POCL_CACHE_DIR"])):
         warnings.warn(
-            f"POCL_CACHE_DIR: {os.environ['POCL_CACHE_DIR']!r} cannot be written; PoCL compiles into a temporary directory",
+            f"POCL_CACHE_DIR: {os.environ['POCL_CACHE_DIR']!r} cannot be written; PoCL compiles into "
+            "a temporary directory",
             RuntimeWarning,
             stacklevel=3,
         )

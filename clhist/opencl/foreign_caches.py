@@ -70,7 +70,8 @@ def _is_sealed(entry: Path) -> bool:
     try:
         if not entry.is_dir():
             return False
-        if all([drop_damaged(entry / name, entry / f"{name}.sha256", entry.name) for name in _CHECKED]):
+        sealed = [drop_damaged(entry / name, entry / f"{name}.sha256", entry.name) for name in _CHECKED]
+        if all(sealed):
             return True
         shutil.rmtree(entry)
     except OSError as error:
