@@ -23,13 +23,14 @@ from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_
 from clhist.opencl.arrays import is_device_array
 from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import default_queue, device_kind, device_profile
+from clhist.opencl.on_device import OnDevice
 from clhist.operators.c_types import integer
 from clhist.operators.reproducible import check_reproducible
 
 _SOURCES = "_clhist_sources"  # attribute of a partial histogram
 
 
-class Filler:
+class Filler(OnDevice, instead="its partial() can be, and merged in another process"):
     """A histogram that is filled many times: what has been added stays on the device until it is asked for.
 
     Parameters

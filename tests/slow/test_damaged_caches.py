@@ -89,34 +89,37 @@ def test_a_damaged_profile_of_ones_own(home):
     assert warned.startswith(f"{folder}/mine.toml: not valid TOML: ")
 
 
-# Nobody else's rights, with which what belongs to others is closed.
-NOBODY = ("setpriv", "--reuid=65534", "--clear-groups")
+# Without the right of a superuser to go everywhere.
+AS_A_USER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search")
 
 
 @pytest.fixture
-def closed(tmp_path_factory):
-    if not shutil.which("setpriv") or subprocess.run([*NOBODY, "true"], capture_output=True, check=False).returncode:
+def closed(tmp_path):
+    """Return a directory that may not be searched, and the command through which that holds."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    through = AS_A_USER if os.geteuid() == 0 else ()
+    tried = subprocess.run([*through, "ls", str(folder)], capture_output=True, text=True, check=False)
+    if "denied" not in tried.stderr:
         pytest.skip("this process cannot give up its rights")
-    # Below /tmp itself: the directories of pytest are closed to others.
-    folder = Path("/tmp", f"clhist-closed-{os.getpid()}")
-    folder.mkdir(mode=0o700)
-    yield folder
-    shutil.rmtree(folder)
+    yield folder, through
+    folder.chmod(0o700)
 
 
 @pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"])
 def test_a_directory_that_may_not_be_searched(variable, closed):
+    folder, through = closed
     unset = "".join(f"os.environ.pop({n!r}, None); " for n in ("POCL_CACHE_DIR", "XDG_CACHE_HOME", "CLHIST_PROFILES"))
-    before = f"import os; {unset}os.environ[{variable!r}] = {str(closed)!r}"
-    assert run(closed, before, NOBODY) == []
+    before = f"import os; {unset}os.environ[{variable!r}] = {str(folder)!r}"
+    assert run(folder, before, through) == []
 
 
 def test_a_cache_of_pocl_that_cannot_be_written(closed):
+    folder, through = closed
     code = "import os; print(os.environ['POCL_CACHE_DIR'])" + CODE.replace("\n    ", "\n")
-    place, counts = run_python(code, through=NOBODY, POCL_CACHE_DIR=str(closed)).splitlines()
-    assert place != str(closed)
+    place, counts = run_python(code, through=through, POCL_CACHE_DIR=str(folder)).splitlines()
+    assert place != str(folder)
     assert counts.startswith("[[14286")
-    with pytest.raises(AssertionError, match=rf"POCL_CACHE_DIR: '{closed}' cannot be written; PoCL compiles into"):
-        run_python(
-            "", before="import warnings; warnings.simplefilter('error')", through=NOBODY, POCL_CACHE_DIR=str(closed)
-        )
+    strict = "import warnings; warnings.simplefilter('error')"
+    with pytest.raises(AssertionError, match=rf"POCL_CACHE_DIR: '{folder}' cannot be written; PoCL compiles into"):
+        run_python("", before=strict, through=through, POCL_CACHE_DIR=str(folder))

@@ -138,3 +138,8 @@ def test_nothing_of_a_fill_is_kept_alive(queue, numbers):
     del x, w, _
     gc.collect()
     assert [each() for each in seen] == [None] * 2
+
+
+def test_a_filler_says_what_can_be_pickled_instead():
+    with pytest.raises(TypeError, match=r"^Filler: cannot be pickled, .*partial\(\) can be"):
+        pickle.dumps(Filler(bh.Histogram(bh.axis.Regular(3, 0, 1))))
