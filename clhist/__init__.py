@@ -15,10 +15,12 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
 
 from clhist._version import __version__
 from clhist.opencl.caches import replace_caches, survive_broken_caches, unwritable_caches
+from clhist.opencl.icd import register_installed_runtimes
 
 survive_broken_caches()
 if unwritable := unwritable_caches():
     replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
+register_installed_runtimes()  # before anyone calls OpenCL, whose loader looks once in a process
 
 if TYPE_CHECKING:
     from clhist import errors as errors

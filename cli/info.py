@@ -99,7 +99,8 @@ def info(console: Console, profiles: bool) -> None:
         return
     found = device.devices(console.platform, console.device)
     default, problem = _default_device()
-    records = [describe(each, is_default=each == default) for each in found]
+    numbers = device.numbers()
+    records = [describe(each, is_default=each == default, number=numbers.get(each)) for each in found]
     record = {"clhist": __version__, "pyopencl": cl.VERSION_TEXT, "devices": records, "default_problem": problem}
 
     def text() -> str:
@@ -114,7 +115,7 @@ def info(console: Console, profiles: bool) -> None:
     console.report(record, text)
 
 
-def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
+def describe(dev: cl.Device, *, is_default: bool, number: str | None = None) -> dict[str, Any]:
     """Return all that is known of a device, as `clhist info --json` prints it."""
     profile, problem = device.own_profile(dev), None
     named = os.environ.get(device.PROFILE_VARIABLE) or None
@@ -138,6 +139,7 @@ def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
         "driver_version": dev.driver_version.strip(),
         "kind": device.device_kind(dev),
         "default": is_default,
+        "pyopencl_ctx": number,
         "problem": device.known_problem(dev),
         "compute_units": dev.max_compute_units,
         "global_memory": dev.global_mem_size,
@@ -190,6 +192,7 @@ def summary(record: Mapping[str, Any]) -> str:
         ("platform", f"{record['platform']}, driver {record['driver_version']}"),
         ("kind", f"{record['kind'].upper()}, {record['compute_units']} compute units, {memory}"),
         *([("arrays of CUDA", record["cuda_arrays"])] if record["cuda_arrays"] else []),
+        *([("PYOPENCL_CTX", record["pyopencl_ctx"])] if record["pyopencl_ctx"] else []),
     ]
     if record["problem"]:
         return head + table([("does not work", record["problem"]), *rows])
@@ -217,6 +220,7 @@ def show(record: Mapping[str, Any]) -> str:
         ("driver", record["driver_version"]),
         *([("arrays of CUDA", record["cuda_arrays"])] if record["cuda_arrays"] else []),
         ("kind", record["kind"]),
+        *([("PYOPENCL_CTX", record["pyopencl_ctx"])] if record["pyopencl_ctx"] else []),
         ("compute units", str(record["compute_units"])),
         ("global memory", f"{bytes_text(record['global_memory'])}; for copies {bytes_text(record['memory_budget'])}"),
         *_profile_rows(record),

@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from clhist import operators
-from clhist.cli.console import Console, shared_options
+from clhist.cli.console import Console, completed, shared_options
 from clhist.cli.paper_table import print_table_1
 from clhist.cli.plan_text import PlannedSweep, show
 from clhist.errors import NoDeviceError
@@ -102,6 +102,7 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "ops",
     multiple=True,
     metavar="OPERATOR",
+    shell_complete=completed(lambda: _OPERATORS),
     help="Operator: add, maximum, argmax, count, mean, any function of clhist.operators that needs only a dtype, or C "
     "such as 'a + b'. Repeat for several histograms.",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -22,10 +22,8 @@ from clhist.hardware.vendors import features_of
 from clhist.opencl import lost
 from clhist.opencl.caches import is_writable, pocl_cache
 from clhist.opencl.foreign_caches import check_pocl_cache
-from clhist.opencl.icd import register_installed_runtimes
+from clhist.opencl.icd import library_of, registered_too_late
 from clhist.opencl.probe import proven_features
-
-register_installed_runtimes()  # here, so that contexts which the caller makes see them as well
 
 HOW_TO_GET_ONE = (
     'install a GPU driver with OpenCL, or an OpenCL for the processor: pip install "clhist[cpu]" '
@@ -55,10 +53,24 @@ def platforms() -> list[cl.Platform]:
     try:
         found = [platform for platform in cl.get_platforms() if _devices(platform)]
     except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
-        raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
+        raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}{_about_order([])}") from error
     if not found:
-        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}{_about_caches()}")
+        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}{_about_caches()}{_about_order([])}")
     return found
+
+
+def numbers() -> dict[cl.Device, str]:
+    """Return the devices, each with what ``PYOPENCL_CTX`` calls it: the numbers of its platform and its own."""
+    every = enumerate(cl.get_platforms())
+    return {device: f"{n}:{k}" for n, platform in every for k, device in enumerate(_devices(platform))}
+
+
+def _about_order(platforms: Sequence[cl.Platform]) -> str:
+    """Return what to do if runtimes are missing because OpenCL was used before clhist was imported."""
+    late = registered_too_late(library_of(each.int_ptr) for each in platforms)
+    if not late:
+        return ""
+    return f". OpenCL was used before clhist was imported, and has not seen {', '.join(late)}: import clhist first"
 
 
 @lru_cache(maxsize=1)
@@ -171,8 +183,14 @@ def default_device(device: cl.Device) -> Iterator[None]:
 def _asked_for() -> cl.Context:
     try:
         return cl.create_some_context(interactive=False)
-    except cl.Error as error:
-        raise NoDeviceError(f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']!r} chooses no device: {error}") from error
+    except (cl.Error, RuntimeError) as error:
+        names = [
+            f"{number} ({each.name.strip()} of {each.platform.name.strip()})" for each, number in numbers().items()
+        ]
+        raise NoDeviceError(
+            f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']!r} chooses no device: {error}; there are {', '.join(names)}"
+            f"{_about_order(cl.get_platforms())}"
+        ) from error
 
 
 def device_kind(device: cl.Device) -> str:

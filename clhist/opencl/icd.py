@@ -103,6 +103,16 @@ def register_installed_runtimes() -> None:
     except OSError:
         return
     os.environ["OCL_ICD_VENDORS"] = str(vendors)
+    _registered.extend(Path(text.strip()) for text in missed.values())
+
+
+_registered: list[Path] = []
+
+
+def registered_too_late(seen: Iterable[Path | None]) -> list[str]:
+    """Return the libraries that were registered and are none of those `seen`: OpenCL was used before clhist came."""
+    found = [each for each in seen if each is not None]
+    return [str(each) for each in _registered if not any(each.samefile(other) for other in found)]
 
 
 def library_of(platform: int) -> Path | None:
