@@ -390,7 +390,7 @@ def _described(
         size, values, outputs = described["size"], described["values"], described["outputs"]
         positions = described["positions"]
         ranges = None if positions is None else tuple((low, high) for low, high in positions)
-        lacking = [not isinstance(each, dict) or _OUTPUT_KEYS - set(each) for each in outputs]
+        lacking: list[Any] = [not isinstance(each, dict) or _OUTPUT_KEYS - set(each) for each in outputs]
         sources = described.get("sources", [])
         lacking += [not isinstance(sources, list), *(not isinstance(each, str) for each in sources)]
     except (KeyError, TypeError, ValueError) as error:

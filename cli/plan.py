@@ -80,6 +80,10 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+# Those that need nothing but a dtype.
+_OPERATORS = tuple(name for name in operators.__all__ if name not in ("as_operator", "product", "saturating_add"))
+
+
 @click.command()
 @click.option("-n", "--num-elements", type=NUMBER, required=True, metavar="N", help="Elements of the input: 50M, 1e6.")
 @click.option(
@@ -286,10 +290,6 @@ def _histograms(
         Histogram(_operator(name, dtype), bins, suffix, 1, "1" if counts or name == "count" else None)
         for name, dtype, bins, suffix in zip(names, kinds, num_bins, suffixes, strict=True)
     )
-
-
-# Those that need nothing but a dtype.
-_OPERATORS = tuple(name for name in operators.__all__ if name not in ("as_operator", "product", "saturating_add"))
 
 
 def _own_dtype(name: str) -> str:
