@@ -33,8 +33,8 @@ PARAMETERS = {
 }
 LEVELS = ("device", "architecture", "vendor", "default")
 KINDS = ("gpu", "cpu")
-# The least that a device can have: SC'20 needs a bin of the largest accumulators, and a line of a cache has words.
-_LEAST = {"local_memory": 512, "l2_line": 4}
+# The least that a device can have, in bytes: room for the largest accumulators, and a line of a cache has words.
+_LEAST = {"local_memory": 64, "l2_line": 4}
 # Names of what `clhist calibrate` measures, and their units. Other names would be read by nobody.
 _KINDS_OF_RATES = r"(count|native (int|float)(32|64)|cas \d+|carry \d+|lock|\d+ bytes)"
 _UNITS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -53,9 +53,9 @@ def platforms() -> list[cl.Platform]:
     try:
         found = [platform for platform in cl.get_platforms() if _devices(platform)]
     except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
-        raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}{_about_order([])}") from error
+        raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
     if not found:
-        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}{_about_caches()}{_about_order([])}")
+        raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}{_about_caches()}")
     return found
 
 
@@ -65,9 +65,9 @@ def numbers() -> dict[cl.Device, str]:
     return {device: f"{n}:{k}" for n, platform in every for k, device in enumerate(_devices(platform))}
 
 
-def _about_order(platforms: Sequence[cl.Platform]) -> str:
+def _about_order() -> str:
     """Return what to do if runtimes are missing because OpenCL was used before clhist was imported."""
-    late = registered_too_late(library_of(each.int_ptr) for each in platforms)
+    late = registered_too_late(library_of(each.int_ptr) for each in cl.get_platforms())
     if not late:
         return ""
     return f". OpenCL was used before clhist was imported, and has not seen {', '.join(late)}: import clhist first"
@@ -189,7 +189,7 @@ def _asked_for() -> cl.Context:
         ]
         raise NoDeviceError(
             f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']!r} chooses no device: {error}; there are {', '.join(names)}"
-            f"{_about_order(cl.get_platforms())}"
+            f"{_about_order()}"
         ) from error
 
 

@@ -103,14 +103,15 @@ def register_installed_runtimes() -> None:
     except OSError:
         return
     os.environ["OCL_ICD_VENDORS"] = str(vendors)
-    _registered.extend(Path(text.strip()) for text in missed.values())
+    if "pyopencl" in sys.modules:  # by which the caller may have called OpenCL already
+        _registered[:] = [Path(text.strip()) for text in missed.values()]
 
 
 _registered: list[Path] = []
 
 
 def registered_too_late(seen: Iterable[Path | None]) -> list[str]:
-    """Return the libraries that were registered and are none of those `seen`: OpenCL was used before clhist came."""
+    """Return the libraries that were registered and are none of those `seen`: OpenCL was used before the import."""
     found = [each for each in seen if each is not None]
     return [str(each) for each in _registered if not any(each.samefile(other) for other in found)]
 

@@ -115,7 +115,7 @@ BROKEN = {
     "a broken match": (toml(match=("(",)), "match: expected a regular expression ("),
     "an empty match": (toml(match=("",)), "match: expected regular expressions that need some text"),
     "a match of all": (toml(match=("Turbo", ".*")), "match: expected regular expressions that need some text"),
-    "one byte of local memory": (toml(local_memory=1), "local_memory.value: expected at least 512 bytes, got 1"),
+    "one byte of local memory": (toml(local_memory=1), "local_memory.value: expected at least 64 bytes, got 1"),
     "a line of a byte": (toml(l2_line=1), "l2_line.value: expected at least 4 bytes, got 1"),
     "a cache without a line": (toml(l2_cache=600, l2_line=601), "l2_cache.value: expected no less than the 601 of l2_"),
     "half a work-group": (
