@@ -15,10 +15,12 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
 
 from clhist._version import __version__
 from clhist.opencl.caches import replace_caches, survive_broken_caches, unwritable_caches
+from clhist.opencl.icd import register_installed_runtimes
 
 survive_broken_caches()
 if unwritable := unwritable_caches():
     replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
+register_installed_runtimes()  # before anyone calls OpenCL, whose loader looks once in a process
 
 if TYPE_CHECKING:
     from clhist import errors as errors
@@ -117,9 +119,31 @@ _ELSEWHERE = {
 }
 
 
+class _MissingModule(ModuleType):
+    """A module of which an optional dependency is not installed, for `help` and those who look at all there is."""
+
+    def __init__(self, name: str, error: ModuleNotFoundError) -> None:
+        text = f'clhist.{name} needs {error.name}, which is not installed: pip install "clhist[{name}]"'
+        super().__init__(f"clhist.{name}", text)
+        self._error = error
+
+    def __dir__(self) -> list[str]:
+        return ["__doc__", "__name__"]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what Python and its tools look for, and expect an AttributeError of
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise ImportError(self.__doc__, name=self.__name__) from self._error
+
+
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
-        return import_module(f"clhist.{name}")
+        try:
+            return import_module(f"clhist.{name}")
+        except ModuleNotFoundError as error:
+            if (error.name or "clhist").partition(".")[0] == "clhist":
+                raise
+            return _MissingModule(name, error)
     if name not in _HOMES:
         hint = f"; write clhist.{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
         raise AttributeError(f"module 'clhist' has no attribute {name!r}{hint}")

@@ -5,6 +5,7 @@ What a bin holds between two pieces is an accumulator of the operator, neither l
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Self, Unpack, overload
 
@@ -63,8 +64,9 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         The scalar argument of the kernel's map that gets the position in the stream of the element 0 of a chunk, so
         that ``first + i`` is the position of an element. It is left out of what is added.
     start : int, optional
-        The position of the first element, 0 by default, for a stream that is a later part of another. Where it is
-        given, partial results say which positions they have, and those that have the same are not merged.
+        The position of the first element, for a stream that is a later part of another. Defaults to 0, or to the
+        position behind a partial result that is merged first. Where it is given or values get their positions, partial
+        results say which positions they have, and those that have the same are not merged.
     **choices
         `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks` and `memory_budget` of
         `HistogramKernel.__call__`.
@@ -118,6 +120,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         self._size = self._count = 0  # elements that were added, and those that are held
         self._updates = Updates(type(self).__name__)
         self._ranges: list[tuple[int, int]] = []
+        self._source, self._has_dest = "", dest is not None  # identity of what is held, once a partial has it
+        self._is_numbered = False  # whether elements got their positions
         engine = operator if isinstance(operator, Engine) else getattr(operator, "engine", None)  # an operator has none
         if isinstance(engine, Engine):
             if dtype is not None:
@@ -160,7 +164,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
 
     @property
     def size(self) -> int:
-        """How many elements, each an `i` of the map or an index, have been added."""
+        """How many elements, each an `i` of the map or an index, have been added or merged."""
         return self._size
 
     @takes_cuda
@@ -255,23 +259,31 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         They are on the host, and can be pickled, saved, and merged anywhere.
         """
         self._check_device()
-        ranges = joined(self._ranges) if self._has_positions else None
+        is_placed = self._has_positions or self._is_numbered or not self._count
+        ranges = joined(self._ranges) if is_placed else None
         values = self._count * max(self._emits)
-        own = Partial(self._portable, self._held.portable(self._portable.operators), self._count, values, ranges)
+        arrays = self._held.portable(self._portable.operators)
+        own = Partial(self._portable, arrays, self._count, values, ranges, self._sources())
         return own if self._added is None else merge([own, self._added])
 
-    def merge(self, other: Accumulator[Any, Made] | Partial[Made]) -> Self:
-        """Add what another accumulator has been given, on whatever device, and return this one, of the same `size`.
+    def merge(self, other: Accumulator[Any, Made] | Partial[Made], *, allow_repeat: bool = False) -> Self:
+        """Add what another accumulator has been given, on whatever device, and return this one.
+
+        `size` counts its elements, too. The next element has the position behind them, unless `start` was given and
+        says otherwise: an accumulator that begins with `merge` goes on with the stream of a saved partial result.
 
         Parameters
         ----------
         other : Accumulator or Partial
             Of the same operators and `num_bins`, and left as it is. What `dest` it was made with counts as well.
+        allow_repeat : bool
+            Whether elements that have been merged before may be merged again, and count as often.
 
         Raises
         ------
         TypeError, ValueError
-            If it is of other operators, another number of bins, or the same positions; nothing is added then.
+            If it is of other operators, another number of bins, or has elements of a stream or call, or of positions,
+            that are here already; nothing is added then.
         OverflowError
             If a bin may have more values then than its operator can take.
         """
@@ -280,19 +292,30 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         if not isinstance(part, Partial):
             raise TypeError(f"other: expected an Accumulator or a clhist.Partial, got {type(other).__name__}")
         part.check(self._portable, self._shapes, "other")
-        self._hold(combined(self.partial(), part, "other"))
+        merged = combined(self.partial(), part, "other", allow_repeat=allow_repeat)
+        position, ranges = self._position, merged.positions or ()
+        if self._size == 0 and not self._has_positions and len(ranges) == 1:
+            position = ranges[0][1]
+        elif ranges:
+            position = next((high for low, high in ranges if low <= position < high), position)
+        elif not self._has_positions:
+            position += part.size
+        has_gaps = not self._has_positions and bool(ranges) and (len(ranges) > 1 or ranges[0][1] != position)
+        self._hold(merged, self._size + part.size, position, has_gaps)
         return self
 
     def take(self) -> Partial[Made]:
         """Return `partial`, and hold nothing any more; `size` stays as it is."""
         part = self.partial()
-        self._hold(None)
+        self._hold(None, self._size, self._position, self._has_gaps)
+        self._is_numbered = False
         return part
 
     def seek(self, position: int | None) -> None:
         """Let the next chunk begin at this position of the stream, if it has one; what is held must have been taken."""
-        self._position = position or 0
-        self._has_positions = position is not None
+        self._position: int = position or 0
+        self._has_positions: bool = position is not None
+        self._has_gaps = False  # whether nobody knows where the elements after those that were merged begin
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
         """Return what `add` gets, checked, for elements from `position` on; another thread may `feed` meanwhile."""
@@ -328,9 +351,39 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         piece.check_position()
         if self._updates.is_open:
             self._updates.check()
+        self._check_place(piece)
         self._position = piece.position
         self._chunks.feed(piece.of(engine), lambda given, length: self._continue(engine, given, length))
         self._on_device = piece.on_device
+
+    def _sources(self) -> frozenset[str]:
+        """Return the identity of what is held, if anything is."""
+        if not self._count and not self._has_dest:
+            return frozenset()
+        self._source = self._source or uuid.uuid4().hex
+        return frozenset((self._source,))
+
+    def _check_place(self, piece: Piece) -> None:
+        """Raise ValueError if elements get positions that are unknown, or those of others that were merged."""
+        is_numbered = self._is_numbered or piece.first is not None
+        if self._added is None or not piece.size or not (is_numbered or self._has_positions):
+            self._is_numbered = is_numbered
+            return
+        ranges = self._added.positions or ()
+        if self._has_gaps:
+            shown = ", ".join(f"{low} to {high - 1}" for low, high in ranges)
+            raise ValueError(
+                f"add: expected start= of the accumulator, since elements at positions {shown} were merged and the "
+                "position of the next one is unknown; got none"
+            )
+        begin, end = piece.position, piece.position + piece.size
+        if clash := next(((low, high) for low, high in ranges if low < end and begin < high), None):
+            both = max(begin, clash[0]), min(end, clash[1]) - 1
+            raise ValueError(
+                f"add: expected other elements, got those at positions {both[0]} to {both[1]} again; start= of the "
+                "accumulator says where a part begins"
+            )
+        self._is_numbered = is_numbered
 
     def _go_to(self, args: Sequence[Any]) -> None:
         """Let bins be where the arrays of a chunk are: in memory of their library of CUDA, or else at the own queue."""
@@ -379,8 +432,10 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         self._updates.is_open = False
         return [event]
 
-    def _hold(self, added: Partial | None) -> None:
-        """Hold nothing on the device, and beside it what was `added`."""
+    def _hold(self, added: Partial | None, size: int, position: int, has_gaps: bool) -> None:
+        """Hold nothing on the device, and beside it what was `added`; elements go on at `position`."""
         self._held.begin(self._updates)
         self._added, self._count, self._ranges = added, 0, []
+        self._source, self._has_dest = "", False
+        self._size, self._position, self._has_gaps = size, position, has_gaps
         self._updates.end()

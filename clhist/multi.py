@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Self
 
@@ -167,6 +169,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         devices = [each for each in self._devices if context in (None, each.accumulator.queue.context)]
         position = self._position if position is None else position
         whole = (devices or self._devices)[0].accumulator.piece(args, size, position)
+        self._check_place(whole)
         self._position = position + whole.size
         return whole
 
@@ -190,12 +193,12 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         self._pool.join()
         self._settle()
 
-    def _hold(self, added: Partial | None) -> None:
-        """Hold nothing but what was `added`."""
+    def _hold(self, added: Partial | None, size: int, position: int, has_gaps: bool) -> None:
+        """Hold nothing but what was `added`; elements go on at `position`."""
         if added is None:
-            positions = () if self._has_positions else None
-            added = Partial(self._portable, neutral_arrays(self._portable, self._shapes), 0, 0, positions)
-        self._added = added
+            added = Partial(self._portable, neutral_arrays(self._portable, self._shapes), 0, 0, ())
+        self._added, self._source = added, ""
+        self._size, self._position, self._has_gaps = size, position, has_gaps
 
     def _place(self) -> str:
         return ", ".join(device.name for device in self._devices)
@@ -230,6 +233,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         device = self._of_cuda[number]
         device.accumulator._go_to(args)  # noqa: SLF001  # as its own `add` does
         piece = device.accumulator.piece(args, size, self._position)
+        self._check_place(piece)
         self._feed(device, piece)
         self._position += piece.size
 
@@ -239,16 +243,24 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         for device in (*self._devices, *self._of_cuda.values()):
             if device.holds_arrays:
                 assert self._added is not None
-                added = combined(self._added, device.accumulator.partial(), "partial")
+                part = self._of_this_stream(device.accumulator.partial())
+                added = combined(self._added, part, "partial", allow_repeat=True)
                 self._updates.begin()
                 device.accumulator.take()
                 self._added, self._is_shared, device.holds_arrays = added, False, False
                 self._updates.end()
 
+    def _of_this_stream(self, part: Partial) -> Partial:
+        """Return a partial result with the identity of this stream, whichever device computed it."""
+        self._source = self._source or uuid.uuid4().hex
+        return replace(part, sources=frozenset((self._source,)))
+
     def _collect(self, part: Partial, pieces: Sequence[Piece]) -> None:
         assert self._added is not None
+        part = self._of_this_stream(part)
         self._updates.begin()
-        self._added, self._is_shared = combined(self._added, part, "partial", in_place=not self._is_shared), False
+        whole = combined(self._added, part, "partial", in_place=not self._is_shared, allow_repeat=True)
+        self._added, self._is_shared = whole, False
         self._size += sum(piece.size for piece in pieces)
         self._updates.end()
 

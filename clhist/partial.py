@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Generic, overload
 
@@ -19,14 +19,18 @@ from clhist._version import __version__
 from clhist.engine.outputs import Outputs
 from clhist.engine.partials import combine_arrays, merge_arrays
 from clhist.files.arrays import read_npz
+from clhist.files.regular import replaced
 from clhist.opencl.arrays import empty
 from clhist.opencl.device import default_queue, device_profile
+from clhist.operators.described import UntrustedError, operator_of
+from clhist.operators.described import described as described_operator
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
 from clhist.operators.operator import Operator
 from clhist.typing import HostArray, K, MadeOf, Named, One, Ordered, Recipe
 
-FORMAT = 1  # of what is pickled and saved; another one is refused
+FORMAT = 2  # of what is pickled and saved
+_READABLE = (1, FORMAT)  # files of format 1 name neither their operators' sources nor where their elements are from
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +53,9 @@ class Partial(Generic[K]):
         How many values a bin may have at most.
     positions : tuple of (int, int), or None
         Ranges of their positions in the whole, the ends excluded and neighbours joined; None if nobody said.
+    sources : frozenset of str
+        Identities of the streams and calls whose elements are in it: two partial results that share one are not merged,
+        unless `allow_repeat` asks for it. Saving and pickling keep them.
 
     Examples
     --------
@@ -63,6 +70,7 @@ class Partial(Generic[K]):
     size: int
     values: int
     positions: tuple[tuple[int, int], ...] | None = None
+    sources: frozenset[str] = frozenset()
 
     def __copy__(self) -> Partial[K]:
         return replace(self, arrays=tuple(array.copy() for array in self.arrays))
@@ -104,48 +112,73 @@ class Partial(Generic[K]):
         return [_finished(label, operator, array, queue) for label, operator, array in pairs]
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write it to an ``.npz`` file: the accumulators, and a description as JSON; no code and no pickles."""
+        """Write it to an ``.npz`` file: the accumulators, and a description as JSON, with the operator; no pickles.
+
+        An existing file is replaced once the new one is complete: a crash meanwhile leaves the old one.
+        """
         described = {
             "format": FORMAT,
             "clhist": __version__,
             "size": self.size,
             "values": self.values,
             "positions": self.positions,
+            "sources": sorted(self.sources),
+            "named": self.outputs.names is not None,
             "outputs": [
-                {"name": name, "operator": repr(operator), "fingerprint": fingerprint(operator), "num_bins": shape}
+                {
+                    "name": name,
+                    "operator": repr(operator),
+                    "fingerprint": fingerprint(operator),
+                    "description": described_operator(operator),
+                    "num_bins": shape,
+                }
                 for name, operator, shape in zip(
                     self.outputs.names or self.outputs.suffixes, self.outputs.operators, self.shapes, strict=True
                 )
             ],
         }
         arrays = {f"accumulators{k}": array for k, array in enumerate(self.arrays)}
-        with open(file, "wb") as stream:
+        with replaced(file) as stream:
             np.savez(stream, allow_pickle=False, description=np.array(json.dumps(described)), **arrays)
 
     @overload
     @classmethod
-    def load(cls, file: str | os.PathLike[str], operator: Recipe[MadeOf]) -> Partial[MadeOf]: ...
+    def load(cls, file: str | os.PathLike[str], operator: None = ..., *, trusted: bool = ...) -> Partial[Any]: ...
     @overload
     @classmethod
-    def load(cls, file: str | os.PathLike[str], operator: MadeOf) -> Partial[MadeOf]: ...
+    def load(
+        cls, file: str | os.PathLike[str], operator: Recipe[MadeOf], *, trusted: bool = ...
+    ) -> Partial[MadeOf]: ...
+    @overload
     @classmethod
-    def load(cls, file: str | os.PathLike[str], operator: Any) -> Any:
+    def load(cls, file: str | os.PathLike[str], operator: MadeOf, *, trusted: bool = ...) -> Partial[MadeOf]: ...
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], operator: Any = None, *, trusted: bool = False) -> Any:
         """Read what `save` wrote.
 
         Parameters
         ----------
         file : str or path
             An ``.npz`` file, not compressed: its arrays take no more memory than it has bytes.
-        operator : Operator, Spec, HistogramKernel, or sequence or mapping of Operator
-            Whose partial result it is: a file has no code in it.
+        operator : Operator, Spec, HistogramKernel, or sequence or mapping of Operator, optional
+            Whose partial result it is. Defaults to the operator that the file names.
+        trusted : bool
+            Whether the C expressions of custom operators may be taken from the file. They run on the device with the
+            rights of this process, and are not sandboxed: say so only of files that nobody else can write. Files
+            never run Python code.
 
         Raises
         ------
+        TypeError
+            If `file` is no path.
         ValueError
-            If it is no such file, is of another format or other operators, or contradicts itself; it says how.
+            If it is no such file, is of another format or other operators, or contradicts itself; it says how. So too
+            if `operator` is missing and the operator is a custom one, unless the file is `trusted`.
         """
-        outputs = portable_outputs(outputs_of(operator))
-        keys = [f"accumulators{k}" for k in range(len(outputs.operators) + 1)]  # one more shows that there are others
+        outputs = None if operator is None else portable_outputs(outputs_of(operator))
+        # One more than there may be shows that there are others.
+        most = _MOST_OUTPUTS if outputs is None else len(outputs.operators)
+        keys = [f"accumulators{k}" for k in range(most + 1)]
         try:  # uncompressed, as they are written: the arrays take no more memory than the file
             arrays_of = read_npz(file, ["description"], optional=keys, kinds="biufcVU", compressed=False)
             described = json.loads(str(arrays_of.pop("description")))
@@ -154,12 +187,14 @@ class Partial(Generic[K]):
         found = list(arrays_of.values())
         if not isinstance(described, dict):
             raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description")
-        if described.get("format") != FORMAT:
+        if described.get("format") not in _READABLE:
             raise ValueError(
                 f"{file}: expected format {FORMAT} of partial results, got {_shown(described.get('format'))} "
                 f"of clhist {_shown(described.get('clhist'))}; this is clhist {__version__}"
             )
-        size, values, ranges, each_output = _described(file, described)
+        size, values, ranges, each_output, sources = _described(file, described)
+        if outputs is None:
+            outputs = _outputs_in(file, described, each_output, trusted)
         names = [each["name"] for each in each_output]
         if names != list(outputs.names or outputs.suffixes):
             raise ValueError(
@@ -181,7 +216,7 @@ class Partial(Generic[K]):
                 expected = f"{_shown(each['num_bins'])} accumulators{label}"
                 raise ValueError(f"{file}: expected {expected}, got {list(array.shape)}")
             arrays.append(np.require(array.astype(operator.accumulator, copy=False), requirements=["C", "W"]))
-        return cls(outputs, tuple(arrays), size, values, ranges)
+        return cls(outputs, tuple(arrays), size, values, ranges, sources)
 
     def check(self, outputs: Outputs, shapes: Sequence[tuple[int, ...]], argument: str = "partial") -> None:
         """Raise ValueError if it is of other operators than `outputs`, in their portable form, or of other shapes."""
@@ -198,16 +233,19 @@ class Partial(Generic[K]):
         return f"<Partial {operators}: {bins_text(self.shapes)} bins, {self.size:,} elements>"
 
     def __reduce__(self) -> Any:
-        return _restored, (FORMAT, __version__, self.outputs, self.arrays, self.size, self.values, self.positions)
+        state = (self.outputs, self.arrays, self.size, self.values, self.positions, self.sources)
+        return _restored, (FORMAT, __version__, *state)
 
 
-def merge(partials: Iterable[Partial[K]]) -> Partial[K]:
+def merge(partials: Iterable[Partial[K]], *, allow_repeat: bool = False) -> Partial[K]:
     """Return partial results as one; they are left as they are.
 
     Parameters
     ----------
     partials : iterable of Partial
         Of the same operators and numbers of bins, at least one. Only two are held at a time.
+    allow_repeat : bool
+        Whether elements may be in several of them, and count as often.
 
     Returns
     -------
@@ -216,8 +254,8 @@ def merge(partials: Iterable[Partial[K]]) -> Partial[K]:
     Raises
     ------
     TypeError, ValueError
-        If there is none, if one is of other operators or another number of bins, or if two say that they have the
-        elements of the same positions.
+        If there is none, if one is of other operators or another number of bins, or if two have elements of the same
+        stream or call, or of the same positions, without `allow_repeat`.
     OverflowError
         If a bin may have more values than its operator can take.
 
@@ -228,25 +266,48 @@ def merge(partials: Iterable[Partial[K]]) -> Partial[K]:
     """
     if isinstance(partials, Partial):
         raise TypeError("partials: expected an iterable of Partial, got a single one")
-    whole, owned = None, False
+    whole, owned, sources = None, False, set[str]()
     for k, partial in enumerate(partials):
         if not isinstance(partial, Partial):
             raise TypeError(f"partials[{k}]: expected a clhist.Partial, got {type(partial).__name__}")
+        argument = f"partials[{k}]"
         if whole is None:
             whole = partial
         else:
-            whole, owned = combined(whole, partial, f"partials[{k}]", in_place=owned), True
+            more: Any = {"in_place": owned, "allow_repeat": allow_repeat, "sources": sources}
+            whole, owned = combined(whole, partial, argument, **more), True
+        sources |= partial.sources
     if whole is None:
         raise ValueError("partials: expected at least one, got none")
-    return whole
+    return replace(whole, sources=frozenset(sources))
 
 
-def combined(own: Partial[K], other: Partial[K], argument: str, *, in_place: bool = False) -> Partial[K]:
-    """Return two partial results as one, in the arrays of the first if it need not be kept; see `merge`."""
+def combined(
+    own: Partial[K],
+    other: Partial[K],
+    argument: str,
+    *,
+    in_place: bool = False,
+    allow_repeat: bool = False,
+    sources: Set[str] | None = None,
+) -> Partial[K]:
+    """Return two partial results as one, in the arrays of the first if it need not be kept; see `merge`.
+
+    Where `sources` are given, they stand for those of `own`, and those of the result are left to the caller.
+    """
     other.check(own.outputs, own.shapes, argument)
     positions = None
     if own.positions is not None and other.positions is not None:
-        positions = joined((*own.positions, *other.positions), argument)
+        try:
+            positions = joined((*own.positions, *other.positions), argument)
+        except ValueError:
+            if not allow_repeat:
+                raise
+    if not allow_repeat and not other.sources.isdisjoint(own.sources if sources is None else sources):
+        raise ValueError(
+            f"{argument}: expected other elements, got a partial result with elements of a stream or call that is "
+            "merged already; take() begins a new part of a stream, allow_repeat=True merges its elements again"
+        )
     values = own.values + other.values
     for operator in own.outputs.operators:
         if operator.most_values is not None and values > operator.most_values:
@@ -257,7 +318,8 @@ def combined(own: Partial[K], other: Partial[K], argument: str, *, in_place: boo
     arrays = own.arrays if in_place else tuple(array.copy() for array in own.arrays)
     for operator, into, more in zip(own.outputs.operators, arrays, other.arrays, strict=True):
         merge_arrays(operator, into, more)
-    return Partial(own.outputs, arrays, own.size + other.size, values, positions)
+    every = frozenset[str]() if sources is not None else own.sources | other.sources
+    return Partial(own.outputs, arrays, own.size + other.size, values, positions, every)
 
 
 def outputs_of(operator: Any) -> Outputs:
@@ -296,15 +358,44 @@ def _layout(dtype: np.dtype) -> Any:
     return [(name, _layout(fields[name][0]), fields[name][1]) for name in dtype.names or ()], dtype.itemsize
 
 
+def _outputs_in(
+    file: Any, described: Mapping[str, Any], each_output: Sequence[Mapping[str, Any]], trusted: bool
+) -> Outputs:
+    """Return the outputs that a file describes; raise ValueError if it does not, or if it must be trusted first."""
+    found = []
+    for each in each_output:
+        operator = f"operator {_shown(each['operator'])}"
+        if each.get("description") is None:
+            raise ValueError(f"{file}: expected operator=, since the file only names its {operator}; got none")
+        try:
+            found.append(operator_of(each["description"], trusted=trusted))
+        except UntrustedError as error:
+            raise ValueError(
+                f"{file}: expected operator= for its {operator}, whose C expressions a file could misuse; "
+                "trusted=True takes them from the file"
+            ) from error
+        except ValueError as error:
+            raise ValueError(f"{file}: expected what clhist.Partial.save wrote: {_shown(error)}") from error
+    names = [each["name"] for each in each_output]
+    try:
+        if described.get("named") is True:
+            return Outputs.of(dict(zip(names, found, strict=True)))
+        return Outputs.of(found[0] if names == [""] else found)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file}: expected names of histograms: {_shown(error)}") from error
+
+
 def _described(
     file: Any, described: Mapping[str, Any]
-) -> tuple[int, int, tuple[tuple[int, int], ...] | None, Sequence[Mapping[str, Any]]]:
-    """Return size, values, positions and outputs as a file describes them; raise ValueError if they cannot be."""
+) -> tuple[int, int, tuple[tuple[int, int], ...] | None, Sequence[Mapping[str, Any]], frozenset[str]]:
+    """Return size, values, positions, outputs and sources as a file has them; raise ValueError if they cannot be."""
     try:
         size, values, outputs = described["size"], described["values"], described["outputs"]
         positions = described["positions"]
         ranges = None if positions is None else tuple((low, high) for low, high in positions)
-        lacking = [not isinstance(each, dict) or _OUTPUT_KEYS - set(each) for each in outputs]
+        lacking: list[Any] = [not isinstance(each, dict) or _OUTPUT_KEYS - set(each) for each in outputs]
+        sources = described.get("sources", [])
+        lacking += [not isinstance(sources, list), *(not isinstance(each, str) for each in sources)]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description") from error
     numbers = [size, values, *(end for each in ranges or () for end in each)]
@@ -316,9 +407,10 @@ def _described(
             raise ValueError(
                 f"{file}: expected positions of {size} elements that rise, got {_shown(list(map(list, ranges)))}"
             )
-    return size, values, ranges, outputs
+    return size, values, ranges, outputs, frozenset(sources)
 
 
+_MOST_OUTPUTS = 1000  # of a file that says of which operators it is
 _OUTPUT_KEYS = {"name", "operator", "fingerprint", "num_bins"}
 
 
@@ -329,7 +421,7 @@ def _shown(text: object) -> str:
 
 
 def _restored(form: int, version: str, *state: Any) -> Partial:
-    if form != FORMAT:
+    if form not in _READABLE:
         raise ValueError(
             f"partial: expected format {FORMAT}, got {form} of clhist {version}; this is clhist {__version__}"
         )
@@ -361,7 +453,10 @@ def joined(ranges: Iterable[tuple[int, int]], argument: str = "partial") -> tupl
     for low, high in sorted(each for each in ranges if each[0] < each[1]):
         if found and low < found[-1][1]:
             both = min(high, found[-1][1])
-            raise ValueError(f"{argument}: expected other elements, got those at positions {low} to {both - 1} again")
+            raise ValueError(
+                f"{argument}: expected other elements, got those at positions {low} to {both - 1} again; "
+                "start= says where a part begins, allow_repeat=True merges its elements again"
+            )
         if found and low == found[-1][1]:
             found[-1] = found[-1][0], high
         else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from errno import EACCES
 from pathlib import Path
 
 import click
 
-from clhist.cli.console import Console, shared_options
+from clhist.cli.console import Console, shared_options, writing
 from clhist.cli.tables import table
-from clhist.hardware.profile_files import PARAMETERS
+from clhist.hardware.profile_files import PARAMETERS, user_directory
 
 
 @click.command()
@@ -32,9 +33,21 @@ def calibrate(console: Console, output: Path | None, quick: bool) -> None:
       clhist calibrate --device H200 --output my-h200.toml
     """
     import clhist.calibration.calibrate as calibration
+    from clhist.opencl.caches import is_writable
     from clhist.opencl.device import default_queue
 
     chosen = default_queue().device
+    target = output or user_directory()
+    with writing(target):  # before anything is measured
+        folder = user_directory() if output is None else output.absolute().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if output is not None and output.exists():
+            if not output.is_file():
+                raise OSError(EACCES, "expected a regular file")
+            with output.open("ab"):
+                pass
+        elif not is_writable(folder):
+            raise PermissionError(EACCES, "the folder cannot be written")
     with console.progress(chosen.name.strip(), len(calibration.stages_of(chosen))) as bar:
         begun: list[str] = []
 
@@ -43,7 +56,8 @@ def calibrate(console: Console, output: Path | None, quick: bool) -> None:
             begun.append(stage)
 
         found = calibration.calibrate(chosen, quick=quick, progress=progress)
-    path = found.write(output)
+    with writing(target):
+        path = found.write(output)
     record = {
         "name": found.name,
         "kind": found.kind,

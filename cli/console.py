@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -17,6 +17,7 @@ import click
 from clhist.cli.progress import Progress, quiet_terminal
 from clhist.cli.tables import escaped
 from clhist.hardware.profile import named_profile
+from clhist.hardware.profile_files import load_profiles
 from clhist.opencl.device import PROFILE_VARIABLE, default_device, devices
 
 _KEY = "clhist.console"
@@ -215,10 +216,24 @@ def _option(*names: str, **settings: Any) -> Callable[[Callable[..., Any]], Call
     return click.option(*names, **{"expose_value": False, "callback": _kept(name), **settings})
 
 
+def completed(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what completes, in a shell, an option that takes one of these names, in any case."""
+
+    def complete(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+        return [name for name in names() if name.lower().startswith(begun.lower())]
+
+    return complete
+
+
 _RUN = [
     _option("--device", metavar="NAME", help="Run on the device whose name contains NAME."),
     _option("--platform", metavar="NAME", help="Run on a platform whose name contains NAME."),
-    _option("--profile", metavar="NAME", help="Plan with this profile (see clhist info --profiles)."),
+    _option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=completed(lambda: [each.key for each in load_profiles(broken=lambda path, error: None)]),
+        help="Plan with this profile (see clhist info --profiles).",
+    ),
 ]
 _OUTPUT = [
     _option(

@@ -18,7 +18,7 @@ from clhist.cli.tables import bytes_text, grid, table, text_width, wrapped
 from clhist.errors import NoDeviceError, ProfileError
 from clhist.hardware.atomics import native_atomic, native_table
 from clhist.hardware.profile import Profile, matching, named_profile
-from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
+from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, usable_profiles, user_directory
 from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS
 from clhist.opencl import device
 from clhist.opencl.cuda_queues import cuda_words
@@ -90,7 +90,7 @@ def info(console: Console, profiles: bool) -> None:
       clhist info --profile nvidia-h200
     """
     if profiles or console.profile is not None:
-        files = load_profiles()
+        files = usable_profiles(named=console.profile)
         if console.profile is not None:
             profile = named_profile(console.profile, files)
             console.report(profile_values(profile), lambda: show_profile(profile))
@@ -99,7 +99,8 @@ def info(console: Console, profiles: bool) -> None:
         return
     found = device.devices(console.platform, console.device)
     default, problem = _default_device()
-    records = [describe(each, is_default=each == default) for each in found]
+    numbers = device.numbers()
+    records = [describe(each, is_default=each == default, number=numbers.get(each)) for each in found]
     record = {"clhist": __version__, "pyopencl": cl.VERSION_TEXT, "devices": records, "default_problem": problem}
 
     def text() -> str:
@@ -114,7 +115,7 @@ def info(console: Console, profiles: bool) -> None:
     console.report(record, text)
 
 
-def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
+def describe(dev: cl.Device, *, is_default: bool, number: str | None = None) -> dict[str, Any]:
     """Return all that is known of a device, as `clhist info --json` prints it."""
     profile, problem = device.own_profile(dev), None
     named = os.environ.get(device.PROFILE_VARIABLE) or None
@@ -123,7 +124,7 @@ def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
             profile = device.device_profile(dev)
         except ProfileError as error:
             problem = str(error)
-    matched = matching(device.report(dev), load_profiles())
+    matched = matching(device.report(dev), usable_profiles())
     features = profile.features or frozenset()
     library = library_of(dev.platform.int_ptr)
     return {
@@ -138,6 +139,7 @@ def describe(dev: cl.Device, *, is_default: bool) -> dict[str, Any]:
         "driver_version": dev.driver_version.strip(),
         "kind": device.device_kind(dev),
         "default": is_default,
+        "pyopencl_ctx": number,
         "problem": device.known_problem(dev),
         "compute_units": dev.max_compute_units,
         "global_memory": dev.global_mem_size,
@@ -190,6 +192,7 @@ def summary(record: Mapping[str, Any]) -> str:
         ("platform", f"{record['platform']}, driver {record['driver_version']}"),
         ("kind", f"{record['kind'].upper()}, {record['compute_units']} compute units, {memory}"),
         *([("arrays of CUDA", record["cuda_arrays"])] if record["cuda_arrays"] else []),
+        *([("PYOPENCL_CTX", record["pyopencl_ctx"])] if record["pyopencl_ctx"] else []),
     ]
     if record["problem"]:
         return head + table([("does not work", record["problem"]), *rows])
@@ -217,6 +220,7 @@ def show(record: Mapping[str, Any]) -> str:
         ("driver", record["driver_version"]),
         *([("arrays of CUDA", record["cuda_arrays"])] if record["cuda_arrays"] else []),
         ("kind", record["kind"]),
+        *([("PYOPENCL_CTX", record["pyopencl_ctx"])] if record["pyopencl_ctx"] else []),
         ("compute units", str(record["compute_units"])),
         ("global memory", f"{bytes_text(record['global_memory'])}; for copies {bytes_text(record['memory_budget'])}"),
         *_profile_rows(record),

@@ -12,13 +12,12 @@ import click
 import numpy as np
 
 from clhist import operators
-from clhist.cli.console import Console, shared_options
+from clhist.cli.console import Console, completed, shared_options
 from clhist.cli.paper_table import print_table_1
 from clhist.cli.plan_text import PlannedSweep, show
 from clhist.errors import NoDeviceError
 from clhist.hardware.atomics import expected_features
 from clhist.hardware.profile import Profile, named_profile
-from clhist.hardware.profile_files import load_profiles
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
 from clhist.planning.plan import Plan
@@ -81,6 +80,10 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+# Those that need nothing but a dtype.
+_OPERATORS = tuple(name for name in operators.__all__ if name not in ("as_operator", "product", "saturating_add"))
+
+
 @click.command()
 @click.option("-n", "--num-elements", type=NUMBER, required=True, metavar="N", help="Elements of the input: 50M, 1e6.")
 @click.option(
@@ -103,6 +106,7 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "ops",
     multiple=True,
     metavar="OPERATOR",
+    shell_complete=completed(lambda: _OPERATORS),
     help="Operator: add, maximum, argmax, count, mean, any function of clhist.operators that needs only a dtype, or C "
     "such as 'a + b'. Repeat for several histograms.",
 )
@@ -206,7 +210,7 @@ def plan(  # noqa: PLR0913  # an option each
     if console.profile is None:
         device, default_budget = _device(console)
     else:
-        device, default_budget = named_profile(console.profile, load_profiles()), None
+        device, default_budget = named_profile(console.profile), None
         device = replace(device, features=expected_features(device.kind, device.name))
     budget = default_budget if memory_budget is None else memory_budget
     place = None if memory == "auto" else memory
@@ -286,10 +290,6 @@ def _histograms(
         Histogram(_operator(name, dtype), bins, suffix, 1, "1" if counts or name == "count" else None)
         for name, dtype, bins, suffix in zip(names, kinds, num_bins, suffixes, strict=True)
     )
-
-
-# Those that need nothing but a dtype.
-_OPERATORS = tuple(name for name in operators.__all__ if name not in ("as_operator", "product", "saturating_add"))
 
 
 def _own_dtype(name: str) -> str:

@@ -17,7 +17,7 @@ from clhist.calibration.measure import Bench
 from clhist.cases.files import read_image
 from clhist.cases.image_data import photograph
 from clhist.cli.cases.options import figure, messages, plot_option
-from clhist.cli.console import Console, shared_options
+from clhist.cli.console import Console, completed, shared_options
 from clhist.cli.plan import NUMBER
 from clhist.cli.tables import grid, table
 from clhist.cli.timing import read_floor
@@ -63,6 +63,7 @@ Row = tuple[Strategy, list[Outcome]]
     "patterns",
     multiple=True,
     metavar="NAME",
+    shell_complete=completed(lambda: [*STRATEGIES, "all"]),
     help="A name from --list, its beginning (blog, thesis/global) or a pattern (thesis/*/H); all for all. Repeatable. "
     f"[default: {' '.join(DEFAULT)}]",
 )

@@ -15,6 +15,7 @@ from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
 from clhist.engine.extremes import extremes
 from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.opencl.device import default_queue
+from clhist.opencl.on_device import OnDevice
 
 _MOST_BINS = 256
 
@@ -37,7 +38,7 @@ class FeatureHistograms(NamedTuple):
     hessians: Array | None
 
 
-class BinnedFeatures:
+class BinnedFeatures(OnDevice, instead="the arrays that it was made of can be"):
     """Features as bins of 8 bits, on a device, of which many histograms are made.
 
     Parameters

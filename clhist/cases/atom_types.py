@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clhist.cases.gro_file import Structure
+from clhist.files.regular import open_regular
 
 __all__ = ["BUILT_IN", "AtomType", "AtomTypes", "Particles", "particles", "read_atom_types"]
 
@@ -118,7 +120,7 @@ def read_atom_types(path: str | os.PathLike[str]) -> dict[tuple[str, str], AtomT
     """
     types: dict[tuple[str, str], AtomType] = {}
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
             for number, row in enumerate(csv.reader(line.partition("#")[0] for line in file), 1):
                 cells = [cell.strip() for cell in row]
                 header = not types and cells[:2] == ["residue", "atom"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clhist.files.arrays import Path, only_key, read_npy, read_npz
+from clhist.files.regular import open_regular
 
 __all__ = ["read_image", "read_npz", "read_table"]
 
@@ -45,7 +47,7 @@ def read_table(path: Path, *, columns: int | None = None, key: str | None = None
             name = key or only_key(path)
             array = read_npz(path, [name])[name]
         elif ending == ".npy":
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 array = read_npy(file)
         else:
             array = _read_text(path)
@@ -81,11 +83,11 @@ def read_image(path: Path) -> npt.NDArray[np.uint8]:
     """
     name = os.fspath(path)
     if name.lower().endswith(".npy"):
-        with open(path, "rb") as file:
-            try:
+        try:
+            with open_regular(path) as file:
                 array = read_npy(file)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from error
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
     else:
         array = _read_with_pillow(path)
     if array.dtype != np.uint8 or array.ndim not in (2, 3) or not array.size:
@@ -99,7 +101,11 @@ def _read_with_pillow(path: Path) -> npt.NDArray[Any]:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise ImportError(f'{os.fspath(path)}: reading images needs Pillow: pip install "clhist[image]"') from error
-    with open(path, "rb") as file:
+    try:
+        opened = open_regular(path)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: {error}") from error
+    with opened as file:
         try:
             with Image.open(file) as image:
                 if image.mode in ("P", "PA", "1", "CMYK", "YCbCr", "LAB", "HSV"):
@@ -118,7 +124,7 @@ def _read_with_pillow(path: Path) -> npt.NDArray[Any]:
 
 def _read_text(path: Path) -> npt.NDArray[np.float64]:
     rows: list[list[float]] = []
-    with open(path, encoding="utf-8", errors="strict") as file:
+    with io.TextIOWrapper(open_regular(path), encoding="utf-8", errors="strict") as file:
         for number, line in enumerate(file, 1):
             words = line.partition("#")[0].replace(",", " ").replace(";", " ").split()
             if not words:

@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from clhist.files.regular import open_regular
+
 __all__ = ["Structure", "read_gro", "write_gro"]
 
 Path = str | os.PathLike[str]
@@ -75,11 +77,11 @@ def read_gro(path: Path) -> Structure:
     ValueError
         It is malformed, has several frames or a triclinic box. The text names the file, the line and the reason.
     """
-    with open(path, "rb") as file:
-        lines = file.read().split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
     try:
+        with open_regular(path) as file:
+            lines = file.read().split(b"\n")
+        if lines[-1] == b"":
+            lines.pop()
         return _parse(lines)
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from error

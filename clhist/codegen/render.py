@@ -50,6 +50,7 @@ from clhist.codegen.scan import ScanSpec, each_of
 from clhist.codegen.signatures import with_arrays
 from clhist.codegen.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist.codegen.state import SweepState
+from clhist.files.sealed import digest_of, drop_damaged, write_sealed
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
 from clhist.operators.c_types import c_name, declare, element_name, literal
 from clhist.operators.halves import declared, loaded, stored
@@ -381,6 +382,20 @@ def _lookup(is_kept: bool) -> Any:
         import mako
         from mako.lookup import TemplateLookup
 
+    class SealedLookup(TemplateLookup):
+        """Templates whose Python is compiled anew where it is not as it was written."""
+
+        def get_template(self, name: str) -> Any:
+            if name in self._collection:
+                return self._collection[name]
+            kept = Path(self.template_args["module_directory"], f"{name}.py")
+            seal, key = kept.with_suffix(".sha256"), f"{kept.parent.name} {name}"
+            is_sealed = drop_damaged(kept, seal, key)
+            found = super().get_template(name)
+            if not is_sealed and kept.is_file():
+                write_sealed(seal, key, digest_of(kept))
+            return found
+
     folder = resources.files("clhist.kernels_cl")
     texts = {
         prefix + item.name: item.read_text(encoding="utf-8")
@@ -392,7 +407,7 @@ def _lookup(is_kept: bool) -> Any:
         # A directory for each content, since several versions of this package may share it.
         content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
         compiled = platformdirs.user_cache_path("clhist") / "templates" / content
-        return TemplateLookup([str(folder)], str(compiled), filesystem_checks=False, strict_undefined=True)
+        return SealedLookup([str(folder)], str(compiled), filesystem_checks=False, strict_undefined=True)
     lookup = TemplateLookup(strict_undefined=True)
     for name, text in texts.items():
         lookup.put_string(name, text)

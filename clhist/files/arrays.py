@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import zipfile
 from collections.abc import Sequence
 from typing import Any, BinaryIO
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-Path = str | os.PathLike[str]
+from clhist.files.regular import Path, open_regular
 
 NUMBERS = "iuf"  # kinds of dtypes
 
@@ -40,7 +41,7 @@ def read_npz(
     ValueError
         It is not an .npz file, is damaged, or lacks an array.
     """
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
             with zipfile.ZipFile(file) as archive:
@@ -59,7 +60,7 @@ def read_npz(
 def only_key(path: Path) -> str:
     """Return the name of the one array of an .npz file; raise ValueError if there are others or none."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             keys = _keys(archive)
     except zipfile.BadZipFile as error:
         raise ValueError(f"expected an .npz file: {error}") from error
@@ -81,6 +82,7 @@ def read_npy(file: BinaryIO, kinds: str = NUMBERS) -> npt.NDArray[Any]:
         raise ValueError(f"expected a whole .npy array: {error}") from error
 
 
+_WIDE = np.dtype(np.uint32)  # a character of text
 _KINDS = {NUMBERS: "integers or floats"}
 _MOST_SHRUNK = 1032  # times, by deflate; a larger claim is false
 
@@ -108,7 +110,11 @@ def _read_member(
         if declared != info.file_size:
             raise ValueError(f"shape: expected one of {info.file_size} bytes, the size of the member, got {declared}")
         with archive.open(info) as member:
-            return npy.read_array(member, allow_pickle=False)
+            array = npy.read_array(member, allow_pickle=False)
+        characters = np.frombuffer(array.tobytes(), _WIDE.newbyteorder(dtype.byteorder)) if dtype.kind == "U" else ()
+        if np.max(characters, initial=0) > sys.maxunicode:
+            raise ValueError("expected text of Unicode")
+        return array
     except Exception as error:
         raise ValueError(f"{name}: expected a whole .npy array, got {type(error).__name__}: {error}") from error
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
+
+from clhist.files.regular import open_regular
 
 
 def read_text(path: Path, most: int) -> str:
@@ -17,15 +18,8 @@ def read_text(path: Path, most: int) -> str:
     ValueError
         If it is larger, no regular file, or no UTF-8. A pipe or a device is not waited for.
     """
-    # Without O_NONBLOCK, opening a pipe waits for a writer. What is no regular file is refused before it is opened, as
-    # opening a device may do something, and once more after that, as the name may have come to stand for another.
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError("expected a regular file")
-    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise ValueError("expected a regular file")
+    with open_regular(path) as file:
         content = file.read(most + 1)
         if len(content) > most:
-            raise ValueError(f"expected at most {most} bytes, got {max(len(content), os.fstat(number).st_size)}")
+            raise ValueError(f"expected at most {most} bytes, got {max(len(content), os.fstat(file.fileno()).st_size)}")
     return content.decode("utf-8")

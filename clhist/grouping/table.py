@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -35,8 +36,21 @@ class Table(dict[str, dict[str, A]]):
         super().__init__(columns)
         self._keys, self._names, self._like = keys, names, like or (None,) * len(names)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), ({**self}, partial(_returned, self._keys()), self._names, self._like)
+    def __reduce__(self) -> Any:
+        on_device = [names for names, array in self._pairs().items() if is_device_array(array)]
+        if on_device:
+            column, statistic = on_device[0]
+            raise TypeError(
+                f"Table: cannot be pickled, since [{column!r}][{statistic!r}] is on a device of this process; its "
+                "to_pandas() and to_arrow() can be, and tables of NumPy arrays"
+            )
+        return type(self), (dict(self), partial(_returned, self._keys()), self._names, self._like)
+
+    def __copy__(self) -> Table[A]:
+        return Table(dict(self), self._keys, self._names, self._like)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Table[A]:
+        return Table(deepcopy(dict(self), memo), self._keys, self._names, self._like)
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each group.
@@ -127,12 +141,12 @@ class Table(dict[str, dict[str, A]]):
 
     def _arrays(self) -> dict[tuple[str, str], Any]:
         """Return the statistics on the host, by column and name."""
+        return {names: each.get() if is_device_array(each) else each for names, each in self._pairs().items()}
+
+    def _pairs(self) -> dict[tuple[str, str], Any]:
+        """Return the statistics by column and name."""
         given: dict[str, dict[str, Any]] = {**self}
-        return {
-            (column, statistic): each.get() if is_device_array(each) else each
-            for column, found in given.items()
-            for statistic, each in found.items()
-        }
+        return {(column, name): each for column, found in given.items() for name, each in found.items()}
 
 
 def _returned(value: Any) -> Any:

@@ -7,14 +7,15 @@ default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clhist.errors import ProfileError
 from clhist.hardware.atomics import native_table
-from clhist.hardware.profile_files import LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
+from clhist.hardware.profile_files import LEVELS, PARAMETERS, ProfileFile, usable_profiles, user_directory
 
 
 @dataclass(frozen=True)
@@ -200,40 +201,92 @@ def check_fits(profile: Profile, report: Report, profiles: Iterable[ProfileFile]
             )
 
 
-def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Profile:
+def named_profile(
+    key: str, profiles: Iterable[ProfileFile] | None = None, *, compute_units: int | None = None
+) -> Profile:
     """Return a complete profile by the name of its file, or by its own name; no device is needed.
+
+    Numbers that the profile of a family lacks are those of its vendor, or the defaults.
 
     Parameters
     ----------
     key : str
-        Such as "nvidia-h200" or "NVIDIA H200", in any case; ``clhist info --profiles`` lists them.
+        Such as "nvidia-h200" or "NVIDIA H200", in any case, or "H200" if there is only one; ``clhist info --profiles``
+        lists them.
     profiles : iterable of ProfileFile, optional
-        Where to look; defaults to `load_profiles`.
+        Where to look; defaults to the user's own and the shipped ones.
+    compute_units : int, optional
+        Of the device, for the numbers of a family. Defaults to those of its smallest device that has a profile.
 
     Raises
     ------
     ProfileError
-        If there is none; the message lists those that there are.
+        If there is none, or several; the message lists those that there are.
 
     Examples
     --------
     >>> clhist.named_profile("nvidia-h200").l2_cache
     62914560
     """
-    profiles = load_profiles() if profiles is None else profiles
-    complete = [p for p in profiles if p.level == "device"]
-    for profile in complete:
-        if key.lower() in (profile.key.lower(), profile.name.lower()):
-            numbers: dict[str, Any] = {name: value for name, (_, value, _) in profile.values.items()}
-            sources = {name: f"{profile.path}: {source}" for name, (_, _, source) in profile.values.items()}
-            named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
-            return replace(named, features=profile.features, rates=profile.rates)
+    profiles = usable_profiles(named=key) if profiles is None else tuple(profiles)
+    profile = _named_file(key, profiles)
+    units = _units_of(profile, profiles) if compute_units is None else compute_units
+    chain = [profile, *(each for each in profiles if _is_more_general(each, profile))]
+    chain.sort(key=lambda each: LEVELS.index(each.level))
+    numbers: dict[str, Any] = {}
+    sources = {}
+    for name in PARAMETERS:
+        found = _first(chain, name, units)
+        if found is None:
+            raise ProfileError(f"profile {key!r}: {name}: neither it nor a more general profile has it")
+        numbers[name], sources[name] = found
+    named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
+    return replace(named, features=profile.features, rates=profile.rates)
+
+
+def _named_file(key: str, profiles: Sequence[ProfileFile]) -> ProfileFile:
+    """Return the profile of a name; of a name without vendor, if there is only one."""
+    wanted = _plain(key)
+    names = [(each, {_plain(each.key), _plain(each.name)}) for each in profiles]
+    exact = [each for each, own in names if wanted in own]
+    if exact:
+        return exact[0]
+    ends = {each.key: each for each, own in names if wanted and any(name.endswith(f"-{wanted}") for name in own)}
+    if len(ends) == 1:
+        return ends.popitem()[1]
+    if ends:
+        raise ProfileError(f"profile {key!r}: expected the name of one profile, got one of {', '.join(sorted(ends))}")
     from difflib import get_close_matches
 
-    known = [p.key for p in complete]
-    close = [k for k in known if len(key) > 2 and key.lower() in k] or get_close_matches(key.lower(), known, n=3)
+    known = [each.key for each in profiles]
+    close = [k for k in known if len(wanted) > 2 and wanted in k] or get_close_matches(wanted, known, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(known)}"
     raise ProfileError(f"profile {key!r}: there is none; {hint}")
+
+
+def _plain(name: str) -> str:
+    """Return a name in small letters, with a hyphen for all that is neither letter nor digit."""
+    return re.sub(r"[\W_]+", "-", name.lower()).strip("-")
+
+
+def _is_more_general(other: ProfileFile, profile: ProfileFile) -> bool:
+    """Whether numbers that a profile lacks may come from another."""
+    if other.kind != profile.kind or LEVELS.index(other.level) <= LEVELS.index(profile.level):
+        return False
+    return other.level == "default" or other.matches(profile.name, profile.key)
+
+
+def _units_of(profile: ProfileFile, profiles: Iterable[ProfileFile]) -> int:
+    """Return compute units for the numbers of a family: those of its smallest device that has a profile."""
+    how, threads, _ = profile.values.get("hardware_threads", ("value", 0, ""))
+    if profile.level == "device" or how == "value":
+        return _SOME_UNITS[profile.kind]
+    devices = [each for each in profiles if each.level == "device" and each.kind == profile.kind]
+    found = [each.values["hardware_threads"][1] // threads for each in devices if profile.matches(each.name)]
+    return max(1, min(found, default=_SOME_UNITS[profile.kind]))
+
+
+_SOME_UNITS = {"gpu": 32, "cpu": 8}  # of a family of which no device has a profile
 
 
 def _first(chain: Iterable[ProfileFile], key: str, compute_units: int) -> tuple[int, str] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -32,6 +33,21 @@ PARAMETERS = {
 }
 LEVELS = ("device", "architecture", "vendor", "default")
 KINDS = ("gpu", "cpu")
+# The least that a device can have, in bytes: room for the largest accumulators, and a line of a cache has words.
+_LEAST = {"local_memory": 64, "l2_line": 4}
+# Names of what `clhist calibrate` measures, and their units. Other names would be read by nobody.
+_KINDS_OF_RATES = r"(count|native (int|float)(32|64)|cas \d+|carry \d+|lock|\d+ bytes)"
+_UNITS = (
+    (r"bandwidth|partitioned values of \d+ bytes|rows (gathered|added)", "GB/s"),
+    (r"launch|shortest kernel", "us"),
+    (r"copies of native updates", "copies of a work-group"),
+    (r"bytes of partitioned values", "bytes"),
+    (r"work-items of private copies", "work-items"),
+    (r"NumPy arrays, .+, least", "elements"),
+    (r"filling and combining cells|rows (placed by bin|found|added by atomics of several numbers)", "G/s"),
+    (r"components of rows updated", "G/s"),
+    (rf"{_KINDS_OF_RATES}, (one pass|further pass|in global memory|partitioned|\d+-bit counters|private, ).*", "G/s"),
+)
 _KEYS = ("name", "kind", "level", "match", *PARAMETERS, "features", "measured")
 _MEASURED_KEYS = {
     "value": (int, float),
@@ -106,7 +122,7 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     import tomllib  # here, with the first device: 10 ms of `import clhist`
 
     try:
-        document = tomllib.loads(text)
+        document = tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:  # besides TOMLDecodeError, of numbers and brackets without end
         raise ProfileError(f"{path}: not valid TOML: {error}") from error
 
@@ -143,8 +159,11 @@ def _parse_match(match: object, level: str, fail: Callable[[str, str, object], P
     for each in match:
         try:
             pattern(each)
+            matches_all = occurs(each, "")
         except ValueError as error:
             raise fail("match", f"a regular expression ({error})", each[:_SHOWN]) from error
+        if matches_all:
+            raise fail("match", "regular expressions that need some text, since others match every device", each)
     return match
 
 
@@ -160,6 +179,10 @@ def _parse_values(
         values[key] = _parse_parameter(document[key], key, fail)
         if level == "device" and values[key][0] != "value":
             raise fail(key, "value, since the profile is of one device", values[key][0])
+    if level == "device":
+        for key, least in (("l2_cache", "l2_line"), ("hardware_threads", "work_group_size")):
+            if values[key][1] < values[least][1]:
+                raise fail(f"{key}.value", f"no less than the {values[least][1]} of {least}", values[key][1])
     return values
 
 
@@ -173,8 +196,17 @@ def _parse_measured(
             value = found.get(key) if isinstance(found, dict) else None
             if not isinstance(value, types) or isinstance(value, bool):
                 raise fail(f"measured.{name}.{key}", " or ".join(t.__name__ for t in types), value)
-        if not 0 <= found["value"] < inf:
-            raise fail(f"measured.{name}.value", "a finite number that is not negative", found["value"])
+        for key in ("value", "spread"):
+            if not 0 <= found[key] < inf:
+                raise fail(f"measured.{name}.{key}", "a finite number that is not negative", found[key])
+        for key in found:
+            if key not in _MEASURED_KEYS:
+                raise fail(f"measured.{name}.{key}", f"one of {', '.join(_MEASURED_KEYS)}", key)
+        unit = next((unit for names, unit in _UNITS if re.fullmatch(names, name, re.DOTALL)), None)
+        if unit is None:
+            raise fail(f"measured.{name}", 'the name of a rate that `clhist calibrate` writes, such as "launch"', name)
+        if found["unit"] != unit:
+            raise fail(f"measured.{name}.unit", repr(unit), found["unit"])
     return MappingProxyType(tables)
 
 
@@ -190,6 +222,8 @@ def _parse_parameter(table: object, key: str, fail: Callable[[str, str, object],
     number, source = table[how[0]], table.get("source")
     if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
         raise fail(f"{key}.{how[0]}", "a positive integer", number)
+    if number < _LEAST.get(key, 1):
+        raise fail(f"{key}.{how[0]}", f"at least {_LEAST[key]} bytes", number)
     if number >= 2**63:
         raise fail(f"{key}.{how[0]}", "less than 2^63", number)
     if not isinstance(source, str) or not source:
@@ -203,20 +237,49 @@ def user_directory() -> Path:
     return Path(named) if named else platformdirs.user_config_path("clhist") / "profiles"
 
 
-def load_profiles(kind: str | None = None) -> tuple[ProfileFile, ...]:
+def usable_profiles(kind: str | None = None, named: str | None = None) -> tuple[ProfileFile, ...]:
+    """Return `load_profiles` without the user's own that are broken, of which a warning names each once.
+
+    Raises
+    ------
+    ProfileError
+        If the file called `named` is broken.
+    """
+
+    def warn(file: Path, error: ProfileError) -> None:
+        if named is not None and file.stem.lower() == named.lower():
+            raise error
+        if str(error) not in _warned:
+            _warned.add(str(error))
+            warnings.warn(f"{error}; this profile is ignored", RuntimeWarning, stacklevel=2)
+
+    return load_profiles(kind, broken=warn)
+
+
+_warned: set[str] = set()
+
+
+def load_profiles(
+    kind: str | None = None, *, broken: Callable[[Path, ProfileError], None] | None = None
+) -> tuple[ProfileFile, ...]:
     """Return all profiles, the user's own before the shipped ones.
 
     Parameters
     ----------
     kind : {"gpu", "cpu"}, optional
         Leaves out the shipped profiles of the other kind: parsing nearly a hundred takes 60 ms.
+    broken : callable, optional
+        Gets the path of a broken profile and its error, which is raised otherwise.
 
     Raises
     ------
     ProfileError
         If one is broken or cannot be read; its file is named.
     """
-    own = sorted(user_directory().glob("*.toml")) if user_directory().is_dir() else []
+    try:
+        own = sorted(user_directory().glob("*.toml")) if user_directory().is_dir() else []
+    except OSError:  # a home that may not be searched
+        own = []
     shipped = sorted(
         (item for item in resources.files("clhist.devices").iterdir() if item.name.endswith(".toml")),
         key=lambda item: item.name,
@@ -228,10 +291,11 @@ def load_profiles(kind: str | None = None) -> tuple[ProfileFile, ...]:
             text = read_text(item, _MOST_BYTES) if isinstance(item, Path) else item.read_text(encoding="utf-8")
             if kind is None or item in own or re.search(rf'^kind = "{kind}"$', text, re.MULTILINE):
                 found.append(parse_profile(text, path))
-        except ProfileError:
-            raise
-        except (OSError, UnicodeDecodeError) as error:
-            raise ProfileError(f"{path}: cannot be read: {error}") from error
-        except ValueError as error:
-            raise ProfileError(f"{path}: {error}") from error
+        except (OSError, ValueError) as error:
+            unread = isinstance(error, OSError | UnicodeDecodeError)
+            told = ProfileError(f"{path}: {'cannot be read: ' * unread}{error}")
+            told = error if isinstance(error, ProfileError) else told
+            if broken is None:
+                raise told from error
+            broken(Path(path), told)
     return tuple(found)

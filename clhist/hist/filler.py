@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,8 +27,10 @@ from clhist.opencl.on_device import HoldsBins
 from clhist.operators.c_types import integer
 from clhist.operators.reproducible import check_reproducible
 
+_SOURCES = "_clhist_sources"  # attribute of a partial histogram
 
-class Filler(HoldsBins, instead="its partial() can be, which is a histogram"):
+
+class Filler(HoldsBins, instead="its partial() can be, and merged in another process"):
     """A histogram that is filled many times: what has been added stays on the device until it is asked for.
 
     Parameters
@@ -85,6 +88,7 @@ class Filler(HoldsBins, instead="its partial() can be, which is a histogram"):
         # Sums on the device, by what they are multiplied with in the end, and by their names and sizes.
         self._held: dict[tuple[Any, tuple[str, ...], Any], Held] = {}
         self._of: cl.CommandQueue | None = None
+        self._source, self._is_filled, self._merged = uuid.uuid4().hex, False, frozenset[str]()
         self._known: Remembered[KnownFill] = Remembered(16)
         self._updates = Updates(type(self).__name__)
 
@@ -105,6 +109,7 @@ class Filler(HoldsBins, instead="its partial() can be, which is a histogram"):
                 f"fill: expected the axes {[getattr(ax, 'name', None) for ax in self._added.axes][len(args) :]} by "
                 f"name, got {list(named)}"
             )
+        self._is_filled = True
         given = (*args, *rest, weight, sample)
         may_repeat = not (self._grows or self._reproducible) and any(map(is_device_array, given))
         key = signature_of(*given) if may_repeat else None
@@ -142,25 +147,40 @@ class Filler(HoldsBins, instead="its partial() can be, which is a histogram"):
         self._updates.end()
         return self
 
-    def merge(self, other: Any) -> Filler:
+    def merge(self, other: Any, *, allow_repeat: bool = False) -> Filler:
         """Add what another `Filler` has been given, or what its `partial` returned; on whatever device.
+
+        Parameters
+        ----------
+        other : Filler or histogram
+            It is left as it is.
+        allow_repeat : bool
+            Whether entries that have been merged before may be merged again, and count as often.
 
         Raises
         ------
         ValueError
-            If its axes or its storage are others, as boost-histogram says.
+            If its axes or its storage are others, as boost-histogram says, or if entries of it are here already.
         """
         part = other.partial() if isinstance(other, Filler) else other
+        sources = vars(part).get(_SOURCES, frozenset())
+        if not (allow_repeat or sources.isdisjoint(self._sources())):
+            raise ValueError(
+                "other: expected other entries, got those of a Filler that is merged already; allow_repeat=True merges "
+                "them again"
+            )
         self._flush()
         added = copy.deepcopy(self._added)
         _join(added, part)
-        self._added = added
+        self._added, self._merged = added, self._merged | sources
         return self
 
     def partial(self) -> Any:
         """Return a histogram of what has been added here alone: it can be pickled, sent and merged."""
         self._flush()
-        return copy.deepcopy(self._added)
+        found = copy.deepcopy(self._added)
+        setattr(found, _SOURCES, self._sources())  # which copies and pickles of a histogram keep
+        return found
 
     def result(self) -> Any:
         """Return the histogram with all that has been added; more can be added then."""
@@ -242,6 +262,10 @@ class Filler(HoldsBins, instead="its partial() can be, which is a histogram"):
             held = Held(self._of, device_profile(self._of.device), forms, [])
         held.add(sums, self._updates)
         self._held[key] = held
+
+    def _sources(self) -> frozenset[str]:
+        """Return the identities of the fillers whose entries are here, this one's if it was filled."""
+        return self._merged | {self._source} if self._is_filled else self._merged
 
     def _flush(self) -> None:
         """Add what is on the device to what is on the host."""

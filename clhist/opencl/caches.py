@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -28,12 +29,21 @@ def survive_broken_caches() -> None:
 
 
 def unwritable_caches() -> list[str]:
-    """Return the environment variables that would help and that the caller has not set."""
+    """Return the environment variables that would help: those that the caller has not set, or to no avail."""
     places = {
         "PYOPENCL_NO_CACHE": [platformdirs.user_cache_path(name, name) for name in ("pyopencl", "pytools")],
         "POCL_CACHE_DIR": [pocl_cache()] if os.name == "posix" else [],
     }
-    return [name for name, own in places.items() if name not in os.environ and not all(map(is_writable, own))]
+    found = [name for name, own in places.items() if name not in os.environ and not all(map(is_writable, own))]
+    if "POCL_CACHE_DIR" in os.environ and not all(map(is_writable, places["POCL_CACHE_DIR"])):
+        warnings.warn(
+            f"POCL_CACHE_DIR: {os.environ['POCL_CACHE_DIR']!r} cannot be written; PoCL compiles into "
+            "a temporary directory",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        found.append("POCL_CACHE_DIR")
+    return found
 
 
 def replace_caches(variables: Collection[str]) -> None:

@@ -17,14 +17,13 @@ import pyopencl.array as cl_array
 
 from clhist.errors import NoDeviceError
 from clhist.hardware.profile import Profile, Report, check_fits, merge, named_profile
-from clhist.hardware.profile_files import load_profiles
+from clhist.hardware.profile_files import usable_profiles
 from clhist.hardware.vendors import features_of
 from clhist.opencl import lost
 from clhist.opencl.caches import is_writable, pocl_cache
-from clhist.opencl.icd import register_installed_runtimes
+from clhist.opencl.foreign_caches import check_pocl_cache
+from clhist.opencl.icd import library_of, registered_too_late
 from clhist.opencl.probe import proven_features
-
-register_installed_runtimes()  # here, so that contexts which the caller makes see them as well
 
 HOW_TO_GET_ONE = (
     'install a GPU driver with OpenCL, or an OpenCL for the processor: pip install "clhist[cpu]" '
@@ -50,6 +49,7 @@ def platforms() -> list[cl.Platform]:
         If there is none; the message says how to get one.
     """
     lost.check_process()
+    _check_caches()
     try:
         found = [platform for platform in cl.get_platforms() if _devices(platform)]
     except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
@@ -57,6 +57,25 @@ def platforms() -> list[cl.Platform]:
     if not found:
         raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}{_about_caches()}")
     return found
+
+
+def numbers() -> dict[cl.Device, str]:
+    """Return the devices, each with what ``PYOPENCL_CTX`` calls it: the numbers of its platform and its own."""
+    every = enumerate(cl.get_platforms())
+    return {device: f"{n}:{k}" for n, platform in every for k, device in enumerate(_devices(platform))}
+
+
+def _about_order() -> str:
+    """Return what to do if runtimes are missing because OpenCL was used before clhist was imported."""
+    late = registered_too_late(library_of(each.int_ptr) for each in cl.get_platforms())
+    if not late:
+        return ""
+    return f". OpenCL was used before clhist was imported, and has not seen {', '.join(late)}: import clhist first"
+
+
+@lru_cache(maxsize=1)
+def _check_caches() -> None:
+    check_pocl_cache()
 
 
 def _about_caches() -> str:
@@ -165,8 +184,14 @@ def default_device(device: cl.Device) -> Iterator[None]:
 def _asked_for() -> cl.Context:
     try:
         return cl.create_some_context(interactive=False)
-    except cl.Error as error:
-        raise NoDeviceError(f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']!r} chooses no device: {error}") from error
+    except (cl.Error, RuntimeError) as error:
+        names = [
+            f"{number} ({each.name.strip()} of {each.platform.name.strip()})" for each, number in numbers().items()
+        ]
+        raise NoDeviceError(
+            f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']!r} chooses no device: {error}; there are {', '.join(names)}"
+            f"{_about_order()}"
+        ) from error
 
 
 def device_kind(device: cl.Device) -> str:
@@ -224,7 +249,7 @@ def own_profile(device: cl.Device) -> Profile:
     ProfileError
         If a profile is broken, or a number is nowhere to be had.
     """
-    return merge(report(device), load_profiles(device_kind(device)))
+    return merge(report(device), usable_profiles(device_kind(device)))
 
 
 def planning_profile(device: cl.Device) -> Profile:
@@ -240,7 +265,7 @@ def planning_profile(device: cl.Device) -> Profile:
 
 @lru_cache(maxsize=64)
 def _claimed_profile(device: cl.Device) -> Profile:
-    return merge(report(device, claimed_features(device)), load_profiles(device_kind(device)))
+    return merge(report(device, claimed_features(device)), usable_profiles(device_kind(device)))
 
 
 _measured: set[Profile] = set()
@@ -267,14 +292,14 @@ def checked_profile(profile: Profile, device: cl.Device) -> Profile:
     if not isinstance(profile, Profile):
         raise TypeError(f"profile: expected a clhist.Profile, such as clhist.named_profile gives, got {profile!r}")
     if profile not in _measured:
-        check_fits(profile, report(device), load_profiles(device_kind(device)))
+        check_fits(profile, report(device), usable_profiles(device_kind(device)))
     return profile if profile.features is not None else replace(profile, features=device_features(device))
 
 
 @lru_cache(maxsize=64)
 def _named_profile(name: str, _directory: str | None, device: cl.Device) -> Profile:
     """Return what `named_profile` finds, which depends on the user's directory too."""
-    return checked_profile(named_profile(name), device)
+    return checked_profile(named_profile(name, compute_units=device.max_compute_units), device)
 
 
 def report(device: cl.Device, features: frozenset[str] | None = None) -> Report:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import platformdirs
 
+from clhist.files.sealed import warn_of_damage
 from clhist.opencl.caches import temporary_directory
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
@@ -102,6 +103,17 @@ def register_installed_runtimes() -> None:
     except OSError:
         return
     os.environ["OCL_ICD_VENDORS"] = str(vendors)
+    if "pyopencl" in sys.modules:  # by which the caller may have called OpenCL already
+        _registered[:] = [Path(text.strip()) for text in missed.values()]
+
+
+_registered: list[Path] = []
+
+
+def registered_too_late(seen: Iterable[Path | None]) -> list[str]:
+    """Return the libraries that were registered and are none of those `seen`: OpenCL was used before the import."""
+    found = [each for each in seen if each is not None]
+    return [str(each) for each in _registered if not any(each.samefile(other) for other in found)]
 
 
 def library_of(platform: int) -> Path | None:
@@ -195,8 +207,23 @@ def _stem(library: str) -> str:
     return library.rpartition("/")[2].partition(".so")[0]
 
 
+def _damaged(vendors: Path, entries: Mapping[str, str]) -> Path | None:
+    """Return an entry of the folder that is not as it was written; None if all are."""
+    for name, text in entries.items():
+        try:
+            if (vendors / name).read_bytes() == text.encode():
+                continue
+        except OSError:
+            pass
+        return vendors / name
+    return None
+
+
 def _written(vendors: Path, entries: Mapping[str, str]) -> Path:
     """Return the folder `vendors`, which has these `entries`; raises OSError if it cannot be written."""
+    if vendors.is_dir() and (damaged := _damaged(vendors, entries)):
+        warn_of_damage(damaged, "it has other contents")
+        shutil.rmtree(vendors)
     if not vendors.is_dir():
         vendors.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=vendors.parent))

@@ -31,7 +31,7 @@ _BYTE = np.zeros(1, np.uint8)
 class OutOfMemoryError(MemoryError):
     """The device refused so many bytes; nothing but scratch memory has been written since."""
 
-    def __init__(self, message: str, size: int) -> None:
+    def __init__(self, message: str, size: int = 0) -> None:  # pickling restores it later
         super().__init__(message)
         self.size = size
 

@@ -21,9 +21,11 @@ from clhist.errors import BuildError
 from clhist.hardware import vendors
 from clhist.opencl.build_options import check_environment
 from clhist.opencl.compiler_log import explain
+from clhist.opencl.foreign_caches import check_pyopencl_caches
 from clhist.opencl.quiet import silence_own_builds, silent
 
 silence_own_builds()  # here, where everything that builds comes by
+check_pyopencl_caches()
 
 T = TypeVar("T")
 

@@ -23,6 +23,7 @@ from numpy.lib import format as npy
 
 from clhist.cli.hist import text
 from clhist.cli.hist.table import Chunk, Table, TableError, first_line
+from clhist.files.regular import open_regular
 
 Array = npt.NDArray[Any]
 
@@ -54,9 +55,13 @@ def open_table(path: Path) -> Table:
     if ending not in ENDINGS:
         compressed = f"{', '.join(text.ENDINGS)} also with {', '.join(text.COMPRESSED)}"
         raise TableError(f"{path}: expected a file {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}; {compressed}")
-    with open(path, "rb") as file:  # says what is wrong with the path itself
-        if not file.read(1):
-            raise TableError(f"{path}: expected a table, got an empty file")
+    try:
+        with open_regular(path) as file:  # says what is wrong with the path itself
+            is_empty = not file.read(1)
+    except ValueError as error:
+        raise TableError(f"{path}: {error}") from error
+    if is_empty:
+        raise TableError(f"{path}: expected a table, got an empty file")
     try:
         return readers.get(ending, text.open_text)(path)
     except (ImportError, TableError):

@@ -113,7 +113,7 @@ def calibration(**measured):
     findings = tuple(
         calibrate._finding(key, measured.get(key), before, device, "driver 1.0", is_cpu=False) for key in PARAMETERS
     )
-    rates = {'a "quoted" rate\\': Measurement(1.5, "GB/s", 0.01, "by\nhand")}
+    rates = {'NumPy arrays, "quoted"\\, least': Measurement(1.5, "elements", 0.01, "by\nhand")}
     return before, calibrate.Calibration("Some (R) GPU [1]", "gpu", "driver 1.0", findings, rates)
 
 
@@ -134,8 +134,11 @@ def test_the_profile_says_what_was_measured_and_what_was_refused():
     assert "was refused: expected one of" in source
     assert parsed.values["work_group_size"][1:] == (before.work_group_size, before.sources["work_group_size"])
     (name, rate), *others = parsed.measured.items()
-    assert (name, rate["value"], rate["method"], others) == ('a "quoted" rate\\', 1.5, "by\nhand", [])
+    assert (name, rate["value"], rate["method"], others) == ('NumPy arrays, "quoted"\\, least', 1.5, "by\nhand", [])
     assert found.file_name == "some-r-gpu-1.toml"
+
+
+RATE = '[measured."{}"]\nvalue = 1\nunit = "{}"\nspread = {}\nmethod = ""\ndate = ""\ndriver = ""\n'
 
 
 @pytest.mark.parametrize(
@@ -145,6 +148,13 @@ def test_the_profile_says_what_was_measured_and_what_was_refused():
         ("[measured.x]\nvalue = 'fast'", "measured.x.value: expected int or float, got 'fast'"),
         ("[measured.x]\nvalue = true", "measured.x.value: expected int or float, got True"),
         ("[measured.x]\nvalue = 1\nspread = 0", "measured.x.unit: expected str, got None"),
+        (RATE.format("lunch", "us", "0"), 'measured.lunch: expected the name of a rate that .* such as "launch"'),
+        (RATE.format("launch", "s", "0"), "measured.launch.unit: expected 'us', got 's'"),
+        (RATE.format("bandwidth", "G/s", "0"), "measured.bandwidth.unit: expected 'GB/s', got 'G/s'"),
+        (RATE.format("lock, partitioned", "us", "0"), "measured.lock, partitioned.unit: expected 'G/s', got 'us'"),
+        (RATE.format("launch", "us", "nan"), "measured.launch.spread: expected a finite number that is not negative"),
+        (RATE.format("launch", "us", "-1"), "measured.launch.spread: expected a finite number that is not negative"),
+        (RATE.format("launch", "us", "0") + "of = 3", "measured.launch.of: expected one of value, spread, unit"),
         ("measured = {x = 3}", "measured.x.value: expected int or float, got None"),
     ],
 )

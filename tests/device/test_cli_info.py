@@ -28,6 +28,7 @@ KEYS = {
     "driver_version",
     "kind",
     "default",
+    "pyopencl_ctx",
     "problem",
     "compute_units",
     "global_memory",

@@ -133,7 +133,7 @@ def test_streams_take_turns(fake, monkeypatch):
         sums.result,
         lambda: sums.add(bins, counts),
         sums.partial,
-        lambda: sums.merge(sums.partial()),
+        lambda: sums.merge(sums.partial(), allow_repeat=True),
         sums.result,
         lambda: sums.add(BINS, COUNTS),  # bins go to the host
     ]

@@ -98,7 +98,7 @@ def test_every_later_call_says_so(kernel, queue, on_device):
         lambda: accumulator.add(X, np.int32(1)),
         accumulator.result,
         accumulator.partial,
-        lambda: accumulator.merge(accumulator),
+        lambda: accumulator.merge(accumulator, allow_repeat=True),
         lambda: Accumulator(np.add, 4, dtype=np.int32),
         clhist.default_queue,
     ]

@@ -76,7 +76,7 @@ def test_streams_go_on_counting_in_64_bits():
     many = Accumulator(kernel, 4)
     many.add(1, size=4)
     for _ in range(40):
-        many.merge(many)
+        many.merge(many, allow_repeat=True)
     many.merge(stream)
     assert many.result().tolist() == [2**40 + 8, 2**40 + 7, 2**40 + 7, 2**40 + 7]
     assert many.partial().size == 2**42 + 3 * (2**32 - 1) + 5

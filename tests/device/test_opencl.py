@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
+from processes import run_python
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import HistogramKernel, free_scratch, operators, reduce_by_index
@@ -286,3 +290,21 @@ def test_memory_of_the_host_is_kept_until_it_has_been_read(queue):
     del given
     assert event.command_execution_status == cl.command_execution_status.COMPLETE or not shares_memory(queue.device)
     assert (found.get() == number).all()
+
+
+def test_a_runtime_that_was_registered_too_late_is_named():
+    """OpenCL's loader looks once in a process: `PYOPENCL_CTX` may name what it has not seen."""
+    code = """
+        try:
+            clhist.default_queue()
+        except clhist.NoDeviceError as error:
+            print(error)
+    """
+    unset = "import os; os.environ.pop('OCL_ICD_VENDORS', None); os.environ['PYOPENCL_CTX'] = 'Intel'; "
+    runtime = Path(sys.prefix, "lib", "libintelocl.so")
+    if not runtime.exists():
+        pytest.skip("Intel's runtime is not installed")
+    late = run_python(code, before=f"{unset}import pyopencl; pyopencl.get_platforms()")
+    assert f"has not seen {runtime}: import clhist first" in late
+    assert "there are 0:0 (" in late
+    assert run_python(code, before=unset) == ""

@@ -240,7 +240,7 @@ FORKED = """
         "add": lambda: accumulator.add(np.array([0]), np.array([1], np.int32)),
         "result": accumulator.result,
         "partial": accumulator.partial,
-        "merge": lambda: accumulator.merge(accumulator),
+        "merge": lambda: accumulator.merge(accumulator, allow_repeat=True),
         "free": clhist.free_scratch,
         "queue": clhist.default_queue,
         "devices": clhist.opencl.device.devices,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -47,7 +48,9 @@ def test_filler_of_arrays_that_are_gone(queue, numbers, storage, rng):
         if n in (6, 13):
             assert_same(filler.result(), expected)
     assert_same(filler.result(), expected)
-    assert_same(Filler(empty(storage)).merge(filler).merge(filler).result(), expected + expected)
+    with pytest.raises(ValueError, match=r"^other: expected other entries.*allow_repeat=True"):
+        Filler(empty(storage)).merge(filler).merge(pickle.loads(pickle.dumps(filler.partial())))
+    assert_same(Filler(empty(storage)).merge(filler).merge(filler, allow_repeat=True).result(), expected + expected)
 
 
 @pytest.mark.parametrize("storage", STORAGES, ids=lambda each: each.__name__)
@@ -135,3 +138,8 @@ def test_nothing_of_a_fill_is_kept_alive(queue, numbers):
     del x, w, _
     gc.collect()
     assert [each() for each in seen] == [None] * 2
+
+
+def test_a_filler_says_what_can_be_pickled_instead():
+    with pytest.raises(TypeError, match=r"^Filler: cannot be pickled, .*partial\(\) can be"):
+        pickle.dumps(Filler(bh.Histogram(bh.axis.Regular(3, 0, 1))))

@@ -10,7 +10,7 @@ import pytest
 import clhist
 from clhist import ProfileError
 from clhist.hardware.profile import Profile, Report, check_fits, merge, named_profile
-from clhist.hardware.profile_files import PARAMETERS, load_profiles, parse_profile
+from clhist.hardware.profile_files import PARAMETERS, load_profiles, parse_profile, usable_profiles
 
 NUMBERS = {"local_memory": 1000, "l2_cache": 2000, "l2_line": 32, "hardware_threads": 400, "work_group_size": 50}
 SHIPPED = load_profiles()
@@ -41,8 +41,13 @@ def only(**values):
 def test_what_is_shipped(profile):
     assert profile.path == f"devices/{profile.key}.toml"
     assert all(len(source) > 10 for _, _, source in profile.values.values())
-    if profile.level == "device":
-        assert named_profile(profile.key, SHIPPED).name == profile.name
+    spellings = (profile.key, profile.name, profile.name.upper(), profile.key.replace("-", " "), f" {profile.key}_")
+    for spelling in spellings:
+        found = named_profile(spelling, SHIPPED)
+        assert found.name == profile.name
+        assert all(getattr(found, key) > 0 for key in PARAMETERS)
+        for key, (how, number, _) in profile.values.items():
+            assert getattr(found, key) == number if how == "value" else getattr(found, key) % number == 0
 
 
 def test_all_that_is_shipped_is_loaded():
@@ -108,6 +113,15 @@ BROKEN = {
     "a number in match": (toml(match=(3,)), "match: expected a list of regular expressions, got [3]"),
     "no match": (toml(match=()), "match: expected at least one regular expression, got []"),
     "a broken match": (toml(match=("(",)), "match: expected a regular expression ("),
+    "an empty match": (toml(match=("",)), "match: expected regular expressions that need some text"),
+    "a match of all": (toml(match=("Turbo", ".*")), "match: expected regular expressions that need some text"),
+    "one byte of local memory": (toml(local_memory=1), "local_memory.value: expected at least 64 bytes, got 1"),
+    "a line of a byte": (toml(l2_line=1), "l2_line.value: expected at least 4 bytes, got 1"),
+    "a cache without a line": (toml(l2_cache=600, l2_line=601), "l2_cache.value: expected no less than the 601 of l2_"),
+    "half a work-group": (
+        toml(hardware_threads=49),
+        "hardware_threads.value: expected no less than the 50 of work_gro",
+    ),
     "a missing number": (toml(l2_line=None), "l2_line: missing (L2_line: bytes of one of its lines)"),
     "a bare number": ("l2_line = 64\n" + toml(l2_line=None), "l2_line: expected a table with value and source, got 64"),
     "zero": (toml(l2_line=0), "l2_line.value: expected a positive integer, got 0"),
@@ -252,9 +266,8 @@ def test_profiles_by_name():
     assert found.sources["l2_line"] == "a/turbo-3000.toml: Turbo, l2_line"
     for unknown, hint in (
         ("turbo-4000", r"did you mean turbo-3000\?"),
-        ("Other", "known are turbo-3000"),
-        ("b", "known are turbo-3000"),
-        ("", "known are turbo-3000"),
+        ("tur", "did you mean turbo-3000[?]"),
+        ("", "known are turbo-3000, b"),
     ):
         with pytest.raises(ProfileError, match=f"profile '{unknown}': there is none; {hint}$"):
             named_profile(unknown, profiles)
@@ -269,6 +282,39 @@ def test_shipped_profiles_by_name(tmp_path, monkeypatch):
     monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
     (tmp_path / "mine.toml").write_text(toml(name="My own"))
     assert clhist.named_profile("my OWN").l2_cache == 2000
+
+
+def test_names_without_a_vendor():
+    assert named_profile("h200", SHIPPED) == named_profile("nvidia-h200", SHIPPED)
+    assert named_profile("RTX 2080 Ti", SHIPPED).name == "NVIDIA GeForce RTX 2080 Ti"
+    profiles = [profile_file("a/one-turbo.toml", name="One"), profile_file("b/two-turbo.toml", name="Two")]
+    with pytest.raises(
+        ProfileError, match="profile 'turbo': expected the name of one profile, got one of one-turbo, two-turbo"
+    ):
+        named_profile("turbo", profiles)
+
+
+def test_numbers_of_a_family():
+    family = profile_file("family.toml", level="architecture", **only(hardware_threads={"per_compute_unit": 100}))
+    default = profile_file("default.toml", level="default", match=[], name="Any", local_memory=777)
+    device = profile_file("device.toml", name="Turbo 7", hardware_threads=700)
+    assert named_profile("family", [device, family, default]).hardware_threads == 700
+    found = named_profile("family", [device, family, default], compute_units=3)
+    assert (found.hardware_threads, found.local_memory) == (300, 777)
+    assert found.sources["local_memory"] == "default.toml: Any, local_memory"
+
+
+def test_a_broken_profile_is_ignored_but_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path))
+    (tmp_path / "mine.toml").write_text(toml(l2_cache=0))
+    (tmp_path / "good.toml").write_text("\ufeff" + toml(name="My own"), encoding="utf-8")
+    with pytest.warns(RuntimeWarning, match=r"mine.toml: l2_cache.value: .*; this profile is ignored$"):
+        assert clhist.named_profile("good").name == "My own"
+    assert clhist.named_profile("good").name == "My own"  # without another warning
+    assert [file.key for file in usable_profiles() if not file.is_shipped] == ["good"]
+    for named in ("mine", "MINE"):
+        with pytest.raises(ProfileError, match=r"mine.toml: l2_cache.value: expected a positive integer, got 0"):
+            clhist.named_profile(named)
 
 
 def test_the_users_own_profiles_come_first(tmp_path, monkeypatch):

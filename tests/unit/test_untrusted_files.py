@@ -14,8 +14,13 @@ import numpy as np
 import pytest
 
 from clhist import Partial, Spec, operators
+from clhist.cases.atom_types import read_atom_types
+from clhist.cases.files import read_image, read_table
+from clhist.cases.gro_file import read_gro
+from clhist.cli.hist.table import TableError
+from clhist.cli.hist.tables import open_table
 from clhist.errors import ProfileError
-from clhist.files.arrays import read_npz
+from clhist.files.arrays import only_key, read_npz
 from clhist.files.texts import read_text
 from clhist.hardware.profile_files import load_profiles
 
@@ -93,7 +98,7 @@ def described(content, **changed):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"format": 2},
+        {"format": 3},
         {"format": "\x1b]0;title\x07" * 1000},
         {"size": -1},
         {"size": True},
@@ -194,6 +199,74 @@ def test_arrays_of_compressed_files_are_read_where_that_is_usual(tmp_path):
     assert (read_npz(tmp_path / "x.npz", ["x"])["x"] == x).all()
     with pytest.raises(ValueError, match="x: expected uncompressed bytes"):
         read_npz(tmp_path / "x.npz", ["x"], compressed=False)
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/null", "/", "pipe"])
+def test_only_regular_files_are_opened(tmp_path, target):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "x.npz").symlink_to(tmp_path / target)
+    for read in (Partial.load, SPEC.load, lambda path: read_npz(path, ["x"]), only_key):
+        with pytest.raises(ValueError, match=r"expected a regular file"):
+            read(tmp_path / "x.npz")
+    if target == "/":
+        return
+    with pytest.raises(ValueError, match=r"x\.npz: expected a regular file"):
+        SPEC.empty().save(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/null", "/", "pipe"])
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.png", "x.gro", "x.parquet"])
+def test_tables_images_and_structures_are_regular_files(tmp_path, name, target):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / name).symlink_to(tmp_path / target)
+    readers = [open_table] if name not in ("x.png", "x.gro") else []
+    readers += {"x.png": [read_image], "x.npy": [read_image, read_table], "x.gro": [read_gro, read_atom_types]}.get(
+        name, [] if name == "x.parquet" else [read_table]
+    )
+    for read in readers:
+        with pytest.raises((ValueError, TableError), match=rf"{name}: expected a regular file"):
+            read(tmp_path / name)
+
+
+@pytest.mark.parametrize("number", [0, 3, True, b"x.npz", None])
+def test_numbers_of_open_files_are_no_paths(tmp_path, number):
+    with open(tmp_path / "other", "w") as other:
+        for read in (Partial.load, SPEC.load, SPEC.empty().save, lambda path: read_npz(path, ["x"])):
+            with pytest.raises(TypeError, match=r"^file: expected a path, got "):
+                read(other.fileno() if number == 3 else number)
+        os.fstat(other.fileno())  # still open
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_text_that_is_none(members, tmp_path, order):
+    _, write = members
+    text = np.array(["a", "bc"], f"{order}U2")
+    np.savez(tmp_path / "x.npz", x=text)
+    assert read_npz(tmp_path / "x.npz", ["x"], kinds="U")["x"].tolist() == ["a", "bc"]
+    bad = np.array([0x110000], f"{order}u4").view(f"{order}U1")
+    path = write(description=npy(bad.reshape(())))
+    with pytest.raises(ValueError, match=r"bad\.npz: expected .*text of Unicode"):
+        SPEC.load(path)
+
+
+def test_a_saved_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
+    path = tmp_path / "a.npz"
+    SPEC.empty().save(path)
+    path.chmod(0o640)
+    (tmp_path / "link.npz").symlink_to("a.npz")
+    SPEC.empty().save(tmp_path / "link.npz")
+    assert path.stat().st_mode & 0o777 == 0o640
+    before = path.read_bytes()
+
+    def crash(file, **arrays):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("numpy.savez", crash)
+    with pytest.raises(KeyboardInterrupt):
+        SPEC.empty().save(path)
+    assert path.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.npz", "link.npz"]
 
 
 # Texts.

@@ -1,0 +1,78 @@
+"""Regular files: opened without waiting for a pipe or a device, and replaced as a whole."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+Path = str | os.PathLike[str]
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Return a regular file, opened to be read.
+
+    Raises
+    ------
+    TypeError
+        If `path` is no path; the number of an open file is none.
+    OSError
+        If it cannot be opened.
+    ValueError
+        If it is no regular file, or the system has no such names.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"file: expected a path, got {path!r}")
+    # Without O_NONBLOCK, opening a pipe waits for a writer. What is no regular file is refused before it is opened, as
+    # opening a device may do something, and once more after that, as the name may have come to stand for another.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("expected a regular file")
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    file = open(number, "rb")  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        file.close()
+        raise ValueError("expected a regular file")
+    return file
+
+
+@contextmanager
+def replaced(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """Yield a file to be written that takes the place of `path` in the end, unless anything is raised.
+
+    `durable` waits until it is on the disk, so that not even a loss of power leaves an empty file.
+
+    Raises
+    ------
+    TypeError
+        If `path` is no path.
+    OSError
+        If it cannot be written.
+    ValueError
+        If it exists and is no regular file.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"file: expected a path, got {path!r}")
+    target = os.path.realpath(path)
+    try:
+        mode: int | None = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = None
+    if mode is not None and not stat.S_ISREG(mode):
+        raise ValueError(f"{path}: expected a regular file")
+    temporary = os.path.join(os.path.dirname(target), f".clhist-{secrets.token_hex(8)}")
+    file = open(temporary, "xb")  # noqa: SIM115
+    try:
+        with file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise

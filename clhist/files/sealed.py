@@ -1,0 +1,87 @@
+"""Cache files with a checksum: what is damaged is never used, and one warning names it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+import warnings
+from hashlib import sha256
+from pathlib import Path
+
+from clhist.files.regular import open_regular, replaced
+
+_DIGEST_BYTES = 32
+_PATIENCE = 0.1  # seconds: another process may have written a file, and be about to seal it
+_named: set[str] = set()
+_lock = threading.Lock()
+
+
+def read_sealed(path: Path, key: str) -> bytes | None:
+    """Return what `write_sealed` wrote for this key; None if there is no such file, or a damaged one.
+
+    A file that is damaged, or that cannot be read, is named by one warning of the process.
+    """
+    try:
+        with open_regular(path) as file:
+            digest, content = file.read(_DIGEST_BYTES), file.read()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        warn_of_damage(path, str(error))
+        return None
+    if digest != _digest(key, content):
+        warn_of_damage(path, "its checksum is wrong")
+        return None
+    return content
+
+
+def write_sealed(path: Path, key: str, content: bytes) -> None:
+    """Write a file that `read_sealed` reads; without a word if that is impossible, since it is only a cache."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():  # which nothing could take the place of
+            shutil.rmtree(path)
+        with replaced(path, durable=False) as file:
+            file.write(_digest(key, content) + content)
+    except (OSError, ValueError):
+        return
+
+
+def drop_damaged(path: Path, seal: Path, key: str) -> bool:
+    """Return whether a file is as it was when `digest_of` it was sealed; remove it if it is not."""
+    if not os.path.lexists(path):
+        return False
+    sealed = read_sealed(seal, key)
+    try:
+        if sealed is not None and sealed != digest_of(path):
+            time.sleep(_PATIENCE)
+            sealed = read_sealed(seal, key)
+        reason = "" if sealed is None or sealed == digest_of(path) else "its checksum is wrong"
+    except OSError as error:
+        reason = str(error)
+    if sealed is not None and not reason:
+        return True
+    if reason:
+        warn_of_damage(path, reason)
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return False
+
+
+def digest_of(path: Path) -> bytes:
+    """Return the checksum of a file."""
+    return sha256(path.read_bytes()).digest()
+
+
+def warn_of_damage(path: Path | str, reason: str, instead: str = "it is made again") -> None:
+    """Warn of a cache file that cannot be used, once in a process."""
+    with _lock:
+        if os.fspath(path) in _named:
+            return
+        _named.add(os.fspath(path))
+    warnings.warn(f"{path}: a damaged file of a cache ({reason}); {instead}", RuntimeWarning, stacklevel=3)
+
+
+def _digest(key: str, content: bytes) -> bytes:
+    return sha256(f"{key}\0".encode() + content).digest()
