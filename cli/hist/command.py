@@ -19,9 +19,9 @@ from clhist.cli.hist.condition import EXAMPLE, Condition
 from clhist.cli.hist.object_options import check_no_object, fill_object, input_errors, object_options
 from clhist.cli.hist.objects import AxisSpec
 from clhist.cli.hist.rows import Rows
-from clhist.cli.hist.table import Table, TableError
 from clhist.cli.hist.tables import STDIN, open_table
 from clhist.cli.tables import escaped
+from clhist.files.table import Table, TableError
 from clhist.opencl.several import queues_of
 
 RULES = ("auto", "fd", "scott", "doane", "stone", "rice", "sturges", "sqrt")

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from clhist.cli.hist.condition import Condition
 from clhist.cli.hist.report import bars, labelled_bars, picture, shows_unicode
-from clhist.cli.hist.table import Chunk, Table, TableError
+from clhist.cli.hist.rows import present
 from clhist.cli.hist.tables import rows_of
 from clhist.cli.tables import escaped
+from clhist.files.table import Chunk, Table, TableError
 
 Array = npt.NDArray[Any]
 
@@ -193,17 +194,20 @@ def _columns(
 
 
 def _counted(chunk: Chunk, condition: Condition | None) -> tuple[dict[str, Array], int]:
-    columns = chunk.columns | {name: chunk.texts(name) for name in chunk.labels}
-    there = np.ones(rows_of(chunk), bool) if chunk.valid is None else chunk.valid.copy()
-    for array in columns.values():
-        if array.dtype.kind == "f":
-            there &= ~np.isnan(array)
+    there = present(chunk)
     missing = len(there) - int(np.count_nonzero(there))
     if condition is not None:
-        there = there & np.broadcast_to(condition(columns), there.shape)
+        there = there & np.broadcast_to(condition(chunk.columns), there.shape)
+    columns = {name: _in_dtype(array) for name, array in chunk.columns.items()}
+    columns |= {name: chunk.texts(name) for name in chunk.keys}
     if there.all():
         return columns, missing
     return {name: array[there] for name, array in columns.items()}, missing
+
+
+def _in_dtype(array: Array) -> Array:
+    """Return a column in a dtype that axes take: Python's integers, which conditions compute with, as floats."""
+    return array.astype(np.float64) if array.dtype.hasobject else array
 
 
 def _as_column(array: Array, spec: AxisSpec) -> Array:
