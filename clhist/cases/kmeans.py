@@ -15,6 +15,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import default_queue
+from clhist.cases.arrays import check_unmasked
 from clhist.cases.kmeans_lloyd import Lloyd, rows
 
 __all__ = ["KMeansResult", "blobs", "kmeans"]
@@ -176,6 +177,7 @@ def _iterate(
 
 
 def _checked_points(points: Any) -> Any:
+    check_unmasked("points", points)
     if not isinstance(points, cl_array.Array):
         points = np.asarray(points)
     if points.dtype.kind not in "biuf":
@@ -198,6 +200,7 @@ def _checked_init(init: Any, k: int, d: int) -> Any:
         if init not in ("k-means++", "random"):
             raise ValueError(f"init: expected 'k-means++', 'random' or an array of centers, got {init!r}")
         return init
+    check_unmasked("init", init)
     centers = init.get() if isinstance(init, cl_array.Array) else np.asarray(init)
     if centers.dtype.kind not in "biuf":
         raise TypeError(f"init: expected 'k-means++', 'random' or an array of centers, got {init!r}")

@@ -117,8 +117,8 @@ class PairCounter:
         reach = ceil(self._r_max / min(widths, default=self._r_max))
         grid = self._sent(np.array([*cells, *box.periodic, reach], np.int32))
         frame = self._sent(box.frame(self._dtype))
-        to = self._placed(points, frame, grid, int(np.prod(cells)))
-        of = to if queries is None else self._placed(queries, frame, grid, int(np.prod(cells)))
+        to = self._placed(points, box, frame, grid, int(np.prod(cells)))
+        of = to if queries is None else self._placed(queries, box, frame, grid, int(np.prod(cells)))
         arrays = [of.x, of.y, of.z, of.cells, to.x, to.y, to.z, to.first, frame, grid, self._squares, *self._scalars]
         labels = iter(zip(of.labels, to.labels, strict=True))
         if self._types > 1:
@@ -146,10 +146,12 @@ class PairCounter:
     def _sent(self, array: np.ndarray) -> cl_array.Array:
         return cl_array.to_device(self.queue, array)
 
-    def _placed(self, particles: Particles, frame: Any, grid: Any, cells: int) -> _Placed:
+    def _placed(self, particles: Particles, box: Box, frame: Any, grid: Any, cells: int) -> _Placed:
         queue, number = self.queue, len(particles.positions)
         kernels = _placing(queue.context, self._dtype)
         given = particles.positions
+        if given.dtype.itemsize > self._dtype.itemsize:  # rounded first, they would lose digits far from the box
+            given = box.wrapped(np.asarray(on_host(given), np.float64))
         if is_device_array(given):
             given = given if given.dtype == self._dtype else given.astype(self._dtype, queue=queue)
         else:

@@ -169,3 +169,16 @@ def test_wrong_arguments(message, rng):
     np.testing.assert_array_equal(rdf.bin_counts, before)
     with pytest.raises(AttributeError, match="nothing has been counted yet"):
         _ = RDF(3, 3.0).bin_counts
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_positions_are_moved_into_the_box_before_they_are_rounded(name, rng):
+    """On a device without double precision, far from the box."""
+    box = BOXES[name]
+    points = rng.uniform(-0.5, 0.5, (300, 3)) @ box.T
+    found = []
+    for positions in (points, points + np.array([1000, -500, 2000]) @ box.T):
+        counter = counting.PairCounter(12, 0.0, 3.0, dtype=np.dtype(np.float32))
+        counter.add(counting.box_within(box, 3.0), counting.Particles(positions))
+        found.append(counter.counts()[0, 0])
+    assert np.abs(found[0] - found[1]).sum() <= 4  # ordered pairs that rounding moves to the next bin
