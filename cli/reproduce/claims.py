@@ -157,7 +157,7 @@ COMPARISONS: dict[str, tuple[Comparison, ...]] = {
                    ("blog/interleaved", "letters"), ("blog/local", "letters"), _FASTER),
         Comparison("Registers", "copies in registers are faster than those in local memory",
                    ("blog/local", "letters"), ("blog/registers", "letters"), _FASTER),
-        Comparison("Aggregation", "where neighbours are alike, adding up runs is faster than an update for each element",
+        Comparison("Aggregation", "of runs of equal letters, adding up is faster than an update for each element",
                    ("blog/local", "runs of letters"), ("blog/runs", "runs of letters"), _FASTER),
     ),
     "handbook": (
@@ -182,7 +182,7 @@ COMPARISONS: dict[str, tuple[Comparison, ...]] = {
                    ("shams-kennedy/2", "D3"), ("shams-kennedy/1", "D3"), _FASTER),
     ),
     "thesis": (
-        *(Comparison("4.3, Table 1", f"atomicCAS is 2.5 to 5 times slower than atomicAdd in global memory: {bins:,} bins",
+        *(Comparison("4.3, Table 1", f"atomicCAS is 2.5 to 5 times slower than atomicAdd on {bins:,} global bins",
                      ("thesis/global/cas/H", name), ("thesis/global/add/H", name), (2.5, 5.0))
           for name, bins in zip(datasets.THESIS, datasets.THESIS_BINS, strict=False)),
         Comparison("4.1", "a lock is slower than compare and exchange",
