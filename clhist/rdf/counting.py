@@ -23,6 +23,7 @@ from clhist.rdf import texts
 from clhist.rdf.box import Box, box_of
 
 _MOST_NEAR = 2**31 - 1  # a particle has no more neighbours
+_SLACK = 1e-6  # of half a period, up to which `r_max` may be more: edges are rounded to float32
 _PAD = 16  # elements that are read beyond the last
 
 
@@ -91,7 +92,8 @@ class PairCounter:
         if same:
             table[second, first] = table[first, second]
         self._lanes = _lanes(self.queue.device, dtype)
-        self._key = (dtype, bins, first.size, self._lanes, same, types > 1, excludes)
+        self._key = (same, types > 1, excludes)
+        self._closed = closed
         edges = np.linspace(r_min, r_max, bins + 1)
         squares = np.where(edges < 0, 0.0, edges**2)
         rounded = squares.astype(dtype)
@@ -125,7 +127,10 @@ class PairCounter:
             arrays += [*next(labels), self._table, np.int32(self._types)]
         if self._excludes:
             arrays += next(labels)
-        kernel = _kernel(self.queue.context, *self._key)
+        # Further than half a period, and at it, a pair may be met in two images.
+        halves = self._r_max > box.most or (self._closed and self._r_max >= box.most * (1 - _SLACK))
+        lanes = 1 if halves else self._lanes
+        kernel = _kernel(self.queue.context, self._dtype, self._bins, self._pairs[0].size, lanes, *self._key, halves)
         options: dict[str, Any] = {"dest": self._counts, "out": self._counts, "queue": self.queue}
         kernel(*arrays, num_bins=int(self._counts.size), size=int(of.cells.size), **options)
 
@@ -169,6 +174,8 @@ class PairCounter:
         labels = []
         for each in (particles.types, particles.groups):
             if each is not None:
+                if len(each) != number:
+                    raise ValueError(f"groups: expected one label for each of {number} positions, got {len(each)}")
                 placed = cl_array.zeros(queue, number + _PAD, np.int32)
                 _run(kernels.label, queue, number, [self._sent(each), order, placed], [placed])
                 labels.append(placed)
@@ -193,7 +200,7 @@ def box_within(box: Any, r_max: float, *positions: Any) -> Box:
     """
     arrays = [np.asarray(on_host(each)) for each in positions] if box is None else []
     found = box_of(box, *arrays)
-    if r_max > found.most * (1 + 1e-6):
+    if r_max > found.most * (1 + _SLACK):
         raise ValueError(
             f"r_max: expected at most half the distance of opposite faces of the box, {found.most:.6g}, got {r_max:.6g}"
         )
@@ -211,7 +218,15 @@ def _lanes(device: cl.Device, dtype: np.dtype) -> int:
 
 @kept_by_context
 def _kernel(
-    context: cl.Context, dtype: np.dtype, bins: int, pairs: int, lanes: int, same: bool, typed: bool, excluded: bool
+    context: cl.Context,
+    dtype: np.dtype,
+    bins: int,
+    pairs: int,
+    lanes: int,
+    same: bool,
+    typed: bool,
+    excluded: bool,
+    halves: bool,
 ) -> HistogramKernel:
     real = "float" if dtype == np.float32 else "double"
     return HistogramKernel(
@@ -219,7 +234,7 @@ def _kernel(
         operators.add(np.int64),
         arguments=texts.arguments(real, typed, excluded),
         map=texts.body(lanes),
-        preamble=texts.preamble(real, bins, pairs, lanes, same, typed, excluded),
+        preamble=texts.preamble(real, bins, pairs, lanes, same, typed, excluded, halves),
         emits=_MOST_NEAR,
     )
 
