@@ -14,7 +14,7 @@ import click
 from clhist.cli.cases.options import DATA, plot_option
 from clhist.cli.console import Console, shared_options
 from clhist.cli.hist import report
-from clhist.cli.hist.compute import STATISTICS, Bins, compute
+from clhist.cli.hist.compute import STATISTICS, Bins, compute, quantile_of
 from clhist.cli.hist.condition import EXAMPLE, Condition
 from clhist.cli.hist.object_options import check_no_object, fill_object, input_errors, object_options
 from clhist.cli.hist.objects import AxisSpec
@@ -46,6 +46,15 @@ class _BinsType(click.ParamType):
             expected = f"expected a number, edges such as 0,1,2.5 or one of {', '.join(RULES)}"
             self.fail(f"{expected}; got {value!r}", param, ctx)
         return number
+
+
+class _StatisticType(click.Choice):
+    """One of the statistics, or a quantile such as q90."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and quantile_of(value) is not None:
+            return value
+        return super().convert(value, param, ctx)
 
 
 def _each_file(context: click.Context, parameter: click.Parameter, given: Sequence[Path]) -> tuple[Path, ...]:
@@ -101,7 +110,7 @@ def _each_file(context: click.Context, parameter: click.Parameter, given: Sequen
     "-s",
     "--stat",
     "statistics",
-    type=click.Choice(STATISTICS),
+    type=_StatisticType([*STATISTICS, "q0 ... q100"]),
     multiple=True,
     help="A statistic of the column for each value of --by, or of --values for each bin. Several times for more.",
 )
@@ -139,7 +148,7 @@ def hist(  # noqa: PLR0913  # an option each
     """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet; .csv.gz, .bz2 or .xz; - is the standard input.
 
     Counts are those of numpy.histogram on all rows of all files. Files are read in chunks and may be larger than
-    memory, except for medians and the rules for the number of bins, which hold the columns they need. Rows are left out
+    memory, except for medians, quantiles and the rules for the number of bins, which hold the columns they need. Rows are left out
     in which a number is missing (NaN, null, an empty field).
 
     With --stat and without --bins only the statistics are printed.

@@ -120,3 +120,16 @@ def test_a_first_row_that_lacks_a_field_is_a_row(first, tmp_path):
     (tmp_path / "t.csv").write_text(f"{first}\n1,2\n")
     result = json.loads(run(tmp_path / "t.csv", "-c", "0", "-b", 1, "--json").stdout)
     assert (result["rows"], result["missing"]) == (2, 1)
+
+
+def test_quantiles(write):
+    rng = np.random.default_rng(0)
+    x, k = rng.normal(size=500), rng.integers(0, 3, 500)
+    path = write("t.parquet", x=x, k=k)
+    names = {"q90": 0.9, "q2.5": 0.025, "q0": 0, "q100": 1}
+    found = json.loads(run(path, "-c", "x", "--by", "k", *(f"--stat={name}" for name in names), "--json").stdout)
+    for name, q in names.items():
+        expected = [np.quantile(x[k == group], q) for group in range(3)]
+        np.testing.assert_allclose(found["statistics"][name], expected, rtol=1e-12)
+    for wrong in ("q101", "q", "q-1", "mode"):
+        assert "is not one of 'count'" in " ".join(run(path, "-c", "x", "--stat", wrong, code=2).stderr.split())
