@@ -241,7 +241,7 @@ def _cells(edges: np.ndarray, cutoff: float, n: int) -> list[int]:
         width *= 1.25
 
 
-def _on_device(queue: cl.CommandQueue, array: np.ndarray | cl_array.Array, dtype: type) -> cl_array.Array:
+def _on_device(queue: cl.CommandQueue, array: np.ndarray | cl_array.Array, dtype: np.dtype) -> cl_array.Array:
     if not isinstance(array, cl_array.Array):
         return cl_array.to_device(queue, np.ascontiguousarray(array, dtype))
     found: cl_array.Array = array.with_queue(queue)

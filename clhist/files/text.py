@@ -241,11 +241,11 @@ class _Reader:
                 row, found = short
                 raise self._other_number(line + fields.line_of(row), found)
         for name in self.numbers:
-            columns[name] = fields.numbers(
-                self._places[name],
-                lambda row, text, name=name: self._no_number(line + fields.line_of(row), name, text),
-                complete=self.header.complete,
-            )
+
+            def error(row: int, text: str, name: str = name) -> TableError:
+                return self._no_number(line + fields.line_of(row), name, text)
+
+            columns[name] = fields.numbers(self._places[name], error, complete=self.header.complete)
         for name in self._dictionaries:
             if len(self._dictionaries[name].texts) > _MOST_TEXTS:
                 self._dictionaries[name] = Dictionary()

@@ -110,9 +110,10 @@ def _each_file(context: click.Context, parameter: click.Parameter, given: Sequen
     "-s",
     "--stat",
     "statistics",
-    type=_StatisticType([*STATISTICS, "q0 ... q100"]),
+    type=_StatisticType(STATISTICS),
     multiple=True,
-    help="A statistic of the column for each value of --by, or of --values for each bin. Several times for more.",
+    help="A statistic of the column for each value of --by, or of --values for each bin; also a quantile such as q90. "
+    "Several times for more.",
 )
 @click.option("--values", metavar="NAME", help="The column whose statistics are computed in each bin.")
 @click.option("--where", metavar="CONDITION", help=f"Rows that count: {EXAMPLE!r}.")
@@ -148,8 +149,8 @@ def hist(  # noqa: PLR0913  # an option each
     """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet; .csv.gz, .bz2 or .xz; - is the standard input.
 
     Counts are those of numpy.histogram on all rows of all files. Files are read in chunks and may be larger than
-    memory, except for medians, quantiles and the rules for the number of bins, which hold the columns they need. Rows are left out
-    in which a number is missing (NaN, null, an empty field).
+    memory, except for medians, quantiles and the rules for the number of bins, which hold the columns they need. Rows
+    are left out in which a number is missing (NaN, null, an empty field).
 
     With --stat and without --bins only the statistics are printed.
 
