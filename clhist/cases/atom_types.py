@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clhist.cases.gro_file import Structure
+from clhist.files.fields import float_of
 from clhist.files.regular import open_regular
 
 __all__ = ["BUILT_IN", "AtomType", "AtomTypes", "Particles", "particles", "read_atom_types"]
@@ -120,7 +121,7 @@ def read_atom_types(path: str | os.PathLike[str]) -> dict[tuple[str, str], AtomT
     """
     types: dict[tuple[str, str], AtomType] = {}
     try:
-        with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
             for number, row in enumerate(csv.reader(line.partition("#")[0] for line in file), 1):
                 cells = [cell.strip() for cell in row]
                 header = not types and cells[:2] == ["residue", "atom"]
@@ -138,7 +139,7 @@ def read_atom_types(path: str | os.PathLike[str]) -> dict[tuple[str, str], AtomT
 
 def _atom_type(number: int, cells: list[str]) -> AtomType:
     try:
-        values = [float(cell) for cell in cells[2:]]
+        values = [float_of(cell) for cell in cells[2:]]
     except ValueError:
         values = []
     if len(values) != 3 or not all(cells[:2]) or not all(map(math.isfinite, values)) or min(values[1:]) < 0:

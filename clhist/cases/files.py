@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
+from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from clhist.files.arrays import Path, only_key, read_npy, read_npz
 from clhist.files.regular import open_regular
+from clhist.files.table import TableError
+from clhist.files.text import read_numbers
 
 __all__ = ["read_image", "read_npz", "read_table"]
 
@@ -21,9 +23,9 @@ def read_table(path: Path, *, columns: int | None = None, key: str | None = None
     Parameters
     ----------
     path : str or path-like
-        A .npy file, an .npz file, or text: a row a line, separated by commas, semicolons or blanks; what follows a
-        ``#`` is a comment, and a first line of names is skipped. Nothing in it is trusted: no pickles, and no array
-        larger than the file can hold.
+        A .npy file, an .npz file, or text: a row a line, with one separator, which is a comma, a semicolon, a tab or
+        blanks. What follows a ``#`` is a comment, and a first line without a number has names. An empty field is
+        refused. Nothing in a file is trusted: no pickles, and no array larger than the file can hold.
     columns : int, optional
         How many columns there have to be.
     key : str, optional
@@ -50,10 +52,12 @@ def read_table(path: Path, *, columns: int | None = None, key: str | None = None
             with open_regular(path) as file:
                 array = read_npy(file)
         else:
-            array = _read_text(path)
+            array = read_numbers(FilePath(path))
         if array.ndim != 2 or (columns is not None and array.shape[1] != columns):
             expected = f"{columns} columns" if columns is not None else "rows and columns"
             raise ValueError(f"expected {expected}, got shape {array.shape}")
+    except TableError:  # which names the file
+        raise
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from error
     return array
@@ -120,24 +124,3 @@ def _read_with_pillow(path: Path) -> npt.NDArray[Any]:
             raise ValueError(f"{os.fspath(path)}: expected an image: {error}") from error
         except (OSError, SyntaxError, EOFError) as error:  # how Pillow reports damage
             raise ValueError(f"{os.fspath(path)}: expected a whole image: {error}") from error
-
-
-def _read_text(path: Path) -> npt.NDArray[np.float64]:
-    rows: list[list[float]] = []
-    with io.TextIOWrapper(open_regular(path), encoding="utf-8", errors="strict") as file:
-        for number, line in enumerate(file, 1):
-            words = line.partition("#")[0].replace(",", " ").replace(";", " ").split()
-            if not words:
-                continue
-            try:
-                row = [float(word) for word in words]
-            except ValueError as error:
-                if not rows and number == 1:  # the names of the columns
-                    continue
-                raise ValueError(f"line {number}: expected numbers, got {line.strip()[:60]!r}") from error
-            if rows and len(row) != len(rows[0]):
-                raise ValueError(f"line {number}: expected {len(rows[0])} numbers as before, got {len(row)}")
-            rows.append(row)
-    if not rows:
-        raise ValueError("expected rows of numbers, got none")
-    return np.array(rows)

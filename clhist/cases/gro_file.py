@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from clhist.files.fields import float_of
 from clhist.files.regular import open_regular
 
 __all__ = ["Structure", "read_gro", "write_gro"]
@@ -139,7 +140,7 @@ def _parse(lines: list[bytes]) -> Structure:
     if len(lines) < 2:
         _refuse(len(lines) + 1, "a title, the number of atoms, the atoms and the box", "the end of the file")
     try:
-        n = int(lines[1])
+        n = int(lines[1]) if b"_" not in lines[1] else 0  # Python reads 3_00 as 300
     except ValueError:
         n = 0
     if n < 1:
@@ -163,7 +164,7 @@ def _parse(lines: list[bytes]) -> Structure:
 
 def _box(number: int, line: bytes) -> npt.NDArray[np.float64]:
     try:
-        values = np.array([float(word) for word in line.split()])
+        values = np.array([float_of(word.decode()) for word in line.split()])
     except ValueError:
         values = np.empty(0)
     if len(values) not in (3, 9) or not np.isfinite(values).all() or (values[:3] <= 0).any():
@@ -204,13 +205,13 @@ class _Rows:
         column = self._column(begin, end)
         try:
             values = column.astype(dtype)
-            if np.isfinite(values).all():
+            if np.isfinite(values).all() and b"_" not in column.tobytes():
                 return values
         except ValueError:
             pass
         for number, text in enumerate(column, 3):
             try:
-                valid = np.isfinite(dtype(text))
+                valid = b"_" not in text and np.isfinite(dtype(text))
             except ValueError:
                 valid = False
             if not valid:

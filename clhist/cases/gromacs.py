@@ -28,7 +28,9 @@ _ARGUMENTS = """
 
 _MAP = """
     const int row = owner[i], p = particle[row], q = neighbour[i];
-    const float3 d = vload3(p, position) + vload3(shift[row], shift_vector) - vload3(q, position);
+    const float3 at = vload3(p, position), step = vload3(shift[row], shift_vector), moved = at + step;
+    const float3 moved_by = moved - at, lost = (at - (moved - moved_by)) + (step - moved_by);  // by rounding
+    const float3 d = (moved - vload3(q, position)) + lost;
     const float inverse = INVERSE(d), inverse2 = inverse * inverse, inverse6 = inverse2 * inverse2 * inverse2;
     const int kind = 2 * (num_types * types[p] + types[q]);
     const float attraction = lennard_jones[kind] * inverse6;

@@ -135,6 +135,7 @@ def _require(condition: bool | np.bool_, name: str, expected: str, got: object) 
 
 def _convert(name: str, value: object) -> Any:
     """The value of a field as the int32 or float32 array (or scalar) that it has to be."""
+    _require(not np.ma.is_masked(value), name, "no masked elements", "some")
     array = np.asarray(value)
     ndim = _NDIM.get(name, 1)
     _require(array.ndim == ndim, name, f"{ndim} dimensions", f"{array.ndim}, shape {array.shape}")
@@ -188,15 +189,21 @@ class Reference(NamedTuple):
         ``faction`` plus the forces of all pairs, kJ/(mol nm).
     magnitude : float64 array, shape (n, 3)
         The sum of the absolute values of the same terms. A float32 result `got` is right where
-        ``abs(got - forces) <= k * eps * magnitude``, eps = 2**-23. The force of a single pair, a power of a
-        distance that is a difference of coordinates, has lost dozens of eps already: k = 256 is safe.
+        ``abs(got - forces) <= k * eps * magnitude``, eps = 2**-23. The force of a single pair, a high power of a
+        distance, has lost dozens of eps already: k = 256 is safe.
     """
 
     forces: Float64Array
     magnitude: Float64Array
 
 
-def reference_forces(data: NonbondedInput, chunk: int = 1 << 18) -> Reference:
+def reference_forces(
+    data: NonbondedInput,
+    chunk: int = 1 << 18,
+    *,
+    positions: Float64Array | None = None,
+    box: Float64Array | None = None,
+) -> Reference:
     """Loop inl1100 in float64. A pair of particles at the same place raises a ValueError.
 
     Parameters
@@ -205,8 +212,15 @@ def reference_forces(data: NonbondedInput, chunk: int = 1 << 18) -> Reference:
         The pair list.
     chunk : int
         Number of pairs in flight, which bounds the memory.
+    positions : float64 array of shape (n, 3), optional
+        Positions that were not rounded to float32, in the box or out of it, in the place of ``pos``.
+    box : float64 array of shape (3,), optional
+        Edges of the box of `positions`, of which ``shiftvec`` are multiples.
     """
     pos, charge, shiftvec = (a.astype(np.float64) for a in (data.pos, data.charge, data.shiftvec))
+    if positions is not None and box is not None:
+        pos = positions - np.rint((positions - pos) / box) * box  # the images that the pairs are made of
+        shiftvec = np.rint(shiftvec / box) * box
     c6, c12 = data.nbfp.astype(np.float64).reshape(-1, 2).T
     bins = 3 * data.num_particles
     forces = data.faction.astype(np.float64).ravel()
@@ -236,7 +250,10 @@ def pair_forces(data: NonbondedInput, pairs: npt.NDArray[np.integer]) -> Float32
     """Return the forces on the owners of some pairs, shape (k, 3): bit for bit what the map of exact forces adds up."""
     row, q = data.owner[pairs], data.jjnr[pairs]
     p = data.iinr[row]
-    d = data.pos[p] + data.shiftvec[data.shift[row]] - data.pos[q]
+    at, step = data.pos[p], data.shiftvec[data.shift[row]]
+    moved = at + step
+    moved_by = moved - at
+    d = (moved - data.pos[q]) + ((at - (moved - moved_by)) + (step - moved_by))
     x, y, z = d.astype(np.float64).T
     inverse = (1 / np.sqrt(x * x + y * y + z * z)).astype(np.float32)
     inverse2 = inverse * inverse

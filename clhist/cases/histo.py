@@ -41,7 +41,8 @@ def histo(
     """Count points into bins of two dimensions up to a ceiling, as Parboil's histo does (SC'20, section V-D2).
 
     Equal to ``numpy.minimum(numpy.histogram2d(x, y, bins, range)[0], ceiling)``, exactly: bins are half-open but for
-    the last, which has its upper edge as well; points outside of the range, and those with a NaN, are ignored.
+    the last, which has its upper edge as well; points outside of the range, and those with a NaN or a masked
+    coordinate, are ignored.
 
     Parameters
     ----------
@@ -82,6 +83,9 @@ def histo(
     x, y = _column("x", x, dtype), _column("y", y, dtype)
     if x.shape != y.shape:
         raise ValueError(f"y: expected shape {x.shape}, as x, got {y.shape}")
+    if np.ma.isMaskedArray(x) or np.ma.isMaskedArray(y):
+        present = ~(np.ma.getmaskarray(x) | np.ma.getmaskarray(y))
+        x, y = np.asarray(x)[present], np.asarray(y)[present]
     shape = _shape(bins)
     if not isinstance(ceiling, int | np.integer) or not 0 < ceiling < 2**32:
         raise ValueError(f"ceiling: expected an integer from 1 to 2**32 - 1, got {ceiling!r}")
@@ -119,7 +123,7 @@ def _column(name: str, column: Any, dtype: np.dtype) -> Any:
     if column.ndim != 1:
         raise ValueError(f"{name}: expected shape (N,), got {column.shape}")
     if not isinstance(column, cl_array.Array):
-        return np.ascontiguousarray(column, dtype)
+        return np.asanyarray(column, dtype, order="C")  # a masked array keeps its mask
     if column.dtype != dtype:
         raise TypeError(f"{name}: expected both x and y as device arrays of float32 or of float64, got {column.dtype}")
     return column

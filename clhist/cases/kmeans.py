@@ -6,6 +6,7 @@ changed one call. `clhist.cases.kmeans_lloyd` has the steps, `kmeans_assign` and
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import default_queue
+from clhist.cases.arrays import check_unmasked
 from clhist.cases.kmeans_lloyd import Lloyd, rows
 
 __all__ = ["KMeansResult", "blobs", "kmeans"]
@@ -87,7 +89,8 @@ def kmeans(
     -------
     KMeansResult
         Labels and inertia are those of the final centers. Where a cluster loses its last point, it gets the point that
-        is farthest from its center, as in scikit-learn.
+        is farthest from its center, as in scikit-learn. With fewer different points than clusters, some clusters stay
+        empty, with a UserWarning.
 
     Raises
     ------
@@ -164,7 +167,15 @@ def _iterate(
         if not status.changed or status.shift <= tolerance or len(history) == max_iter:
             break
         before, step, following = step, following, before
-    inertia = lloyd.read(following).inertia
+    status = lloyd.read(following)
+    inertia = status.inertia
+    if status.empty:
+        number = np.count_nonzero(following.histograms["count"].get())
+        warnings.warn(
+            f"k: expected at most as many clusters as different points; {number} of {lloyd.k} clusters have points",
+            UserWarning,
+            stacklevel=3,
+        )
     labels = following.label[: lloyd.n].astype(np.int32)
     return KMeansResult(
         labels if isinstance(points, cl_array.Array) else labels.get(),
@@ -176,6 +187,7 @@ def _iterate(
 
 
 def _checked_points(points: Any) -> Any:
+    check_unmasked("points", points)
     if not isinstance(points, cl_array.Array):
         points = np.asarray(points)
     if points.dtype.kind not in "biuf":
@@ -198,6 +210,7 @@ def _checked_init(init: Any, k: int, d: int) -> Any:
         if init not in ("k-means++", "random"):
             raise ValueError(f"init: expected 'k-means++', 'random' or an array of centers, got {init!r}")
         return init
+    check_unmasked("init", init)
     centers = init.get() if isinstance(init, cl_array.Array) else np.asarray(init)
     if centers.dtype.kind not in "biuf":
         raise TypeError(f"init: expected 'k-means++', 'random' or an array of centers, got {init!r}")

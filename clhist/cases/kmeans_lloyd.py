@@ -229,7 +229,8 @@ class Lloyd:
         """Give the empty clusters of `step` the points that are farthest from their centers, as scikit-learn does.
 
         On the host: it is seldom needed. `points` are those of the caller; a cluster for which none is left goes to
-        the center of the largest.
+        the center of the largest. Where all points of a cluster are equal, they are not apart from its center, even if
+        that is rounded: moving them would never end.
         """
         distance = cl_array.empty(self.queue, self.n, self.shape.dtype)
         buffers = map(_buffer, (before.centers, step.label, distance))
@@ -239,6 +240,7 @@ class Lloyd:
         of_cluster = sums.swapaxes(0, 1)  # the same numbers, of shape (k, slices, features of a slice)
         padding = (0, of_cluster[0].size - self.d)
         empty = np.flatnonzero(count == 0)
+        far[_of_equal_points(points, label)] = 0
         if far.max() > 0:
             for cluster, p in zip(empty, np.argpartition(far, -len(empty))[: -len(empty) - 1 : -1], strict=True):
                 x = np.pad(rows(points, [p])[0] - self.mean, padding).reshape(of_cluster.shape[1:])
@@ -246,7 +248,7 @@ class Lloyd:
                 count[label[p]] -= 1
                 of_cluster[cluster], count[cluster] = x, 1
         empty, largest = np.flatnonzero(count == 0), count.argmax()
-        of_cluster[empty], count[empty] = of_cluster[largest] / count[largest], 1
+        of_cluster[empty], count[empty] = of_cluster[largest], count[largest]  # whose center has the same bits
         step.histograms["count"].set(count)
         step.histograms["sum"].set(sums)
         step.done = self._move(before, step)
@@ -322,6 +324,17 @@ def _slice(k: int, d: int, room: int) -> int:
     if k * d <= room:
         return 0
     return next((width for width in _SLICES if k * width <= room), d)
+
+
+def _of_equal_points(points: Any, label: np.ndarray) -> np.ndarray:
+    """Return which points are in clusters of equal points only."""
+    host = points.get() if isinstance(points, cl_array.Array) else points
+    label = label[: len(host)]
+    first = np.zeros(int(label.max()) + 1, np.intp)
+    first[label[::-1]] = np.arange(len(host))[::-1]
+    differs = (host != host[first[label]]).any(axis=1)
+    found: np.ndarray = np.bincount(label, differs, len(first))[label] == 0
+    return found
 
 
 def _buffer(array: cl_array.Array) -> Any:

@@ -18,8 +18,10 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 from pyopencl.scan import ExclusiveScanKernel
+from pyopencl.tools import dtype_to_ctype
 
 from clhist import bincount, default_queue
+from clhist.cases.arrays import check_unmasked
 
 __all__ = ["Neighbours", "find_neighbours"]
 
@@ -27,9 +29,10 @@ _IMAGES = 27  # a particle pairs with others as it is, or moved by an edge up or
 _LARGEST = 2**31 - 1  # numbers of rows and of pairs are int32
 
 _WRAP = """
-    const float3 edges = (float3)(edge_x, edge_y, edge_z), at = vload3(i, given);
-    const float3 moved = at - edges * floor(at / edges);
-    const float3 inside = select(clamp(moved, (float3)(0.0f), edges), moved, isnan(moved)); /* NaN is near nothing */
+    const real3 wide = (real3)(real_x, real_y, real_z), at = vload3(i, given);
+    const real3 moved = at - wide * floor(at / wide);
+    const real3 clamped = select(clamp(moved, (real3)(0), wide), moved, isnan(moved)); /* NaN is near nothing */
+    const float3 edges = (float3)(edge_x, edge_y, edge_z), inside = convert_float3(clamped);
     const int3 cells = (int3)(cells_x, cells_y, cells_z);
     const int3 c = clamp(convert_int3_sat(inside / edges * convert_float3(cells)), (int3)(0), cells - 1);
     vstore3(inside, i, position);
@@ -119,8 +122,8 @@ def find_neighbours(
     Parameters
     ----------
     positions : array of shape (n, 3)
-        nm; in the box or out of it. NumPy's or PyOpenCL's, rounded to float32. Of PyOpenCL's it is not checked whether
-        they are finite: a particle elsewhere has no neighbours.
+        nm; in the box or out of it. NumPy's or PyOpenCL's. They are moved into the box in float64, then rounded to
+        float32. Of PyOpenCL's it is not checked whether they are finite: a particle elsewhere has no neighbours.
     box : sequence of 3 floats
         Edges of the rectangular periodic box, nm.
     cutoff : float
@@ -145,13 +148,20 @@ def find_neighbours(
     queue = queue or default_queue(positions)
     cells = _cells(edges, cutoff, n)
     sizes = (*(np.float32(edge) for edge in edges), *(np.int32(count) for count in cells))
-    given = _on_device(queue, positions, np.float32).ravel()
-    molecules = _on_device(queue, molecule, np.int32)
-    kernels = _Kernels.of(queue.context)
+    real = np.dtype(np.float64 if queue.device.double_fp_config else np.float32)
+    if real == np.float32 and positions.dtype.itemsize > 4:  # rounded first, they would lose digits far from the box
+        far = np.asarray(positions if isinstance(positions, np.ndarray) else positions.get(), np.float64)
+        positions = far - edges * np.floor(far / edges)
+    given = _on_device(queue, positions, real).ravel()
+    # Only equality counts, which reinterpreting integers of one width keeps.
+    label = np.dtype(np.int64 if molecule.dtype.itemsize > 4 else np.int32)
+    molecules = _on_device(queue, molecule, label)
+    kernels = _Kernels.of(queue.context, real, label)
 
     position = cl_array.empty(queue, (n, 3), np.float32)
     cell, placed, order = (cl_array.empty(queue, n, np.int32) for _ in range(3))
-    kernels.wrap(given, position.ravel(), cell, *sizes, queue=queue, range=slice(n))
+    wide = (real.type(edge) for edge in edges)
+    kernels.wrap(given, position.ravel(), cell, *wide, *sizes, queue=queue, range=slice(n))
     # One cell more, without particles, so that the prefix sum ends with n.
     first = kernels.prefix_sum(bincount(cell, minlength=math.prod(cells) + 1, queue=queue))
     kernels.place(cell, first, cl_array.zeros(queue, first.size, np.int32), placed, queue=queue, range=slice(n))
@@ -191,11 +201,19 @@ class _Kernels:
 
     @classmethod
     @lru_cache(maxsize=16)
-    def of(cls, context: cl.Context) -> _Kernels:
+    def of(cls, context: cl.Context, real: np.dtype, label: np.dtype) -> _Kernels:
         sizes = "float edge_x, float edge_y, float edge_z, int cells_x, int cells_y, int cells_z"
-        lists = "int *order, int *cell, long *first, float *position, int *molecule"
+        lists = f"int *order, int *cell, long *first, float *position, {dtype_to_ctype(label)} *molecule"
+        of_real = dtype_to_ctype(real)
+        wide = ", ".join(f"{of_real} real_{axis}" for axis in "xyz")
         return cls(
-            ElementwiseKernel(context, f"float *given, float *position, int *cell, {sizes}", _WRAP, "wrap"),
+            ElementwiseKernel(
+                context,
+                f"{of_real} *given, float *position, int *cell, {wide}, {sizes}",
+                _WRAP,
+                "wrap",
+                preamble=f"typedef {of_real}3 real3;",
+            ),
             ExclusiveScanKernel(context, np.dtype(np.int64), "a + b", "0"),
             ElementwiseKernel(context, "int *cell, long *first, int *filled, int *placed", _PLACE, "place"),
             ElementwiseKernel(context, "int *cell, long *first, int *placed, int *order", _RANK, "rank"),
@@ -223,7 +241,7 @@ def _cells(edges: np.ndarray, cutoff: float, n: int) -> list[int]:
         width *= 1.25
 
 
-def _on_device(queue: cl.CommandQueue, array: np.ndarray | cl_array.Array, dtype: type) -> cl_array.Array:
+def _on_device(queue: cl.CommandQueue, array: np.ndarray | cl_array.Array, dtype: np.dtype) -> cl_array.Array:
     if not isinstance(array, cl_array.Array):
         return cl_array.to_device(queue, np.ascontiguousarray(array, dtype))
     found: cl_array.Array = array.with_queue(queue)
@@ -235,6 +253,7 @@ def _check(positions: Any, box: Any, cutoff: float, molecule: Any) -> tuple[int,
         if not isinstance(array, np.ndarray | cl_array.Array) or array.dtype.kind not in kinds:
             what = {"f": "floats", "iu": "integers"}[kinds]
             raise TypeError(f"{name}: expected an array of {what}, got {getattr(array, 'dtype', array)!r}")
+        check_unmasked(name, array)
     n = len(positions)
     if positions.shape != (n, 3) or not 1 <= n <= _LARGEST // _IMAGES:
         raise ValueError(f"positions: expected shape (n, 3), n from 1 to {_LARGEST // _IMAGES}, got {positions.shape}")
@@ -242,6 +261,7 @@ def _check(positions: Any, box: Any, cutoff: float, molecule: Any) -> tuple[int,
         raise ValueError("positions: expected finite numbers, got others")
     if molecule.shape != (n,):
         raise ValueError(f"molecule: expected shape ({n},), as many as positions, got {molecule.shape}")
+    check_unmasked("box", box)
     edges = np.asarray(box, np.float64)
     if edges.shape != (3,) or not np.isfinite(edges).all() or not (edges > 0).all():
         raise ValueError(f"box: expected three positive edges in nm, got {box}")

@@ -65,7 +65,9 @@ def only_key(path: Path) -> str:
     except zipfile.BadZipFile as error:
         raise ValueError(f"expected an .npz file: {error}") from error
     if len(keys) != 1:
-        raise ValueError(f"expected one array or a key that says which, got {', '.join(keys) or 'none'}")
+        raise ValueError(
+            f"expected a file of one array, got {', '.join(keys) or 'none'}; save the one to use with numpy.save"
+        )
     return keys[0]
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from clhist.opencl.masks import check_unmasked
+
 _TILTS = ("Lx", "Ly", "Lz", "xy", "xz", "yz")
 _WIDER = 1e-5  # than asked for: rounding may put a particle into the next cell
 
@@ -59,6 +61,12 @@ class Box:
                 return found
             width *= 1.25
 
+    def wrapped(self, positions: np.ndarray) -> np.ndarray:
+        """Return positions moved into the box, in float64."""
+        part = (positions - self.origin) @ np.linalg.inv(self.matrix).T
+        found: np.ndarray = positions - (np.floor(part) * self.periodic) @ self.matrix.T
+        return found
+
     def frame(self, dtype: np.dtype) -> np.ndarray:
         """Return what kernels take: the matrix, its inverse and the origin."""
         return np.concatenate([self.matrix.ravel(), np.linalg.inv(self.matrix).ravel(), self.origin]).astype(dtype)
@@ -97,6 +105,7 @@ def box_of(box: Any, *positions: np.ndarray) -> Box:
 
 
 def _matrix(box: Any) -> np.ndarray:
+    check_unmasked("box", box)
     try:
         given = np.asarray(box, np.float64)
     except (TypeError, ValueError) as error:

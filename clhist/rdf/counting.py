@@ -24,6 +24,7 @@ from clhist.rdf import texts
 from clhist.rdf.box import Box, box_of
 
 _MOST_NEAR = 2**31 - 1  # a particle has no more neighbours
+_SLACK = 1e-6  # of half a period, up to which `r_max` may be more: edges are rounded to float32
 _PAD = 16  # elements that are read beyond the last
 
 
@@ -92,7 +93,8 @@ class PairCounter:
         if same:
             table[second, first] = table[first, second]
         self._lanes = _lanes(self.queue.device, dtype)
-        self._key = (dtype, bins, first.size, self._lanes, same, types > 1, excludes)
+        self._key = (same, types > 1, excludes)
+        self._closed = closed
         edges = np.linspace(r_min, r_max, bins + 1)
         squares = np.where(edges < 0, 0.0, edges**2)
         rounded = squares.astype(dtype)
@@ -127,15 +129,18 @@ class PairCounter:
         reach = ceil(self._r_max / min(widths, default=self._r_max))
         grid = self._sent(np.array([*cells, *box.periodic, reach], np.int32))
         frame = self._sent(box.frame(self._dtype))
-        to = self._placed(points, frame, grid, int(np.prod(cells)))
-        of = to if queries is None else self._placed(queries, frame, grid, int(np.prod(cells)))
+        to = self._placed(points, box, frame, grid, int(np.prod(cells)))
+        of = to if queries is None else self._placed(queries, box, frame, grid, int(np.prod(cells)))
         arrays = [of.x, of.y, of.z, of.cells, to.x, to.y, to.z, to.first, frame, grid, self._squares, *self._scalars]
         labels = iter(zip(of.labels, to.labels, strict=True))
         if self._types > 1:
             arrays += [*next(labels), self._table, np.int32(self._types)]
         if self._excludes:
             arrays += next(labels)
-        kernel = _kernel(self.queue.context, *self._key)
+        # Further than half a period, and at it, a pair may be met in two images.
+        halves = self._r_max > box.most or (self._closed and self._r_max >= box.most * (1 - _SLACK))
+        lanes = 1 if halves else self._lanes
+        kernel = _kernel(self.queue.context, self._dtype, self._bins, self._pairs[0].size, lanes, *self._key, halves)
         options: dict[str, Any] = {"dest": self._counts, "out": self._counts, "queue": self.queue}
         begun()
         kernel(*arrays, num_bins=int(self._counts.size), size=int(of.cells.size), **options)
@@ -157,10 +162,12 @@ class PairCounter:
     def _sent(self, array: np.ndarray) -> cl_array.Array:
         return cl_array.to_device(self.queue, array)
 
-    def _placed(self, particles: Particles, frame: Any, grid: Any, cells: int) -> _Placed:
+    def _placed(self, particles: Particles, box: Box, frame: Any, grid: Any, cells: int) -> _Placed:
         queue, number = self.queue, len(particles.positions)
         kernels = _placing(queue.context, self._dtype)
         given = particles.positions
+        if given.dtype.itemsize > self._dtype.itemsize:  # rounded first, they would lose digits far from the box
+            given = box.wrapped(np.asarray(on_host(given), np.float64))
         if is_device_array(given):
             given = given if given.dtype == self._dtype else given.astype(self._dtype, queue=queue)
         else:
@@ -178,6 +185,8 @@ class PairCounter:
         labels = []
         for each in (particles.types, particles.groups):
             if each is not None:
+                if len(each) != number:
+                    raise ValueError(f"groups: expected one label for each of {number} positions, got {len(each)}")
                 placed = cl_array.zeros(queue, number + _PAD, np.int32)
                 _run(kernels.label, queue, number, [self._sent(each), order, placed], [placed])
                 labels.append(placed)
@@ -202,7 +211,7 @@ def box_within(box: Any, r_max: float, *positions: Any) -> Box:
     """
     arrays = [np.asarray(on_host(each)) for each in positions] if box is None else []
     found = box_of(box, *arrays)
-    if r_max > found.most * (1 + 1e-6):
+    if r_max > found.most * (1 + _SLACK):
         raise ValueError(
             f"r_max: expected at most half the distance of opposite faces of the box, {found.most:.6g}, got {r_max:.6g}"
         )
@@ -220,7 +229,15 @@ def _lanes(device: cl.Device, dtype: np.dtype) -> int:
 
 @kept_by_context
 def _kernel(
-    context: cl.Context, dtype: np.dtype, bins: int, pairs: int, lanes: int, same: bool, typed: bool, excluded: bool
+    context: cl.Context,
+    dtype: np.dtype,
+    bins: int,
+    pairs: int,
+    lanes: int,
+    same: bool,
+    typed: bool,
+    excluded: bool,
+    halves: bool,
 ) -> HistogramKernel:
     real = "float" if dtype == np.float32 else "double"
     return HistogramKernel(
@@ -228,7 +245,7 @@ def _kernel(
         operators.add(np.int64),
         arguments=texts.arguments(real, typed, excluded),
         map=texts.body(lanes),
-        preamble=texts.preamble(real, bins, pairs, lanes, same, typed, excluded),
+        preamble=texts.preamble(real, bins, pairs, lanes, same, typed, excluded, halves),
         emits=_MOST_NEAR,
     )
 

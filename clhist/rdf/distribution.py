@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from clhist.engine.held import Updates
 from clhist.opencl.arrays import is_device_array
+from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import HoldsBins
 from clhist.operators.c_types import integer
 from clhist.rdf.box import Box
@@ -272,6 +273,7 @@ def system_of(system: Any) -> tuple[Any, Any]:
 
 def points_of(name: str, given: Any) -> Any:
     """Return points as an array of float32 or float64."""
+    check_unmasked(name, given)
     array = given if is_device_array(given) else np.asarray(given)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name}: expected an array of real numbers, got {array.dtype}")
@@ -320,6 +322,7 @@ def _labels(
             raise TypeError(
                 f"{argument}: expected labels, as there are {name if argument == other else other}, got None"
             )
+        check_unmasked(argument, given)
         array = np.asarray(given)
         if array.shape != (number,):
             raise ValueError(f"{argument}: expected shape ({number},), got {array.shape}")

@@ -57,6 +57,26 @@ int clhist_exact_bin(__global const real *squares, const real squared, const int
 }
 """
 
+HALVES: Final = """
+// Whether a pair half a period apart, which is met in two images, is met in the second of them.
+int clhist_is_second(
+    __global const real *frame, __global const int *grid, const real x, const real y, const real z,
+    const real beyond, const int is_reversed)
+{
+    const real a = grid[3] ? rint(2 * (frame[9] * x + frame[10] * y + frame[11] * z)) : 0;
+    const real b = grid[4] ? rint(2 * (frame[12] * x + frame[13] * y + frame[14] * z)) : 0;
+    const real c = grid[5] ? rint(2 * (frame[15] * x + frame[16] * y + frame[17] * z)) : 0;
+    if (a == 0 && b == 0 && c == 0) return 0;
+    const real ox = x - (a * frame[0] + b * frame[1] + c * frame[2]);
+    const real oy = y - (a * frame[3] + b * frame[4] + c * frame[5]);
+    const real oz = z - (a * frame[6] + b * frame[7] + c * frame[8]);
+    if (!(fma(oz, oz, fma(oy, oy, ox * ox)) < beyond)) return 0;
+    // Both images are opposite: on either side of a plane that no period of a box lies in.
+    const real side = x + (real)0.7548776662 * y + (real)0.5698402910 * z;
+    return is_reversed ? side > 0 : side < 0;
+}
+"""
+
 _ROWS = """
 const real lx = qx[i], ly = qy[i], lz = qz[i];
 const int gx = grid[0], gy = grid[1], gz = grid[2], reach = grid[6], own = qcells[i];
@@ -110,6 +130,7 @@ _ONE_BY_ONE = """
             const real dx = px[j] - x, dy = py[j] - y, dz = pz[j] - z;
             const real squared = fma(dz, dz, fma(dy, dy, dx * dx));
             if (!(squared >= least && squared < beyond)) continue;  // NaN is not
+            SECOND(j)
             const real place = (sqrt(squared) - lowest) * scale;
             int k = (int)place;
             if (place - k < SLACK || place - k > 1 - SLACK) k = clhist_exact_bin(squares, squared, k);
@@ -119,7 +140,9 @@ _ONE_BY_ONE = """
 """
 
 
-def preamble(real: str, bins: int, pairs: int, lanes: int, same: bool, typed: bool, excluded: bool) -> str:
+def preamble(
+    real: str, bins: int, pairs: int, lanes: int, same: bool, typed: bool, excluded: bool, halves: bool
+) -> str:
     """Return the C in front of the map: types, sizes, and which pairs count as which.
 
     Parameters
@@ -134,6 +157,8 @@ def preamble(real: str, bins: int, pairs: int, lanes: int, same: bool, typed: bo
         Whether the particles are paired with each other, each pair once.
     typed, excluded : bool
         Whether particles have types, and groups of which none are paired.
+    halves : bool
+        Whether pairs may be met in two images, half a period apart, of which one counts. Then `lanes` is 1.
     """
     epsilon = 2.0**-23 if real == "float" else 2.0**-52
     chosen = "if (k < NOWHERE && qgroups[i] == pgroups[j]) k = NOWHERE;" if excluded else ""
@@ -153,7 +178,9 @@ def preamble(real: str, bins: int, pairs: int, lanes: int, same: bool, typed: bo
         lines += [f"typedef {each}{lanes} {name}n;" for each, name in ((real, "real"), ("int", "int"), (mask, "mask"))]
         lines += [f"#define convert_realn convert_{real}{lanes}"]
         lines += [f"#define STEPS (({mask}{lanes})({', '.join(map(str, range(lanes)))}))"]
-    return "\n".join(lines) + PREAMBLE
+    second = "if (clhist_is_second(frame, grid, dx, dy, dz, beyond, SAME && i > j)) continue;" if halves else ""
+    lines += [f"#define SECOND(j) {second}"]
+    return "\n".join(lines) + PREAMBLE + (HALVES if halves else "")
 
 
 def body(lanes: int) -> str:

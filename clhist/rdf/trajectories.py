@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from MDAnalysis.analysis import rdf as theirs
+from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from clhist.rdf.counting import PairCounter, Particles, box_within
 
@@ -45,17 +46,13 @@ class InterRDF(theirs.InterRDF):
         edges = self.results.edges
         if not np.allclose(np.diff(edges), edges[1] - edges[0], rtol=1e-9):
             raise ValueError("nbins: expected a number of bins, got edges of several widths")
-        self._own = np.array_equal(self.g1.ix, self.g2.ix)
-        first, second = self._groups()
-        self._labels = first, second
-        excludes, low, high = first is not None, float(edges[0]), float(edges[-1])
-        self._counter = PairCounter(
-            len(edges) - 1, low, high, excludes=excludes, same=self._own, closed=True, dtype=np.dtype(np.float64)
-        )
-        self._with_themselves = len(self.g1) if self._own and not excludes and low <= 0 else 0
+        self._counters: dict[tuple[bool, bool], PairCounter] = {}
+        is_updating = any(isinstance(group, UpdatingAtomGroup) for group in (self.g1, self.g2))
+        self._static = None if is_updating else self._groups()
 
-    def _groups(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return the group of each atom, of which none are paired."""
+    def _groups(self) -> tuple[bool, np.ndarray | None, np.ndarray | None]:
+        """Return whether atoms are paired with themselves, and the groups of each atom, of which none are paired."""
+        same = np.array_equal(self.g1.ix, self.g2.ix)
         if self._exclusion_block is not None:
             sizes = zip((len(self.g1), len(self.g2)), self._exclusion_block, strict=True)
             first, second = (np.arange(number) // size for number, size in sizes)
@@ -64,23 +61,39 @@ class InterRDF(theirs.InterRDF):
             numbers = np.unique(np.concatenate(given), return_inverse=True)[1].reshape(-1)
             first, second = numbers[: len(self.g1)], numbers[len(self.g1) :]
         else:
-            return None, None
-        if self._own and not np.array_equal(first, second):
-            self._own = False
-        return first.astype(np.int32), second.astype(np.int32)
+            return same, None, None
+        return same and np.array_equal(first, second), first.astype(np.int32), second.astype(np.int32)
+
+    def _counter(self, same: bool, excludes: bool) -> PairCounter:
+        """Return the empty counter for such pairs."""
+        if (same, excludes) not in self._counters:
+            edges = self.results.edges
+            self._counters[same, excludes] = PairCounter(
+                len(edges) - 1,
+                float(edges[0]),
+                float(edges[-1]),
+                excludes=excludes,
+                same=same,
+                closed=True,
+                dtype=np.dtype(np.float64),
+            )
+        counter = self._counters[same, excludes]
+        counter.clear()
+        return counter
 
     def _single_frame(self) -> None:
-        first, second = self._labels
+        same, first, second = self._static or self._groups()  # an updating group has other atoms in each frame
         box: Any = self._ts.triclinic_dimensions if self._ts.dimensions is not None else None
         points, queries = Particles(self.g2.positions, None, second), Particles(self.g1.positions, None, first)
         try:
             found = box_within(box, self._maxrange, points.positions, queries.positions)
         except ValueError as error:
             raise ValueError(str(error).replace("r_max:", "range:", 1)) from error
-        self._counter.clear()
-        self._counter.add(found, points, None if self._own else queries)
-        counts = self._counter.counts()[0, 0]
-        counts[0] += self._with_themselves
+        counter = self._counter(same, first is not None)
+        counter.add(found, points, None if same else queries)
+        counts = counter.counts()[0, 0]
+        if same and first is None and self.results.edges[0] <= 0:
+            counts[0] += len(self.g1)  # each with itself
         self.results.count += counts
         if self.norm == "rdf":
             self.results.volume_cum += self._ts.volume

@@ -91,16 +91,16 @@ def gromacs(console: Console, update: str, race_factor: float | str, plot: Path 
         pair_list, structure = given.read()
         built = time.perf_counter() - begin
         console.stage("reference forces by NumPy")
-        reference = given.reference(pair_list)
-    if not pair_list.num_pairs:
-        raise InputError(f"{given.name}: expected pairs within the cut-off, got none")
+        if not pair_list.num_pairs:
+            raise InputError(f"{given.name}: {given.why_no_pairs(structure)}")
+        references = given.references(pair_list, structure)
     console.stage("race factor")
     device = PairList.upload(pair_list)
     if race_factor == "sample":
         device.race_factor()  # builds its kernels, which is not what sampling takes
     sampled = device.race_factor() if race_factor == "sample" else None
     chosen = float(race_factor if sampled is None else sampled)
-    rows, forces = _measured(console, device, pair_list, reference, gromacs_table.versions(device, update, chosen))
+    rows, forces = _measured(console, device, pair_list, references, gromacs_table.versions(device, update, chosen))
     headline = next(row for row in rows if row["update"] == update and row["version"] == gromacs_table.SAMPLED)
     values = {
         "device": device.queue.device.name.strip(),
@@ -130,14 +130,14 @@ def _measured(
     console: Console,
     device: PairList,
     data: NonbondedInput,
-    reference: Reference,
+    references: tuple[Reference, ...],
     versions: list[gromacs_table.Version],
 ) -> tuple[list[gromacs_table.Row], np.ndarray]:
     """Return a row for each version, and the forces by the first."""
     rows, found = [], []
     with console.progress("versions", len(versions)) as bar:
         for version in versions:
-            row, forces = gromacs_table.measure(device, version, data, reference)
+            row, forces = gromacs_table.measure(device, version, data, *references)
             rows.append(row)
             found.append(forces)
             bar.update(1, f"{version.update}, {version.kind}")

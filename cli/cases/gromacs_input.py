@@ -12,6 +12,7 @@ from clhist.cases.atom_types import BUILT_IN, read_atom_types
 from clhist.cases.gro_file import Structure, read_gro, write_gro
 from clhist.cases.gromacs import structure_pairs
 from clhist.cases.gromacs_data import NonbondedInput, Reference, load_nonbonded, reference_forces
+from clhist.cases.neighbours import find_neighbours
 from clhist.cases.water import water_box, water_structure
 from clhist.cli.cases.options import save
 
@@ -62,12 +63,24 @@ class Source:
         except ValueError as error:
             raise ValueError(f"{self.structure}: {error}") from error
 
-    def reference(self, pairs: NonbondedInput) -> Reference:
-        """Return the forces by NumPy in float64."""
+    def references(self, pairs: NonbondedInput, structure: Structure | None) -> tuple[Reference, ...]:
+        """Return the forces by NumPy in float64: of the rounded positions, and of a structure's own."""
         try:
-            return reference_forces(pairs)
+            rounded = reference_forces(pairs)
+            if structure is None:
+                return (rounded,)
+            return rounded, reference_forces(pairs, positions=structure.positions, box=structure.box)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from error
+
+    def why_no_pairs(self, structure: Structure | None) -> str:
+        """Return why there are no pairs."""
+        if structure is None:
+            return "jjnr: expected at least one pair, got none"
+        cutoff, atoms = CUTOFF if self.cutoff is None else self.cutoff, np.arange(len(structure.positions))
+        near = find_neighbours(structure.positions, structure.box, cutoff, atoms).owner.size
+        why = f"all {near:,} pairs within it are of one residue" if near else "no two atoms are within it"
+        return f"expected pairs of different residues within the cut-off of {cutoff:g} nm, got none: {why}"
 
     @property
     def name(self) -> str:

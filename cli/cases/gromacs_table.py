@@ -29,9 +29,9 @@ PAPER = {
 _SAME = ("update", "memory", "copies", "cooperation", "passes")  # what makes plans the same
 PAPER_PAIRS = 1_380_160
 # Rounding of float32: so many units in the last place of the sum of absolute contributions of a component. A pair's
-# force is a high power of a small difference of coordinates and has lost dozens of units before it is added: the more,
-# the larger the coordinates are, which reach 13 nm in the box of the paper's size.
-_UNITS, _COORDINATES = 256, 16.0
+# force is a high power of a distance and has lost dozens of units before it is added, wherever the particles are.
+_UNITS = 256
+_POSITIONS_TOLERANCE = 1e-3  # of the same sum, for positions of a structure that were rounded to float32
 _CHECKED = 100  # particles whose exact forces are compared with exact sums
 _EXPECTED_TOLERANCE = 1e-3  # relative to max(1, |f|), against another's float32 result
 
@@ -86,12 +86,14 @@ def missing_atomics(pairs: PairList) -> set[str]:
     return {memory for memory in ("local", "global") if ("add", "float32", memory) not in atomics}
 
 
-def measure(pairs: PairList, version: Version, data: NonbondedInput, reference: Reference) -> tuple[Row, np.ndarray]:
-    """Check and time one version; return its row and the forces."""
+def measure(
+    pairs: PairList, version: Version, data: NonbondedInput, reference: Reference, unrounded: Reference | None = None
+) -> tuple[Row, np.ndarray]:
+    """Check and time one version; return its row and the forces. The references are those of `compare`."""
     options = version.options
     forces, bound = pairs.forces(**options).get().reshape(-1, 3), pairs.bind(**options)
     bound.timed()  # what a new queue makes at first
-    errors = compare(forces, data, reference)
+    errors = compare(forces, data, reference, unrounded)
     if version.kind == EXACT:
         errors["exact sums"] = {"value": exact_error(forces, data), "tolerance": 0.5, "of": "a unit in the last place"}
     row = {
@@ -119,17 +121,24 @@ def exact_error(forces: np.ndarray, data: NonbondedInput) -> float:
     )
 
 
-def compare(forces: np.ndarray, data: NonbondedInput, reference: Reference) -> dict[str, dict[str, Any]]:
-    """Return the errors of `forces` against each reference there is, with the tolerance that each has."""
-    eps = float(np.finfo(np.float32).eps)
-    scale = np.maximum(reference.magnitude, np.finfo(np.float32).tiny)
-    largest = _largest(data.pos) + _largest(data.shiftvec)
-    errors = {
-        "float64 reference": {
-            "value": _largest((forces - reference.forces) / scale),
-            "tolerance": _UNITS * eps * max(1.0, largest / _COORDINATES),
+def compare(
+    forces: np.ndarray, data: NonbondedInput, reference: Reference, unrounded: Reference | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the errors of `forces` against each reference there is, with the tolerance that each has.
+
+    `unrounded` is the reference for positions that were not rounded to float32. No tolerance depends on the data.
+    """
+    tolerance = _UNITS * float(np.finfo(np.float32).eps)
+    references = {"float64 reference": (reference, tolerance)}
+    if unrounded is not None:
+        references["float64 positions"] = unrounded, _POSITIONS_TOLERANCE
+    errors: dict[str, dict[str, Any]] = {
+        name: {
+            "value": _largest((forces - each.forces) / np.maximum(each.magnitude, np.finfo(np.float32).tiny)),
+            "tolerance": limit,
             "of": "the sum of absolute contributions",
         }
+        for name, (each, limit) in references.items()
     }
     if data.expected_faction is not None:
         expected = data.expected_faction.astype(np.float64)

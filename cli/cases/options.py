@@ -122,6 +122,8 @@ def save(path: Path, **arrays: Any) -> None:
 def plan_values(plan: Plan) -> dict[str, Any]:
     """Return what a plan says for ``--json``: all but how it was found."""
     found = {each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in ("steps", "outputs")}
+    # The plan of a part, such as exact sums of few bins, is a field.
+    found = {name: plan_values(value) if isinstance(value, Plan) else value for name, value in found.items()}
     return {"strategy": plan.strategy, **found}
 
 

@@ -14,14 +14,14 @@ import click
 from clhist.cli.cases.options import DATA, plot_option
 from clhist.cli.console import Console, shared_options
 from clhist.cli.hist import report
-from clhist.cli.hist.compute import STATISTICS, Bins, compute
+from clhist.cli.hist.compute import STATISTICS, Bins, compute, quantile_of
 from clhist.cli.hist.condition import EXAMPLE, Condition
 from clhist.cli.hist.object_options import check_no_object, fill_object, input_errors, object_options
 from clhist.cli.hist.objects import AxisSpec
 from clhist.cli.hist.rows import Rows
-from clhist.cli.hist.table import Table, TableError
 from clhist.cli.hist.tables import STDIN, open_table
 from clhist.cli.tables import escaped
+from clhist.files.table import Table, TableError
 from clhist.opencl.several import queues_of
 
 RULES = ("auto", "fd", "scott", "doane", "stone", "rice", "sturges", "sqrt")
@@ -46,6 +46,15 @@ class _BinsType(click.ParamType):
             expected = f"expected a number, edges such as 0,1,2.5 or one of {', '.join(RULES)}"
             self.fail(f"{expected}; got {value!r}", param, ctx)
         return number
+
+
+class _StatisticType(click.Choice):
+    """One of the statistics, or a quantile such as q90."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and quantile_of(value) is not None:
+            return value
+        return super().convert(value, param, ctx)
 
 
 def _each_file(context: click.Context, parameter: click.Parameter, given: Sequence[Path]) -> tuple[Path, ...]:
@@ -101,9 +110,10 @@ def _each_file(context: click.Context, parameter: click.Parameter, given: Sequen
     "-s",
     "--stat",
     "statistics",
-    type=click.Choice(STATISTICS),
+    type=_StatisticType(STATISTICS),
     multiple=True,
-    help="A statistic of the column for each value of --by, or of --values for each bin. Several times for more.",
+    help="A statistic of the column for each value of --by, or of --values for each bin; also a quantile such as q90. "
+    "Several times for more.",
 )
 @click.option("--values", metavar="NAME", help="The column whose statistics are computed in each bin.")
 @click.option("--where", metavar="CONDITION", help=f"Rows that count: {EXAMPLE!r}.")
@@ -139,8 +149,8 @@ def hist(  # noqa: PLR0913  # an option each
     """Histogram of columns of FILE...: .csv, .npy, .npz, .parquet; .csv.gz, .bz2 or .xz; - is the standard input.
 
     Counts are those of numpy.histogram on all rows of all files. Files are read in chunks and may be larger than
-    memory, except for medians and the rules for the number of bins, which hold the columns they need. Rows are left out
-    in which a number is missing (NaN, null, an empty field).
+    memory, except for medians, quantiles and the rules for the number of bins, which hold the columns they need. Rows
+    are left out in which a number is missing (NaN, null, an empty field).
 
     With --stat and without --bins only the statistics are printed.
 

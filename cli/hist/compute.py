@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -20,8 +21,14 @@ Array = npt.NDArray[Any]
 Range = tuple[float, float]
 
 STREAMED = ("count", "sum", "mean", "std", "min", "max")
-STATISTICS = (*STREAMED, "median")
+STATISTICS = (*STREAMED, "median")  # and quantiles, by `quantile_of`
 _MOST_BINS = 1 << 27
+
+
+def quantile_of(name: str) -> float | None:
+    """Return the probability of a quantile such as "q90" or "q2.5"; None of another name."""
+    percent = re.fullmatch(r"q(\d{1,3}(?:\.\d+)?)", name, re.ASCII)
+    return float(percent[1]) / 100 if percent and float(percent[1]) <= 100 else None
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,7 @@ class Statistics:
     def add(self, piece: Piece, values: Array, groups: int) -> None:
         """Add the `values` of some rows."""
         _check_size(groups, self._shape)
-        if "median" in self._names:
+        if not set(self._names) <= set(STREAMED):
             self._held.append(Piece(piece.columns, None, values, piece.groups))
         empty = {"min": np.nan, "max": np.nan}
         self._parts = {name: _grown(part, groups, empty.get(name, 0.0)) for name, part in self._parts.items()}
@@ -243,11 +250,10 @@ class Statistics:
                 "min": parts["min"],
                 "max": parts["max"],
             }
-        if "median" in self._names:
-            found["median"] = self._medians()
-        return {name: found[name] for name in self._names}
+        return {name: found[name] if name in found else self._selected(name) for name in self._names}
 
-    def _medians(self) -> Array:
+    def _selected(self, name: str) -> Array:
+        """Return medians or quantiles."""
         groups = len(self._parts["count"])
         held = [piece for piece in self._held if piece.values is not None and piece.values.size]
         if not held:
@@ -255,9 +261,13 @@ class Statistics:
         columns = tuple(np.concatenate(parts) for parts in zip(*(piece.columns for piece in held), strict=True))
         of: Any = None if held[0].groups is None else np.concatenate([piece.groups for piece in held])
         values = np.concatenate([piece.values for piece in held])
-        return self._computed(Piece(columns, None, values, of), values, groups, ("median",))["median"]
+        q = quantile_of(name)
+        statistic = name if q is None else "quantile"
+        return self._computed(Piece(columns, None, values, of), values, groups, (statistic,), q=q)[statistic]
 
-    def _computed(self, piece: Piece, values: Array, groups: int, names: tuple[str, ...]) -> dict[str, Array]:
+    def _computed(
+        self, piece: Piece, values: Array, groups: int, names: tuple[str, ...], *, q: float | None = None
+    ) -> dict[str, Array]:
         queue = clhist.default_queue()
         sample, edges = _with_groups(piece.columns if self._edges else (), self._edges, piece.groups, groups)
         if not sample:  # one group of all
@@ -265,7 +275,7 @@ class Statistics:
         points = points_of(tuple(sample))
         assert points is not None
         shape = tuple(len(each) - 1 for each in edges)
-        found = statistics_of(points.binned(edges, None, queue), shape, values, names, queue, reproducible=False)
+        found = statistics_of(points.binned(edges, None, queue), shape, values, names, queue, reproducible=False, q=q)
         return {name: part.reshape(groups, *self._shape) for name, part in found.items()}
 
 
@@ -310,7 +320,7 @@ def compute(
     bins : sequence of Bins, or None
         Of each column; None if there is no histogram.
     statistics : sequence of str
-        Of `STATISTICS`.
+        Of `STATISTICS`, and quantiles such as "q90".
     density : bool
         Whether counts are turned into densities.
     by_bin : bool

@@ -96,8 +96,13 @@ class Condition:
         ValueError
             If it cannot be evaluated for these columns; the text names the expression.
         """
-        with np.errstate(all="ignore"):
-            found = np.asarray(_value(self._tree, columns))
+        try:
+            with np.errstate(all="ignore"):
+                found = np.asarray(_value(self._tree, columns))
+        except exact.DifferentRows as rows:
+            found = np.empty(rows.in_floats.shape, bool)
+            for part in (rows.in_floats, ~rows.in_floats):
+                found[part] = self({name: columns[name][part] for name in self.names})
         if found.dtype != np.bool_:
             raise ValueError(f"expected a comparison such as {EXAMPLE!r}, got {self._text!r}")
         return found

@@ -30,6 +30,20 @@ _IN_FLOATS: dict[Operation, Operation] = {
 _OF_BITS = (operator.and_, operator.or_)
 
 
+class DifferentRows(Exception):
+    """An operation of integers has integers as its results in some rows only: these are computed by themselves.
+
+    Attributes
+    ----------
+    in_floats : array of bool
+        The other rows, which are computed in float64.
+    """
+
+    def __init__(self, in_floats: Array) -> None:
+        super().__init__(in_floats)
+        self.in_floats = in_floats
+
+
 def combined(op: Operation, a: Any, b: Any) -> Any:
     """Return `a` op `b` for +, -, *, //, % and ** (of `operator`), element by element.
 
@@ -39,25 +53,20 @@ def combined(op: Operation, a: Any, b: Any) -> Any:
     ------
     OverflowError
         If an integer has more than 1,023 bits.
+    DifferentRows
+        If only some rows divide by zero, or have a negative power.
     """
     a, b = _number(a), _number(b)
     if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
         return _one(op, a, b)
-    if _is_mixed(a) or _is_mixed(b):
-        return np.frompyfunc(partial(_one, op), 2, 1)(_mixed(a), _mixed(b))
     if _is_float(a) or _is_float(b):
         return _IN_FLOATS[op](as_float(a), as_float(b))
-    apart = _is_in_floats(op, b)
-    if not np.any(apart):
-        return _of_integers(op, a, b)
-    a, b, apart = np.broadcast_arrays(a, b, apart)
-    of_integers = _of_integers(op, a[~apart], b[~apart])
-    # An array that is whole in float64 is faster than one of Python's numbers.
-    fits = not of_integers.dtype.hasobject and max(map(abs, _extent(of_integers))) <= _WHOLE
-    found = np.empty(a.shape, np.float64 if fits else object)
-    found[~apart] = of_integers
-    found[apart] = _IN_FLOATS[op](as_float(a[apart]), as_float(b[apart]))
-    return found
+    in_floats = np.asarray(_is_in_floats(op, b), bool)
+    if in_floats.any() and not in_floats.all():
+        raise DifferentRows(in_floats)
+    if in_floats.any():
+        return _IN_FLOATS[op](as_float(a), as_float(b))
+    return _of_integers(op, a, b)
 
 
 def divided(a: Any, b: Any) -> Any:

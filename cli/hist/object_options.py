@@ -103,10 +103,11 @@ def fill_object(
         if output is not None:
             with writing(output):
                 objects.write(h, output)
+    what = f"mean of {sample}" if sample else f"sum of {weight}" if weight else "count"
     if plot is not None:
-        objects.draw(h, plot)
+        objects.draw(h, plot, what, axes)
     document = json.loads(objects.as_json(h)) if console.json is not None else None
-    console.report(document, lambda: objects.report(h, missing))
+    console.report(document, lambda: objects.report(h, missing, what))
 
 
 @contextmanager

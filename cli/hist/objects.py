@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from clhist.cli.hist.condition import Condition
 from clhist.cli.hist.report import bars, labelled_bars, picture, shows_unicode
-from clhist.cli.hist.table import Chunk, Table, TableError
+from clhist.cli.hist.rows import present
 from clhist.cli.hist.tables import rows_of
 from clhist.cli.tables import escaped
+from clhist.files.table import Chunk, Table, TableError
 
 Array = npt.NDArray[Any]
 
@@ -193,17 +194,20 @@ def _columns(
 
 
 def _counted(chunk: Chunk, condition: Condition | None) -> tuple[dict[str, Array], int]:
-    columns = chunk.columns | {name: chunk.texts(name) for name in chunk.labels}
-    there = np.ones(rows_of(chunk), bool) if chunk.valid is None else chunk.valid.copy()
-    for array in columns.values():
-        if array.dtype.kind == "f":
-            there &= ~np.isnan(array)
+    there = present(chunk)
     missing = len(there) - int(np.count_nonzero(there))
     if condition is not None:
-        there = there & np.broadcast_to(condition(columns), there.shape)
+        there = there & np.broadcast_to(condition(chunk.columns), there.shape)
+    columns = {name: _in_dtype(array) for name, array in chunk.columns.items()}
+    columns |= {name: chunk.texts(name) for name in chunk.keys}
     if there.all():
         return columns, missing
     return {name: array[there] for name, array in columns.items()}, missing
+
+
+def _in_dtype(array: Array) -> Array:
+    """Return a column in a dtype that axes take: Python's integers, which conditions compute with, as floats."""
+    return array.astype(np.float64) if array.dtype.hasobject else array
 
 
 def _as_column(array: Array, spec: AxisSpec) -> Array:
@@ -257,15 +261,15 @@ def as_json(h: Any) -> str:
     return json.dumps(h, default=import_module("uhi.io.json").default, indent=1)
 
 
-def report(h: Any, missing: int) -> str:
-    """Return the histogram in words, and its bins if it is of one or two dimensions."""
+def report(h: Any, missing: int, what: str) -> str:
+    """Return the histogram in words, and its bins, which hold `what`, if it is of one or two dimensions."""
     lines = [*(escaped(repr(axis)) for axis in h.axes), f"storage: {h.storage_type.__name__}"]
     if missing:
         lines.append(f"{missing:,} rows left out, in which something is missing")
     values = h.values()
     if h.ndim > 2 or not values.size:
         return "\n".join(lines)
-    names, what = [escaped(ax.name) for ax in h.axes], "count" if h.kind == "COUNT" else "mean"
+    names, what = [escaped(ax.name) for ax in h.axes], escaped(what)
     if h.ndim == 1:
         lines += ["", f"{what} by {names[0]}", *_bins(h.axes[0], values, h.kind), *_outside(h)]
     elif any(map(_has_labels, h.axes)):  # bars of the other axis for each label
@@ -302,8 +306,19 @@ def _has_labels(ax: Any) -> bool:
     return not ax.traits.continuous and not ax.traits.ordered
 
 
-def draw(h: Any, path: Path) -> None:
-    """Write a plot of one or two dimensions, by mplhep where it is installed.
+def draw(h: Any, path: Path, what: str, specs: Sequence[AxisSpec]) -> None:
+    """Write a plot of one or two dimensions.
+
+    Parameters
+    ----------
+    h : hist.Hist
+        The histogram.
+    path : Path
+        The picture.
+    what : str
+        What its bins hold, such as "count".
+    specs : sequence of AxisSpec
+        The axes, as the command line has them.
 
     Raises
     ------
@@ -314,18 +329,32 @@ def draw(h: Any, path: Path) -> None:
 
     if h.ndim > 2:
         raise click.UsageError(f"--plot: expected one or two --axis, got {h.ndim}")
-    names = [ax.name or ax.label for ax in h.axes]
+    values = np.asarray(h.values(), np.float64)
+    is_mean = h.kind != "COUNT"
+    if is_mean:
+        values = np.where(h.counts() > 0, values, np.nan)  # there is no mean of an empty bin
     with figure(path, figsize=(8, 5)) as drawing:
         ax = drawing.subplots()
-        values = h.values()
-        if h.ndim == 1:
-            try:
-                import_module("mplhep").histplot(h, ax=ax)
-            except ImportError:
-                ax.stairs(values, h.axes[0].edges)
-            ax.set_ylabel("count" if h.kind == "COUNT" else "mean")
+        if h.ndim == 2:
+            mesh = ax.pcolormesh(*map(_plot_edges, h.axes), np.ma.masked_invalid(values.T))
+            drawing.colorbar(mesh, label=what)
+        elif _has_labels(h.axes[0]):
+            ax.plot(np.arange(len(values)), values, "o") if is_mean else ax.bar(np.arange(len(values)), values)
         else:
-            mesh = ax.pcolormesh(h.axes[0].edges, h.axes[1].edges, values.T)
-            drawing.colorbar(mesh)
-            ax.set_ylabel(names[1])
-        ax.set_xlabel(names[0])
+            # Without a baseline the ends of a profile do not drop to 0.
+            ax.stairs(values, h.axes[0].edges, baseline=None if is_mean else 0)
+        if h.ndim == 1:
+            ax.set_ylabel(what)
+        for axis, of_plot, set_scale, spec in zip(
+            h.axes, (ax.xaxis, ax.yaxis), (ax.set_xscale, ax.set_yscale), specs, strict=False
+        ):
+            of_plot.set_label_text(spec.name)
+            if _has_labels(axis):
+                of_plot.set_ticks(np.arange(len(axis)), [str(label) for label in axis])
+            elif "log" in spec.flags:
+                set_scale("log")
+
+
+def _plot_edges(axis: Any) -> Array:
+    """Return the edges of bins in a plot, where labels have numbers from 0 on."""
+    return np.arange(len(axis) + 1) - 0.5 if _has_labels(axis) else np.asarray(axis.edges)

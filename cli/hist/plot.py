@@ -41,7 +41,9 @@ def draw(rows: Rows, found: Found, path: Path, *, density: bool, is_log: bool) -
                 drawing.subplots(len(panels), squeeze=False)[:, 0], panels.items(), strict=True
             ):
                 for g, label in enumerate(labels):
-                    ax.stairs(each[g], found.edges[0], label=label or None, fill=len(labels) == 1 and not by_bin)
+                    # Without a baseline the ends of a profile do not drop to 0.
+                    options = {"baseline": None} if by_bin else {"fill": len(labels) == 1}
+                    ax.stairs(each[g], found.edges[0], label=label or None, **options)
                 ax.set(xlabel=rows.columns[0], ylabel=name, xscale="log" if is_log else "linear")
                 if found.labels is not None:
                     ax.legend(fontsize="small", ncols=1 + len(labels) // 12)

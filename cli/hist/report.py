@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ import numpy.typing as npt
 
 from clhist.cli.hist.compute import Found
 from clhist.cli.hist.rows import Rows
-from clhist.cli.hist.table import Table
 from clhist.cli.hist.tables import STDIN
 from clhist.cli.tables import escaped
+from clhist.files.table import Table
 
 Array = npt.NDArray[Any]
 
@@ -39,7 +40,7 @@ def document(rows: Rows, found: Found, *, density: bool) -> dict[str, Any]:
         "inside": found.inside,
     }
     if found.labels is not None:
-        values["groups"] = found.labels
+        values["groups"] = [_plain_label(label) for label in found.labels]
     if found.edges:
         values["edges"] = [_plain(edges) for edges in found.edges]
     if found.counts is not None:
@@ -47,6 +48,13 @@ def document(rows: Rows, found: Found, *, density: bool) -> dict[str, Any]:
     if found.statistics:
         values["statistics"] = {name: _plain(_of_groups(found, each)) for name, each in found.statistics.items()}
     return values
+
+
+def _plain_label(label: Any) -> Any:
+    """Return a group's values as JSON has them: decimals that no float is as text."""
+    if isinstance(label, tuple):
+        return [_plain_label(each) for each in label]
+    return str(label) if isinstance(label, Decimal) else label
 
 
 def label_of(rows: Rows, label: Any) -> str:

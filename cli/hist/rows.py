@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from clhist.cli.hist.condition import Condition
-from clhist.cli.hist.table import Chunk, Table, TableError
 from clhist.cli.hist.tables import common_dtype, rows_of
+from clhist.files.fields import number_of
+from clhist.files.table import Chunk, Table, TableError
 
 Array = npt.NDArray[Any]
 
@@ -55,7 +57,7 @@ class Groups:
         """The values by their numbers; tuples of several columns."""
         return list(self._numbers)
 
-    def numbers(self, keys: Array, texts: Sequence[str] | None = None) -> Array:
+    def numbers(self, keys: Array, texts: Sequence[Any] | None = None) -> Array:
         """Return the number of each key; new ones get the next. With `texts`, keys are places in it."""
         if keys.dtype.kind in "iub" and keys.size and int(keys.max()) - int(keys.min()) < _DIRECT:
             low = int(keys.min())
@@ -92,36 +94,44 @@ class Groups:
 
     def sorted(self) -> tuple[list[Any], Array]:
         """Return the keys in order, numbers by value, and the number of each."""
-        labels = list(self._numbers)
-        if labels and isinstance(labels[0], tuple):
-            labels = list(zip(*map(_as_numbers, zip(*labels, strict=True)), strict=True))
-        else:
-            labels = _as_numbers(labels)
-        order = sorted(range(len(labels)), key=labels.__getitem__)
-        return [labels[n] for n in order], np.array(order, np.intp)
+        keys: list[Any] = list(self._numbers)
+        is_single = not keys or not isinstance(keys[0], tuple)
+        columns = [keys] if is_single else list(zip(*keys, strict=True))
+        labels, ranks = (list(zip(*each, strict=True)) for each in zip(*map(_labels, columns), strict=True))
+        order = sorted(range(len(keys)), key=ranks.__getitem__)
+        return [labels[n][0] if is_single else labels[n] for n in order], np.array(order, np.intp)
 
 
-def _as_numbers(labels: Sequence[Any]) -> list[Any]:
-    """Return labels as numbers if all are."""
-    numbers = [_as_number(label) for label in labels]
-    return numbers if all(number is not None for number in numbers) else list(labels)
+def _labels(keys: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the labels of the keys of a column, and what they are sorted by.
+
+    Texts become numbers if all of them are the shortest texts of different numbers, so that no label stands for two
+    keys: 1 and -2.5 are such texts, 01 and 1e0 are not.
+    """
+    if not any(isinstance(key, str) for key in keys):
+        labels = [_whole(key) for key in keys]
+        return labels, labels
+    numbers = {key: key_number(key) for key in keys}
+    if any(number is None for number in numbers.values()):
+        return list(keys), list(keys)
+    is_shortest = all(key in (str(number), repr(float(number or 0))) for key, number in numbers.items())
+    if is_shortest and len(set(numbers.values())) == len(numbers):
+        labels = [numbers[key] for key in keys]
+        return labels, labels
+    return list(keys), [(numbers[key], key) for key in keys]
 
 
-def _as_number(label: Any) -> int | float | None:
-    if isinstance(label, int):
-        return label
-    if isinstance(label, str):
-        try:
-            return int(label)
-        except ValueError:
-            pass
-    try:
-        number = float(label)
-    except ValueError:
-        return None
-    if np.isnan(number):
-        return None
-    return int(number) if not isinstance(label, str) and number.is_integer() else number
+def key_number(text: str) -> int | float | None:
+    """Return the number that a key says; None if it says none."""
+    if text.removeprefix("-").isdecimal() and text.isascii():
+        return int(text)
+    number = number_of(text, complete=True)
+    return None if number is None else _whole(number)
+
+
+def _whole(number: Any) -> Any:
+    """Return a float without a fraction as an integer."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 @dataclass
@@ -144,6 +154,8 @@ class Rows:
         Called with the part of all files that has been read.
     is_part : bool
         Whether there may be none.
+    numeric : dict of str to path
+        Columns of `by` whose keys are numbers, with the file that says so.
     total, missing, cut : int
         Rows read, those in which a number is missing, and those that the condition leaves out.
     """
@@ -163,6 +175,7 @@ class Rows:
     _kept: list[Piece] | None = None
 
     def __post_init__(self) -> None:
+        self.numeric = {name: numeric for name in self.by if (numeric := _numeric(self.tables, name))}
         self.numbers = tuple(name for name in (*self.columns, self.weights, self.values) if name is not None)
         self.dtypes = {name: common_dtype(self.tables, name) for name in self.numbers}
         self._of_columns = [self.groups] if len(self.by) == 1 else [Groups() for _ in self.by]
@@ -186,7 +199,7 @@ class Rows:
         names = tuple(dict.fromkeys((*self.numbers, *(self.condition.names if self.condition else ()))))
         for n, table in enumerate(self.tables):
             for chunk in table.chunks(names, self.by):
-                yield self._piece(chunk)
+                yield self._piece(chunk, table)
                 self.progress((n + chunk.done) / len(self.tables))
         if not self.is_part:
             self.check_not_empty()
@@ -196,15 +209,9 @@ class Rows:
         if not self.total:
             raise TableError(f"{', '.join(str(table.path) for table in self.tables)}: expected rows, got none")
 
-    def _piece(self, chunk: Chunk) -> Piece:
+    def _piece(self, chunk: Chunk, table: Table) -> Piece:
         columns, rows = chunk.columns, rows_of(chunk)
-        there = np.ones(rows, bool) if chunk.valid is None else chunk.valid.copy()
-        for name in self.numbers:
-            if columns[name].dtype.kind == "f":
-                there &= ~np.isnan(columns[name])
-        for name in self.by:
-            if columns[name].dtype.kind == "f":
-                there &= ~np.isnan(columns[name])
+        there = present(chunk)
         counted = there
         if self.condition is not None:
             counted = there & np.broadcast_to(self.condition(columns), there.shape)
@@ -217,10 +224,50 @@ class Rows:
             if name is None:
                 return None
             array = columns[name] if everything else columns[name][counted]
-            return array.astype(self.dtypes[name], copy=False) if name in self.dtypes else array
+            return array.astype(self.dtypes[name], copy=False)
 
-        keys = [
-            each.numbers(of(name), chunk.labels.get(name)) for name, each in zip(self.by, self._of_columns, strict=True)
-        ]
+        keys = []
+        for name, groups_of_column in zip(self.by, self._of_columns, strict=True):
+            places = chunk.keys[name] if everything else chunk.keys[name][counted]
+            keys.append(groups_of_column.numbers(places, self._labels(table, chunk, name, places)))
         groups = None if not keys else keys[0] if len(keys) == 1 else self.groups.together(self._of_columns, keys)
         return Piece(tuple(of(name) for name in self.columns), of(self.weights), of(self.values), groups)
+
+    def _labels(self, table: Table, chunk: Chunk, name: str, places: Array) -> list[Any] | None:
+        """Return the labels of keys, as numbers where those of another file are."""
+        labels = chunk.labels.get(name)
+        if labels is None or name not in self.numeric or not table.is_text:
+            return labels
+        numbers = [key_number(label) for label in labels]
+        wrong = next((labels[n] for n in np.unique(places) if numbers[n] is None), None)
+        if wrong is not None:
+            raise TableError(
+                f"{table.path}: expected numbers in column {name!r}, as in {self.numeric[name]}, got {wrong[:40]!r}"
+            )
+        return numbers
+
+
+def present(chunk: Chunk) -> Array:
+    """Return the rows in which nothing is missing."""
+    there = np.ones(rows_of(chunk), bool) if chunk.valid is None else chunk.valid.copy()
+    for array in (*chunk.columns.values(), *chunk.keys.values()):
+        if array.dtype.kind == "f":
+            there &= ~np.isnan(array)
+    return there
+
+
+def _numeric(tables: Sequence[Table], name: str) -> Path | None:
+    """Return the file that says that a column has numbers, and not text, if any does.
+
+    Raises
+    ------
+    TableError
+        If another one says that it has text.
+    """
+    others = [(table, table.dtypes[table.named(name)]) for table in tables if not table.is_text]
+    numbers = [table.path for table, dtype in others if isinstance(dtype, np.dtype)]
+    texts = [(table.path, dtype) for table, dtype in others if isinstance(dtype, str)]
+    if numbers and texts:
+        path, dtype = texts[0]
+        raise TableError(f"{path}: expected numbers in column {name!r}, as in {numbers[0]}, got {dtype}")
+    return numbers[0] if numbers else None

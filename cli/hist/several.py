@@ -73,7 +73,7 @@ class Workers:
         """Yield what `function` returns for each file, in any order."""
         from distributed import as_completed
 
-        asked = rows.columns, rows.weights, rows.by, rows.condition, rows.dtypes
+        asked = rows.columns, rows.weights, rows.by, rows.condition, rows.dtypes, rows.numeric
         submit = self._client.submit
         futures = [submit(function, asked, str(t.path.absolute()), *args, pure=False) for t in rows.tables]
         for done, future in enumerate(as_completed(futures, loop=self._client.loop)):
@@ -110,10 +110,10 @@ class _Part:
 
 
 def _rows(asked: tuple[Any, ...], path: str) -> Rows:
-    columns, weights, by, condition, dtypes = asked
+    columns, weights, by, condition, dtypes, numeric = asked
     table = open_table(Path(path))
     rows = Rows((table,), columns, weights, None, by, condition, lambda part: None, is_part=True)
-    rows.dtypes = dtypes
+    rows.dtypes, rows.numeric = dtypes, numeric
     return rows
 
 

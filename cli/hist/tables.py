@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,16 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from clhist.cli.hist import text
-from clhist.cli.hist.table import Chunk, Table, TableError, first_line
+from clhist.files import text
 from clhist.files.regular import open_regular
+from clhist.files.table import Chunk, Table, TableError, different_names, first_line, labelled
 
 Array = npt.NDArray[Any]
 
 ENDINGS = (*text.ENDINGS, ".npy", ".npz", ".parquet")
 STDIN = "-"
 CHUNK_ROWS = 1 << 21
+_DIGITS = 18  # of any decimal that int64 holds
 _MAGIC = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz", b"PAR1": ".parquet"}
 _MAGIC_COMPRESSED = {b"\x1f\x8b": ".csv.gz", b"BZh": ".csv.bz2", b"\xfd7zXZ\x00": ".csv.xz"}
 
@@ -124,7 +126,7 @@ def _open_npy(path: Path) -> Table:
         for begin in range(0, len(array), CHUNK_ROWS):
             part = {name: columns[name][begin : begin + CHUNK_ROWS] for name in (*numbers, *keys)}
             found = {name: np.ascontiguousarray(column, _native(column.dtype)) for name, column in part.items()}
-            yield Chunk(found, None, min(1.0, (begin + CHUNK_ROWS) / len(array)))
+            yield _chunk(found, numbers, keys, min(1.0, (begin + CHUNK_ROWS) / len(array)))
 
     return Table(path, {name: kind_of(column.dtype) for name, column in columns.items()}, read)
 
@@ -159,9 +161,22 @@ def _open_npz(path: Path) -> Table:
             for begin in range(0, length, CHUNK_ROWS):
                 rows = min(CHUNK_ROWS, length - begin)
                 columns = {name: _piece(path, name, file, headers[name][1], rows) for name, file in files.items()}
-                yield Chunk(columns, None, (begin + rows) / length)
+                yield _chunk(columns, numbers, keys, (begin + rows) / length)
 
     return Table(path, dtypes, read)
+
+
+def _chunk(columns: dict[str, Array], numbers: Sequence[str], keys: Sequence[str], done: float) -> Chunk:
+    """Return some rows of arrays, with keys that are no numbers as text."""
+    places = {name: columns[name] for name in keys}
+    labels: dict[str, list[Any]] = {}
+    valid: Any = True
+    for name, array in places.items():
+        if array.dtype.kind in "SUmM":
+            texts, places[name] = np.unique(array, return_inverse=True)
+            labels[name], there = labelled(places[name], texts.astype(str).tolist())
+            valid &= there & ~(np.isnat(array) if array.dtype.kind in "mM" else np.zeros(len(array), bool))
+    return Chunk({name: columns[name] for name in numbers}, None if np.all(valid) else valid, done, places, labels)
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype]:
@@ -193,28 +208,40 @@ def _open_parquet(path: Path) -> Table:
     except ImportError as error:
         raise ImportError(f'{path}: reading .parquet needs pyarrow: pip install "clhist[parquet]"') from error
     schema, rows = (lambda file: (file.schema_arrow, file.metadata.num_rows))(parquet.ParquetFile(path))
+    different, repeated = different_names(schema.names)
+    position = {name: n for n, name in enumerate(different)}
 
     def read(numbers: Sequence[str], keys: Sequence[str]) -> Iterator[Chunk]:
         done = 0
-        names = list(dict.fromkeys((*numbers, *keys)))
+        names = {name: schema.names[position[name]] for name in (*numbers, *keys)}
         with parquet.ParquetFile(path, pre_buffer=False) as file:
-            for batch in file.iter_batches(CHUNK_ROWS, columns=names):
+            for batch in file.iter_batches(CHUNK_ROWS, columns=list(dict.fromkeys(names.values()))):
                 done += batch.num_rows
-                columns: dict[str, Array] = {}
-                labels: dict[str, list[str]] = {}
-                valid = np.ones(batch.num_rows, bool)
-                for name in names:
-                    column = batch.column(batch.schema.get_field_index(name))
-                    dtype = dtypes[name]
-                    if isinstance(dtype, np.dtype):
-                        columns[name], there = _arrow_numbers(arrow, column, dtype)
-                    else:
-                        columns[name], labels[name], there = _arrow_keys(arrow, column)
-                    valid &= there
-                yield Chunk(columns, None if valid.all() else valid, done / max(1, rows), labels)
 
-    dtypes = {field.name: _arrow_kind(arrow, field.type) for field in schema}
-    return Table(path, dtypes, read)
+                def column_of(name: str, batch: Any = batch) -> Any:
+                    places = [n for n, each in enumerate(batch.schema.names) if each == names[name]]
+                    return batch.column(places[repeated.get(names[name], [position[name]]).index(position[name])])
+
+                columns: dict[str, Array] = {}
+                places: dict[str, Array] = {}
+                labels: dict[str, list[Any]] = {}
+                valid = np.ones(batch.num_rows, bool)
+                for name in numbers:
+                    dtype = dtypes[name]
+                    assert isinstance(dtype, np.dtype)
+                    columns[name], there = _arrow_numbers(arrow, column_of(name), dtype)
+                    valid &= there
+                for name in keys:
+                    column, dtype = column_of(name), dtypes[name]
+                    if isinstance(dtype, np.dtype) and not arrow.types.is_decimal(column.type):
+                        places[name], there = _arrow_numbers(arrow, column, dtype)
+                    else:
+                        places[name], labels[name], there = _arrow_keys(arrow, column)
+                    valid &= there
+                yield Chunk(columns, None if valid.all() else valid, done / max(1, rows), places, labels)
+
+    dtypes = {name: _arrow_kind(arrow, schema.field(n).type) for name, n in position.items()}
+    return Table(path, dtypes, read, repeated)
 
 
 def _arrow_kind(arrow: Any, given: Any) -> np.dtype | str:
@@ -222,7 +249,7 @@ def _arrow_kind(arrow: Any, given: Any) -> np.dtype | str:
     if types.is_boolean(given) or types.is_integer(given) or types.is_floating(given):
         return np.dtype(given.to_pandas_dtype())
     if types.is_decimal(given):
-        return np.dtype(np.float64)
+        return np.dtype(np.int64 if given.scale <= 0 and given.precision - given.scale <= _DIGITS else np.float64)
     if types.is_dictionary(given):
         return f"categories of {given.value_type}"
     return "text" if types.is_string(given) or types.is_large_string(given) else str(given)
@@ -232,24 +259,33 @@ def _arrow_numbers(arrow: Any, column: Any, dtype: np.dtype) -> tuple[Array, Arr
     """Return a column of numbers as an array, and which rows have a value."""
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     if arrow.types.is_decimal(column.type):
-        column = column.cast(arrow.float64())
+        if column.type.scale <= 0 and dtype.kind == "f":  # integers that int64 may not hold
+            return np.array([int(each or 0) for each in column.to_pylist()], object), valid
+        # By text: Arrow's own cast of decimals is not rounded correctly.
+        column = column.cast(arrow.int64()) if dtype.kind == "i" else column.cast(arrow.string()).cast(arrow.float64())
     if not valid.all():
         column = column.fill_null(arrow.scalar(False if dtype.kind == "b" else 0, column.type))
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype), valid
 
 
-def _arrow_keys(arrow: Any, column: Any) -> tuple[Array, list[str], Array]:
-    """Return the places of a column's keys in a list of texts, that list, and which rows have a key."""
+def _arrow_keys(arrow: Any, column: Any) -> tuple[Array, list[Any], Array]:
+    """Return the places of keys in a list of texts or exact numbers, that list, and which rows have a key."""
     if not arrow.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     indices, values = column.indices, column.dictionary
     valid = np.asarray(indices.is_valid().to_numpy(zero_copy_only=False))
     places = np.asarray(indices.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-    texts = [None if value is None else str(value) for value in values.to_pylist()]
-    there = np.array([text not in (None, "") for text in texts], bool)  # as of an empty field in a .csv file
-    if not texts:
-        return places, [""], valid
-    return places, [text or "" for text in texts], valid & there[places]
+    if arrow.types.is_decimal(values.type):
+        return places, [0 if value is None else exact_number(value) for value in values.to_pylist()] or [0], valid
+    labels, there = labelled(places, ["" if value is None else str(value) for value in values.to_pylist()])
+    return places, labels, valid & there
+
+
+def exact_number(value: Decimal) -> int | float | Decimal:
+    """Return the integer or the float whose shortest text is a decimal, or the decimal if there is none."""
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else value
 
 
 def common_dtype(tables: Sequence[Table], name: str) -> np.dtype:
@@ -260,4 +296,4 @@ def common_dtype(tables: Sequence[Table], name: str) -> np.dtype:
 
 def rows_of(chunk: Chunk) -> int:
     """Return how many rows a chunk has."""
-    return math.prod(next(iter(chunk.columns.values())).shape)
+    return math.prod(next(iter((chunk.columns | chunk.keys).values())).shape)

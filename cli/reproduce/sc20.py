@@ -220,4 +220,4 @@ def applications(*, quick: bool) -> Iterator[ApplicationTime]:
             yield ApplicationTime(each.name, None, False, shown, said[-1])
             continue
         seconds = found["seconds"]
-        yield ApplicationTime(each.name, seconds.get("kernels", seconds["call"]), found["passed"], shown, each.note)
+        yield ApplicationTime(each.name, seconds.get(each.time, seconds["call"]), found["passed"], shown, each.note)

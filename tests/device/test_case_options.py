@@ -5,12 +5,13 @@ import time
 
 import click
 import numpy as np
+import pyopencl as cl
 import pytest
 from commands import refused, runner
 from covering import mostly_slow
 
 import clhist.cases
-from clhist.cli.cases.options import timed_calls
+from clhist.cli.cases.options import plan_values, timed_calls
 from clhist.cli.console import Console
 
 # The arguments that make each compute little.
@@ -118,3 +119,13 @@ def test_what_the_cases_export_is_documented():
         assert getattr(clhist.cases, name).__doc__
     functions = [name for name in clhist.cases.__all__ if name[0].islower()]
     assert all(f"`{name}`" in clhist.cases.__doc__ for name in functions)
+
+
+def test_plans_with_plans_of_parts_are_json():
+    """On CPUs, exact sums of many elements are tried in few words, with the plan for those that do not fit."""
+    queue = clhist.default_queue()
+    arguments = {"arguments": "const float *x", "map": "EMIT(i % 100, x[i])"}
+    kernel = clhist.HistogramKernel(queue.context, clhist.operators.reproducible_add(np.float32), **arguments)
+    values = json.loads(json.dumps(plan_values(kernel.plan(50_000_000, 100, queue=queue))))
+    if queue.device.type == cl.device_type.CPU:
+        assert values["again"]["strategy"]

@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 from commands import run_hist as run
 
-from clhist.cli.hist import compute, rows, tables, text
+from clhist.cli.hist import compute, rows, tables
 from clhist.cli.main import main
+from clhist.files import text
 
 SIZE = 2503
 KINDS = ("csv", "npy", "npz", "parquet")
@@ -291,7 +292,11 @@ def test_files_that_are_no_tables(tmp_path):
     for name, content, says in list(broken_files(tmp_path)):
         path = tmp_path / name
         path.write_bytes(content)
-        given = ["-c", "a", "-c", "b"] if name == "unequal.npz" else ["-c", "1" if name == "complex.npy" else "b"]
+        given = (
+            ["-c", "a", "-c", "b"]
+            if name in ("unequal.npz", "twice.csv")
+            else ["-c", "1" if name == "complex.npy" else "b"]
+        )
         given = [] if name in ("long.npy", "objects.npy", "cube.npy", "no.npy", "no.npz", "no.parquet") else given
         error = " ".join(run(path, *given, code=2).stderr.split())
         assert says in error, (name, error)

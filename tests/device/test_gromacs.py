@@ -10,7 +10,7 @@ import pytest
 from clhist.cases.gromacs import PairList, nonbonded_forces
 from clhist.cases.gromacs_data import pair_forces, reference_forces
 from clhist.cases.water import water_box
-from clhist.cli.cases.gromacs_table import missing_atomics
+from clhist.cli.cases.gromacs_table import compare, missing_atomics
 
 EPS = float(np.finfo(np.float32).eps)
 
@@ -18,6 +18,36 @@ EPS = float(np.finfo(np.float32).eps)
 @pytest.fixture(scope="module")
 def box():
     return water_box(num_molecules=500, cutoff=0.6)
+
+
+def scaled(box, factor):
+    return replace(box, pos=box.pos * np.float32(factor), shiftvec=box.shiftvec * np.float32(factor))
+
+
+def moved(box, distance):
+    return replace(box, pos=box.pos + np.float32(distance))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda box: box,
+        lambda box: scaled(box, 2**20),
+        lambda box: scaled(box, 0.5),
+        lambda box: moved(box, 1024.0),
+        lambda box: replace(box, shiftvec=np.where(box.shiftvec, np.float32(1e30), 0)),
+    ],
+)
+def test_the_verdict_fails_for_wrong_forces_wherever_the_particles_are(data, box):
+    data = data(box)
+    reference, forces = reference_forces(data), nonbonded_forces(data)
+    error = compare(forces, data, reference)["float64 reference"]
+    assert error["value"] <= error["tolerance"] == 256 * EPS
+    largest = np.unravel_index(np.abs(reference.forces).argmax(), forces.shape)
+    for wrong in (1.001, 0, -1, np.inf, np.nan):
+        corrupted = forces.copy()
+        corrupted[largest] *= np.float32(wrong)
+        assert not compare(corrupted, data, reference)["float64 reference"]["value"] <= error["tolerance"]
 
 
 @pytest.mark.parametrize("update", [None, "private", "cas", "lock"])

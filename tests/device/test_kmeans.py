@@ -107,8 +107,10 @@ def test_empty_clusters_get_the_farthest_points(d, k, far):
 def test_fewer_distinct_points_than_clusters():
     points = np.repeat(np.arange(2, dtype=np.float32), 50).reshape(20, 5)
     init = points[[0, 1, 2, 3, 10, 11, 12]]
-    found, expected = kmeans(points, 7, init=init), reference(points, init)
+    with pytest.warns(UserWarning, match="^k: expected at most as many clusters as different points; 2 of 7 clusters"):
+        found, expected = kmeans(points, 7, init=init), reference(points, init)
     assert found.inertia == expected.inertia_ == 0
+    assert found.n_iter == expected.n_iter_
     assert (found.labels == expected.labels_).all()
 
 
@@ -373,7 +375,7 @@ def test_a_wrong_result_is_exit_status_1(monkeypatch, table):
 @pytest.mark.parametrize(
     ("text", "arguments", "says"),
     [
-        ("1,2\n3,x\n", [], "points.csv: line 2"),
+        ("1,2\n3,x\n", [], "points.csv, line 2"),
         ("", [], "points.csv: expected rows"),
         ("1,2\n3,nan\n", ["-k", 1], "points: expected finite"),
         ("1,2\n3,4\n", ["-k", 3], "k: expected at most the 2 points, got 3"),
@@ -392,3 +394,13 @@ def test_bad_input_is_a_message(tmp_path, text, arguments, says):
     assert result.exit_code in (1, 2)
     assert says in result.output
     assert isinstance(result.exception, SystemExit)
+
+
+def test_rounded_means_of_equal_points_do_not_move_clusters():
+    rng = np.random.default_rng(18)
+    points = np.float32([[0.1, 0.7], [0.3, 0.9], [1.1, 0.1]])[rng.integers(0, 3, 1000)]
+    for init in ("k-means++", points[:6], points[rng.choice(1000, 6)] + np.float32(0.01)):
+        with pytest.warns(UserWarning, match="3 of 6 clusters have points"):
+            found = kmeans(points, 6, init=init, seed=0)
+        assert found.n_iter < 10
+        assert found.inertia < 1e-9 * len(points)

@@ -138,6 +138,31 @@ def test_arrays_of_the_device(queue, out_of_order_queue):
         assert pairs_of(found) == expected
 
 
+def test_a_structure_far_from_the_box_has_the_same_pairs(queue):
+    water = water_structure(100, seed=2)
+    expected = pairs_of(find_neighbours(water.positions, water.box, 0.5, water.molecule))
+    for steps in ((1000, -999, 5000), (-(10**6), 10**6, 3)):
+        far = water.positions + np.array(steps) * water.box
+        for positions in (far, cl_array.to_device(queue, far)):
+            found = find_neighbours(positions, water.box, 0.5, water.molecule)
+            assert np.abs(found.position.get() - water.positions % water.box).max() <= 0.6 * EPS
+            difference = (pairs_of(found) - expected) + (expected - pairs_of(found))
+            assert sum(difference.values()) <= 2  # at the cut-off, or the border of the box
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint32, np.int32, np.uint8])
+def test_molecules_are_told_apart_by_all_their_bits(dtype, queue):
+    points = np.random.default_rng(0).random((40, 3))
+    info = np.iinfo(dtype)
+    largest = int(info.max)
+    labels = np.array([0, 2 ** min(32, info.bits - 2), largest, int(info.min) or 1, largest // 2 + 1], dtype)
+    molecule = labels[np.arange(40) % 5]
+    which = np.unique(molecule, return_inverse=True)[1].astype(np.int32)
+    expected = pairs_of(find_neighbours(points, (1, 1, 1), 0.4, which))
+    for given in (molecule, cl_array.to_device(queue, molecule)):
+        assert pairs_of(find_neighbours(points, (1, 1, 1), 0.4, given)) == expected
+
+
 def test_what_is_not_a_number_has_no_neighbours(queue):
     at = np.float32([[0.1, 0.1, 0.1], [np.nan, 0.1, 0.1], [0.1, np.inf, 0.1], [0.2, 0.1, 0.1]])
     found = find_neighbours(cl_array.to_device(queue, at), (1, 1, 1), 0.5, np.arange(4))

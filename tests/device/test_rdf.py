@@ -169,3 +169,59 @@ def test_wrong_arguments(message, rng):
     np.testing.assert_array_equal(rdf.bin_counts, before)
     with pytest.raises(AttributeError, match="nothing has been counted yet"):
         _ = RDF(3, 3.0).bin_counts
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_positions_are_moved_into_the_box_before_they_are_rounded(name, rng):
+    """On a device without double precision, far from the box."""
+    box = BOXES[name]
+    points = rng.uniform(-0.5, 0.5, (300, 3)) @ box.T
+    found = []
+    for positions in (points, points + np.array([1000, -500, 2000]) @ box.T):
+        counter = counting.PairCounter(12, 0.0, 3.0, dtype=np.dtype(np.float32))
+        counter.add(counting.box_within(box, 3.0), counting.Particles(positions))
+        found.append(counter.counts()[0, 0])
+    assert np.abs(found[0] - found[1]).sum() <= 4  # ordered pairs that rounding moves to the next bin
+
+
+HALVES = {
+    "cube": (np.diag([8.0, 8, 8]), 4.0),
+    "shortest edge": (np.diag([8.0, 9, 16]), 4.0),
+    "tilted": (np.array([[8.0, 2, 0], [0, 8, 0], [0, 0, 6]]), 3.0),
+    "tilted along the shortest": (np.array([[8.0, 0, 3], [0, 8, 0], [0, 0, 6]]), 3.0),
+    "flat": (np.diag([8.0, 10, 0]), 4.0),
+}
+
+
+@pytest.mark.parametrize(("dtype", "typed"), [(np.float32, True), (np.float64, False)])
+@pytest.mark.parametrize("name", HALVES)
+def test_pairs_half_a_period_apart_count_once(name, dtype, typed, rng):
+    """The end of the last bin belongs to it, as in MDAnalysis: a pair is met in two images there."""
+    box, r_max = HALVES[name]
+    grid = np.stack(np.meshgrid(*[np.arange(8.0)] * 3), -1).reshape(-1, 3) * box.any(axis=1)
+    points = np.unique(grid, axis=0)
+    queries = np.concatenate([points[rng.permutation(len(points))[:50]], rng.integers(0, 16, (50, 3)) / 2])
+    queries *= box.any(axis=1)
+    types = rng.integers(0, 2, len(points)) if typed else None
+    for others in (None, queries):
+        of = points if others is None else others
+        squares = all_squares(of, points, box)
+        edges = np.linspace(0, r_max, 9)
+        nearest = squares.min(axis=0)
+        if others is None:
+            nearest[np.arange(len(points)), np.arange(len(points))] = np.inf
+        expected = np.histogram(np.sqrt(nearest), np.append(edges[:-1], np.nextafter(r_max, np.inf)))[0]
+        options = {"types": 2, "dtype": np.dtype(dtype)} if typed else {"dtype": np.dtype(dtype)}
+        counter = counting.PairCounter(8, 0.0, r_max, same=others is None, closed=True, **options)
+        labels = None if types is None else types.astype(np.int32)
+        of_queries = None if labels is None else np.zeros(len(of), np.int32)
+        given = None if others is None else counting.Particles(others.astype(dtype), of_queries)
+        counter.add(counting.box_within(box, r_max), counting.Particles(points.astype(dtype), labels), given)
+        np.testing.assert_array_equal(counter.counts().sum(axis=(0, 1)), expected)
+
+
+def test_labels_of_other_numbers_are_refused():
+    counter = counting.PairCounter(4, 0.0, 1.0, excludes=True, dtype=np.dtype(np.float64))
+    particles = counting.Particles(np.zeros((5, 3)), None, np.zeros(4, np.int32))
+    with pytest.raises(ValueError, match="expected one label for each of 5 positions, got 4"):
+        counter.add(counting.box_within([4, 4, 4], 1.0), particles)

@@ -75,6 +75,34 @@ def test_mdanalysis(name, universe):
     np.testing.assert_array_equal(ours.results.bins, peer.results.bins)
 
 
+@pytest.mark.parametrize(
+    ("second", "options"),
+    [
+        (None, {}),
+        (None, {"exclusion_block": (1, 1)}),
+        ("protein", {"exclude_same": "residue"}),
+        ("name OW", {"exclude_same": "residue"}),
+    ],
+)
+def test_updating_groups(second, options, universe):
+    """Which atoms are near, and how many, differs from frame to frame."""
+    first = universe.select_atoms("name OW and around 4 protein", updating=True)
+    groups = first, first if second is None else universe.select_atoms(second)[:500]
+    ours, peer = (cls(*groups, range=(0, 6), **options).run(stop=4) for cls in (InterRDF, theirs.InterRDF))
+    assert abs(ours.results.count - peer.results.count).sum() <= 5e-5 * peer.results.count.sum()
+    np.testing.assert_allclose(ours.results.rdf, peer.results.rdf, rtol=1e-3, atol=1e-3 * peer.results.rdf.max())
+
+
+@pytest.mark.parametrize("options", [{"range": (3, 4), "nbins": 4}, {"range": (0, 4), "nbins": 8}])
+def test_pairs_half_a_box_apart(options):
+    lattice = MDAnalysis.Universe.empty(512, trajectory=True)
+    lattice.atoms.positions = np.indices((8, 8, 8)).reshape(3, -1).T
+    lattice.dimensions = [8, 8, 8, 90, 90, 90]
+    for groups in ((lattice.atoms, lattice.atoms), (lattice.atoms, lattice.atoms[:100])):
+        ours, peer = (cls(*groups, **options).run() for cls in (InterRDF, theirs.InterRDF))
+        np.testing.assert_array_equal(ours.results.count, peer.results.count)
+
+
 def test_too_far(universe):
     water = universe.select_atoms("name OW")[:100]
     with pytest.raises(ValueError, match=r"^range: expected at most half the distance of opposite faces"):

@@ -8,7 +8,7 @@ import pytest
 from commands import refused, runner
 
 from clhist.cases.gro_file import read_gro, write_gro
-from clhist.cases.gromacs import PairList, nonbonded_forces
+from clhist.cases.gromacs import PairList, nonbonded_forces, structure_pairs
 from clhist.cases.gromacs_data import load_nonbonded, reference_forces
 from clhist.cases.water import water_box, water_structure
 from clhist.cli.cases import gromacs_table
@@ -121,6 +121,39 @@ def test_a_structure_and_what_is_written(tmp_path, water):
     np.testing.assert_allclose(found, nonbonded_forces(data), atol=512 * 2.0**-23 * reference.magnitude.max())
 
 
+def test_a_structure_far_from_its_box_has_the_same_forces(tmp_path, water):
+    """Rounded before they are moved into the box, positions would have lost four digits."""
+    atoms, found = read_gro(water), {}
+    for name, steps in (("near", 0), ("far", 500)):
+        write_gro(tmp_path / f"{name}.gro", replace(atoms, positions=atoms.positions + steps * atoms.box), decimals=6)
+        given = ("--cutoff", "0.7", "--update", "cas", "--output", str(tmp_path / f"{name}.npz"), "--json")
+        result = run("--structure", str(tmp_path / f"{name}.gro"), *given)
+        assert result.exit_code == 0, result.output
+        errors = json.loads(result.stdout)["errors"]
+        assert errors["float64 positions"]["value"] < 1e-4
+        with np.load(tmp_path / f"{name}.npz") as arrays:
+            found[name] = arrays["forces"]
+    np.testing.assert_allclose(found["far"], found["near"], atol=1e-4 * np.abs(found["near"]).max())
+
+
+def test_positions_rounded_too_early_fail(tmp_path, water):
+    atoms = read_gro(water)
+    far = replace(atoms, positions=atoms.positions + 500 * atoms.box)
+    rounded = replace(far, positions=far.positions.astype(np.float32).astype(np.float64))
+    data = structure_pairs(rounded, 0.7)
+    unrounded = reference_forces(data, positions=far.positions, box=far.box)
+    errors = gromacs_table.compare(nonbonded_forces(data), data, reference_forces(data), unrounded)
+    assert errors["float64 reference"]["value"] <= errors["float64 reference"]["tolerance"]
+    assert errors["float64 positions"]["value"] > errors["float64 positions"]["tolerance"]
+
+
+def test_one_residue_is_why_there_are_no_pairs(tmp_path):
+    one = water_structure(1)
+    write_gro(tmp_path / "one.gro", replace(one, box=np.full(3, 3.0)))
+    error = run("--structure", str(tmp_path / "one.gro"), "--cutoff", "0.9")
+    refused(error, "expected pairs of different residues", "all 3 pairs within it are of one residue")
+
+
 def test_the_generated_box_can_be_written(tmp_path):
     path = tmp_path / "box.gro"
     assert run("--quick", "--update", "cas", "--output", str(path)).exit_code == 0
@@ -157,7 +190,7 @@ def test_atoms_in_one_place_are_no_traceback(tmp_path, water):
     ("arguments", "code", "text"),
     [
         (["--structure", "{water}", "--cutoff", "2"], 2, "water.gro: cutoff: expected more than 0 and at most half"),
-        (["--structure", "{water}", "--cutoff", "1e-3"], 2, "water.gro: expected pairs within the cut-off, got none"),
+        (["--structure", "{water}", "--cutoff", "1e-3"], 2, "no two atoms are within it"),
         (["--structure", "{water}", "--data", "{water}"], 2, "got both"),
         (["--structure", "{water}", "--scale", "2"], 2, "a file cannot be scaled"),
         (["--structure", "{folder}/absent.gro"], 2, "absent.gro: No such file"),

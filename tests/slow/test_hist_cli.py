@@ -20,9 +20,10 @@ import uhi.io.json  # noqa: E402
 import uhi.io.zip  # noqa: E402
 from hist_objects import assert_same  # noqa: E402
 
-from clhist.cli.hist import tables, text  # noqa: E402
+from clhist.cli.hist import tables  # noqa: E402
 from clhist.cli.hist.objects import AxisSpec  # noqa: E402
 from clhist.engine import small  # noqa: E402
+from clhist.files import text  # noqa: E402
 
 SIZE = 5003
 LIBRARIES = {".hdf5": "h5py", ".root": "uproot"}
@@ -182,3 +183,39 @@ def test_specs():
     assert AxisSpec.of("run=str()").axis().traits.growth
     assert AxisSpec.of("b=bool()").axis().size == 2
     assert AxisSpec.of("phi=reg(8,0,6.3,circular)").axis().traits.circular
+
+
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """Return a function that runs the command with ``--plot`` and returns the axes of matplotlib that it drew."""
+    figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed").Figure
+    figures, save = [], figure.savefig
+    monkeypatch.setattr(figure, "savefig", lambda self, *a, **k: (figures.append(self), save(self, *a, **k))[1])
+
+    def drawn(*args):
+        run(*args, "--plot", tmp_path / "plot.png")
+        return figures[-1].axes[0]
+
+    return drawn
+
+
+def test_plots_show_what_the_axes_are(drawn, tmp_path):
+    table = {"zone": ["b", "a", "b", "c"], "x": [1.0, 10, 100, 1000], "w": [0.5, 1, 1, 1]}
+    path = tmp_path / "t.csv"
+    pandas.DataFrame(table).to_csv(path, index=False)
+    ax = drawn(path, "--axis", "zone=str()", "--weight", "w")
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["b", "a", "c"]
+    assert [bar.get_height() for bar in ax.patches] == [1.5, 1, 1]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("zone", "sum of w")
+    assert "sum of w by zone" in run(path, "--axis", "zone=str()", "--weight", "w").stdout
+    ax = drawn(path, "--axis", "x=reg(3,1,2000,log)")
+    assert (ax.get_xscale(), ax.get_ylabel()) == ("log", "count")
+    ax = drawn(path, "--axis", "x=reg(3,1,2000,log)", "--axis", "zone=str()")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["b", "a", "c"]
+    ax = drawn(path, "--axis", "x=reg(4,0,2000)", "--storage", "mean", "--sample", "w")
+    assert ax.get_ylabel() == "mean of w"
+    assert ax.patches[0].get_data().baseline is None
+    assert np.isnan(ax.patches[0].get_data().values).tolist() == [False, True, False, True]
+    ax = drawn(path, "--column", "x", "--bins", 4, "--values", "w", "--stat", "mean")
+    assert ax.patches[0].get_data().baseline is None

@@ -70,10 +70,10 @@ def test_empty_bins_of_any_dtype(dtype, row):
 def test_a_value_of_empty_bins_that_the_dtype_lacks_is_refused():
     src, index = torch.ones(2, dtype=torch.int32), torch.tensor([1, 1])
     for empty in (0.5, float("nan"), 2**40):
-        with pytest.raises(ValueError, match="^empty: expected a value of torch.int32, got"):
+        with pytest.raises(ValueError, match=r"^empty: expected a value of torch\.int32, got"):
             ct.scatter(src, index, dim_size=3, reduce="max", empty=empty)
     for empty in ("0", True):
-        with pytest.raises(TypeError, match="^empty: expected a number, or None"):
+        with pytest.raises(TypeError, match=r"^empty: expected a number, or None"):
             ct.scatter(src, index, dim_size=3, reduce="max", empty=empty)
 
 

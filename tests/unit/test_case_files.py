@@ -11,7 +11,15 @@ TABLE = np.array([[1.5, 2], [3, -4e5], [0, 7]])
 
 
 @pytest.mark.parametrize(
-    "text", ["1.5,2\n3,-4e5\n0,7\n", "ra; dec\n1.5; 2\n3; -4e5\n\n0;7", "# x\n1.5 2 # a\n3\t-4e5\n0 7"]
+    "text",
+    [
+        "1.5,2\n3,-4e5\n0,7\n",
+        "ra; dec\n1.5; 2\n3; -4e5\n\n0;7",
+        "# x\n1.5 2 # a\n3\t-4e5\n0 7",
+        "\ufeff1.5,2\n3,-4e5\n0,7",
+        "\ufeffra dec\r\n 1.5   2 \r\n3 -4e5\r\n0 7\r\n",
+        '1.5\t2\n"3"\t-4e5\n0\t7',
+    ],
 )
 def test_text(tmp_path, text):
     path = tmp_path / "points.csv"
@@ -33,8 +41,21 @@ def test_arrays_keep_their_type(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.csv", b"1 2\n3\n", "line 2: expected 2 numbers as before, got 1"),
-        ("a.csv", b"1 2\nx y\n", "line 2: expected numbers, got 'x y'"),
+        ("a.csv", b"1 2\n3\n", "line 2: expected 2 fields, got 1"),
+        ("a.csv", b"1 2\nx y\n", "line 2: expected a number in column '0', got 'x'"),
+        ("a.csv", b"x;y\n1,5;2,5\n", "line 2: expected a number in column '0', got '1,5'; decimals have a point"),
+        ("a.csv", b"1,5;2,5\n", "line 1: expected a number in column '1', got '5;2'"),
+        ("a.csv", b"1 000,2\n", "line 1: expected a number in column '0', got '1 000'"),
+        ("a.csv", b"1,2\n3;4\n", "line 2: expected 2 fields, got 1"),
+        ("a.csv", b"1,2\n3 4\n", "line 2: expected 2 fields, got 1"),
+        ("a.csv", b"1,2\n,4\n", "line 2: expected a number in column '0', got ''"),
+        ("a.csv", b"1,2\n3,\n", "line 2: expected a number in column '1', got ''"),
+        ("a.csv", b"1\t\t2\n", "line 1: expected a number in column '1', got ''"),
+        ("a.csv", b"1,2\n3,NA\n", "line 2: expected a number in column '1', got 'NA'"),
+        ("a.csv", b"x,1\n2,3\n", "line 1: expected a number in column '0', got 'x'"),
+        ("a.csv", b"1_000,2\n", "line 1: expected a number in column '0', got '1_000'"),
+        ("a.csv", b"1,2\n# c\n\n4,5,6\n", "line 4: expected 2 fields, got 3"),
+        ("a.csv.gz", b"1,2\n", "Not a gzipped file"),
         ("a.csv", b"", "expected rows of numbers, got none"),
         ("a.csv", b"1 2 3\n", r"expected 2 columns, got shape \(1, 3\)"),
         ("a.csv", b"\xff\xfe\x00", "utf-8"),
@@ -44,7 +65,7 @@ def test_arrays_keep_their_type(tmp_path):
 )
 def test_tables_that_are_refused(tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{name}: .*{reason}"):
+    with pytest.raises(ValueError, match=rf"{name}[:,] .*{reason}"):
         read_table(tmp_path / name, columns=2)
 
 
@@ -64,7 +85,7 @@ def test_pickles_are_refused(tmp_path):
 
 def test_an_ambiguous_archive_is_refused(tmp_path):
     np.savez(tmp_path / "a.npz", x=TABLE, y=TABLE)
-    with pytest.raises(ValueError, match="expected one array or a key that says which, got x, y"):
+    with pytest.raises(ValueError, match="expected a file of one array, got x, y; save"):
         read_table(tmp_path / "a.npz")
 
 

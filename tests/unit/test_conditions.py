@@ -80,6 +80,19 @@ def test_integers_are_pythons(a, b, left, symbol, right):
 
 
 @settings(max_examples=100)
+@given(integers(), integers(), expressions(), st.sampled_from(("a // b", "a % b", "2 ** b")), st.booleans())
+@example(np.array([2**53 + 1] * SIZE), np.array([0, 2**53 + 1] * 6), ("a", None), "a % b", True)
+def test_no_row_depends_on_others(a, b, left, division, swapped):
+    """Division by zero and negative powers leave integers in their own rows only."""
+    b = np.clip(b, -9, 9) if "**" in division else b
+    text = f"{left[0]} + ({division})"
+    for condition in (Condition(f"{text} == {'b' if swapped else 'a'} + a"), Condition(f"{text} > a")):
+        alone = [condition({"a": a[n : n + 1], "b": b[n : n + 1]}) for n in range(SIZE)]
+        expected = np.concatenate([np.broadcast_to(each, 1) for each in alone])
+        assert np.broadcast_to(condition({"a": a, "b": b}), SIZE).tolist() == expected.tolist()
+
+
+@settings(max_examples=100)
 @given(
     integers(),
     st.lists(st.sampled_from(SPECIAL_FLOATS) | st.floats(), min_size=SIZE, max_size=SIZE),

@@ -115,24 +115,35 @@ class Fields:
         """Return how many lines there are before a row."""
         return self._data.count(b"\n", 0, int(self._begin[row]))
 
-    def numbers(self, place: int, error: Callable[[int, str], Exception]) -> Array:
+    def numbers(self, place: int, error: Callable[[int, str], Exception], *, complete: bool = False) -> Array:
         """Return the numbers at `place` of all rows, as Python's `float` reads them; NaN where one is missing.
 
-        `error` is called with a row and its text for what to raise where there is something else.
+        `error` is called with a row and its text for what to raise where there is something else, or, if they must be
+        `complete`, nothing.
         """
         begin, end = self._extents(place)
         if self._has_quotes:
             quoted = (self._bytes[begin] == _QUOTE).astype(np.intp)
             begin, end = begin + quoted, end - quoted
         found, is_simple = _decimals(self._bytes, begin, end)
-        found[end == begin] = np.nan
-        rows = np.flatnonzero(~is_simple & (end > begin))
+        is_empty = end == begin
+        if complete and is_empty.any():
+            raise error(int(is_empty.argmax()), "")
+        found[is_empty] = np.nan
+        rows = np.flatnonzero(~is_simple & ~is_empty)
         if len(rows):
-            self._others(found, rows, begin[rows], end[rows], error)
+            self._others(found, rows, begin[rows], end[rows], error, complete=complete)
         return found
 
     def _others(
-        self, found: Array, rows: Array, begin: Array, end: Array, error: Callable[[int, str], Exception]
+        self,
+        found: Array,
+        rows: Array,
+        begin: Array,
+        end: Array,
+        error: Callable[[int, str], Exception],
+        *,
+        complete: bool,
     ) -> None:
         """Read numbers with exponents or many digits together, words one by one."""
         first = self._bytes[begin] | 0x20
@@ -141,6 +152,8 @@ class Fields:
         if len(plain):
             texts = _fixed_width(self._bytes, begin[plain], end[plain])
             try:
+                if b"_" in texts.tobytes():  # NumPy reads 1_000 as a number
+                    raise ValueError
                 found[rows[plain]] = texts.astype(np.float64)
             except ValueError:
                 is_word[:] = True
@@ -148,10 +161,10 @@ class Fields:
         for row, low, high in zip(*(each[is_word].tolist() for each in (rows, begin, end)), strict=True):
             text = self._data[low:high]
             if text not in known:
-                number = number_of(text.decode().replace('""', '"'))
-                if number is None:
+                value = number_of(text.decode().replace('""', '"'), complete=complete)
+                if value is None:
                     raise error(row, text.decode())
-                known[text] = number
+                known[text] = value
             found[row] = known[text]
 
     def keys(self, place: int, dictionary: Dictionary) -> Array:
@@ -230,23 +243,38 @@ class Dictionary:
         self._known, self._of_known = known[order], np.concatenate([self._of_known, numbers])[order]
 
 
-def number_of(text: str) -> float | None:
-    """Return the number in a field, NaN if it says that it is missing; None if it is something else."""
-    if text.strip().lower() in _MISSING:
-        return float("nan")
+def number_of(text: str, *, complete: bool = False) -> float | None:
+    """Return the number in a field, NaN if it says that it is missing; None if it is something else.
+
+    With `complete`, words for what is missing are something else, too, except "nan".
+    """
     try:
-        return float(text)
+        return float_of(text)
     except ValueError:
-        return None
+        return float("nan") if not complete and is_missing(text) else None
+
+
+def float_of(text: str) -> float:
+    """Return the number that a text says in ASCII.
+
+    Raises
+    ------
+    ValueError
+        If it says none. Python's `float` also takes underscores between digits and digits of other scripts.
+    """
+    if not text.strip().isascii() or "_" in text:
+        raise ValueError(f"expected a number, got {text!r}")
+    return float(text)
 
 
 def is_number(text: str) -> bool:
     """Whether a text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return number_of(text, complete=True) is not None
+
+
+def is_missing(text: str) -> bool:
+    """Whether a field says that it is missing: it is empty, or NA, N/A, null, None or NaN in any case."""
+    return text.strip().lower() in _MISSING
 
 
 def _unquoted(text: bytes) -> str:
