@@ -28,7 +28,7 @@ from clhist.opencl.device import device_kind, has_fp64
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
 from clhist.operators.operator import Operator
-from clhist.statistics.variance import deviation_terms
+from clhist.statistics.variance import deviation_terms, sum_of_deviations
 
 Sums = dict[str, Any]
 _Output = tuple[str, Operator, str]
@@ -204,12 +204,22 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
             found["mean"] = found["sum"] / total
         means = np.append(found["mean"], 0.0)  # one more of what has no bin
         w = "(double)v0[i]" if is_column(weight) else ""
-        _, squared = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
+        terms = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
         given = *values, to_device(queue, means) if columns.on_device else means
-        found |= _swept(columns, (("deviations", _sum(), squared),), given, reproducible)
-        found["deviations"] = on_host(found["deviations"], queue)
+        if reproducible or device_kind(queue.device) != "cpu":
+            around = tuple((name, _sum(), term) for name, term in zip(("shift", "squares"), terms, strict=True))
+            parts = {name: on_host(part, queue) for name, part in _swept(columns, around, given, reproducible).items()}
+        else:  # both sums of a bin in one cache line
+            pair = (("both", _pair(), f"(double2)({', '.join(terms)})"),)
+            both = on_host(_swept(columns, pair, given, False)["both"], queue)
+            parts = {"shift": both.real, "squares": both.imag}
+        found["deviations"] = sum_of_deviations(total, parts["shift"], parts["squares"])
+        with np.errstate(all="ignore"):
+            found["mean"] = found["mean"] + np.where(np.isfinite(parts["shift"]), parts["shift"] / total, 0.0)
     else:
         found["mean"] = np.where(total != 0, float(sample), 0.0)
+        if not np.isfinite(float(sample)):
+            found["deviations"] = np.where(total != 0, np.nan, 0.0)
     if not is_column(weight):
         scale = 1.0 if weight is None else float(weight)
         found["weight"], found["square"] = total * scale, total * scale * scale
@@ -299,7 +309,7 @@ def join_means(held: Array, more: Mapping[str, Array], fields: tuple[str, str | 
     with np.errstate(all="ignore"):
         both = n1 + n2
         value = np.where(n1 == 0, after, (n1 * before + n2 * after) / both)
-        between = np.where(n1 == 0, 0.0, n1 * (value - before) ** 2) + np.where(n1 == 0, 0.0, n2 * (value - after) ** 2)
+        between = np.where(n1 == 0, 0.0, (after - before) ** 2 * (n1 * (n2 / both)))
         deviations = held[spread] + more.get("deviations", 0.0) + between
     held["value"] = np.where(filled, value, before)
     held[spread] = np.where(filled, deviations, held[spread])
