@@ -34,6 +34,7 @@ Sums = dict[str, Any]
 _Output = tuple[str, Operator, str]
 
 _MOST_COUNTED = 2**32  # in 32 bits
+_FAR = 8  # units in the last place of a mean, to which its error costs no digit of the variance
 _INTEGERS = (bh.storage.Int64, bh.storage.AtomicInt64)
 MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
 
@@ -202,20 +203,16 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
     if is_column(sample):
         with np.errstate(all="ignore"):
             found["mean"] = found["sum"] / total
-        means = np.append(found["mean"], 0.0)  # one more of what has no bin
-        w = "(double)v0[i]" if is_column(weight) else ""
-        terms = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
-        given = *values, to_device(queue, means) if columns.on_device else means
-        if reproducible or device_kind(queue.device) != "cpu":
-            around = tuple((name, _sum(), term) for name, term in zip(("shift", "squares"), terms, strict=True))
-            parts = {name: on_host(part, queue) for name, part in _swept(columns, around, given, reproducible).items()}
-        else:  # both sums of a bin in one cache line
-            pair = (("both", _pair(), f"(double2)({', '.join(terms)})"),)
-            both = on_host(_swept(columns, pair, given, False)["both"], queue)
-            parts = {"shift": both.real, "squares": both.imag}
-        found["deviations"] = sum_of_deviations(total, parts["shift"], parts["squares"])
-        with np.errstate(all="ignore"):
-            found["mean"] = found["mean"] + np.where(np.isfinite(parts["shift"]), parts["shift"] / total, 0.0)
+        for _ in range(2):
+            shift, squares = _around(columns, values, found["mean"], reproducible)
+            found["deviations"] = sum_of_deviations(total, shift, squares)
+            with np.errstate(all="ignore"):
+                moved = np.where(np.isfinite(shift), shift / total, 0.0)
+                is_far = np.abs(moved) > _FAR * np.spacing(np.abs(found["mean"]))
+                found["mean"] = found["mean"] + moved
+                # Rounded sums of an offset: around such a mean, most of the squares is the mean's error.
+                if not (is_far & (shift * moved > np.abs(found["deviations"]))).any():
+                    break
     else:
         found["mean"] = np.where(total != 0, float(sample), 0.0)
         if not np.isfinite(float(sample)):
@@ -226,6 +223,23 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
         if "deviations" in found:
             found["deviations"] = found["deviations"] * scale
     return found
+
+
+def _around(
+    columns: Columns, values: tuple[Any, ...], means: Array, reproducible: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weighted sums of the deviations from a mean of each bin, and of their squares."""
+    queue, means = columns.queue, np.append(means, 0.0)  # one more of what has no bin
+    w = "(double)v0[i]" if is_column(columns.weight) else ""
+    terms = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
+    given = *values, to_device(queue, means) if columns.on_device else means
+    if not reproducible and device_kind(queue.device) == "cpu":  # both sums of a bin are in one cache line
+        pair = (("both", _pair(), f"(double2)({', '.join(terms)})"),)
+        both = on_host(_swept(columns, pair, given, False)["both"], queue)
+        return both.real, both.imag
+    outputs = tuple((name, _sum(), term) for name, term in zip(("shift", "squares"), terms, strict=True))
+    sums = _swept(columns, outputs, given, reproducible)
+    return on_host(sums["shift"], queue), on_host(sums["squares"], queue)
 
 
 def _cells(columns: Columns, num_cells: int, reproducible: bool) -> Any:
