@@ -38,8 +38,8 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     Returns
     -------
     array of the shape of `x`
-        Of `numpy.intp`, and of the kind of `x`. An array of xarray keeps its dimensions and coordinates. A masked array,
-        masked where `x` is missing (masked, NA or null), if it is somewhere.
+        Of `numpy.intp`, and of the kind of `x`. An array of xarray keeps its dimensions and coordinates. If
+        elements of `x` are missing (masked, NA or null), a masked array that is masked there.
 
     Raises
     ------
@@ -47,7 +47,8 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
         As NumPy's.
     """
     if is_labelled(x):
-        return elementwise(partial(digitize, bins=refuse_missing("bins", bins, "edges"), right=right, queue=queue), x, np.intp)
+        bins = refuse_missing("bins", bins, "edges")
+        return elementwise(partial(digitize, bins=bins, right=right, queue=queue), x, np.intp)
     x, missing = split_array("x", x)
     if missing is not None:
         numbers = digitize(x, bins, right, queue=queue)

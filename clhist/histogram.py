@@ -51,8 +51,8 @@ from clhist.binning.points import edges_of, points_of
 from clhist.binning.prepared import Prepared, are_fixed, are_repeated, keep, kept, repeated
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sweep import Binned
-from clhist.engine.missing import any_missing
 from clhist.engine.labelled import has_names, histogram_along
+from clhist.engine.missing import any_missing
 from clhist.engine.signature import signature_of, signature_of_data
 from clhist.engine.small import check_host_way
 from clhist.opencl.arrays import Array, is_device_array
@@ -317,7 +317,8 @@ def histogram2d(
     """
     options: Any = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
     # What has missing elements stays as it is: histogramdd skips these.
-    x, y = (each if missing is not None else array for each, (array, missing) in ((x, split_array("x", x)), (y, split_array("y", y))))
+    (of_x, missing_x), (of_y, missing_y) = split_array("x", x), split_array("y", y)
+    x, y = of_x if missing_x is None else x, of_y if missing_y is None else y
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")
     try:

@@ -60,7 +60,7 @@ def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | Non
 def checked_data(a: Any, weights: Any, where: Any, *, whole: bool = False) -> tuple[Any, Any, Any]:
     """Return all as arrays of one shape, where they are not None, without what is missing.
 
-    That shape has one dimension if elements are missing, unless the `whole` shape is needed: `where` excludes them then.
+    If elements are missing, that shape has one dimension; with `whole` it is kept, and `where` excludes them.
     """
     a, missing = split_array("a", a)
     if weights is not None:

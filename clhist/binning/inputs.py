@@ -61,7 +61,7 @@ def as_edges(name: str, value: Any) -> Any:
 
 
 def without(missing: np.ndarray, *arrays: Any) -> tuple[Any, ...]:
-    """Return the elements of NumPy arrays that are not missing, in one dimension; None and device arrays as they are."""
+    """Return the elements of NumPy arrays that are present, in one dimension; None and device arrays as they are."""
     present = ~missing
     return tuple(each[present] if isinstance(each, np.ndarray) else each for each in arrays)
 

@@ -21,9 +21,11 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
+from clhist.engine.missing import refuse_missing
 from clhist.errors import NoDeviceError
 from clhist.opencl.device import default_queue, devices
 from clhist.opencl.lost import is_forked
+from clhist.opencl.masks import mask_of
 
 FEWEST_BINS = 1 << 18
 """Of all rows and features: no device is asked about less, if none is named; about more the first trees decide."""
@@ -211,6 +213,14 @@ def _fit_with_growers() -> Callable[..., Any]:
 
 
 _fit = _fit_with_growers()
+_ARGUMENTS = [*signature(gradient_boosting.BaseHistGradientBoosting.fit).parameters][1:]
+
+
+def _nan_where_masked(X: Any) -> Any:
+    """Return features with NaN, which models know as missing, where they are masked."""
+    if mask_of(X) is None:
+        return X
+    return np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
 
 
 class _OnDevice:
@@ -223,8 +233,15 @@ class _OnDevice:
         growing = _growing.get(None)
         return loss if growing is None else growing.watch(loss)
 
+    def _preprocess_X(self, X: Any, **options: Any) -> Any:  # of fits and of predictions
+        return super()._preprocess_X(_nan_where_masked(X), **options)  # type: ignore[misc]
+
     @wraps(_fit)
     def fit(self, *args: Any, **options: Any) -> Any:
+        given = dict(zip(_ARGUMENTS, args, strict=False)) | options
+        for name, value in given.items():
+            if not name.startswith("X") and mask_of(value) is not None:
+                refuse_missing(name, value)
         if isinstance(self.device, str):
             _queue_of(self.device)  # or an error, before anything of the estimator changes
         growing = _Growing(self)

@@ -87,9 +87,7 @@ def as_column(value: Any) -> Any:
     return value
 
 
-def present_columns(
-    args: Sequence[Any], weight: Any, sample: Any
-) -> tuple[list[Any], Any, Any, np.ndarray | None]:
+def present_columns(args: Sequence[Any], weight: Any, sample: Any) -> tuple[list[Any], Any, Any, np.ndarray | None]:
     """Return the arguments of a fill without missing entries, as `as_column` does; and, if some miss, which do not.
 
     Raises

@@ -178,9 +178,7 @@ def _fill_many(fills: Sequence[Sequence[Any]], *, queue: cl.CommandQueue | None,
         named = dict(args) if isinstance(args, dict) else {}
         args = () if named else tuple(args)
         rest = positions(h, args, named) or ()
-        values, weight, sample, present = present_columns(
-            (*args, *rest), options.get("weight"), options.get("sample")
-        )
+        values, weight, sample, present = present_columns((*args, *rest), options.get("weight"), options.get("sample"))
         if present is not None:  # from here on without what is missing
             args, named = tuple(values), {}
             options |= {key: value for key, value in (("weight", weight), ("sample", sample)) if key in options}

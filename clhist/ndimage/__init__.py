@@ -90,7 +90,8 @@ def __getattr__(name: str) -> Any:
 
 _ELSEWHERE = {
     "labeled_comprehension": "for statistics write clhist.group_by(labels).agg(x=(image, 'mean', 'std')), for an "
-    "operator clhist.reduce_by_index(num_bins, op, labels, image); for any other function use scipy.ndimage.labeled_comprehension",
+    "operator clhist.reduce_by_index(num_bins, op, labels, image); for others "
+    "use scipy.ndimage.labeled_comprehension",
     "percentile": "use clhist.group_by(labels).quantile(image, q)",
     "value_indices": "use scipy.ndimage.value_indices",
     "find_objects": "use scipy.ndimage.find_objects",

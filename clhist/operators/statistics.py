@@ -78,9 +78,10 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
 
     Notes
     -----
-    A bin holds one of its values as a pivot, and sums of the deviations from it and of their squares, so that an offset of
-    all values does not cancel digits. Shared copies need a lock; `product` of sums is faster where the mean is small.
-    With N values in a bin, the relative error is usually a few, and at most about N^2 rounding units of `accumulator`.
+    A bin holds one of its values as a pivot, and sums of the deviations from it and of their squares, so that an offset
+    of all values does not cancel digits. Shared copies need a lock; `product` of sums is faster where the mean is
+    small. With N values in a bin, the relative error is usually a few, and at most about N^2 rounding units of
+    `accumulator`.
     """
     found, real_dtype = float_dtype(dtype), float_dtype(accumulator, "accumulator")
     if not isinstance(ddof, int | np.integer) or ddof < 0:
