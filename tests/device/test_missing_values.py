@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatch
-from itertools import pairwise
 
 import boost_histogram as bh
 import numpy as np
@@ -136,6 +135,11 @@ def test_large_arrays_and_nullable_integers():
     np.testing.assert_array_equal(rows, expected)
 
 
+def numbers(results):
+    """Return a number, or numbers and places, in one array."""
+    return np.concatenate([np.ravel(each) for each in (results if isinstance(results, tuple) else (results,))])
+
+
 def test_regions_as_scipy_has_them_without_missing_cells():
     image, labels = FLOATS.reshape(20, 15), WHOLE.reshape(20, 15)
     gone = MISSING.reshape(20, 15)
@@ -146,7 +150,7 @@ def test_regions_as_scipy_has_them_without_missing_cells():
             (function(given, labels, 3), of_scipy(image, np.where(gone, -1, labels), 3)),
             (function(given), of_scipy(image, ~gone, 1)),
         ):
-            np.testing.assert_allclose(np.hstack(found), np.hstack(expected))
+            np.testing.assert_allclose(numbers(found), numbers(expected))
 
 
 REFUSED = {
@@ -188,8 +192,8 @@ def test_the_page_has_a_row_for_each_public_function():
     every = functions()
     assert len(every) > 60
     without = {name for name in every if not any(fnmatch(name, pattern) for pattern in patterns)}
-    modules = {pair[1] for pair in pairwise(["", "histogram", "unique", "digitize", "bincount", "reduce"])}
+    modules = ("histogram", "unique", "digitize", "bincount", "reduce")
     without = {
-        name for name in without if not (name.partition(".")[0] in modules and name.partition(".")[2] in patterns)
+        name for name in without if name.partition(".")[0] not in modules or name.partition(".")[2] not in patterns
     }
     assert not without, f"docs/howto/missing-values.md needs rows for {sorted(without)}"
