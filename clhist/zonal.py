@@ -20,7 +20,7 @@ from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.labelled import is_labelled
 from clhist.engine.missing import refuse_missing, split
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import is_device_array, on_host
+from clhist.opencl.arrays import check_native, is_device_array, on_host
 from clhist.opencl.device import default_queue
 from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.masks import mask_of
@@ -283,6 +283,8 @@ def _without_masks(array: Any) -> Any:
 def _data(name: str, given: Any) -> Any:
     """Return the array that one of xarray holds, or an array as it is."""
     data = given.data if is_labelled(given) else given
+    if is_device_array(data):
+        check_native(name, data)
     if is_device_array(data) or _is_dask(data):
         return data
     array, missing = split(name, data)
@@ -330,7 +332,7 @@ def _functions(given: Any) -> tuple[list[str], _Functions | None]:
         raise ValueError(f"stats_funcs: expected a sequence of names or a dict of functions, got {given!r:.60}")
     for name in given:
         if name not in _KNOWN:
-            raise ValueError(f"stats_funcs: expected of {', '.join(_KNOWN)}, got {name!r:.60}")
+            raise ValueError(f"stats_funcs: expected some of {', '.join(_KNOWN)}, got {name!r:.60}")
     return [*given], None
 
 

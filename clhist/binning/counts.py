@@ -15,7 +15,7 @@ from clhist.axes.block_search import BLOCK
 from clhist.binning.inputs import is_binnable, mask_array, split_array, without
 from clhist.binning.sweep import Binned, Sweep
 from clhist.engine.missing import any_missing
-from clhist.opencl.arrays import Array, is_device_array, on_host, to_device, zeros
+from clhist.opencl.arrays import Array, check_native, is_device_array, on_host, to_device, zeros
 from clhist.opencl.device import has_fp64
 from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator
@@ -51,7 +51,8 @@ def are_real(weights: Array | None) -> bool:
 def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
     """Raise TypeError if kernels do not take these device arrays; `name` is what the data is called."""
     for array in arrays:
-        if not is_binnable(array.dtype) or not array.dtype.isnative:
+        check_native(name, array)
+        if not is_binnable(array.dtype):
             raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got {array.dtype}")
     if weights is not None and not can_sum(weights):
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")

@@ -119,8 +119,14 @@ def check_number(bins: Any, dims: int | None = None) -> None:
     # Arrays of no dimension have a length that nobody may ask for.
     several = dims is not None and hasattr(bins, "__len__") and getattr(bins, "shape", None) != ()
     each = bins if several else [bins] * (dims or 1)
-    if prod(int(n) for n in each if isinstance(n, int | np.integer)) >= 2**31:
-        raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
+    number = prod(int(n) for n in each if isinstance(n, int | np.integer))
+    if number >= 2**31:
+        if dims is None or dims == 1:
+            raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
+        raise ValueError(
+            f"bins: expected fewer than 2**31 in all {dims} dimensions together, got {bins!r:.60}, "
+            f"which are {number:.3g}"
+        )
 
 
 def are_usable(edges: Array, *, fewest: int = 2) -> bool:

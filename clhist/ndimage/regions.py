@@ -10,7 +10,7 @@ import numpy as np
 from clhist.engine.missing import any_missing, are_plain, refuse_missing, split
 from clhist.engine.scatter import as_array
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import Array, as_bytes, is_device_array, on_host, zeros
+from clhist.opencl.arrays import Array, as_bytes, check_native, is_device_array, on_host, zeros
 from clhist.opencl.elementwise import are_positive, as_numbers, taken
 from clhist.opencl.lost import check_process
 from clhist.operators.c_types import supported_dtype
@@ -80,6 +80,8 @@ class Regions:
 def _taken_values(input: Any) -> Any:
     """Return the values as an array of what kernels compute with, or None of NumPy if they do not."""
     values = as_array("input", input)
+    if is_device_array(values):
+        check_native("input", values)
     try:
         supported_dtype(values.dtype, "input")
     except TypeError:
@@ -164,6 +166,7 @@ def regions_of(input: Any, labels: Any, index: Any) -> Regions | None:
 
 
 def _device_regions(values: Array, labels: Array, index: Any) -> Regions:
+    check_native("labels", labels)
     if labels.shape != values.shape:
         raise ValueError(f"labels: expected shape {values.shape} as of input on a device, got {labels.shape}")
     if labels.dtype.kind == "b":  # of which PyOpenCL compares none

@@ -52,7 +52,8 @@ def test_an_outlier_first(rng):
     x = rng.normal(size=SIZE)
     x[0] = 1e7
     found = clhist.reduce_by_index(1, "var", np.zeros(SIZE, int), x)
-    np.testing.assert_allclose(found, reference(x)[1] / SIZE, rtol=1e-11)
+    # The pivot is the outlier: digits are lost by the number of values, at most.
+    np.testing.assert_allclose(found, reference(x)[1] / SIZE, rtol=SIZE * 1e-15)
 
 
 @pytest.mark.parametrize("constant", [0.1, 1e15 / 3, 12345.6789])
