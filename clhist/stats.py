@@ -127,7 +127,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
         of_weights = None if weights is None else split("weights", weights)[1]
         missing = any_missing(points.missing, missing, of_weights)
         if missing is not None:
-            options = {"queue": queue, "reproducible": reproducible, "q": q}
+            options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
             given = {"values": values, "weights": weights, "where": where}
             again = binned_statistic_result
             return _of_present(
@@ -188,7 +188,7 @@ def _of_present(
     if again is not None:
         again = again._replace(binnumber=np.asarray(again.binnumber)[..., present])
     sample = points.without(missing).as_given
-    found = binned_statistic_dd(
+    found: Any = binned_statistic_dd(
         sample, values, statistic, bins, range, expand, again, where=where, weights=weights, **options, binnumber=False
     )
     if not binnumber:

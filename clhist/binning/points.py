@@ -126,7 +126,7 @@ def points_of(given: Any) -> Points | None:
             return _points_of_columns(columns, any_missing(*(missing for _, missing in pairs)))
     points, missing = split_array("sample", given)
     if missing is not None:
-        missing = missing.reshape(len(missing), -1).any(1)
+        missing = np.asarray(missing.reshape(len(missing), -1).any(1))
     if points.ndim != 2 or not hasattr(given, "shape"):
         points = np.atleast_2d(points).T
     return _points_of_rows(points, missing) if points.ndim == 2 else None

@@ -17,14 +17,15 @@ from clhist.engine.scatter import as_array
 from clhist.opencl.arrays import Array
 from clhist.opencl.masks import mask_of
 
-_PLAIN = (np.ndarray, cl_array.Array, int, float, bool, str, type(None))
+_SCALARS = {int, float, bool, str, np.float64, np.float32, np.int64, np.int32}
+_PLAIN = {np.ndarray, cl_array.Array, type(None), *_SCALARS}
 # The methods that pandas, polars and PyArrow have for missing elements, and for the others.
 _METHODS = (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null"))
 
 
 def are_plain(values: Iterable[Any]) -> bool:
     """Return whether none of the arguments can have missing elements, but for NaT."""
-    return all(type(value) in _PLAIN for value in values)
+    return _PLAIN.issuperset(map(type, values))
 
 
 def split(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
@@ -44,9 +45,13 @@ def split(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
     missing : numpy.ndarray of bool, or None
         Of the shape of the array.
     """
+    kind = type(value)
     if isinstance(value, cl_array.Array):
         return value, None
-    if type(value) is not np.ndarray:
+    if kind is list or kind is tuple:
+        if not _PLAIN.issuperset(map(type, value)) and (rows := _of_rows(name, value)) is not None:
+            return rows
+    elif kind is not np.ndarray:
         missing = mask_of(value)
         if missing is not None:
             return np.asarray(value), missing
@@ -83,7 +88,7 @@ def rows_missing(name: str, missing: np.ndarray | None) -> np.ndarray | None:
             f"{name}: expected rows that are missing (masked, NA or null) as a whole or not at all, got some with a "
             f"part of their {rows.shape[1]} elements missing; fill these"
         )
-    return rows.any(1)
+    return np.asarray(rows.any(1))
 
 
 def refuse_missing(name: str, value: Any, what: str = "an array") -> Array:
@@ -122,6 +127,17 @@ def _columns(value: Any) -> Sequence[Any] | None:
     if hasattr(value, "iloc"):  # two columns may have one name
         return [value.iloc[:, n] for n in range(value.shape[1])]
     return [value[name] for name in value.columns]
+
+
+def _of_rows(name: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return arrays of one shape as one array, and which elements are missing; None if none is."""
+    if any(isinstance(each, list | tuple) for each in values):
+        return None
+    pairs = [split(name, each) for each in values]
+    if all(missing is None for _, missing in pairs) or len({array.shape for array, _ in pairs}) > 1:
+        return None
+    masks = [np.zeros(array.shape, np.bool_) if missing is None else missing for array, missing in pairs]
+    return np.stack([array for array, _ in pairs]), np.stack(masks)
 
 
 def _of_columns(name: str, columns: Sequence[Any]) -> tuple[np.ndarray, np.ndarray | None]:

@@ -110,14 +110,14 @@ def present_columns(args: Sequence[Any], weight: Any, sample: Any) -> tuple[list
             raise ValueError(f"{name}: expected a number for all entries, got one that is masked, NA or null")
         columns.append(as_column(value))
         masks.append(rows_missing(name, missing))
-    missing, lengths = [mask for mask in masks if mask is not None], {len(each) for each in columns if is_column(each)}
-    if not missing or len(lengths) > 1 or any(map(is_device_array, columns)):
+    some, lengths = [mask for mask in masks if mask is not None], {len(each) for each in columns if is_column(each)}
+    if not some or len(lengths) > 1 or any(map(is_device_array, columns)):
         for name, mask in zip(names, masks, strict=True):  # these columns do not fit, whatever is missing
             if mask is not None and any(map(is_device_array, columns)):
                 raise TypeError(f"{name}: expected a PyOpenCL array as the others are, got a NumPy array")
         *columns, weight, sample = columns
         return columns, weight, sample, None
-    present = ~np.logical_or.reduce(missing)
+    present = ~np.logical_or.reduce(some)
     *columns, weight, sample = (each[present] if is_column(each) else each for each in columns)
     return columns, weight, sample, present
 

@@ -163,8 +163,10 @@ def by_boost_histogram(
 
 def _expanded(columns: Sequence[Any]) -> list[Any]:
     """Return columns with one value for all entries repeated, of which boost-histogram (issue 960) loses entries."""
-    size = next((len(each) for each in columns if is_column(each)), None)
     *args, weight, sample = columns
+    if all(map(is_column, args)) and (sample is None or is_column(sample)):
+        return list(columns)
+    size = next((len(each) for each in columns if is_column(each)), None)
 
     def repeated(value: Any) -> Any:
         if size is None or value is None or is_column(value):

@@ -177,8 +177,8 @@ def _fill_many(fills: Sequence[Sequence[Any]], *, queue: cl.CommandQueue | None,
         where = options.pop("where", None)
         named = dict(args) if isinstance(args, dict) else {}
         args = () if named else tuple(args)
-        rest = positions(h, args, named) or ()
-        values, weight, sample, present = present_columns((*args, *rest), options.get("weight"), options.get("sample"))
+        more = positions(h, args, named) or ()
+        values, weight, sample, present = present_columns((*args, *more), options.get("weight"), options.get("sample"))
         if present is not None:  # from here on without what is missing
             args, named = tuple(values), {}
             options |= {key: value for key, value in (("weight", weight), ("sample", sample)) if key in options}
