@@ -11,10 +11,11 @@ import pyopencl as cl
 from clhist.axes.elements import kernel_dtype
 from clhist.binning.counts import check_device_dtypes, flat
 from clhist.binning.host import numpy_digitize
-from clhist.binning.inputs import are_usable, as_array, is_binnable, queue_for
+from clhist.binning.inputs import are_usable, is_binnable, queue_for, split_array
 from clhist.binning.numbers import bin_numbers, steps_axis
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import elementwise, is_labelled
+from clhist.engine.missing import refuse_missing
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import is_device_array, to_device
 from clhist.opencl.device import has_fp64
@@ -37,7 +38,8 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     Returns
     -------
     array of the shape of `x`
-        Of `numpy.intp`, and of the kind of `x`. An array of xarray keeps its dimensions and coordinates.
+        Of `numpy.intp`, and of the kind of `x`. An array of xarray keeps its dimensions and coordinates. If
+        elements of `x` are missing (masked, NA or null), a masked array that is masked there.
 
     Raises
     ------
@@ -45,8 +47,13 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
         As NumPy's.
     """
     if is_labelled(x):
-        return elementwise(partial(digitize, bins=np.asarray(bins), right=right, queue=queue), x, np.intp)
-    x, edges = as_array("x", x), np.asarray(bins)
+        bins = refuse_missing("bins", bins, "edges")
+        return elementwise(partial(digitize, bins=bins, right=right, queue=queue), x, np.intp)
+    x, missing = split_array("x", x)
+    if missing is not None:
+        numbers = digitize(x, bins, right, queue=queue)
+        return np.ma.array(numbers, mask=missing)
+    edges = bins = refuse_missing("bins", bins, "edges")
     if is_device_array(x):
         check_device_dtypes("x", (x,), None)
     elif is_small("1 dimension", x.size, queue) or not is_binnable(x.dtype):

@@ -41,6 +41,8 @@ _STATISTICS = {
     "nanlen": ("count", True),
     "len": ("count", True),
 }
+_OF_NONE = {"sum": 0, "prod": 1}  # of groups whose elements are all NaN
+_OF_DATES = ("first", "last", "count")
 _OWN_DTYPE = ("min", "max", "first", "last")  # of the dtype of the values, as flox has them
 
 
@@ -53,6 +55,12 @@ class _OnDevice(Aggregation):
             f"data.groupby(label).reduce(clhist.flox.{self.name}) write "
             f"flox.xarray.xarray_reduce(data, label, func=clhist.flox.{self.name})"
         )
+
+    # flox has rules for some names: which fill value min_count needs, and that counts of dates are no dates.
+    def __eq__(self, other: object) -> bool:
+        return other == self.name if isinstance(other, str) else self is other
+
+    __hash__ = object.__hash__
 
 
 def _grouped(
@@ -73,8 +81,13 @@ def _grouped(
     """
     statistic, skipna = _STATISTICS[name]
     array, keys = np.asarray(array), np.asarray(group_idx).reshape(-1)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(f"array: expected numbers for clhist.flox.{name}, got {array.dtype}")
+    given = array.dtype
+    if given.kind in "mM" and statistic in (*_OF_DATES, "any", "all"):
+        if skipna and keys.size == array.size:
+            keys = np.where(np.isnat(array).reshape(-1), -1, keys)
+        array = array.view(np.int64)
+    elif given.kind not in "biufc":
+        raise TypeError(f"array: expected numbers for clhist.flox.{name}, got {given}")
     groups = int(keys.max(initial=-1)) + 1 if size is None else size
     rest = array.shape[:-1]
     rows = product(rest)
@@ -85,9 +98,15 @@ def _grouped(
     options = {"ddof": ddof} if statistic in SPREADS else {}
     found = getattr(of, statistic)(values, skipna=skipna, **options)
     if statistic in _OWN_DTYPE:
-        found, dtype = found.astype(array.dtype, copy=False), None
+        found, dtype = found.astype(array.dtype, copy=False), np.dtype(bool) if dtype == np.bool_ else None
+    elif skipna and statistic in _OF_NONE:  # flox fills groups without elements only
+        found = np.where(of.count(values) > 0, found, found.dtype.type(_OF_NONE[statistic]))
+    if given.kind in "mM" and statistic in _OF_DATES[:2]:
+        found = found.view(given)
+        fill_value = given.type("NaT") if fill_value is not None else None
+        dtype = None
     if fill_value is not None:
-        number = of.count(values) if skipna else of.size()
+        number = of.count(values) if skipna and statistic not in _OF_NONE else of.size()
         is_bool = found.dtype.kind == "b"
         empty = {"min": True, "max": False}.get(statistic, bool(fill_value)) if is_bool else fill_value
         found = np.where(number > 0, found, empty)

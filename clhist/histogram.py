@@ -36,20 +36,23 @@ from clhist.binning.host import (
 )
 from clhist.binning.inputs import (
     are_usable,
-    as_array,
+    as_edges,
     check_number,
     last_axes,
     mask_array,
     numpy_axis,
     queue_for,
     range_ends,
+    split_array,
     taken,
+    without,
 )
 from clhist.binning.points import edges_of, points_of
 from clhist.binning.prepared import Prepared, are_fixed, are_repeated, keep, kept, repeated
 from clhist.binning.rules import number_of_bins
 from clhist.binning.sweep import Binned
 from clhist.engine.labelled import has_names, histogram_along
+from clhist.engine.missing import any_missing
 from clhist.engine.signature import signature_of, signature_of_data
 from clhist.engine.small import check_host_way
 from clhist.opencl.arrays import Array, is_device_array
@@ -139,7 +142,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
     check_number(bins)
-    a, weights, where = checked_data(a, weights, where)
+    bins = as_edges("bins", bins)
+    a, weights, where = checked_data(a, weights, where, whole=axis is not None)
     on_device = is_device_array(a)
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
     if not on_device and is_for_numpy(a, bins, weights, queue, options):
@@ -240,13 +244,19 @@ def histogramdd(
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
         if isinstance(known := kept.get(key), Prepared):
             return known((*points.arrays, where, weights), density, out), [each.copy() for each in known.edges]
-    weights = None if weights is None else as_array("weights", weights)
+    weights, missing = (None, None) if weights is None else split_array("weights", weights)
     if points is None or points.dims == 0:
         check_host_way("a sample without dimensions", queue, where=where, out=out)
         hist, every = numpy_histogramdd(sample, bins, range, density, weights)
         return hist, list(every)
     check_number(bins, points.dims)
+    bins = as_edges("bins", bins)
     where = mask_array(where, (points.size,))
+    if weights is not None and weights.shape != (points.size,):
+        raise ValueError("The weights and list don't have the same length.")
+    missing = any_missing(points.missing, missing)
+    if missing is not None:
+        points, weights, where = points.without(missing), *without(missing, weights, where)
     options = {"reproducible": reproducible and may_round(weights)}
     if are_for_numpy(points, weights, queue, options):
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
@@ -306,7 +316,9 @@ def histogram2d(
         As NumPy's.
     """
     options: Any = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
-    x, y = as_array("x", x), as_array("y", y)
+    # What has missing elements stays as it is: histogramdd skips these.
+    (of_x, missing_x), (of_y, missing_y) = split_array("x", x), split_array("y", y)
+    x, y = of_x if missing_x is None else x, of_y if missing_y is None else y
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")
     try:
@@ -347,8 +359,8 @@ def histogram_bin_edges(
         As NumPy's.
     """
     check_number(bins)
-    a = as_array("a", a)
-    where = mask_array(where, a.shape)
+    bins = as_edges("bins", bins)
+    a, weights, where = checked_data(a, weights, where)
     if not is_device_array(a):
         return numpy_edges(taken(a, where), bins, range, taken(weights, where))
     check_device_dtypes("a", (a,), None)

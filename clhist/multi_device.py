@@ -16,6 +16,7 @@ from clhist.bincount import bincount
 from clhist.binning.counts import densities
 from clhist.binning.host import numpy_edges
 from clhist.binning.inputs import check_number
+from clhist.engine.missing import masked
 from clhist.engine.multi_index import flat_indices
 from clhist.engine.outputs import Outputs
 from clhist.engine.pool import Pool
@@ -23,6 +24,7 @@ from clhist.engine.small import counted_by_numpy
 from clhist.histogram import histogram
 from clhist.multi import MultiAccumulator
 from clhist.opencl.arrays import is_device_array
+from clhist.opencl.masks import mask_of, without_masked
 from clhist.opencl.several import device_name, queues_of
 from clhist.operators.halves import number_of
 from clhist.operators.names import COUNT, operator_of_call, operator_on_bins
@@ -48,6 +50,7 @@ def counts_part(
 ) -> Partial:
     """Return what `clhist.bincount` does; weights may be added by another operator, `sums`."""
     if sums is not None:
+        x, weights = _present(x, weights)
         if x.min(initial=0) < 0:
             raise ValueError("'list' argument must have no negative elements")
         number = max(minlength, int(x.max(initial=0)) + 1)
@@ -86,7 +89,8 @@ def of_edges(whole: Partial, edges: Any, density: bool | None, dtype: np.dtype) 
 
 def bincount_over(devices: Any, x: Any, weights: Any = None, minlength: int = 0) -> np.ndarray:
     """Return `clhist.bincount` of NumPy arrays, computed by several devices."""
-    arrays = _host(x=x, weights=weights)
+    x, weights = _host(x=x, weights=weights)
+    arrays = _present(x, weights) if x.ndim == 1 else (x, weights)
     counted_by_numpy(arrays[0][:0], None if arrays[1] is None else arrays[1][:0], minlength)  # raises what is wrong
     minlength = int(minlength)
     return np.asarray(_over(devices, bound(counts_part, minlength=minlength), arrays, merge_padded).result())
@@ -100,7 +104,7 @@ def histogram_over(
     a, weights = _host(a=a, weights=weights)
     if weights is not None and weights.shape != a.shape:
         raise ValueError("weights should have the same shape as a.")
-    a, weights = a.reshape(-1), None if weights is None else weights.reshape(-1)
+    a, weights = _present(a.reshape(-1), None if weights is None else weights.reshape(-1))
     edges = numpy_edges(a, bins, range, weights)
     if np.ndim(bins) == 0:
         low, high = (a.min(), a.max()) if range is None and a.size else (0, 1) if range is None else range
@@ -177,7 +181,16 @@ def _host(**arrays: Any) -> list[Any]:
     for name, array in arrays.items():
         if is_device_array(array):
             raise TypeError(f"{name}: expected a NumPy array, since devices= is given, got one that is on a device")
-    return [None if array is None else np.asarray(array) for array in arrays.values()]
+    return [None if array is None else masked(name, array) for name, array in arrays.items()]
+
+
+def _present(a: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return data and weights of one dimension without what is missing in either, for edges and sizes of all data."""
+    if weights is not None and weights.shape != a.shape:
+        return a, weights  # which is refused
+    masks = mask_of(a), None if weights is None else mask_of(weights)
+    a, weights = np.asarray(a), None if weights is None else np.asarray(weights)
+    return without_masked(a, weights, masks) if any(mask is not None for mask in masks) else (a, weights)
 
 
 def _padded(part: Partial, number: int) -> Partial:

@@ -16,17 +16,17 @@ import pyopencl as cl
 from clhist.axes.thresholds import rounded_bins
 from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, rounds, scipy_functions, unknown
 from clhist.binning.counts import flat, present
-from clhist.binning.inputs import as_array, is_binnable, mask_array, queue_for
+from clhist.binning.inputs import as_array, as_edges, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
 from clhist.binning.points import Points, points_of
 from clhist.binning.statistic_edges import statistic_edges
 from clhist.binning.statistics import statistics_of
 from clhist.binning.sweep import Binned
 from clhist.engine.cuda_calls import takes_cuda
+from clhist.engine.missing import any_missing, are_plain, rows_missing, split
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array, empty, is_device_array, to_device
 from clhist.opencl.elementwise import as_numbers
-from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.names import FUNCTIONS
@@ -121,6 +121,18 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
+    bins = as_edges("bins", bins)
+    if points is not None and not (points.missing is None and are_plain((values, weights))) and not points.on_device:
+        values, missing = _split_values(values, points.size)
+        of_weights = None if weights is None else split("weights", weights)[1]
+        missing = any_missing(points.missing, missing, of_weights)
+        if missing is not None:
+            options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
+            given = {"values": values, "weights": weights, "where": where}
+            again = binned_statistic_result
+            return _of_present(
+                points, given, missing, statistic, bins, range, expand_binnumbers, again, binnumber, options
+            )
     values_array = None if are_counts(names) else as_array("values", values)
     again = binned_statistic_result
     weights = _quantile_weights(names, q, weights, points)
@@ -144,6 +156,52 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, expand=expand, **more)
     chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
     return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
+
+
+def _split_values(values: Any, size: int) -> tuple[Any, np.ndarray | None]:
+    """Return values of shape (..., N) as an array, and which of the N are missing."""
+    array, missing = split("values", values)
+    if missing is None or array.shape[-1:] != (size,):
+        return (values if missing is None else array), None  # of a wrong shape, which is refused
+    return array, rows_missing("values", missing.reshape(-1, size).T)
+
+
+def _of_present(
+    points: Points,
+    given: Mapping[str, Any],
+    missing: np.ndarray,
+    statistic: Any,
+    bins: Any,
+    range: Any,
+    expand: bool,
+    again: Any,
+    binnumber: bool,
+    options: Mapping[str, Any],
+) -> Any:
+    """Return the statistics of the points that are not missing; points without coordinates have a masked number."""
+    present = ~missing
+    weights = None if given["weights"] is None else split("weights", given["weights"])[0][present]
+    where = mask_array(given["where"], (points.size,))
+    where = None if where is None else where[present]
+    values = given["values"]
+    values = values if values is None else np.asarray(values)[..., present]
+    if again is not None:
+        again = again._replace(binnumber=np.asarray(again.binnumber)[..., present])
+    sample = points.without(missing).as_given
+    found: Any = binned_statistic_dd(
+        sample, values, statistic, bins, range, expand, again, where=where, weights=weights, **options, binnumber=False
+    )
+    if not binnumber:
+        return found
+    located = points if points.missing is None else points.without(points.missing)
+    edges = list(found.bin_edges)
+    counts = binned_statistic_dd(located.as_given, None, "count", edges, None, expand, queue=options["queue"])
+    if points.missing is None:
+        return found._replace(binnumber=counts.binnumber)
+    shape = (points.dims, points.size) if counts.binnumber.ndim > 1 else (points.size,)
+    numbers = np.ma.masked_all(shape, counts.binnumber.dtype)
+    numbers[..., ~points.missing] = counts.binnumber
+    return found._replace(binnumber=numbers)
 
 
 def _are_for_kernels(
@@ -212,7 +270,7 @@ def binned_statistic(
         SciPy's: `statistic`, `bin_edges`, `binnumber`.
     """
     if hasattr(bins, "__len__") and len(bins) != 1:
-        bins = [np.asarray(bins, float)]
+        bins = [np.asarray(as_edges("bins", bins), float)]
     if range is not None and len(range) == 2:
         range = [range]
     found = binned_statistic_dd([x], values, statistic, bins, range, **options)
@@ -252,7 +310,7 @@ def binned_statistic_2d(
         SciPy's: `statistic`, `x_edge`, `y_edge`, `binnumber`.
     """
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
-        bins = [np.asarray(bins, float)] * 2
+        bins = [np.asarray(as_edges("bins", bins), float)] * 2
     found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
     return scipy_functions().BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
 
@@ -292,7 +350,6 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
     probability(q)
     if weights is None:
         return None
-    check_unmasked("weights", weights)
     weights = as_array("weights", weights)
     if points is not None and weights.shape != (points.size,):
         raise ValueError(f"weights: expected shape {(points.size,)} as of the sample, got {weights.shape}")

@@ -18,9 +18,13 @@ import pyopencl as cl
 
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.labelled import is_labelled
+from clhist.engine.missing import refuse_missing, split
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import is_device_array, on_host
+from clhist.opencl.arrays import check_native, is_device_array, on_host
 from clhist.opencl.device import default_queue
+from clhist.opencl.elementwise import as_numbers
+from clhist.opencl.masks import mask_of
+from clhist.operators.halves import half_name, number_of
 from clhist.statistics.table import STATISTICS, TABLE
 from clhist.unique import factorize
 
@@ -125,9 +129,15 @@ class _Asked(NamedTuple):
 
     def of(self, cells: _Cells, values: Any) -> dict[str, np.ndarray]:
         """Return the statistics of each zone, in float64."""
-        numbers, number = cells.numbers, len(cells.zones)
-        if self.nodata is not None:
-            numbers = _where(values != self.nodata, numbers)
+        numbers, number, nodata = cells.numbers, len(cells.zones), self.nodata
+        missing = mask_of(values)
+        if missing is not None:
+            numbers, values = _where(~missing, numbers), np.asarray(values)
+        if half_name(values.dtype):
+            nodata = None if nodata is None else float(values.dtype.type(nodata))
+            values = as_numbers(values)
+        if nodata is not None:
+            numbers = _where(values != nodata, numbers)
         found = self._computed(group_by(numbers, number, queue=self.queue), values)
         if values.dtype.kind == "f" and any(np.isinf(found[name]).any() for name in ("min", "max")):
             numbers = _where(abs(values) < np.inf, numbers)  # hardly ever, so that all others need no pass for it
@@ -153,14 +163,21 @@ class _Cells(NamedTuple):
 
     @classmethod
     def of(cls, zones: Any, queue: cl.CommandQueue | None) -> _Cells:
-        numbers, found = factorize(zones.reshape(-1), sort=True, queue=queue)
+        shape, missing = zones.shape, mask_of(zones)
+        zones = as_numbers(zones.reshape(-1) if missing is None else np.asarray(zones)[~missing])
+        numbers, found = factorize(zones, sort=True, queue=queue)
+        if missing is not None:
+            everywhere = np.full(shape, -1, np.asarray(on_host(numbers)).dtype)
+            everywhere[~missing] = on_host(numbers)
+            numbers = everywhere
         found = np.asarray(on_host(found))
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             below = int(np.isneginf(found[:1]).sum())  # they are first and last
             found = found[np.isfinite(found)]
             numbers = numbers - below
             numbers = _where(numbers < len(found), numbers)
-        return cls(numbers.reshape(zones.shape), found)
+            numbers = _where(numbers >= 0, numbers)  # those of NaN were -1 before
+        return cls(numbers.reshape(shape), found)
 
 
 def _where(condition: Any, numbers: Any) -> Any:
@@ -226,10 +243,10 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
             raise ValueError(
                 f"stats_funcs: expected what blocks can be merged to, since values is chunked, got {name!r}"
             )
-    area = da.asarray(zones)
+    area, dtype = _without_masks(zones), zones.dtype
     columns: dict[str, Any] = {}
     for n, band in enumerate(bands.values()):
-        data = da.asarray(band).rechunk(area.chunks)
+        data = _without_masks(band).rechunk(area.chunks)
         is_counted = da.isfinite(data)
         if asked.nodata is not None:
             is_counted &= data != asked.nodata
@@ -244,22 +261,38 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
             band: {name: np.where(each["count"] > 0, each[name].astype(np.float64), np.nan) for name in asked.names}
             for band, each in zip(bands, found.values(), strict=True)
         }
-        return _frame(zones, of_bands, asked.zones)
+        return _frame(zones.astype(dtype), of_bands, asked.zones)
 
     nothing = {band: dict.fromkeys(asked.names, np.empty(0)) for band in bands}
-    like = _frame(np.empty(0, area.dtype), nothing, None)
+    like = _frame(np.empty(0, dtype), nothing, None)
     return dd.from_delayed([delayed(finished)(groups.keys, found)], meta=like, verify_meta=False)
+
+
+def _without_masks(array: Any) -> Any:
+    """Return an array as Dask's, NaN where it is masked."""
+    import dask.array as da  # only where they are needed
+
+    if isinstance(array, np.ma.MaskedArray):
+        array = np.ma.filled(array.astype(np.float64), np.nan)
+    found = da.asarray(array)
+    if isinstance(found._meta, np.ma.MaskedArray):  # noqa: SLF001  # what Dask says of the blocks
+        return da.ma.filled(found.astype(np.float64), np.nan)
+    return found
 
 
 def _data(name: str, given: Any) -> Any:
     """Return the array that one of xarray holds, or an array as it is."""
-    found = given.data if is_labelled(given) else given
-    if is_device_array(found) or _is_dask(found):
-        return found
-    array = np.asarray(found)
+    data = given.data if is_labelled(given) else given
+    if is_device_array(data):
+        check_native(name, data)
+    if is_device_array(data) or _is_dask(data):
+        return data
+    array, missing = split(name, data)
     if array.dtype == object:
         raise TypeError(f"{name}: expected an array of NumPy, Dask or PyOpenCL, got {type(given).__name__}")
-    return array
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array if missing is None else np.ma.array(array, mask=missing)
 
 
 def _bands(values: Any, zones: Any) -> dict[Any, Any]:
@@ -284,7 +317,7 @@ def _bands(values: Any, zones: Any) -> dict[Any, Any]:
 
 
 def _check_real(name: str, array: Any) -> None:
-    if array.dtype.kind not in "iuf":
+    if number_of(array.dtype).kind not in "iuf":
         raise ValueError(f"{name}: expected integers or floats, got {array.dtype}")
 
 
@@ -299,14 +332,15 @@ def _functions(given: Any) -> tuple[list[str], _Functions | None]:
         raise ValueError(f"stats_funcs: expected a sequence of names or a dict of functions, got {given!r:.60}")
     for name in given:
         if name not in _KNOWN:
-            raise ValueError(f"stats_funcs: expected of {', '.join(_KNOWN)}, got {name!r:.60}")
+            raise ValueError(f"stats_funcs: expected some of {', '.join(_KNOWN)}, got {name!r:.60}")
     return [*given], None
 
 
 def _identifiers(given: Any) -> np.ndarray | None:
     if given is None:
         return None
-    found = np.unique(np.asarray(given))
+    found = np.unique(refuse_missing("zone_ids", given))
+    found = found.astype(found.dtype.newbyteorder("="))  # pandas takes no other order
     if found.dtype.kind not in "iuf" and found.size:
         raise ValueError(f"zone_ids: expected numbers, got {found.dtype}")
     return found

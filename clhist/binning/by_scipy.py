@@ -66,7 +66,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     edges : sequence of array, or None
         Of each dimension, for binnable points; else SciPy makes them of `bins` and `range`.
     """
-    given = sample if points is None else points.as_given
+    given = sample if points is None else _without_booleans(points)
     counts_only = are_counts(names)
     values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
     kept = values.shape[:-1]
@@ -90,6 +90,14 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     several = isinstance(statistic, list | tuple)
     one_or_all = dict(zip(names or (), found, strict=True)) if several else found[0]
     return results[0]._replace(statistic=one_or_all, binnumber=number)
+
+
+def _without_booleans(points: Points) -> Any:
+    """Return a sample with bytes in the place of booleans, which SciPy cannot compute edges of."""
+    given = points.as_given
+    if isinstance(given, list):
+        return [each.view(np.uint8) if each.dtype.kind == "b" else each for each in given]
+    return given.view(np.uint8) if given.dtype.kind == "b" else given
 
 
 def are_counts(names: Sequence[str] | None) -> bool:

@@ -12,9 +12,10 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist.axes.block_search import BLOCK
-from clhist.binning.inputs import as_array, is_binnable, mask_array
+from clhist.binning.inputs import is_binnable, mask_array, split_array, without
 from clhist.binning.sweep import Binned, Sweep
-from clhist.opencl.arrays import Array, is_device_array, on_host, to_device, zeros
+from clhist.engine.missing import any_missing
+from clhist.opencl.arrays import Array, check_native, is_device_array, on_host, to_device, zeros
 from clhist.opencl.device import has_fp64
 from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator
@@ -50,19 +51,30 @@ def are_real(weights: Array | None) -> bool:
 def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
     """Raise TypeError if kernels do not take these device arrays; `name` is what the data is called."""
     for array in arrays:
-        if not is_binnable(array.dtype) or not array.dtype.isnative:
+        check_native(name, array)
+        if not is_binnable(array.dtype):
             raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got {array.dtype}")
     if weights is not None and not can_sum(weights):
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")
 
 
-def checked_data(a: Any, weights: Any, where: Any) -> tuple[Any, Any, Any]:
-    """Return all as arrays of one shape, where they are not None."""
-    a = as_array("a", a)
-    weights = None if weights is None else as_array("weights", weights)
-    if weights is not None and weights.shape != a.shape:
-        raise ValueError("weights should have the same shape as a.")
+def checked_data(a: Any, weights: Any, where: Any, *, whole: bool = False) -> tuple[Any, Any, Any]:
+    """Return all as arrays of one shape, where they are not None, without what is missing.
+
+    If elements are missing, that shape has one dimension; with `whole` it is kept, and `where` excludes them.
+    """
+    a, missing = split_array("a", a)
+    if weights is not None:
+        weights, missing_weights = split_array("weights", weights)
+        if weights.shape != a.shape:
+            raise ValueError("weights should have the same shape as a.")
+        missing = any_missing(missing, missing_weights)
     where = mask_array(where, a.shape)
+    if missing is not None and not whole:
+        a, weights, where = without(missing, a, weights, where)
+    elif missing is not None:
+        where = ~missing if where is None else where & ~missing
+        weights = None if weights is None else np.where(missing, weights.dtype.type(0), weights)  # may be huge
     if is_device_array(a):
         check_device_dtypes("a", (a,), weights)
     return a, weights, where

@@ -17,6 +17,8 @@ from clhist.engine.caller import at_caller
 from clhist.engine.scatter import into
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array
+from clhist.opencl.elementwise import as_numbers
+from clhist.operators.halves import half_name
 
 # As they are now: if a program replaced them by ours, ours would call themselves.
 numpy_histogramdd, numpy_digitize = np.histogramdd, np.digitize
@@ -96,6 +98,8 @@ def histogram_on_host(
         If one of the `options` is given, which only kernels have, or `queue` is none.
     """
     a, weights = taken(a, where), taken(weights, where)
+    if np.ndim(bins) == 1 and half_name(a.dtype):
+        a = as_numbers(a)  # NumPy sorts data, and its sort of float16 fails with AVX-512 (NumPy 2.4)
     reproducible = bool(options.get("reproducible"))
     if _sums_better(a, bins, weights) or (reproducible and a.dtype.kind in "biuf" and can_sum(weights)):
         edges = numpy_edges(a, bins, range)

@@ -15,7 +15,7 @@ from clhist.axes.keys import has_keys
 from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 from clhist.engine.call import queue_for as queue_of_call
 from clhist.engine.call import queue_of
-from clhist.engine.scatter import as_array as read
+from clhist.engine.missing import are_plain, refuse_missing, split
 from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
 from clhist.opencl.device import has_fp64
 
@@ -23,11 +23,47 @@ _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 
 
 def as_array(name: str, value: Any) -> Array:
-    """Return `value` as an array: PyOpenCL's as it is, all others NumPy's, of native byte order."""
+    """Return `value` as an array: PyOpenCL's as it is, all others NumPy's, of native byte order.
+
+    Raises
+    ------
+    ValueError
+        If elements are missing.
+    """
+    return value if is_device_array(value) else _native(refuse_missing(name, value))
+
+
+def split_array(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
+    """Return what `as_array` does, and which elements are missing; None where none is."""
     if is_device_array(value):
+        return value, None
+    array, missing = split(name, value)
+    return _native(array), missing
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def as_edges(name: str, value: Any) -> Any:
+    """Return a number of bins or a rule as it is, and edges, or several of these, without missing ones.
+
+    Raises
+    ------
+    ValueError
+        If edges are missing.
+    """
+    if type(value) in (int, str, np.ndarray) or is_device_array(value):
         return value
-    found = read(name, value)
-    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
+    if isinstance(value, list | tuple):
+        return value if are_plain(value) else type(value)(as_edges(name, each) for each in value)
+    return value if np.ndim(value) == 0 else refuse_missing(name, value, "edges")
+
+
+def without(missing: np.ndarray, *arrays: Any) -> tuple[Any, ...]:
+    """Return the elements of NumPy arrays that are present, in one dimension; None and device arrays as they are."""
+    present = ~missing
+    return tuple(each[present] if isinstance(each, np.ndarray) else each for each in arrays)
 
 
 def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
@@ -40,7 +76,9 @@ def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
     """
     if where is None:
         return None
-    where = as_array("where", where)
+    where, missing = split_array("where", where)
+    if missing is not None and where.dtype == np.bool_:  # an unknown condition is not fulfilled
+        where = where & ~missing
     if where.dtype != np.bool_ and not (is_device_array(where) and where.dtype == np.uint8):
         raise TypeError(f"where: expected an array of bool, got one of {where.dtype}")
     if where.shape != shape:
@@ -81,8 +119,14 @@ def check_number(bins: Any, dims: int | None = None) -> None:
     # Arrays of no dimension have a length that nobody may ask for.
     several = dims is not None and hasattr(bins, "__len__") and getattr(bins, "shape", None) != ()
     each = bins if several else [bins] * (dims or 1)
-    if prod(int(n) for n in each if isinstance(n, int | np.integer)) >= 2**31:
-        raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
+    number = prod(int(n) for n in each if isinstance(n, int | np.integer))
+    if number >= 2**31:
+        if dims is None or dims == 1:
+            raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
+        raise ValueError(
+            f"bins: expected fewer than 2**31 in all {dims} dimensions together, got {bins!r:.60}, "
+            f"which are {number:.3g}"
+        )
 
 
 def are_usable(edges: Array, *, fewest: int = 2) -> bool:

@@ -15,8 +15,9 @@ from clhist.axes.elements import kernel_dtype
 from clhist.axes.thresholds import Thresholds, numpy_bins
 from clhist.binning.counts import flat
 from clhist.binning.extent import extent
-from clhist.binning.inputs import are_usable, as_array, numpy_axis, range_ends
+from clhist.binning.inputs import are_usable, numpy_axis, range_ends, split_array
 from clhist.binning.sweep import Binned
+from clhist.engine.missing import any_missing
 from clhist.opencl.arrays import Array, is_device_array
 
 # As it is now: if a program replaced it by ours, ours would call itself.
@@ -37,6 +38,8 @@ class Points:
         N and D.
     dtype : numpy.dtype
         What NumPy converts the coordinates to before it compares them.
+    missing : numpy.ndarray of bool, or None
+        Which points lack a coordinate.
     """
 
     columns: tuple[Array, ...]
@@ -44,6 +47,7 @@ class Points:
     size: int
     dims: int
     dtype: np.dtype
+    missing: np.ndarray | None = None
 
     @property
     def on_device(self) -> bool:
@@ -59,6 +63,13 @@ class Points:
     def as_given(self) -> Any:
         """It as NumPy's and SciPy's functions take it."""
         return list(self.columns) if self.rows is None else self.rows
+
+    def without(self, missing: np.ndarray) -> Points:
+        """Return the points on the host that are not missing."""
+        present = ~missing
+        columns = tuple(column[present] for column in self.columns)
+        rows = None if self.rows is None else self.rows[present]
+        return Points(columns, rows, int(present.sum()), self.dims, self.dtype)
 
     def are_countable(self, edges: Sequence[np.ndarray]) -> bool:
         """Whether kernels count it by these edges; NumPy compares integers with and without sign in two ways."""
@@ -107,15 +118,18 @@ def points_of(given: Any) -> Points | None:
         if any(map(is_device_array, given)):
             return _points_of_device_columns(given)
         try:
-            columns = tuple(as_array("sample", each) for each in given)
+            pairs = [split_array("sample", each) for each in given]
         except ValueError:  # rows of different lengths
             return None
+        columns = tuple(array for array, _ in pairs)
         if columns and all(each.ndim == 1 and each.shape == columns[0].shape for each in columns):
-            return _points_of_columns(columns)
-    if np.ndim(given) == 2 and hasattr(given, "shape"):
-        return _points_of_rows(as_array("sample", given))
-    points = np.atleast_2d(given).T
-    return _points_of_rows(as_array("sample", points)) if points.ndim == 2 else None
+            return _points_of_columns(columns, any_missing(*(missing for _, missing in pairs)))
+    points, missing = split_array("sample", given)
+    if missing is not None:
+        missing = np.asarray(missing.reshape(len(missing), -1).any(1))
+    if points.ndim != 2 or not hasattr(given, "shape"):
+        points = np.atleast_2d(points).T
+    return _points_of_rows(points, missing) if points.ndim == 2 else None
 
 
 def _points_of_device_columns(given: Sequence[Any]) -> Points:
@@ -127,18 +141,19 @@ def _points_of_device_columns(given: Sequence[Any]) -> Points:
     return _points_of_columns(tuple(given))
 
 
-def _points_of_columns(columns: tuple[Array, ...]) -> Points:
+def _points_of_columns(columns: tuple[Array, ...], missing: np.ndarray | None = None) -> Points:
     dtype = np.result_type(*(column.dtype for column in columns))
-    return Points(columns, None, columns[0].shape[0], len(columns), dtype)
+    return Points(columns, None, columns[0].shape[0], len(columns), dtype, missing)
 
 
-def _points_of_rows(points: Array) -> Points:
+def _points_of_rows(points: Array, missing: np.ndarray | None = None) -> Points:
     size, dims = points.shape
     if dims == 1 and is_device_array(points):
         return _points_of_columns((points.reshape(-1),))
     if is_device_array(points) or (points.flags.c_contiguous and dims > 1):
-        return Points((), points, size, dims, points.dtype)
-    return Points(tuple(points[:, n] for n in range(dims)), None, size, dims, points.dtype)
+        return Points((), points, size, dims, points.dtype, missing)
+    columns = tuple(points[:, n] for n in range(dims))
+    return Points(columns, None, size, dims, points.dtype, missing)
 
 
 def edges_of(sample: Points, bins: Any, range_: Any, where: Any, queue: cl.CommandQueue) -> list[np.ndarray]:

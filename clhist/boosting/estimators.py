@@ -18,15 +18,23 @@ from sklearn.base import _fit_context
 from sklearn.ensemble._hist_gradient_boosting import gradient_boosting
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
+from clhist.boosting.binned_rows import bits_of
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
+from clhist.engine.caller import warn_caller
+from clhist.engine.missing import refuse_missing
 from clhist.errors import NoDeviceError
 from clhist.opencl.device import default_queue, devices
 from clhist.opencl.lost import is_forked
+from clhist.opencl.masks import mask_of
 
 FEWEST_BINS = 1 << 18
 """Of all rows and features: no device is asked about less, if none is named; about more the first trees decide."""
+
+
+_UNBOUNDED = ("squared_error", "poisson", "gamma")  # losses whose gradients grow with the targets
+_LEAST_BITS = 8  # that the median gradient should keep
 
 
 class _HostTreeGrower(TreeGrower):
@@ -211,6 +219,31 @@ def _fit_with_growers() -> Callable[..., Any]:
 
 
 _fit = _fit_with_growers()
+_ARGUMENTS = [*signature(gradient_boosting.BaseHistGradientBoosting.fit).parameters][1:]
+
+
+def _nan_where_masked(X: Any) -> Any:
+    """Return features with NaN, which models know as missing, where they are masked."""
+    if mask_of(X) is None:
+        return X
+    return np.ma.filled(X.astype(np.result_type(X.dtype, np.float32)), np.nan)
+
+
+def _loses_gradients(loss: Any, y: Any, weights: Any) -> bool:
+    """Return whether most gradients of the first tree are hardly a unit, which follows from the largest one."""
+    try:
+        every = [] if weights is None else [np.abs(np.asarray(weights, np.float64))]  # hessians are proportional
+        if loss in _UNBOUNDED:
+            values = np.asarray(y, np.float64)
+            sizes = np.abs(values - np.median(values))
+            every.append(sizes if weights is None else sizes * every[0])
+    except (TypeError, ValueError):  # scikit-learn says what is wrong
+        return False
+    for sizes in every:
+        some = sizes[(sizes > 0) & np.isfinite(sizes)]
+        if some.size and np.median(some) < some.max() * 2.0 ** (_LEAST_BITS - bits_of(len(some))):
+            return True
+    return False
 
 
 class _OnDevice:
@@ -223,10 +256,24 @@ class _OnDevice:
         growing = _growing.get(None)
         return loss if growing is None else growing.watch(loss)
 
+    def _preprocess_X(self, X: Any, **options: Any) -> Any:  # of fits and of predictions
+        return super()._preprocess_X(_nan_where_masked(X), **options)  # type: ignore[misc]
+
     @wraps(_fit)
     def fit(self, *args: Any, **options: Any) -> Any:
+        given = dict(zip(_ARGUMENTS, args, strict=False)) | options
+        for name, value in given.items():
+            if not name.startswith("X") and mask_of(value) is not None:
+                refuse_missing(name, value)
         if isinstance(self.device, str):
             _queue_of(self.device)  # or an error, before anything of the estimator changes
+        if _loses_gradients(getattr(self, "loss", ""), given.get("y"), given.get("sample_weight")):
+            warn_caller(
+                "sample_weight, y: the largest gradient is so much larger than most others that fixed-point sums would "
+                "lose these; scikit-learn's own code grows the trees, on the host",
+                UserWarning,
+            )
+            return super().fit(*args, **options)  # type: ignore[misc]
         growing = _Growing(self)
         token = _growing.set(growing)
         try:
@@ -259,7 +306,8 @@ class HistGradientBoostingRegressor(_OnDevice, sklearn.ensemble.HistGradientBoos
     It has that class's parameters, attributes, methods and errors, and its models: predictions, pickles, explanations
     and early stopping are scikit-learn's. Gradients are rounded to a unit that is at most 2**-30 of the largest of a
     tree, or 2**-52 of it times the number of rows, so that all sums are exact. So **the trees are the same, bit for
-    bit, on any device**, and as good as without.
+    bit, on any device**, and as good as without. If that unit would lose most gradients, as with one weight that is
+    10**10 times the others, scikit-learn's own code grows the trees, and a warning says so.
 
     Parameters
     ----------

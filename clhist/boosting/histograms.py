@@ -13,6 +13,7 @@ import pyopencl.array as cl_array
 
 from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
 from clhist.engine.extremes import extremes
+from clhist.engine.missing import refuse_missing
 from clhist.opencl.arrays import Array, check_array, is_device_array
 from clhist.opencl.device import default_queue
 from clhist.opencl.on_device import OnDevice
@@ -70,7 +71,7 @@ class BinnedFeatures(OnDevice, instead="the arrays that it was made of can be"):
     """
 
     def __init__(self, X_binned: Array, n_bins: int = _MOST_BINS, *, queue: cl.CommandQueue | None = None) -> None:
-        X_binned = _array(X_binned)
+        X_binned = _array("X_binned", X_binned)
         if X_binned.dtype != np.uint8:
             raise TypeError(f"X_binned: expected uint8, got {X_binned.dtype}")
         if X_binned.ndim != 2 or not X_binned.size:
@@ -165,8 +166,7 @@ class BinnedFeatures(OnDevice, instead="the arrays that it was made of can be"):
         return self._rows[dtypes]
 
     def _checked_rows(self, rows: Array) -> Array:
-        if not is_device_array(rows):
-            rows = np.asarray(rows)
+        rows = _array("rows", rows)
         if not rows.size and rows.ndim == 1 and not is_device_array(rows):
             return np.empty(0, np.uint32)
         if rows.dtype.kind not in "iu" or rows.ndim != 1:
@@ -182,12 +182,12 @@ class BinnedFeatures(OnDevice, instead="the arrays that it was made of can be"):
         return np.ascontiguousarray(rows, np.uint32)
 
 
-def _array(array: Any) -> Array:
-    return array if is_device_array(array) else np.asarray(array)
+def _array(name: str, array: Any) -> Array:
+    return array if is_device_array(array) else refuse_missing(name, array)
 
 
 def _checked_values(name: str, values: Array, number: int) -> Array:
-    values = _array(values)
+    values = _array(name, values)
     dtype = values.dtype.newbyteorder("=")
     if dtype != FLOAT and not (dtype.kind in "iu" and dtype.itemsize <= 4):
         raise TypeError(f"{name}: expected an array of float32 or of integers of at most 32 bits, got one of {dtype}")
@@ -197,7 +197,7 @@ def _checked_values(name: str, values: Array, number: int) -> Array:
 def _ranges(offsets: Sequence[int] | None, size: int) -> list[tuple[int, int]]:
     if offsets is None:
         return [(0, size)]
-    given = np.asarray(offsets)
+    given = refuse_missing("offsets", offsets)
     if given.ndim != 1 or given.size < 1 or given.dtype.kind not in "iu":
         raise ValueError(f"offsets: expected integers, one more than nodes, got {given.dtype} of shape {given.shape}")
     found = given.tolist()

@@ -15,6 +15,7 @@ from clhist.binning.host import numpy_edges, numpy_histogramdd
 from clhist.binning.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.engine.labelled import unlabelled
+from clhist.engine.missing import any_missing, split
 from clhist.histogram import histogramdd as histogram_of_points
 from clhist.multi_device import counts_part, histogram_part, merge_padded, of_edges, partial_of
 from clhist.operators.operator import Operator
@@ -282,7 +283,11 @@ def _binned_dd(points: Sequence[Any], weights: Any, bins: Any, ranges: Any) -> P
 
 def _extents(points: Sequence[Any], dims: int | None) -> Any:
     """Return the least and the greatest element of each dimension; None of an empty block."""
-    arrays = [on_host(each) for each in points]
+    pairs = [split("points", on_host(each)) for each in points]
+    arrays, missing = [array for array, _ in pairs], any_missing(*(mask for _, mask in pairs))
+    if missing is not None:
+        present = ~(missing if dims is None else missing.any(1))
+        arrays = [array[present] for array in arrays]
     arrays = [each.astype(np.uint8) if each.dtype.kind == "b" else each for each in arrays]
     if dims is not None:
         arrays = [arrays[0][:, k] for k in range(dims)]

@@ -13,14 +13,14 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 from numpy.typing import DTypeLike
 
-from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
+from clhist.dask.tree import as_array, blocks_of, check_unmasked, on_host, task, tree
+from clhist.engine.missing import refuse_missing
 from clhist.engine.scatter import native
 from clhist.grouping.columns import integers
 from clhist.grouping.distributed import GroupSpec
 from clhist.grouping.groups import groups_of, labels_of
 from clhist.grouping.table import Table
 from clhist.opencl.arrays import is_device_array
-from clhist.opencl.masks import check_unmasked
 from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.partial import Partial, combined, merge, neutral_arrays
@@ -112,6 +112,7 @@ class GroupBy:
         if self.num_groups is not None:
             known = self._categories["keys"]
             return np.arange(self.num_groups) if known is None else known
+        check_unmasked(**self._keys)
         whole = self._whole((), blocks_of(**self._keys), None)
         found = []
         for n, (name, each) in enumerate(self._keys.items()):
@@ -200,6 +201,7 @@ class GroupBy:
         """Return what is asked of collections; of None, their numbers of groups are the values."""
         _spec_of(self._dtype, asked, 1).spec()  # raises what is wrong with it
         named = {f"values of {name!r}" if name in self._keys else name: each for name, each in collections.items()}
+        check_unmasked(**self._keys, **named)
         blocks = blocks_of(**self._keys, **named)
         if blocks.starts is None and any(TABLE[each].is_position for _, column in asked for each in column.statistics):
             first = next(iter(self._keys.values()))
@@ -397,8 +399,7 @@ def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -
         raise ValueError(f"keys: expected signed integers, since some are masked, got {of_groups.keys}")
     arrays = [np.ascontiguousarray(numbers, of_groups.keys)]
     for (name, column), each in zip(of_groups.columns, values, strict=True):
-        check_unmasked(name, each)
-        arrays.append(np.ascontiguousarray(on_host(each), column.dtype))
+        arrays.append(np.ascontiguousarray(refuse_missing(name, on_host(each)), column.dtype))
     return of_groups.spec().partial(*arrays, start=start)
 
 

@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 
 from clhist.dask.tree import SPLIT_EVERY, Blocks, as_array, on_host, task, tree
+from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import integer
 from clhist.operators.operator import Operator
 from clhist.partial import Partial, merge
@@ -47,6 +48,12 @@ def _list(*parts: Any) -> list[Any]:
 def _split(operator: Operator, size: int, shards: int, start: int | None, indices: Any, values: Any) -> list[Any]:
     """Return indices within the shard, and values, of each shard; values alone get their positions."""
     indices, values = on_host(indices), on_host(values)
+    of_indices, of_values = mask_of(indices), mask_of_values(values)
+    if of_indices is not None or of_values is not None:
+        scalar = np.ndim(values) == 0
+        given = values if scalar else (np.asarray(values),)
+        indices, given = leave_out(np.asarray(indices), given, of_indices, of_values)
+        values = given if scalar else given[0]
     if operator.positional and values.dtype.names is None:
         pairs = np.zeros(values.shape, operator.dtype)
         pairs["value"], pairs["index"] = values, np.arange(values.size) + (start or 0)

@@ -14,6 +14,7 @@ from dask import delayed
 from dask.delayed import Delayed
 
 from clhist.engine.labelled import unlabelled
+from clhist.engine.missing import masked
 from clhist.operators.c_types import integer
 
 SPLIT_EVERY = 8  # partial results that one task merges
@@ -49,12 +50,9 @@ def blocks_of(**collections: Any) -> Blocks:
     Raises
     ------
     TypeError, ValueError
-        If there is no collection, they do not fit, or elements may be masked; they are named.
+        If there is no collection, they do not fit; they are named.
     """
     given = {name: unlabelled(value) for name, value in collections.items()}
-    for name, value in given.items():
-        if isinstance(getattr(value, "_meta", None), np.ma.MaskedArray):
-            raise ValueError(f"{name}: expected an array without masked elements; dask.array.ma.filled fills it")
     given |= _arrays(given)
     columns = {name: _delayed(value) for name, value in given.items()}
     numbers = {name: len(column) for name, column in columns.items() if column is not None}
@@ -76,7 +74,7 @@ def _arrays(given: Mapping[str, Any]) -> dict[str, da.Array]:
     first = next(iter(arrays), None)
     for name, value in given.items():
         if _delayed(value) is None and np.ndim(value) > 0:  # NumPy's
-            plain = np.asarray(value)
+            plain = masked(name, value)
             if first is None:
                 raise TypeError(f"{name}: expected a Dask collection as the others are, got an array of {plain.dtype}")
             arrays[name] = da.from_array(plain, chunks=plain.shape)
@@ -127,17 +125,16 @@ def as_array(result: Any, shape: tuple[Any, ...], dtype: Any) -> da.Array:
     return da.from_delayed(result, shape, dtype=dtype, meta=np.empty((0,) * len(shape), dtype))
 
 
-def on_host(block: Any) -> Any:
-    """Return a block as an array of NumPy; scalars and None as they are.
+def check_unmasked(**collections: Any) -> None:
+    """Raise ValueError, which names the argument, if elements of an array may be masked."""
+    for name, value in collections.items():
+        if isinstance(getattr(unlabelled(value), "_meta", None), np.ma.MaskedArray):
+            raise ValueError(f"{name}: expected an array without masked elements; dask.array.ma.filled fills it")
 
-    Raises
-    ------
-    ValueError
-        If elements are masked: not every collection says so before it is computed.
-    """
-    if np.ma.is_masked(block):
-        raise ValueError("expected blocks without masked elements, got some; numpy.ma.filled fills them")
-    return block if block is None or np.ndim(block) == 0 else np.asarray(block)
+
+def on_host(block: Any) -> Any:
+    """Return a block as an array of NumPy, a masked one if elements are missing; scalars and None as they are."""
+    return block if block is None or np.ndim(block) == 0 else masked("block", block)
 
 
 def check_pickles(name: str, value: Any) -> None:

@@ -17,6 +17,7 @@ from clhist.axes.axis import Axis
 from clhist.binning.extent import extent
 from clhist.binning.inputs import queue_for
 from clhist.binning.sweep import Binned
+from clhist.engine.missing import are_plain, rows_missing, split
 from clhist.engine.small import is_small
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
@@ -84,6 +85,41 @@ def as_column(value: Any) -> Any:
         found = np.asarray(value)
         return found if found.ndim else found[()]
     return value
+
+
+def present_columns(args: Sequence[Any], weight: Any, sample: Any) -> tuple[list[Any], Any, Any, np.ndarray | None]:
+    """Return the arguments of a fill without missing entries, as `as_column` does; and, if some miss, which do not.
+
+    Raises
+    ------
+    ValueError
+        If the only entry of an argument is missing, or a part of the cells of a weight.
+    """
+    values = (*args, weight, sample)
+    if are_plain(values):
+        *columns, weight, sample = map(as_column, values)
+        return columns, weight, sample, None
+    names = [*(f"args[{n}]" for n in range(len(args))), "weight", "sample"]
+    columns, masks = [], []
+    for name, value in zip(names, values, strict=True):
+        missing = None
+        if not (value is None or isinstance(value, str | bytes) or is_device_array(value)):
+            is_array = hasattr(value, "__iter__") or hasattr(value, "__array__") or not np.isscalar(value)
+            value, missing = split(name, value) if is_array else (value, None)
+        if missing is not None and not missing.ndim:
+            raise ValueError(f"{name}: expected a number for all entries, got one that is masked, NA or null")
+        columns.append(as_column(value))
+        masks.append(rows_missing(name, missing))
+    some, lengths = [mask for mask in masks if mask is not None], {len(each) for each in columns if is_column(each)}
+    if not some or len(lengths) > 1 or any(map(is_device_array, columns)):
+        for name, mask in zip(names, masks, strict=True):  # these columns do not fit, whatever is missing
+            if mask is not None and any(map(is_device_array, columns)):
+                raise TypeError(f"{name}: expected a PyOpenCL array as the others are, got a NumPy array")
+        *columns, weight, sample = columns
+        return columns, weight, sample, None
+    present = ~np.logical_or.reduce(some)
+    *columns, weight, sample = (each[present] if is_column(each) else each for each in columns)
+    return columns, weight, sample, present
 
 
 def is_column(value: Any) -> bool:

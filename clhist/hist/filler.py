@@ -17,7 +17,7 @@ from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.held import Held, Updates
 from clhist.engine.signature import Remembered, signature_of
 from clhist.hist.axes import grows_in_value
-from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column
+from clhist.hist.columns import Columns, adds_up, columns_of, is_column, present_columns
 from clhist.hist.filling import KnownFill, by_boost_histogram, check_room, positions
 from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array
@@ -118,8 +118,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
             self._sweep(known.sweep, known.scale, [given[n] for n in known.places])
             self._updates.is_open = False
             return self
-        values = [as_column(value) for value in (*args, *rest)]
-        weight, sample = as_column(weight), as_column(sample)
+        values, weight, sample, _ = present_columns((*args, *rest), weight, sample)
         if self._grows:  # what is on the device would lack the new bins
             self._flush()
         columns = columns_of(self._added, values, weight, sample, self._queue, reproducible=self._reproducible)

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import boost_histogram as bh
+import numpy as np
 import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
@@ -16,7 +17,7 @@ from clhist.binning.sweep import Sweep
 from clhist.engine.cuda_calls import takes_cuda, warn_of_host
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import check_host_way
-from clhist.hist.columns import Columns, adds_up, as_column, columns_of, is_column, looks_at_content
+from clhist.hist.columns import Columns, adds_up, columns_of, is_column, looks_at_content, present_columns
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array, on_host
 from clhist.opencl.cuda_arrays import is_cuda
@@ -124,8 +125,7 @@ def fill(
             sweep = known_fill.sweep
             merge(h, storage, weight, sweep([given[n] for n in known_fill.places]), sweep.queue)
             return h
-    values = [as_column(value) for value in args]
-    weight, sample = as_column(weight), as_column(sample)
+    values, weight, sample, _ = present_columns(args, weight, sample)
     columns = None
     if threads in (None, 1) or h.storage_type not in (bh.storage.Mean, bh.storage.WeightedMean):
         columns = columns_of(h, values, weight, sample, queue, reproducible=reproducible)
@@ -150,8 +150,8 @@ def by_boost_histogram(
     TypeError
         If the sums are to be reproducible, which they are not.
     """
-    args = [on_host(each) for each in values]
-    options = {"weight": on_host(weight), "sample": on_host(sample), "threads": threads}
+    *args, weight, sample = _expanded([on_host(each) for each in (*values, weight, sample)])
+    options = {"weight": weight, "sample": sample, "threads": threads}
     if reproducible and adds_up(weight, sample):
         BoostHistogram.fill(copy.deepcopy(h), *args, **options)  # raises what is wrong with the arguments
         check_host_way(_OF_BOOST_HISTOGRAM, queue, reproducible=True)
@@ -159,6 +159,21 @@ def by_boost_histogram(
     if any(map(is_cuda, (*values, weight, sample))):
         warn_of_host("clhist.hist.fill", _OF_BOOST_HISTOGRAM)
     BoostHistogram.fill(h, *args, **options)
+
+
+def _expanded(columns: Sequence[Any]) -> list[Any]:
+    """Return columns with one value for all entries repeated, of which boost-histogram (issue 960) loses entries."""
+    *args, weight, sample = columns
+    if all(map(is_column, args)) and (sample is None or is_column(sample)):
+        return list(columns)
+    size = next((len(each) for each in columns if is_column(each)), None)
+
+    def repeated(value: Any) -> Any:
+        if size is None or value is None or is_column(value):
+            return value
+        return [value] * size if isinstance(value, str | bytes) else np.full(size, value)
+
+    return [*map(repeated, args), weight, repeated(sample)]
 
 
 _OF_BOOST_HISTOGRAM = "axes, weights or samples that only boost-histogram takes"

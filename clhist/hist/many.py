@@ -17,7 +17,7 @@ from clhist.binning.inputs import mask_array
 from clhist.binning.sweep import BLOCK_OF_ELEMENTS, arguments_of, functions_of
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.engine import Engine
-from clhist.hist.columns import Columns, as_column, columns_of, is_column
+from clhist.hist.columns import Columns, as_column, columns_of, is_column, present_columns
 from clhist.hist.filling import check_room, fill, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
 from clhist.opencl.arrays import is_device_array, on_host, to_device
@@ -177,8 +177,12 @@ def _fill_many(fills: Sequence[Sequence[Any]], *, queue: cl.CommandQueue | None,
         where = options.pop("where", None)
         named = dict(args) if isinstance(args, dict) else {}
         args = () if named else tuple(args)
-        values = [as_column(each) for each in (*args, *(positions(h, args, named) or ()))]
-        weight, sample = as_column(options.get("weight")), as_column(options.get("sample"))
+        more = positions(h, args, named) or ()
+        values, weight, sample, present = present_columns((*args, *more), options.get("weight"), options.get("sample"))
+        if present is not None:  # from here on without what is missing
+            args, named = tuple(values), {}
+            options |= {key: value for key, value in (("weight", weight), ("sample", sample)) if key in options}
+            where = None if where is None else on_host(mask_array(where, present.shape))[present]
         together = not reproducible and h.storage_type not in MEANS
         together = together and options.keys() <= {"weight", "sample"} and not any(ax.traits.growth for ax in h.axes)
         columns = columns_of(h, values, weight, sample, queue) if together else None

@@ -29,12 +29,13 @@ from clhist.opencl.device import device_kind, has_fp64
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
 from clhist.operators.operator import Operator
-from clhist.statistics.variance import deviation_terms
+from clhist.statistics.variance import deviation_terms, sum_of_deviations
 
 Sums = dict[str, Any]
 _Output = tuple[str, Operator, str]
 
 _MOST_COUNTED = 2**32  # in 32 bits
+_FAR = 8  # units in the last place of a mean, to which its error costs no digit of the variance
 _INTEGERS = (bh.storage.Int64, bh.storage.AtomicInt64)
 MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
 
@@ -203,20 +204,43 @@ def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, 
     if is_column(sample):
         with np.errstate(all="ignore"):
             found["mean"] = found["sum"] / total
-        means = np.append(found["mean"], 0.0)  # one more of what has no bin
-        w = "(double)v0[i]" if is_column(weight) else ""
-        _, squared = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
-        given = *values, to_device(queue, means) if columns.on_device else means
-        found |= _swept(columns, (("deviations", _sum(), squared),), given, reproducible)
-        found["deviations"] = on_host(found["deviations"], queue)
+        for _ in range(2):
+            shift, squares = _around(columns, values, found["mean"], reproducible)
+            found["deviations"] = sum_of_deviations(total, shift, squares)
+            with np.errstate(all="ignore"):
+                moved = np.where(np.isfinite(shift), shift / total, 0.0)
+                is_far = np.abs(moved) > _FAR * np.spacing(np.abs(found["mean"]))
+                found["mean"] = found["mean"] + moved
+                # Rounded sums of an offset: around such a mean, most of the squares is the mean's error.
+                if not (is_far & (shift * moved > np.abs(found["deviations"]))).any():
+                    break
     else:
         found["mean"] = np.where(total != 0, float(sample), 0.0)
+        if not np.isfinite(float(sample)):
+            found["deviations"] = np.where(total != 0, np.nan, 0.0)
     if not is_column(weight):
         scale = 1.0 if weight is None else float(weight)
         found["weight"], found["square"] = total * scale, total * scale * scale
         if "deviations" in found:
             found["deviations"] = found["deviations"] * scale
     return found
+
+
+def _around(
+    columns: Columns, values: tuple[Any, ...], means: Array, reproducible: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weighted sums of the deviations from a mean of each bin, and of their squares."""
+    queue, means = columns.queue, np.append(means, 0.0)  # one more of what has no bin
+    w = "(double)v0[i]" if is_column(columns.weight) else ""
+    terms = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
+    given = *values, to_device(queue, means) if columns.on_device else means
+    if not reproducible and device_kind(queue.device) == "cpu":  # both sums of a bin are in one cache line
+        pair = (("both", _pair(), f"(double2)({', '.join(terms)})"),)
+        both = on_host(_swept(columns, pair, given, False)["both"], queue)
+        return both.real, both.imag
+    outputs = tuple((name, _sum(), term) for name, term in zip(("shift", "squares"), terms, strict=True))
+    sums = _swept(columns, outputs, given, reproducible)
+    return on_host(sums["shift"], queue), on_host(sums["squares"], queue)
 
 
 def _cells(columns: Columns, num_cells: int, reproducible: bool) -> Any:
@@ -307,7 +331,7 @@ def join_means(held: Array, more: Mapping[str, Array], fields: tuple[str, str | 
     with np.errstate(all="ignore"):
         both = n1 + n2
         value = np.where(n1 == 0, after, (n1 * before + n2 * after) / both)
-        between = np.where(n1 == 0, 0.0, n1 * (value - before) ** 2) + np.where(n1 == 0, 0.0, n2 * (value - after) ** 2)
+        between = np.where(n1 == 0, 0.0, (after - before) ** 2 * (n1 * (n2 / both)))
         deviations = held[spread] + more.get("deviations", 0.0) + between
     held["value"] = np.where(filled, value, before)
     held[spread] = np.where(filled, deviations, held[spread])

@@ -18,7 +18,7 @@ from clhist.binning.inputs import check_number
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
-from clhist.ndimage.regions import by_scipy, regions_of
+from clhist.ndimage.regions import by_scipy, regions_of, without_missing
 from clhist.opencl.elementwise import taken
 from clhist.statistic_types import (
     centres_of_regions,
@@ -73,6 +73,7 @@ sum = sum_labels
 
 def _statistic(function: str, name: str, input: Any, labels: Any, index: Any) -> Any:
     """Return a statistic of `clhist.group_by` of each region, or what `function` of SciPy finds."""
+    input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
     if regions is None or (regions.is_complex and name not in ("sum", "mean")):
         return by_scipy(function, input, labels, index)
@@ -89,11 +90,12 @@ def __getattr__(name: str) -> Any:
 
 _ELSEWHERE = {
     "labeled_comprehension": "for statistics write clhist.group_by(labels).agg(x=(image, 'mean', 'std')), for an "
-    "operator clhist.reduce_by_index(num_bins, op, labels, image); any other function needs scipy.ndimage",
-    "percentile": "of percentiles there is median; others need numpy.percentile",
-    "value_indices": "it needs scipy.ndimage",
-    "find_objects": "it needs scipy.ndimage",
-    "label": "it needs scipy.ndimage, whose labels clhist.ndimage takes",
+    "operator clhist.reduce_by_index(num_bins, op, labels, image); for others "
+    "use scipy.ndimage.labeled_comprehension",
+    "percentile": "use clhist.group_by(labels).quantile(image, q)",
+    "value_indices": "use scipy.ndimage.value_indices",
+    "find_objects": "use scipy.ndimage.find_objects",
+    "label": "use scipy.ndimage.label, whose labels clhist.ndimage takes",
 }
 
 
@@ -176,6 +178,7 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     tuple of float, or list of them
         The coordinates; on a device read to the host. NaN for a region without mass.
     """
+    input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
     if regions is None or regions.is_complex or not regions.shape:
         return by_scipy("center_of_mass", input, labels, index)
@@ -205,6 +208,7 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
         None in the place of a region of `index` without values. Arrays on a device give one array of shape
         (len(index), bins).
     """
+    input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
     if regions is None or regions.is_complex:
         return by_scipy("histogram", input, min, max, bins, labels, index)

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from clhist.ndimage.regions import Regions, by_scipy, regions_of
+from clhist.ndimage.regions import Regions, by_scipy, regions_of, without_missing
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.elementwise import zero_where_none
+from clhist.operators.halves import half_name
 
 
 def extremes_of(function: str, input: Any, labels: Any, index: Any) -> Any:
     """Return what `function` of `scipy.ndimage` finds: extremes, their positions, or all of both."""
+    input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
     if regions is None or regions.is_complex or not prod(regions.values.shape):
         return by_scipy(function, input, labels, index)
@@ -25,6 +27,8 @@ def extremes_of(function: str, input: Any, labels: Any, index: Any) -> Any:
         if names:
             found |= regions.groups.agg(x=(regions.values, names), skipna=skipna)["x"]
     results = [_filled(found[name], regions, function) for name in ("min", "max") if name in found]
+    if half_name(getattr(input, "dtype", regions.values.dtype)) and not regions.on_device:
+        results = [each.astype(input.dtype)[()] for each in results]  # exact, and the dtype that SciPy returns
     results += [_positions(found[name], regions, function) for name in ("argmin", "argmax") if name in found]
     return results[0] if len(results) == 1 else tuple(results)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from clhist.engine.missing import any_missing, are_plain, refuse_missing, split
 from clhist.engine.scatter import as_array
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import Array, as_bytes, is_device_array, on_host, zeros
+from clhist.opencl.arrays import Array, as_bytes, check_native, is_device_array, on_host, zeros
 from clhist.opencl.elementwise import are_positive, as_numbers, taken
 from clhist.opencl.lost import check_process
 from clhist.operators.c_types import supported_dtype
-from clhist.operators.halves import half_name
 
 _UNASKED_LABELS = 1 << 20
 
@@ -80,13 +80,45 @@ class Regions:
 def _taken_values(input: Any) -> Any:
     """Return the values as an array of what kernels compute with, or None of NumPy if they do not."""
     values = as_array("input", input)
+    if is_device_array(values):
+        check_native("input", values)
     try:
         supported_dtype(values.dtype, "input")
     except TypeError:
         if is_device_array(values):
             raise
         return None
-    return None if half_name(values.dtype) and not is_device_array(values) else as_numbers(values)
+    if not is_device_array(values) and not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    return as_numbers(values)
+
+
+def without_missing(input: Any, labels: Any, index: Any) -> tuple[Any, Any, Any]:
+    """Return the arguments as arrays in which elements whose value or label is missing are in no region."""
+    index = index if index is None or np.ndim(index) == 0 else refuse_missing("index", index)
+    if are_plain((input, labels)):
+        return input, labels, index
+    input, missing = split("input", input)
+    if labels is not None:
+        labels, of_labels = split("labels", labels)
+        if of_labels is not None and missing is not None:
+            missing, of_labels = np.broadcast_arrays(missing, of_labels)
+        missing = any_missing(missing, of_labels)
+    if missing is None:
+        return input, labels, index
+    if labels is None:
+        if index is not None:
+            raise ValueError("index: expected None, since there are no labels")
+        return input, (~missing).astype(np.uint8), 1
+    labels, missing = np.broadcast_arrays(labels, missing)
+    if index is None:
+        return input, np.where(missing, labels.dtype.type(0), labels), None
+    chosen, numbers = np.unique(np.asarray(index), return_inverse=True)
+    if not chosen.size:
+        return input, labels, index
+    places = np.minimum(np.searchsorted(chosen, labels), len(chosen) - 1)
+    is_chosen = (chosen[places] == labels) & ~missing
+    return input, np.where(is_chosen, places + 1, 0), numbers.reshape(np.shape(index)) + 1
 
 
 def regions_of(input: Any, labels: Any, index: Any) -> Regions | None:
@@ -112,6 +144,7 @@ def regions_of(input: Any, labels: Any, index: Any) -> Regions | None:
     if is_device_array(values):
         return _device_regions(values, labels, index)
     labels = as_array("labels", labels)
+    labels = labels if labels.dtype.isnative else labels.astype(labels.dtype.newbyteorder("="))
     values, labels = np.broadcast_arrays(values, labels)
     if index is None:
         return Regions(group_by(labels > 0, 2), values, 1, shape)
@@ -133,6 +166,7 @@ def regions_of(input: Any, labels: Any, index: Any) -> Regions | None:
 
 
 def _device_regions(values: Array, labels: Array, index: Any) -> Regions:
+    check_native("labels", labels)
     if labels.shape != values.shape:
         raise ValueError(f"labels: expected shape {values.shape} as of input on a device, got {labels.shape}")
     if labels.dtype.kind == "b":  # of which PyOpenCL compares none

@@ -94,6 +94,14 @@ def check_array(
     return array
 
 
+def check_native(name: str, array: Array) -> None:
+    """Raise TypeError if a device array is not in the byte order of the host, which devices have."""
+    if not array.dtype.isnative:
+        raise TypeError(
+            f"{name}: expected native byte order of a device array, got {array.dtype.str}; swap it on the host"
+        )
+
+
 def is_taken(value: object, taken: object) -> bool:
     """Whether a kernel takes an argument in place; `taken` is what `check_array` made of it, or a scalar."""
     if not isinstance(value, np.ndarray) or not isinstance(taken, np.ndarray):

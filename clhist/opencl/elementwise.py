@@ -9,7 +9,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 
-from clhist.opencl.arrays import Array, is_device_array, to_device, zeros
+from clhist.opencl.arrays import Array, as_bytes, is_device_array, to_device, zeros
 from clhist.opencl.cuda_arrays import CudaArray
 from clhist.opencl.program import building, kept_by_context
 from clhist.operators.halves import ELEMENT, declared, half_name, loaded, number_of
@@ -77,6 +77,8 @@ def zero_where_none(x: Array, sizes: Array) -> Array:
         nothing = False if x.dtype.kind == "b" else 0
         sizes = sizes.computed(lambda own, _: own > 0).of_library()
         return _as_signed(x).computed(lambda own, module: module.where(sizes, own, nothing)).view(x.dtype)
+    if x.dtype.kind == "b":  # which PyOpenCL has no kernels for
+        return zero_where_none(as_bytes(x), sizes).view(x.dtype)
     return cl_array.if_positive(sizes, x, zeros(x.queue, x.shape, x.dtype))
 
 
@@ -86,6 +88,8 @@ def taken(x: Array, index: np.ndarray) -> Array:
         x.check_not_captured()
         places = x.memory.library.from_host(index, None, x.of_library())
         return _as_signed(x).computed(lambda own, _: own[places]).view(x.dtype)
+    if x.dtype.kind == "b":
+        return taken(as_bytes(x), index).view(x.dtype)
     if x.ndim == 1:
         flat = cl_array.take(x, cl_array.to_device(x.queue, index.ravel().astype(np.int32)))
         return flat.reshape(index.shape)

@@ -11,8 +11,9 @@ import pyopencl as cl
 from pyFAI.containers import ErrorModel
 
 from clhist import operators
+from clhist.engine.missing import any_missing, split
 from clhist.kernel import HistogramKernel
-from clhist.opencl.arrays import is_device_array, on_host, plain
+from clhist.opencl.arrays import is_device_array, on_host, plain, to_device
 from clhist.opencl.device import default_queue
 from clhist.opencl.operands import in_place
 
@@ -48,7 +49,8 @@ def axis(name: str, positions: Any, number: int, ends: Any, least: float | None 
 
 def extent(positions: Any) -> tuple[float, float]:
     """Return the least and the largest position."""
-    found = np.asarray(on_host(positions))
+    found, missing = split("positions", on_host(positions))
+    found = found if missing is None else found[~missing]
     return (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
 
 
@@ -81,7 +83,10 @@ class Frame(NamedTuple):
         cls, positions: tuple[str, ...], given: Mapping[str, Any], scalars: tuple[Any, ...], model: Any, weighted: bool
     ) -> Frame:
         """Return a frame of what pyFAI gives; raises TypeError and ValueError that name what is wrong."""
+        given, missing = _without_missing(given)
         arrays = {name: flattened(name, each) for name, each in given.items() if each is not None and each is not False}
+        if missing is not None:
+            arrays["mask"] = _joined_masks(arrays.get("mask"), missing.reshape(-1))
         for name, each in arrays.items():
             if each.size != arrays["raw"].size:
                 raise ValueError(f"{name}: expected {arrays['raw'].size} elements as of raw, got {each.size}")
@@ -120,6 +125,29 @@ class Frame(NamedTuple):
         # Fields one after the other: taken one by one they take seven times as long.
         apart = np.array(found.view(real).reshape(number, -1).T, np.float64, order="C")
         return dict(zip(found.dtype.names, apart, strict=True))
+
+
+def _without_missing(given: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray | None]:
+    """Return the arrays of a frame, and which pixels are missing in one of them; their own mask counts as set there."""
+    found, masks = dict(given), []
+    for name, each in given.items():
+        if each is None or each is False or is_device_array(each) or type(each) is np.ndarray:
+            continue
+        array, missing = split(name, each)
+        found[name] = array
+        if missing is not None:
+            masks.append(missing.reshape(-1))
+    if not masks or len({mask.size for mask in masks}) > 1:
+        return found, None
+    return found, any_missing(*masks)
+
+
+def _joined_masks(mask: Any, missing: np.ndarray) -> Any:
+    if mask is None:
+        return missing.astype(np.int8)
+    if is_device_array(mask):
+        return to_device(mask.queue, ((on_host(mask).reshape(-1) != 0) | missing).astype(np.int8))
+    return ((mask != 0) | missing).astype(np.int8) if mask.size == missing.size else mask
 
 
 def flattened(name: str, given: Any) -> Any:

@@ -34,13 +34,13 @@ class KeptArrays:
     def all_of(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Return the arrays of a call by their names, with copies on the device of those that stay."""
         return {
-            name: array if name in _OF_FRAMES or not isinstance(array, np.ndarray) else self._kept(name, array)[1]
+            name: array if name in _OF_FRAMES or type(array) is not np.ndarray else self._kept(name, array)[1]
             for name, array in arrays.items()
         }
 
     def range_of(self, name: str, positions: Any, ends: Any) -> Any:
         """Return the ends of an axis, or those of positions."""
-        if ends is not None or not isinstance(positions, np.ndarray):
+        if ends is not None or type(positions) is not np.ndarray:
             return ends
         with self._lock:
             reference, copy, found = self._kept(name, positions)

@@ -9,8 +9,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.engine.held import Updates
+from clhist.engine.missing import refuse_missing
 from clhist.opencl.arrays import is_device_array
-from clhist.opencl.masks import check_unmasked
 from clhist.opencl.on_device import HoldsBins
 from clhist.operators.c_types import integer
 from clhist.rdf.box import Box
@@ -273,8 +273,7 @@ def system_of(system: Any) -> tuple[Any, Any]:
 
 def points_of(name: str, given: Any) -> Any:
     """Return points as an array of float32 or float64."""
-    check_unmasked(name, given)
-    array = given if is_device_array(given) else np.asarray(given)
+    array = given if is_device_array(given) else refuse_missing(name, given)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name}: expected an array of real numbers, got {array.dtype}")
     if len(array.shape) != 2 or array.shape[1] != 3:
@@ -322,8 +321,7 @@ def _labels(
             raise TypeError(
                 f"{argument}: expected labels, as there are {name if argument == other else other}, got None"
             )
-        check_unmasked(argument, given)
-        array = np.asarray(given)
+        array = refuse_missing(argument, given)
         if array.shape != (number,):
             raise ValueError(f"{argument}: expected shape ({number},), got {array.shape}")
         found.append(array)

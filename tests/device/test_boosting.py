@@ -353,3 +353,26 @@ def test_bins_are_copied(queue, rng):
         np.testing.assert_array_equal(of.histograms(gradients, *more).counts, [[1, 2, 0], [1, 0, 2]])
     assert not of.histograms(gradients, rows=[]).counts.any()
     np.testing.assert_array_equal(of.histograms(gradients, rows=np.array([2], ">i4")).counts, [[0, 1, 0], [1, 0, 0]])
+
+
+@pytest.mark.parametrize(("weight", "outlier"), [(1e10, 0.0), (1.0, 1e12)])
+def test_gradients_that_a_unit_would_lose_are_left_to_scikit_learn(weight, outlier, rng):
+    x = rng.normal(size=(600, 2))
+    y, weights = np.sin(x[:, 0]), np.ones(600)
+    weights[7], y[9] = weight, y[9] + outlier
+    options = {"max_iter": 5, "max_leaf_nodes": 6}
+    expected = sklearn.ensemble.HistGradientBoostingRegressor(**options).fit(x, y, sample_weight=weights).predict(x)
+    with pytest.warns(UserWarning, match=r"^sample_weight, y: the largest gradient"):
+        found = HistGradientBoostingRegressor(**options).fit(x, y, sample_weight=weights)
+    np.testing.assert_array_equal(found.predict(x), expected)
+
+
+def test_masked_features_are_missing_and_masked_targets_refused(rng):
+    x, y = rng.normal(size=(600, 2)), rng.normal(size=600)
+    mask = rng.random(x.shape) < 0.2
+    masked, options = np.ma.array(x, mask=mask), {"max_iter": 3, "max_leaf_nodes": 6}
+    found = HistGradientBoostingRegressor(**options).fit(masked, y)
+    expected = HistGradientBoostingRegressor(**options).fit(np.where(mask, np.nan, x), y)
+    np.testing.assert_array_equal(found.predict(masked), expected.predict(np.where(mask, np.nan, x)))
+    with pytest.raises(ValueError, match=r"^y: expected an array without missing elements"):
+        found.fit(x, np.ma.array(y, mask=mask[:, 0]))
