@@ -7,12 +7,12 @@ these elements, or refuse them by `refuse_missing`. NaN is a number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pyopencl.array as cl_array
 
+from clhist.engine.columns import from_arrow, read_column
 from clhist.engine.scatter import as_array
 from clhist.opencl.arrays import Array
 from clhist.opencl.masks import mask_of
@@ -55,10 +55,12 @@ def split(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
         missing = mask_of(value)
         if missing is not None:
             return np.asarray(value), missing
-        value = _from_arrow(value)
+        value = from_arrow(value)
         if (columns := _columns(value)) is not None:
             return _of_columns(name, columns)
-        if (found := _of_column(value)) is not None:
+        if (data := read_column(value)) is not None:
+            return data.values, data.missing
+        if (found := _of_texts(value)) is not None:
             return found
     array = as_array(name, value)
     if array.dtype.kind in "mM" and (missing := np.isnat(array)).any():
@@ -108,15 +110,6 @@ def masked(name: str, value: Any) -> np.ndarray:
     return array if missing is None else np.ma.array(array, mask=missing)
 
 
-def _from_arrow(value: Any) -> Any:
-    """Return a column that has Arrow's C data interface alone as PyArrow's; any other as it is."""
-    if hasattr(value, "dtype") or hasattr(value, "dictionary_encode"):
-        return value
-    if hasattr(value, "__arrow_c_stream__") and not hasattr(value, "columns"):
-        return import_module("pyarrow").chunked_array(value)
-    return import_module("pyarrow").array(value) if hasattr(value, "__arrow_c_array__") else value
-
-
 def _columns(value: Any) -> Sequence[Any] | None:
     """Return the columns of a dataframe or table; None of all else."""
     if not (hasattr(value, "columns") and len(getattr(value, "shape", ())) == 2):
@@ -150,23 +143,19 @@ def _of_columns(name: str, columns: Sequence[Any]) -> tuple[np.ndarray, np.ndarr
     return array, np.stack([nothing if missing is None else missing for _, missing in pairs], 1)
 
 
-def _of_column(value: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Return the elements of a column of a library that knows missing ones; None of all else."""
-    dtype = getattr(value, "dtype", None)
-    if isinstance(dtype, np.dtype):
+def _of_texts(value: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Return the elements of a column of texts, categories or objects that may be missing; None of all else."""
+    if isinstance(getattr(value, "dtype", None), np.dtype):
         return None
     for is_missing, without in _METHODS:
         if hasattr(value, is_missing) and hasattr(value, without):
             break
     else:
         return None
-    numpy_dtype = getattr(dtype, "numpy_dtype", None)
-    if numpy_dtype is not None and numpy_dtype.kind not in "biufcmM":
-        numpy_dtype = None
     missing = np.asarray(getattr(value, is_missing)(), bool)
     if not missing.any():
-        return np.asarray(value, numpy_dtype), None
-    present = np.asarray(getattr(value, without)(), numpy_dtype)
+        return np.asarray(value), None
+    present = np.asarray(getattr(value, without)())
     array = np.zeros(missing.shape, present.dtype)
     array[~missing] = present
     return array, missing

@@ -156,8 +156,6 @@ def test_regions_as_scipy_has_them_without_missing_cells():
 REFUSED = {
     "bins": lambda v: clhist.histogram(OTHER, np.ma.sort(v)),
     "index": lambda v: ndimage.sum(OTHER, WHOLE, v),
-    "x": lambda v: clhist.unique(v),
-    "values": lambda v: clhist.factorize(v),
     "dest": lambda v: clhist.reduce_by_index(v, np.add, WHOLE, OTHER),
 }
 
