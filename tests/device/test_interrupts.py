@@ -1,6 +1,7 @@
 """Calls that Ctrl-C or an error ends at any place: those that follow are right, and streams say so if they may not be.
 
-Some places of a few files are tried here, and fewer of all others; `tests/slow/test_interrupts_everywhere.py` tries all.
+Some places of a few files are tried here, and fewer of all others; `tests/slow/test_interrupts_everywhere.py` tries
+all.
 """
 
 from __future__ import annotations
