@@ -15,9 +15,9 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
+from clhist.opencl import lost
 from clhist.opencl.arrays import HOST_ALIGNMENT, Array, empty, shares_memory
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
-from clhist.opencl.lost import is_forked
 from clhist.opencl.upload import FEWEST_BYTES, uploads
 
 FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
@@ -93,7 +93,8 @@ class HostBuffer(cl.Buffer):
         super().__init__(*arguments)
 
     def __del__(self) -> None:
-        if self._queue is not None and not is_forked():
+        # Not in a fork, where OpenCL is unchecked again. No function is called: Ctrl-C would end it, and this.
+        if self._queue is not None and not lost.unchecked:
             self._queue.finish()
 
 
