@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import platformdirs
 
-from clhist.files.sealed import warn_of_damage
 from clhist.opencl.caches import temporary_directory
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
@@ -222,6 +221,8 @@ def _damaged(vendors: Path, entries: Mapping[str, str]) -> Path | None:
 def _written(vendors: Path, entries: Mapping[str, str]) -> Path:
     """Return the folder `vendors`, which has these `entries`; raises OSError if it cannot be written."""
     if vendors.is_dir() and (damaged := _damaged(vendors, entries)):
+        from clhist.files.sealed import warn_of_damage  # rarely, and `import clhist` comes by
+
         warn_of_damage(damaged, "it has other contents")
         shutil.rmtree(vendors)
     if not vendors.is_dir():

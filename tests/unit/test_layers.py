@@ -67,7 +67,10 @@ def test_public_names_are_imported_when_used():
         print(set(clhist.__all__) - set(dir(clhist)), [name for name in clhist.__all__ if name not in globals()])
         """
     )
-    assert printed == "['clhist._version', 'clhist.opencl', 'clhist.opencl.caches']\n{'function'}\nset() []\n"
+    assert (
+        printed
+        == "['clhist._version', 'clhist.opencl', 'clhist.opencl.caches', 'clhist.opencl.icd']\n{'function'}\nset() []\n"
+    )
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         clhist.nothing  # noqa: B018
 
