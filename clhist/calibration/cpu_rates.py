@@ -23,7 +23,8 @@ _RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 def _measured(features: frozenset[str]) -> dict[str, tuple[Operator, str]]:
     """Return for each of `KINDS` an operator, and the C of its values."""
     eight = np.float64 if "fp64" in features else np.int64
-    record = Operator(_RECORD, "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a", (0, 0))
+    combine = "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a"
+    record = Operator(_RECORD, combine, (0, 0), verified=True)
     each = (
         (operators.add(np.int32), "1"),
         (operators.add(np.float32), "(float)values[i]"),

@@ -67,7 +67,9 @@ KINDS: dict[str, tuple[Operator, str, str]] = {
     "cas 64": (operators.multiply(np.int64), "three", "cas"),
     "carry 352": (operators.reproducible_add(np.float32), "three", "carry"),
     "lock": (
-        Operator(_RECORD, "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a", (0, 0)),
+        Operator(
+            _RECORD, "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a", (0, 0), verified=True
+        ),
         "((value_t){i, i})",
         "lock",
     ),

@@ -119,7 +119,7 @@ class TestFirstCall:
         with pytest.raises(ValueError, match="commutative"):
             reduce_by_index(2, subtract, *given)
         np.testing.assert_array_equal(dest, [7, 7])
-        with pytest.raises(ValueError, match="associative"):  # of one value alone
+        with pytest.raises(ValueError, match="commutative"):  # of one value alone, which is no evidence
             reduce_by_index(2, subtract, self.indices, 1)
 
     def test_fields(self):
