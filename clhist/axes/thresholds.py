@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from clhist.axes.keys import Array, from_keys, key_dtype, key_range, keys_of
+from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here
 
@@ -63,13 +64,15 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
 
 def rounded_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Thresholds:
     """Return thresholds of bins as SciPy's: the last one also has what is not below its upper edge and rounds to it."""
-    decimals = int(-np.log10(np.diff(edges).min())) + 6
-    end = edges[-1]
+    number = number_of(dtype if via is None else via)  # halves would overflow where they are rounded
+    exact = edges.astype(number_of(edges.dtype), copy=False)
+    decimals = int(-np.log10(np.diff(exact).min())) + 6
+    end = exact[-1]
     with np.errstate(all="ignore"):
         rounded = np.around(end, decimals)
 
         def is_behind(x: Array) -> Array:
-            x = x if via is None else x.astype(via)
+            x = x.astype(number, copy=False)
             return (x >= end) & (np.around(x, decimals) != rounded)
 
         stop = _bisect(is_behind, dtype, 1)

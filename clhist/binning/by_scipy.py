@@ -11,6 +11,7 @@ import numpy as np
 
 from clhist.binning.inputs import mask_array
 from clhist.binning.points import Points
+from clhist.opencl.elementwise import as_numbers
 from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
 
@@ -66,7 +67,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     edges : sequence of array, or None
         Of each dimension, for binnable points; else SciPy makes them of `bins` and `range`.
     """
-    given = sample if points is None else _without_booleans(points)
+    given = sample if points is None else _numbers_of(points)
     counts_only = are_counts(names)
     values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
     kept = values.shape[:-1]
@@ -79,25 +80,28 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
         again = again if every is None else again._replace(binnumber=every[where])
     rows = values.reshape(prod(kept), values.shape[-1]) if values.ndim > 2 else values
     if edges is not None:
-        bins, range = list(edges), _ends(edges)
+        bins, range = [as_numbers(each) for each in edges], _ends(edges)
     each = statistic if isinstance(statistic, list | tuple) else [statistic]
     compute = scipy_functions().binned_statistic_dd
     results = [compute(chosen, rows, one, bins, range, expand, again) for one in each]
     number = results[0].binnumber if binnumber else None
     if binnumber and where is not None:
         number = numbers_by_scipy(given, results[0].bin_edges, expand) if every is None else every
+    of_edges = {} if edges is None else {"bin_edges": list(edges)}
     found = [each.statistic.reshape(*kept, *map(_bins, each.bin_edges)) for each in results]
     several = isinstance(statistic, list | tuple)
     one_or_all = dict(zip(names or (), found, strict=True)) if several else found[0]
-    return results[0]._replace(statistic=one_or_all, binnumber=number)
+    return results[0]._replace(statistic=one_or_all, binnumber=number, **of_edges)
 
 
-def _without_booleans(points: Points) -> Any:
-    """Return a sample with bytes in the place of booleans, which SciPy cannot compute edges of."""
+def _numbers_of(points: Points) -> Any:
+    """Return a sample in types that SciPy computes with: bytes for booleans, float32 for halves, which it overflows."""
+
+    def converted(array: Any) -> Any:
+        return array.view(np.uint8) if array.dtype.kind == "b" else as_numbers(array)
+
     given = points.as_given
-    if isinstance(given, list):
-        return [each.view(np.uint8) if each.dtype.kind == "b" else each for each in given]
-    return given.view(np.uint8) if given.dtype.kind == "b" else given
+    return [converted(each) for each in given] if isinstance(given, list) else converted(given)
 
 
 def are_counts(names: Sequence[str] | None) -> bool:

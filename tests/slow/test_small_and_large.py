@@ -79,6 +79,7 @@ def compared(found, expected, rtol):
     np.testing.assert_allclose(found.astype(float), expected.astype(float), rtol=rtol, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Converting input from bool")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [*GROW, *STAY, *WITHOUT_QUEUE])
 def test_number_of_elements_does_not_matter(name, dtype, rng, queue):
