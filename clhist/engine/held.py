@@ -12,7 +12,7 @@ from clhist.engine.partials import combine_arrays
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, to_device
-from clhist.opencl.cuda_arrays import StreamOrder
+from clhist.opencl.cuda_arrays import NotDirectError, StreamOrder
 from clhist.opencl.device import device_profile
 from clhist.opencl.elementwise import added
 from clhist.opencl.memory import OutOfMemoryError
@@ -115,8 +115,8 @@ class Held:
         in_place = self._spare is self.arrays
         try:
             found = enqueue(self.arrays, self._spare, updates.begin if in_place else None)
-        except OutOfMemoryError:
-            updates.end()  # the device had no scratch memory, so nothing was written
+        except (OutOfMemoryError, NotDirectError):
+            updates.end()  # no scratch memory, or no program for CUDA: nothing was written
             raise
         updates.is_open = True
         self.arrays, self._spare = self._spare, self.arrays
