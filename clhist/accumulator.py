@@ -92,6 +92,9 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
     Bins are on the device of CUDA's arrays, in memory of their library, and go by the host where other chunks follow.
     """
 
+    _position: int
+    _has_positions: bool
+
     @takes_cuda
     @shows(StreamChoices)
     def __init__(
@@ -313,8 +316,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
 
     def seek(self, position: int | None) -> None:
         """Let the next chunk begin at this position of the stream, if it has one; what is held must have been taken."""
-        self._position: int = position or 0
-        self._has_positions: bool = position is not None
+        self._position = position or 0
+        self._has_positions = position is not None
         self._has_gaps = False  # whether nobody knows where the elements after those that were merged begin
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:

@@ -30,7 +30,7 @@ _NEW_DEVICE = (
 
 @click.command()
 @click.option("--cuda", is_flag=True, help="Check launches by CUDA, on arrays in its memory. Needs PyTorch or CuPy.")
-@click.option("--quick", is_flag=True, help="Check some types and forms only: about 15 s on two cores, then 3 s.")
+@click.option("--quick", is_flag=True, help="Check some types and forms only: half a minute at first, on two cores.")
 @click.option(
     "--limit",
     type=click.FloatRange(min=0, min_open=True),

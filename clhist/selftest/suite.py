@@ -29,7 +29,7 @@ def checks(queue: cl.CommandQueue, *, quick: bool = False, place: Host = HOST) -
     queue : pyopencl.CommandQueue
         Of the device.
     quick : bool
-        Whether some types and forms must do, for which two cores compile for a quarter of a minute.
+        Whether some types and forms must do, for which two cores compile for half a minute.
     place : Host
         Where the arrays are.
     """
