@@ -2,7 +2,6 @@
 no evidence."""
 
 import numpy as np
-import pyopencl as cl
 import pytest
 
 import clhist
@@ -126,14 +125,6 @@ class TestOperatorsForSomeValues:
         for samples, error in [([], ValueError), ([0.5], TypeError), (["x"], TypeError), ([2**40], TypeError)]:
             with pytest.raises(error, match=r"^samples: expected"):
                 Operator(INT, "a + b", 0, samples=samples)
-
-    def test_a_pending_event_is_not_waited_for(self, queue):
-        event = cl.UserEvent(queue.context)
-        operator = fresh(Operator(INT, "b + a + 0", 0))
-        bins, x = (cl.array.to_device(queue, each) for each in (TestEveryWayIn.bins, TestEveryWayIn.x))
-        found = clhist.reduce_by_index(3, operator, bins, x, wait_for=[event])
-        event.set_status(cl.command_execution_status.COMPLETE)
-        assert found.get().sum() == 190
 
 
 def test_a_repeated_call_checks_nothing(monkeypatch):
