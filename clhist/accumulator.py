@@ -419,7 +419,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         outputs = self._outputs
         room = (each.most_values for each in self._forms if each.most_values is not None)
         if (self._count + size) * max(self._emits) > min(room, default=np.inf):
-            self._hold(self.partial())
+            self._hold(self.partial(), self._size, self._position, self._has_gaps)
         more: Any = {"race_factor": self._race_factor, "choices": self._choices, "memory_budget": self._budget}
 
         def enqueue(dests: list[Array], outs: list[Array], begun: Callable[[], None] | None) -> cl.Event:

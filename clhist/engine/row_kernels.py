@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from clhist.codegen.render import render_row_kernel
 from clhist.codegen.row_kernels import ARRAYS, SIZES, VECTOR_BYTES, RowKernelSpec
-from clhist.engine.call import queue_for, queue_of
+from clhist.engine.call import Outcome, queue_for, queue_of
 from clhist.engine.cuda_launcher import CudaLoaded
 from clhist.engine.launcher import Loaded
 from clhist.engine.prepared import ArraySlot, New
@@ -62,6 +62,11 @@ def means(sums: Array, counts: Array, dtype: np.dtype, queue: cl.CommandQueue | 
     return _run("mean", (sums, counts), sums.shape, dtype, queue)
 
 
+def write_means(sums: Array, counts: Array, out: Array, queue: cl.CommandQueue) -> cl.Event:
+    """Write `means` to an array, and return the event after which they are there."""
+    return _outcome("mean", (sums, counts), sums.shape, out.dtype, queue, out=out).event
+
+
 def filled(values: Array, counts: Array, empty: float, queue: cl.CommandQueue | None = None) -> Array:
     """Return the rows of `values`, and rows of `empty` for bins whose count is 0."""
     return _run("filled", (values, counts), values.shape, values.dtype, queue, empty)
@@ -104,13 +109,25 @@ def _run(
     *numbers: float,
 ) -> Array:
     """Run the kernel of this kind on contiguous arrays and return the new array of this shape."""
+    return _outcome(kind, arrays, shape, dtype, queue, *numbers).results[0]
+
+
+def _outcome(
+    kind: str,
+    arrays: tuple[Array, ...],
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    queue: cl.CommandQueue | None,
+    *numbers: float,
+    out: Array | None = None,
+) -> Outcome:
     named = dict(zip(ARRAYS[kind], arrays, strict=True))
     table, of_rows, on_device = named["table"], named.get("indices"), is_device_array(arrays[0])
     rows = (arrays[-1] if of_rows is None else of_rows).size
     queue = queue_for(queue, arrays[0].context if on_device else None, queue_of(*arrays))
     components = prod(shape) // rows
     vectors = [array for name, array in named.items() if ARRAYS[kind][name] in ("element", "bin")]
-    vector = _vector(vectors, components, dtype)
+    vector = _vector([*vectors, *([] if out is None else [out])], components, dtype)
     size = prod(shape) // vector
     is_long = max(size, prod(table.shape) // vector) >= _LONG
     is_cpu = device_kind(queue.device) == "cpu"
@@ -121,7 +138,7 @@ def _run(
     number_type = np.uint8 if dtype.kind == "b" else number_of(dtype).type  # kernels have no boolean arguments
     scalars += [number_type(number) for number in numbers]
     loaded = _loaded(queue.context, queue, spec)
-    return loaded.run(queue, [*arrays, New(shape)], scalars, on_device).results[0]
+    return loaded.run(queue, [*arrays, New(shape) if out is None else out], scalars, on_device)
 
 
 def _vector(arrays: Sequence[Array], components: int, dtype: np.dtype) -> int:
@@ -144,4 +161,10 @@ def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: RowKernelSpec) ->
     sizes = (units * _CPU_SHARES, 1) if spec.blocked else (units * _GPU_GROUPS * lanes, lanes)
     name, source = f"row_{spec.kind}", render_row_kernel(spec)
     scalars = (*SIZES, "empty") if spec.kind == "filled" else SIZES
-    return single_kernel(queue, name, source, tuple(slots), scalars, sizes, "rows of bins")
+    return single_kernel(queue, name, source, tuple(slots), scalars, sizes, "rows of bins", _options(queue.device))
+
+
+def _options(device: cl.Device) -> tuple[str, ...]:
+    """Return the options by which single precision divides as IEEE 754 has it: means do not depend on the device."""
+    is_optional = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    return ("-cl-fp32-correctly-rounded-divide-sqrt",) if is_optional else ()

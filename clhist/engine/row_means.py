@@ -15,18 +15,12 @@ import pyopencl as cl
 
 from clhist.engine import row_kernels
 from clhist.engine.call import Call, Outcome
-from clhist.engine.chain import Chain
-from clhist.engine.each import Elementwise
 from clhist.engine.engine import Engine
 from clhist.engine.results import target
 from clhist.engine.scatter import ScatterSpec, scatter_engine
 from clhist.opencl.arrays import Array, empty, note_event, survey
-from clhist.opencl.cuda_arrays import CudaArray, cuda_device_of
-from clhist.opencl.elementwise import of_rows
+from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.memory import scratch_allocator
-from clhist.opencl.program import kept_by_context
-from clhist.operators.c_types import c_name, element_name
-from clhist.operators.halves import declared, half_name, stored
 from clhist.operators.statistics import sum_and_number
 
 Run = Callable[[Engine, Sequence[Any], Call], Outcome]
@@ -97,31 +91,13 @@ def _divided(
         with np.errstate(all="ignore"):
             np.divide(sums.view(held), divisor, out=means.view(result), casting="same_kind")
         return means, number.event
-    if isinstance(means, CudaArray):
-        means[...] = of_rows(sums, numbers, means.dtype)
-        return means, number.event
-    components = np.int64(sums.nbytes // held.itemsize // numbers.size)
-    waited = [found.event, number.event, *wait_for]
-    chain, written = Chain(queue, "for means of rows", waited), means.view(np.uint16 if half_name(result) else result)
-    given = [sums.view(held), numbers, written, components]
-    _division(queue.context, held, result)(chain, sums.nbytes // held.itemsize, given)
-    (event,) = chain.events
-    note_event(means, event, waited)
+    written = means.view(result)
+    event = row_kernels.write_means(sums.view(held), numbers, written, queue)
+    if event is not None:  # CUDA's stream orders what is done
+        note_event(means, event, [found.event, number.event, *wait_for])
     return means, event
 
 
 def _real(dtype: np.dtype) -> np.dtype:
     """Return the type of the parts of complex numbers, and that of others."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
-
-
-@kept_by_context
-def _division(context: cl.Context, held: np.dtype, dtype: np.dtype) -> Elementwise:
-    """Return the kernel that divides sums of type `held` by the numbers of their vectors."""
-    return Elementwise(
-        context,
-        f"const {c_name(held)} *sums, const ulong *number, {element_name(dtype)} *means, const long components",
-        f"means[i] = {stored(f'sums[i] / ({c_name(held)})number[i / components]', dtype)}",
-        "clhist_row_means",
-        declared(dtype),
-    )

@@ -22,12 +22,13 @@ def single_kernel(
     scalars: tuple[str, ...],
     sizes: tuple[int, int],
     what: str,
+    options: tuple[str, ...] = (),
 ) -> Loaded | CudaLoaded:
     """Return what runs the kernel of this name with these arrays and scalars; its results are the arrays that it makes.
 
-    There are `sizes` work-items in all and in a work-group; `what` is for errors.
+    There are `sizes` work-items in all and in a work-group; `what` is for errors, `options` for the compiler.
     """
-    code = KernelCode(source, (), f"clhist_{name}", signatures(source)[name])
+    code = KernelCode(source, options, f"clhist_{name}", signatures(source)[name])
     given = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
     launch = Launch("combine", code, sizes[:1], sizes[1:], (*given, *(Slot(name, VALUE) for name in scalars)))
     none: Any = None  # for no operator makes them

@@ -65,12 +65,6 @@ def added(x: Array, y: Array) -> Array:
     return x + y
 
 
-def of_rows(sums: CudaArray, numbers: CudaArray, dtype: np.dtype) -> CudaArray:
-    """Return the sums of rows divided by the number of each, an unsigned integer: by the library of CUDA's arrays."""
-    shape, by = sums.shape, _as_signed(numbers).of_library().reshape(-1, 1)
-    return sums.computed(lambda own, _: (own.reshape(numbers.size, -1) / by).reshape(shape)).astype(dtype)
-
-
 def zero_where_none(x: Array, sizes: Array) -> Array:
     """Return `x`, and 0 in the place of elements whose size, an int64, is 0."""
     if isinstance(x, CudaArray):

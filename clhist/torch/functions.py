@@ -350,4 +350,3 @@ def _first(src: torch.Tensor, dim: int) -> torch.Tensor:
     if not -src.dim() <= dim < src.dim():
         raise ValueError(f"dim: expected a dimension of src, which has {src.dim()}, got {dim}")
     return src.movedim(dim, 0) if dim else src
-

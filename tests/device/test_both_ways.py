@@ -78,6 +78,9 @@ REDUCE = {
     "dest": Case(
         clhist.reduce_by_index, lambda d: {"dest": np.ones(4), "op": np.add, "indices": d.bins, "values": d.narrow}
     ),
+    "dtype": Case(
+        clhist.reduce_by_index, lambda d: {**SUM, "indices": d.bins, "values": d.narrow, "dtype": d.narrow.dtype}
+    ),
     "maximum": Case(
         clhist.reduce_by_index,
         lambda d: {"dest": 5, "op": np.maximum, "indices": d.bins, "values": d.values},

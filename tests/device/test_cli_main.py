@@ -93,9 +93,7 @@ def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
     )
     result = run(*command, "--profile", "no such")
     assert result.exit_code == 2
-    assert result.output.startswith(
-        "Error: profile 'no such': there is none; known are large, small, amd-instinct-mi100"
-    )
+    assert result.output.startswith("Error: profile 'no such': there is none; known are large, small, amd-")
 
 
 def test_version():

@@ -64,7 +64,7 @@ def test_kernels_take_lists(kernel):
     np.testing.assert_array_equal(kernel.accumulator(3).add([0, 1, 1]).result(), [1, 2, 0])
     assert kernel.race_factor([0, 1, 1], num_bins=3).pairs == 3
     for wrong, error, match in [
-        ([0, 1.5], TypeError, "expected numbers of int32, got a list of float64"),
+        ([0, 1.5], TypeError, "expected int32, got a list of float64"),
         ([0, 2**40], ValueError, "expected numbers that fit int32"),
         ([[0], [1, 2]], ValueError, "inhomogeneous"),
         (pandas.Series([0, 1]), TypeError, "expected an array of int32, got one of int64"),

@@ -8,9 +8,13 @@ from small_devices import small_device
 
 import clhist
 from clhist import UnsupportedError
+from clhist.opencl.device import device_kind
 from clhist.selftest.checks import HOLDS, UNAVAILABLE
 from clhist.selftest.suite import checks
 
+pytestmark = pytest.mark.skipif(
+    device_kind(clhist.default_queue().device) != "cpu", reason="CPUs stand for small devices"
+)
 ALL = "all of these"
 WANTED = ("native, local", "cas, global", "sort", "lengths", "batches, even and flat", "bincount")
 

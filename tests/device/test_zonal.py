@@ -105,7 +105,7 @@ WRONG = {
     "values: expected integers or floats, got complex128": {"values": np.zeros((60, 71), complex)},
     "zones: expected an array of NumPy, Dask or PyOpenCL, got list": {"zones": [object()]},
     "zones: expected integers or floats, got <U1": {"zones": np.full((60, 71), "a")},
-    "stats_funcs: expected of majority, .*, got 'mode of'": {"stats_funcs": ["mode of"]},
+    "stats_funcs: expected some of .*majority.*, got 'mode of'": {"stats_funcs": ["mode of"]},
     "stats_funcs: expected a sequence": {"stats_funcs": "mean"},
     "stats_funcs: expected functions, got 3 as 'a'": {"stats_funcs": {"a": 3}},
     "nodata_values: expected a number": {"nodata_values": "0"},

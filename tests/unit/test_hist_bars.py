@@ -40,4 +40,4 @@ def test_an_empty_text_is_no_key(tmp_path, ending):
     frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
     (chunk,) = open_table(path).read(["x"], ["key"])
     assert chunk.valid.tolist() == [True, False, False, True]
-    assert [chunk.labels["key"][place] for place in chunk.columns["key"][chunk.valid]] == ["a", "b"]
+    assert chunk.texts("key")[chunk.valid].tolist() == ["a", "b"]

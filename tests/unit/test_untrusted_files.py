@@ -17,10 +17,10 @@ from clhist import Partial, Spec, operators
 from clhist.cases.atom_types import read_atom_types
 from clhist.cases.files import read_image, read_table
 from clhist.cases.gro_file import read_gro
-from clhist.cli.hist.table import TableError
 from clhist.cli.hist.tables import open_table
 from clhist.errors import ProfileError
 from clhist.files.arrays import only_key, read_npz
+from clhist.files.table import TableError
 from clhist.files.texts import read_text
 from clhist.hardware.profile_files import load_profiles
 
