@@ -54,9 +54,7 @@ def test_more_bins_of_one_width_than_32_bits_number(name, bins, queue):
     if bins % 4:
         bins += 4 - bins % 4
     for x in (X, np.ones(50_000, np.float32), cl_array.to_device(queue, X)):
-        with pytest.raises(
-            ValueError, match=r"^bins: expected fewer than 2\*\*31(,| in all 2 dimensions)"
-        ):
+        with pytest.raises(ValueError, match=r"^bins: expected fewer than 2\*\*31(,| in all 2 dimensions)"):
             NUMBERED[name](x, bins)
     with pytest.raises(ValueError, match=r"^bins: expected fewer than 2\*\*31, got "):
         clhist.histogram(X, bins, (0, 1), devices="all")
@@ -70,9 +68,7 @@ def test_bincount_of_too_many(minlength, queue, monkeypatch):
         lambda: clhist.bincount(cl_array.to_device(queue, large)),
         lambda: clhist.bincount(KEYS, minlength=minlength),
     ):
-        with pytest.raises(
-            MemoryError, match=f"^(x|minlength): expected few enough bins .* got {minlength};"
-        ):
+        with pytest.raises(MemoryError, match=f"^(x|minlength): expected few enough bins .* got {minlength};"):
             call()
     monkeypatch.setattr(sys.modules["clhist.bincount"], "_is_for_numpy", lambda *_, **__: True)
     for name, call in (
