@@ -38,7 +38,10 @@ class Profile:
         What updates may use, of `clhist.hardware.atomics.ALL_FEATURES`; None, of a profile without its device, for all
         that the device has.
     rates : mapping of str to float
-        What `clhist calibrate` measured, by the names of `clhist.planning.times`; empty if it did not.
+        What `clhist calibrate` measured, by the names of `clhist.planning.times`; empty if it did not. Plans are made
+        by these and, where they lack some, by `clhist.planning.scaling.rates_of`.
+    data_sheet : mapping of str to int
+        Those numbers of `clhist.hardware.profile_files.DATA_SHEET` that are known.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Profile:
     sources: Mapping[str, str]
     features: frozenset[str] | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
+    data_sheet: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def atomics(self) -> dict[tuple[str, str, str], str]:
@@ -62,7 +66,8 @@ class Profile:
         return native_table(self.features or ())
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"sources": dict(self.sources)}  # a view of a mapping cannot be pickled
+        # A view of a mapping cannot be pickled.
+        return vars(self) | {"sources": dict(self.sources), "data_sheet": dict(self.data_sheet)}
 
     def __hash__(self) -> int:
         return hash((self.name, self.kind, *(getattr(self, key) for key in PARAMETERS)))
@@ -167,8 +172,16 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
     rates = measured[0].rates if measured else {}
     if measured:
         sources["rates"] = f"{measured[0].path}: rates of {measured[0].name}"
+    sheet = next((_numbers_of(file) for file in chain if file.data_sheet), {})
+    if report.compute_units:
+        sheet["compute_units"] = report.compute_units
     merged = Profile(report.name, report.kind, **numbers, sources=MappingProxyType(sources))
-    return replace(merged, features=features, rates=rates)
+    return replace(merged, features=features, rates=rates, data_sheet=sheet)
+
+
+def _numbers_of(file: ProfileFile) -> dict[str, int]:
+    """Return the numbers of a profile's data sheet."""
+    return {key: number for key, number in file.data_sheet.items() if key != "source"}
 
 
 def _check_features(name: str, claimed: frozenset[str], report: Report) -> None:
@@ -227,7 +240,7 @@ def named_profile(key: str, profiles: Iterable[ProfileFile] | None = None) -> Pr
             numbers: dict[str, Any] = {name: value for name, (_, value, _) in profile.values.items()}
             sources = {name: f"{profile.path}: {source}" for name, (_, _, source) in profile.values.items()}
             named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
-            return replace(named, features=profile.features, rates=profile.rates)
+            return replace(named, features=profile.features, rates=profile.rates, data_sheet=_numbers_of(profile))
     from difflib import get_close_matches
 
     known = [p.key for p in complete]

@@ -6,13 +6,11 @@ from math import ceil, floor
 from typing import ClassVar
 
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
-from clhist.planning.times import EVERYWHERE
+from clhist.planning.times import EVERYWHERE, F_L2, MISSED_BYTES, SWEEP_READING, race_expansion
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
-# The paper's constants (section III-D).
-K_RF = 0.75
-F_L2 = 0.4
+# The paper's constant (section III-D); the others are in `clhist.planning.times`.
 K_CT_MIN = 2
 
 
@@ -24,13 +22,16 @@ class GlobalPlan(Plan):
     rate: ClassVar[str | None] = EVERYWHERE
 
 
-def global_copies(load: Workload, update: str) -> Plan:
-    """Equations 4 to 6: as many copies as the last-level cache holds, in passes if not even the fewest fit."""
+def global_copies(load: Workload, update: str, *, literal: bool = False) -> Plan:
+    """Equations 4 to 6: as many copies as the last-level cache holds, in passes if not even the fewest fit.
+
+    Unless `literal`, passes are made only where reading the input again costs less than the misses that they save.
+    """
     trace = Trace()
     group = load.choices.work_group_size or min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
     trace.step("B", group, "V-A", "work-group size")
     threads = int(trace.step("T", load.threads, "Fig. 2", "min(Thw, N)"))
-    copies, passes = shared_copies(load, trace, update, threads)
+    copies, passes = shared_copies(load, trace, update, threads, literal=literal)
     groups = ceil(threads / group)
     return make_plan(
         GlobalPlan,
@@ -46,13 +47,13 @@ def global_copies(load: Workload, update: str) -> Plan:
     )
 
 
-def shared_copies(load: Workload, trace: Trace, update: str, threads: int) -> tuple[int, int]:
+def shared_copies(load: Workload, trace: Trace, update: str, threads: int, *, literal: bool) -> tuple[int, int]:
     """Return M and S for `threads` work-items."""
     bins, choices, profile = load.num_bins, load.choices, load.profile
     size, average = load.element_bytes(update)
     expansion = trace.step(
         "RACE_exp",
-        max(1.0, K_RF * load.race_factor / max(1.0, profile.l2_line / average)),
+        race_expansion(load.race_factor, profile.l2_line, average),
         "(4)",
         "max(1, k_RF RF / max(1, L2_line / avg))",
     )
@@ -63,6 +64,8 @@ def shared_copies(load: Workload, trace: Trace, update: str, threads: int) -> tu
     )
     needed = max(1, min(max(load.bins), ceil(fewest * bins * average / cache)))
     passes = int(trace.step("S", needed, "(5)", "ceil(M_min H avg / (F_L2 L2 RACE_exp))"))
+    if passes > 1 and not literal:
+        passes = int(trace.step("S", _worth_passes(load, passes, cache / (bins * size)), "", _WORTH))
     if choices.passes is not None:
         passes = int(trace.step("S", min(choices.passes, max(load.bins)), "", "forced, at most H"))
     chunk = trace.step("H_chk", ceil(bins / passes), "(5)", "ceil(H / S)")
@@ -79,3 +82,15 @@ def shared_copies(load: Workload, trace: Trace, update: str, threads: int) -> tu
     if allowed < copies:
         copies = int(trace.step("M", allowed, "", "what the memory budget allows"))
     return copies, passes
+
+
+_WORTH = f"or 1 where reading again costs more than the {MISSED_BYTES} bytes that a miss moves"
+
+
+def _worth_passes(load: Workload, passes: int, cached: float) -> int:
+    """Return so many passes, or 1; `cached` is the part of one copy of all bins that the cache holds."""
+    # Elements that are fewer than the lines of the cache miss once each, in however many passes.
+    if load.pairs * load.profile.l2_line <= F_L2 * load.profile.l2_cache:
+        return 1
+    saved = max(0.0, 1 - cached) * MISSED_BYTES * (load.max_pairs or load.pairs_per_element)
+    return passes if (passes - 1) * load.read_bytes / SWEEP_READING < saved else 1

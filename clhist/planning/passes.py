@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import ClassVar
 
 from clhist.planning import updates
 from clhist.planning.feature import Feature, Parameter, Sweep, Variable, division, uints
 from clhist.planning.plan import P, Plan, Trace
 from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
-from clhist.planning.times import times_of
+from clhist.planning.scaling import times_of
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 
 
@@ -87,10 +88,12 @@ def _best_order(
     """Return the order, and the reason for it; `in_turn` and `aside` are the predicted seconds."""
     if load.choices.pass_order is not None:
         return load.choices.pass_order, "forced"
+    used = plan.copies * load.copy_bytes(plan.update, plan.passes)
     if load.on_cpu:
         return IN_TURN, "the cores of a CPU do not start together"
-    if plan.passes > resident:
-        return IN_TURN, f"only {resident} work-groups are resident"
+    most = max(resident, load.resident(ceil(load.profile.hardware_threads / plan.work_group_size), used))
+    if plan.passes > most:
+        return IN_TURN, f"only {most} work-groups can be resident"
     if updates.waits(plan.update):
         return IN_TURN, f"{plan.update} updates of a hot bin wait, and would keep only its range busy"
     if in_turn is not None and aside is not None:
