@@ -16,6 +16,9 @@ from clhist.errors import ProfileError
 from clhist.hardware.atomics import native_table
 from clhist.hardware.profile_files import LEVELS, PARAMETERS, ProfileFile, load_profiles, user_directory
 
+BORROWED = ", not measured on this device"
+MEMORY_FRACTION = 4  # of a device's memory, a part of which copies take by default
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -171,7 +174,8 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
     measured = [file for file in found_files if file.measured and (report.kind == "cpu" or file.level == "device")]
     rates = measured[0].rates if measured else {}
     if measured:
-        sources["rates"] = f"{measured[0].path}: rates of {measured[0].name}"
+        borrowed = "" if measured[0].level == "device" else BORROWED
+        sources["rates"] = f"{measured[0].path}: rates of {measured[0].name}{borrowed}"
     sheet = next((_numbers_of(file) for file in chain if file.data_sheet), {})
     if report.compute_units:
         sheet["compute_units"] = report.compute_units

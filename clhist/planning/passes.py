@@ -91,7 +91,12 @@ def _best_order(
     used = plan.copies * load.copy_bytes(plan.update, plan.passes)
     if load.on_cpu:
         return IN_TURN, "the cores of a CPU do not start together"
-    most = max(resident, load.resident(ceil(load.profile.hardware_threads / plan.work_group_size), used))
+    is_batch = load.num_histograms is not None  # whose histograms are resident as well
+    most = (
+        resident
+        if is_batch
+        else max(resident, load.resident(ceil(load.profile.hardware_threads / plan.work_group_size), used))
+    )
     if plan.passes > most:
         return IN_TURN, f"only {most} work-groups can be resident"
     if updates.waits(plan.update):

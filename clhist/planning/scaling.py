@@ -8,14 +8,13 @@ from importlib import resources
 from math import log
 from typing import NamedTuple
 
-from clhist.hardware.profile import Profile
+from clhist.hardware.profile import BORROWED, Profile
 from clhist.hardware.profile_files import ProfileFile, parse_profile
 from clhist.hardware.vendors import MEMORIES
 from clhist.planning import times
 from clhist.planning.workload import Workload
 
-# The shipped profiles with all rates of their kind.
-MEASURED = {"gpu": ("nvidia-h100", "nvidia-h200"), "cpu": ("default-cpu", "intel-xeon-amx")}
+MEASURED = ("nvidia-h100", "nvidia-h200")  # the shipped profiles of GPUs with all rates
 # What another vendor's driver takes longer for a launch than NVIDIA's: a guess, to be replaced by `clhist calibrate`.
 _OTHER_LAUNCH = 1.5
 _USUAL_THREADS = 2048  # of a compute unit, where its number is not known
@@ -45,11 +44,10 @@ class Rates(NamedTuple):
 @lru_cache(maxsize=64)
 def rates_of(profile: Profile) -> Rates:
     """Return the measured rates of a device, and for those that it lacks the scaled ones of the nearest device."""
-    others = [file for file in _measured(profile.kind) if file.name != profile.name]
-    if profile.kind == "cpu":  # rates of a CPU are of a family, whose cores are alike enough
-        if profile.rates:
-            return Rates(profile.rates, "")
-        return Rates(others[0].rates, f"{others[0].path}: rates of {others[0].name}, not scaled")
+    if profile.kind == "cpu":  # a CPU has the rates of its family, whose cores are alike enough
+        source = profile.sources.get("rates", "")
+        return Rates(profile.rates, source if source.endswith(BORROWED) else "")
+    others = [file for file in _measured() if file.name != profile.name]
     nearest = min(others, key=lambda file: _distance(profile, file))
     scaled = _scaled(profile, nearest)
     if profile.rates.keys() >= scaled.keys():
@@ -59,10 +57,10 @@ def rates_of(profile: Profile) -> Rates:
     return Rates(scaled | profile.rates, source)
 
 
-@lru_cache(maxsize=2)
-def _measured(kind: str) -> tuple[ProfileFile, ...]:
+@lru_cache(maxsize=1)
+def _measured() -> tuple[ProfileFile, ...]:
     folder = resources.files("clhist.devices")
-    names = (f"{name}.toml" for name in MEASURED[kind])
+    names = (f"{name}.toml" for name in MEASURED)
     return tuple(parse_profile((folder / name).read_text(encoding="utf-8"), f"devices/{name}") for name in names)
 
 

@@ -15,6 +15,7 @@ from clhist.codegen.layout import local_capacity
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.planning.plan import Output
+from clhist.planning.paper import paper_plan
 from clhist.planning.problem import NUMBERS, Choices
 from clhist.planning.updates import BY_NAME
 
@@ -54,8 +55,9 @@ def test_table_1(memory, update, race_factor, num_bins, expected):
     ("update", "bin_bytes", "most_bins"), [("native", 4, 3 * 12288), ("cas", 4, 4 * 12288), ("lock", 8, 6 * 4096)]
 )
 def test_switching_point(update, bin_bytes, most_bins):
+    """Section V-A, which is the paper's plan alone."""
     memories = [
-        plan(50_000_000, bins, RTX_2080_TI, local_update=update, global_update=update, bin_bytes=bin_bytes).memory
+        paper_plan(50_000_000, bins, RTX_2080_TI, update, bin_bytes=bin_bytes - 4 * (update == "lock")).memory
         for bins in (most_bins - 1, most_bins, most_bins + 1)
     ]
     assert memories == ["local", "local", "global"]
@@ -197,8 +199,11 @@ def test_steps_tell_how_the_numbers_came_about():
         "groups": 34,
     }  # fmt: skip
     assert all(step.formula for step in found.steps)
-    tried = [step.symbol for step in plan(50_000_000, 10**6, RTX_2080_TI).steps]
+    tried = [step.symbol for step in paper_plan(50_000_000, 10**6, RTX_2080_TI, "native").steps]
     assert tried.index("S_max") < tried.index("RACE_exp"), "local memory is tried first, and that is kept"
+    predicted = [step.symbol for step in plan(50_000_000, 10**6, RTX_2080_TI).steps]
+    assert "t_global" in predicted
+    assert "S_max" not in predicted
 
 
 @pytest.mark.parametrize(
