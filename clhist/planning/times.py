@@ -165,7 +165,7 @@ class Times(NamedTuple):
     def _rate_of(self, kind: str, what: str) -> float:
         """Return a rate; of carries that were not measured those of the next longer integer: few words are touched."""
         rate = self.rates.get(rate_name(kind, what), 0)
-        if not rate and what == PASS_DEALT:  # of one atomic, as fast however bins are assigned
+        if not rate and what == PASS_DEALT and PLUS in self.kind:  # a part that is one atomic, beside one that loops
             rate = self.rates.get(rate_name(kind, PASS_ASIDE), 0)
         if rate or not kind.startswith(_CARRY) or rate_name(kind, ONE_PASS) in self.rates:
             return rate

@@ -143,7 +143,6 @@ def test_the_least_time_is_taken():
             assert saved == (5 if (bins, size) == (100, 1000) else 0), "one work-group anyway, and few bins"
             assert found.seconds * 1e6 <= max(times)
             assert found.seconds * 1e6 + saved in [pytest.approx(time) for time in times]
-            assert len(times) in (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +155,8 @@ def test_what_is_slow_is_avoided(slow, memory, partitions):
     assert (found.memory, found.strategy == "partitioned") == (memory, partitions)
 
 
-@pytest.mark.parametrize(("rate", "strategy"), [(10.0, "partitioned"), (5.0, "global")])
-@pytest.mark.parametrize("bins", [100_000, 2_000_000, 200_000_000])
+@pytest.mark.parametrize(("rate", "strategy"), [(10.0, "partitioned"), (4.0, "global")])
+@pytest.mark.parametrize("bins", [2_000_000, 20_000_000, 200_000_000])
 def test_pairs_are_partitioned_by_elements_alone(rate, strategy, bins):
     """With 0.15 ns of an update in global memory whose line is missed, half as much again for skew."""
     assert chosen(bins, rates=RATES | {rate_name(KIND, PARTITIONED): rate, BANDWIDTH: 3000.0}).strategy == strategy

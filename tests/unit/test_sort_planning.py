@@ -66,8 +66,8 @@ def test_sorted_where_many_wait_for_few_locks():
     "changes",
     [
         {"race_factor": 1.0},
-        {"race_factor": 1e2},
-        {"num_elements": 100, "race_factor": 1e6},
+        {"race_factor": 10.0},
+        {"num_elements": 10, "race_factor": 1e6},
         {"global_update": "cas"},
         {"global_update": "native"},
         {"max_pairs": None},
@@ -104,7 +104,6 @@ def test_sorted_where_no_copy_with_its_locks_fits():
     assert "not even one copy with its locks fits the memory budget" in " ".join(step.formula for step in found.steps)
     with pytest.raises(MemoryError, match="^memory_budget: "):
         contended(**given, memory_budget=needed - 1)
-    assert contended(**given, max_pairs=1, memory_budget=10**7).strategy == "partitioned"
     for changes in (
         {"memory_budget": needed, "max_pairs": None},
         {"memory_budget": needed, "choices": Choices(memory="global")},
@@ -113,7 +112,7 @@ def test_sorted_where_no_copy_with_its_locks_fits():
             contended(**given, **changes)
 
 
-def sweeps(*given, bins, emits=1, race_factor=1e6, **forced):
+def sweeps(*given, bins, emits=2, race_factor=1e6, **forced):
     histograms = tuple(
         Histogram(operator, bins, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)
     )
@@ -147,15 +146,15 @@ def test_wide_accumulators_are_sorted_on_demand():
 
 
 def test_the_plan_is_explained_on_the_command_line():
-    given = ["plan", "-n", "1M", "-H", "1M", "--profile", "nvidia-geforce-rtx-2080-ti", "--element-size", "16"]
+    given = ["plan", "-n", "1M", "-H", "100M", "--profile", "nvidia-geforce-rtx-2080-ti", "--element-size", "16"]
     (forced, chosen) = (
         CliRunner().invoke(main, [*given, *more], catch_exceptions=False)
-        for more in (["--update", "sort"], ["--update", "lock", "--race-factor", "1e6"])
+        for more in (["--update", "sort"], ["--update", "lock", "--race-factor", "1e8"])
     )
     for result in (forced, chosen):
         assert result.exit_code == 0
         assert "In global memory (sorted pairs)" in result.output
         assert "sort (pairs are sorted by bin and scanned, Listing 4 of" in result.output
-        assert "MiB (52,000,000 B) for the pairs and one copy" in result.output
+        assert "GiB (1,636,000,000 B) for the pairs and one copy" in result.output
     assert "t_lock" not in forced.output
     assert "t_lock" in chosen.output
