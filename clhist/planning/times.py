@@ -86,9 +86,10 @@ class Times(NamedTuple):
     def seconds(self, plan: Plan) -> float | None:
         """Return how long `plan` takes on the device, or None if a rate that this needs is not known.
 
-        None, too, for what was not measured: batches, sorting, and copies that are not shared.
+        None, too, for what was not measured: batches, sorting, and private copies in global memory. Work-items that have
+        copies of their own in local memory are as fast as those that share them, at least.
         """
-        if plan.rate is None or plan.update == "private":
+        if plan.rate is None:
             return None
         overhead, each = self.overhead(plan), self._each(plan)
         if overhead is None or each is None:

@@ -57,7 +57,7 @@ def test_table_1(memory, update, race_factor, num_bins, expected):
 def test_switching_point(update, bin_bytes, most_bins):
     """Section V-A, which is the paper's plan alone."""
     memories = [
-        paper_plan(50_000_000, bins, RTX_2080_TI, update, bin_bytes=bin_bytes - 4 * (update == "lock")).memory
+        paper_plan(50_000_000, bins, RTX_2080_TI, update, bin_bytes=bin_bytes).memory
         for bins in (most_bins - 1, most_bins, most_bins + 1)
     ]
     assert memories == ["local", "local", "global"]
