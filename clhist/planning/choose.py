@@ -36,7 +36,7 @@ from clhist.planning.rows import seconds as gathering_seconds
 from clhist.planning.scaling import times_of
 from clhist.planning.sort import SortedPlan, global_or_sorted, sorted_pairs
 from clhist.planning.sort import seconds as sorting_seconds
-from clhist.planning.times import Times
+from clhist.planning.times import SHORT, Times
 from clhist.planning.updates import GATHER, SORT
 from clhist.planning.workload import Workload
 
@@ -81,6 +81,7 @@ CANDIDATES = (
 )
 _GROUPED = ("t_partitioned", "t_shared_out")
 WORTH_SKEW = 2 / 3  # how much faster global memory must be
+LITTLE = 12  # shortest kernels: what takes less in global memory, its own three among them, takes little time anywhere
 LEAST_SKEWED = 2**20  # elements; fewer take little time anywhere
 MOST_PASSES = 32  # over the input
 PREDICTED = tuple(candidate.symbol for candidate in CANDIDATES)  # steps of a plan that was chosen by its time
@@ -166,7 +167,7 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
     plans = dict(_possible(load, local_update, global_update))
     predicted = {symbol: (times[plan.memory].seconds(plan), plan) for symbol, plan in plans.items()}
     timed = {symbol: (seconds, plan) for symbol, (seconds, plan) in predicted.items() if seconds is not None}
-    if not timed:  # of copies that work-items of a CPU share: its local memory is its ordinary one
+    if not timed:  # of kinds without rates, such as copies that a CPU's work-items share: what is read once
         return next((plan for plan in plans.values() if plan.passes == 1), None)
     trace = Trace()
     for symbol, (seconds, _) in timed.items():
@@ -189,15 +190,19 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
 def _is_better_grouped(load: Workload, timed: Mapping[str, tuple[float, Plan]], times: dict[str, Times]) -> bool:
     """Whether pairs are partitioned rather than updated in global memory, wherever local memory is slower than both.
 
-    By kernels and elements alone, of bins beyond the cache: one answer for all numbers of bins. With fewer bins the
-    other way would save a kernel at most; skewed ones slow global memory most.
+    By kernels and elements alone: one answer for all numbers of bins. Of many elements bins beyond the cache decide,
+    and skew, which slows global memory most; few take little time anywhere.
     """
     grouped = [timed[symbol][1] for symbol in _GROUPED if symbol in timed]
     if not grouped or "t_global" not in timed:
         return bool(grouped)
+    regrouping, updating = times[grouped[0].memory], times["global"]
+    one, everywhere = regrouping.without_bins(grouped[0], missed=True), timed["t_global"][1]
+    few, many = (updating.without_bins(everywhere, missed=missed) for missed in (False, True))
+    if one is None or few is None or many is None:
+        return False
     risk = 1 / WORTH_SKEW if load.size >= LEAST_SKEWED else 1.0
-    one, other = (times[plan.memory].without_bins(plan) for plan in (grouped[0], timed["t_global"][1]))
-    return one is not None and other is not None and one < risk * other
+    return one < risk * (many if many > LITTLE * updating.rates[SHORT] * 1e-6 else few)
 
 
 def _possible(load: Workload, local_update: str, global_update: str) -> Iterator[tuple[str, Plan]]:

@@ -86,8 +86,8 @@ class Times(NamedTuple):
     def seconds(self, plan: Plan) -> float | None:
         """Return how long `plan` takes on the device, or None if a rate that this needs is not known.
 
-        None, too, for what was not measured: batches, sorting, and private copies in global memory. Work-items that have
-        copies of their own in local memory are as fast as those that share them, at least.
+        None, too, for what was not measured: batches, sorting, and private copies in global memory. Those in local
+        memory are as fast as shared ones, at least.
         """
         if plan.rate is None:
             return None
@@ -104,12 +104,12 @@ class Times(NamedTuple):
             each += (plan.passes - 1) * further
         return overhead + plan.num_elements * each * 1e-9
 
-    def without_bins(self, plan: Plan) -> float | None:
-        """Return the seconds of kernels and elements, in one pass; those in global memory miss the cache."""
+    def without_bins(self, plan: Plan, *, missed: bool) -> float | None:
+        """Return the seconds of kernels and elements, in one pass; `missed` if bins are beyond the cache."""
         each = self._each(plan)
         if each is None:
             return None
-        if plan.rate == EVERYWHERE:
+        if plan.rate == EVERYWHERE and missed:
             each += self.max_pairs * MISSED_BYTES / self.rates[BANDWIDTH]
         return plan.launches * self.rates[SHORT] * 1e-6 + plan.num_elements * each * 1e-9
 

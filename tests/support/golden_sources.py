@@ -85,7 +85,8 @@ STRATEGIES = {
     "local": shared("local"),
     "global": shared("global"),
     "packed": {
-        vendor: (vendor, Call(COUNTS, bins=18_000, choices={"counter_bits": 16})) for vendor in ("nvidia", "core", "amd")
+        vendor: (vendor, Call(COUNTS, bins=18_000, choices={"counter_bits": 16}))
+        for vendor in ("nvidia", "core", "amd")
     } | {
         f"{vendor}, {bits} bits, {bins} bins": (vendor, Call(COUNTS, bins=bins, choices={"counter_bits": bits}))
         for vendor, bits, bins in (("nvidia", 8, 30_000), ("core", 4, 1_000_000))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def of_device(profile):
     return replace(profile, features=expected_features(profile.kind, profile.name))
 
 
-@lru_cache(maxsize=None)
+@cache
 def planned(profile, name: str, elements: int, bins: int) -> Plan:
     operator, value = OPERATORS[name]
     read = 4 + (0 if value else operator.dtype.itemsize)
