@@ -81,7 +81,7 @@ CANDIDATES = (
 )
 _GROUPED = ("t_partitioned", "t_shared_out")
 WORTH_SKEW = 2 / 3  # how much faster global memory must be
-LITTLE = 12  # shortest kernels: what takes less in global memory, its own three among them, takes little time anywhere
+LITTLE = 9  # shortest kernels: what takes less in global memory, its own three among them, takes little time anywhere
 LEAST_SKEWED = 2**20  # elements; fewer take little time anywhere
 MOST_PASSES = 32  # over the input
 PREDICTED = tuple(candidate.symbol for candidate in CANDIDATES)  # steps of a plan that was chosen by its time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_plans_of_every_profile(file):
             strategies = [plan.strategy for plan in plans]
             switches = [one for one, before in zip(strategies, [None, *strategies], strict=False) if one != before]
             assert len(switches) == len(set(switches)), (name, elements, switches)
-        for few, many in zip(ELEMENTS, ELEMENTS[1:], strict=False):
+        for few, many in pairwise(ELEMENTS):
             assert (seconds[many] >= 0.95 * seconds[few]).all(), (name, few, many)
 
 

@@ -102,7 +102,7 @@ def test_sorted_where_no_copy_with_its_locks_fits():
     found = contended(**given, memory_budget=needed)
     assert found.update == "sort"
     assert "not even one copy with its locks fits the memory budget" in " ".join(step.formula for step in found.steps)
-    with pytest.raises(MemoryError, match="^memory_budget: "):
+    with pytest.raises(MemoryError, match=r"^memory_budget: "):
         contended(**given, memory_budget=needed - 1)
     for changes in (
         {"memory_budget": needed, "max_pairs": None},
