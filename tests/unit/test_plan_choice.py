@@ -48,7 +48,7 @@ def planned(profile, name: str, elements: int, bins: int) -> Plan:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.key)
 def test_plans_of_every_profile(file):
-    """Times never fall with elements or bins (by more than 25 %, what narrow counters risk), and plans stay sane."""
+    """Predicted times fall by no more than the choice risks for skewed input; each strategy is switched to once."""
     profile = of_device(named_profile(file.key))
     for name in OPERATORS:
         seconds = {}
@@ -62,7 +62,7 @@ def test_plans_of_every_profile(file):
             switches = [one for one, before in zip(strategies, [None, *strategies], strict=False) if one != before]
             assert len(switches) == len(set(switches)), (name, elements, switches)
         for few, many in pairwise(ELEMENTS):
-            assert (seconds[many] >= 0.95 * seconds[few]).all(), (name, few, many)
+            assert (seconds[many] >= 0.85 * seconds[few]).all(), (name, few, many)
 
 
 def test_borrowed_rates_choose_nearly_as_measured_ones():
