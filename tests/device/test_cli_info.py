@@ -36,6 +36,7 @@ KEYS = {
     "named_profile",
     "profile_problem",
     "parameters",
+    "rates",
     "features",
     "native_atomics",
     "updates",
