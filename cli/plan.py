@@ -226,6 +226,7 @@ def plan(  # noqa: PLR0913  # an option each
     device, default_budget, most_work_items = _device(console)
     budget = default_budget if memory_budget is None else memory_budget
     programs: list[dict[str, object]] = []
+    asked: tuple[Histogram, ...] = ()
     with _named_options():
         choices = Choices(update, None if memory == "auto" else memory, **forced)
         check_choices(choices, most_work_items, device.name)
@@ -247,7 +248,7 @@ def plan(  # noqa: PLR0913  # an option each
             )
             sweeps = numbers.sweeps()
             title = "update " + " and ".join(dict.fromkeys(sweep.plan.update for sweep in sweeps))
-    notes = _notes(choices, sweeps, ops and asked)
+    notes = _notes(choices, sweeps, asked)
 
     def text() -> str:
         if source:

@@ -88,15 +88,12 @@ def _best_order(
     """Return the order, and the reason for it; `in_turn` and `aside` are the predicted seconds."""
     if load.choices.pass_order is not None:
         return load.choices.pass_order, "forced"
-    used = plan.copies * load.copy_bytes(plan.update, plan.passes)
     if load.on_cpu:
         return IN_TURN, "the cores of a CPU do not start together"
-    is_batch = load.num_histograms is not None  # whose histograms are resident as well
-    most = (
-        resident
-        if is_batch
-        else max(resident, load.resident(ceil(load.profile.hardware_threads / plan.work_group_size), used))
-    )
+    most = resident
+    if load.num_histograms is None:  # few elements have few work-groups, but passes may have one each
+        every = ceil(load.profile.hardware_threads / plan.work_group_size)
+        most = max(resident, load.resident(every, plan.copies * load.copy_bytes(plan.update, plan.passes)))
     if plan.passes > most:
         return IN_TURN, f"only {most} work-groups can be resident"
     if updates.waits(plan.update):
