@@ -50,11 +50,13 @@ def rates_of(profile: Profile) -> Rates:
     others = [file for file in _measured() if file.name != profile.name]
     nearest = min(others, key=lambda file: _distance(profile, file))
     scaled = _scaled(profile, nearest)
-    if profile.rates.keys() >= scaled.keys():
+    missing = scaled.keys() - profile.rates.keys()
+    if not missing:
         return Rates(profile.rates, "")
     memory, compute, _ = _ratios(profile, nearest)
-    source = f"scaled from {nearest.name} by {memory:.3g} (bandwidth) and {compute:.3g} (compute units x clock)"
-    return Rates(scaled | profile.rates, source)
+    some = "" if len(missing) == len(scaled) else f"{len(missing)} of {len(scaled)} "
+    source = f"{some}scaled from {nearest.name} by {memory:.3g} (bandwidth) and {compute:.3g} (compute units x clock)"
+    return Rates({**scaled, **profile.rates}, source)
 
 
 @lru_cache(maxsize=1)
