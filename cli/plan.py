@@ -29,7 +29,6 @@ from clhist.planning.plan import Plan, fewer_copies
 from clhist.planning.problem import PLACES, Choices, Histogram, Problem, check_choices
 from clhist.planning.scaling import rates_of
 from clhist.planning.sweeps import is_worth_joining, join_sweeps, plan_sweeps
-from clhist.planning.times import PLUS
 from clhist.planning.updates import FORCEABLE, SORT, useful_copies
 from clhist.planning.workload import Workload
 
@@ -345,7 +344,7 @@ class _Numbers(NamedTuple):
             useful_copies=max(useful_copies(shared, max(1, self.num_bins[k])) for k in members),
             counts=self.counts and shared == "native" and sizes[members[0]] == 4 and single,
             value_bytes=0 if self.counts else sizes[members[0]],
-            rate_kinds=(PLUS.join(_rate_kind(shared, sizes[k]) for k in members),) * 2,
+            rate_kinds=(_rate_kind(shared, sizes[members[0]]),) * 2 if single else ("", ""),
         )
         return PlannedSweep(members, plan_sweep(load), load.bin_bytes, self.arrays)
 
@@ -436,9 +435,8 @@ def _sweep(plan: Plan) -> PlannedSweep:
 
 
 def _rate_kind(update: str, element_size: int) -> str:
-    """Return whose rates are used: those of integers, of 32 or 64 bits."""
-    bits = 32 if element_size <= 4 else 64
-    return {"native": f"native int{bits}", "cas": f"cas {bits}"}.get(update, update)
+    """Return whose rates are used: those of integers, as far as bins are as large as these."""
+    return {"native": f"native int{8 * element_size}", "cas": f"cas {8 * element_size}"}.get(update, update)
 
 
 def _device(console: Console) -> tuple[Profile, int | None, int | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from clhist.cli.tables import bytes_text, table, wrapped
 from clhist.hardware.profile import Profile
 from clhist.hardware.profile_files import PARAMETERS
-from clhist.planning import global_memory, times
+from clhist.planning import global_memory
 from clhist.planning.choose import PREDICTED
 from clhist.planning.plan import Plan, Step
 from clhist.planning.scaling import rates_of
@@ -63,8 +63,8 @@ def show(
     constants = [
         ("RF", value_text(race_factor), "race factor: H consecutive elements touch H / RF distinct bins"),
         *((letter, value_text(number), text) for letter, number, text in _numbers(profile)),
-        ("k_RF", value_text(times.K_RF), "constant (III-D)"),
-        ("F_L2", value_text(times.F_L2), "constant (III-D)"),
+        ("k_RF", value_text(global_memory.K_RF), "constant (III-D)"),
+        ("F_L2", value_text(global_memory.F_L2), "constant (III-D)"),
         ("k_ct_min", value_text(global_memory.K_CT_MIN), "constant (III-D)"),
     ]
     batch = "" if histograms is None else f"{histograms:,} histograms of "

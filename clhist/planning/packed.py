@@ -20,6 +20,7 @@ from clhist.planning.plan import Output, Plan, Trace, make_plan
 from clhist.planning.problem import COUNTER_BITS, SIDE_BY_SIDE
 from clhist.planning.scaling import times_of
 from clhist.planning.times import PACKED
+from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
 WORD_BITS = 32
@@ -357,5 +358,6 @@ def robust_plan(load: Workload, update: str) -> Plan:
         return local
     other, times = partitioned(free, update), times_of(load)["local"]
     passes, partitions = times.seconds(local), times.seconds(other)
-    is_worth = passes is not None and partitions is not None and partitions < WORTH_PARTITIONING_BEHIND * passes
-    return other if is_worth else local
+    if passes is None or partitions is None:
+        return local if local.passes <= BY_NAME[update].most_local_passes else other
+    return other if partitions < WORTH_PARTITIONING_BEHIND * passes else local

@@ -60,7 +60,7 @@ def paper_plan(
 def plan_by_passes(load: Workload, update: str) -> Plan:
     """Return the plan by the switching point of section V-A: local memory, unless that takes too many passes."""
     if load.choices.memory == "global":
-        return global_copies(load, update, literal=True)
+        return global_copies(load, update)
     local = local_copies(load, update)
     limit = BY_NAME[update].most_local_passes
     if load.choices.memory == "local" or local.passes <= limit:
@@ -68,4 +68,4 @@ def plan_by_passes(load: Workload, update: str) -> Plan:
     tried = Trace()
     tried.extend(local.steps)
     tried.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
-    return after(tried.steps, global_copies(load, update, literal=True))
+    return after(tried.steps, global_copies(load, update))

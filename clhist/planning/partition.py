@@ -16,7 +16,8 @@ from clhist.planning.plan import Plan, Trace, make_plan
 from clhist.planning.private_rates import PrivateRates
 from clhist.planning.scaling import rates_of
 from clhist.planning.split import PIECES, Split, shared_pieces
-from clhist.planning.times import PARTITIONED
+from clhist.planning.times import PARTITIONED, PARTITIONED_BYTES
+from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import SHARED_LOCAL_MEMORY, Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
@@ -32,7 +33,6 @@ MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, a
 MOST_PARTITIONS = 2**15  # each has a word of local memory where a tile is grouped
 PARTITION_STEP = 2**12  # to a multiple of which more are rounded up, and fewer to a power of two
 LEAST_WIDTH = 1024  # bins of a range, where ranges are made fewer than they may be
-FEWEST_WIDTH = 64  # where times say that they should be more
 CURSORS = 2  # words: how many tasks there are besides whole ranges, and how many are taken
 ROUNDS = 4  # in which the pairs of a segment are read
 SEGMENT_BYTES = 128  # of pairs of a range in a tile: tiles are larger where they would have fewer
@@ -46,6 +46,8 @@ WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in th
 MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
 MOST_PARTITIONED_BINS = 2**31 - 1
+
+MOST_NATIVE_VALUE_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -199,8 +201,25 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
     return None
 
 
+def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int) -> bool:
+    """Whether partitioning is predicted to beat `passes` passes over local memory and updates in global memory."""
+    known, forced = BY_NAME[update], load.choices.forced - {"update", "counters"}
+    least = known.passes_worth_partitioning
+    if load.on_cpu or forced or least is None or passes < least:
+        return False
+    if cannot_partition(load, update) is not None:
+        return False
+    most_bytes = load.profile.rates.get(PARTITIONED_BYTES, MOST_NATIVE_VALUE_BYTES)
+    if update == "native" and load.value_bytes > most_bytes:
+        return False
+    enough = trace.step(
+        "N_min", 2 * copied_cells(load, update), "", "2 (groups + P) H / P: fewer elements are not worth all copies"
+    )
+    return load.size >= enough
+
+
 def is_worth_tiles(load: Workload, direct: Plan) -> bool:
-    """Whether a CPU is predicted, by measured rates, to be faster by tiles than by the private copies of `direct`."""
+    """Whether a CPU is predicted, by its rates, to be faster by tiles than by the private copies of `direct`."""
     if cannot_partition(load, "private") is not None:
         return False
     rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
@@ -244,21 +263,6 @@ def partitioned(load: Workload, update: str) -> PartitionedPlan:
         is_dense=load.one_launch and load.size > 0,
     )
     return replace(plan, bins_per_pass=width)
-
-
-def shared_out(load: Workload, update: str) -> PartitionedPlan:
-    """Return the plan with a range for each compute unit, where `partitioned` makes fewer of more bins each.
-
-    Raises
-    ------
-    ValueError
-        If that makes as many, or ranges of too few bins.
-    """
-    groups = _groups(load, load.profile.local_memory)
-    equal = ceil(partition_count(load, update) / groups) * groups
-    if load.on_cpu or equal == partition_count(load, update) or load.num_bins < FEWEST_WIDTH * equal:
-        raise ValueError("passes: no range for each compute unit")
-    return partitioned(replace(load, choices=replace(load.choices, passes=equal)), update)
 
 
 def partition_count(load: Workload, update: str) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import ClassVar
 
 from clhist.planning import updates
@@ -70,7 +69,7 @@ def with_best_order(plan: P, load: Workload, resident: int) -> P:
     seconds = times.seconds(plan), times.seconds(aside)
     for symbol, known in zip(("t_turn", "t_side"), seconds, strict=True):
         if known is not None:
-            trace.step(symbol, known * 1e6, "", "passes in turn, or side by side: predicted from measured rates, us")
+            trace.step(symbol, known * 1e6, "", "passes in turn, or side by side: predicted from the rates of the device, us")
     order, reason = _best_order(plan, load, resident, *seconds)
     chosen = plan if order == IN_TURN else aside
     trace.step("groups", chosen.work_groups, "", f"of each pass, passes {order}: {reason}")
@@ -90,12 +89,8 @@ def _best_order(
         return load.choices.pass_order, "forced"
     if load.on_cpu:
         return IN_TURN, "the cores of a CPU do not start together"
-    most = resident
-    if load.num_histograms is None:  # few elements have few work-groups, but passes may have one each
-        every = ceil(load.profile.hardware_threads / plan.work_group_size)
-        most = max(resident, load.resident(every, plan.copies * load.copy_bytes(plan.update, plan.passes)))
-    if plan.passes > most:
-        return IN_TURN, f"only {most} work-groups can be resident"
+    if plan.passes > resident:
+        return IN_TURN, f"only {resident} work-groups are resident"
     if updates.waits(plan.update):
         return IN_TURN, f"{plan.update} updates of a hot bin wait, and would keep only its range busy"
     if in_turn is not None and aside is not None:

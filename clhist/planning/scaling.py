@@ -15,8 +15,6 @@ from clhist.planning import times
 from clhist.planning.workload import Workload
 
 MEASURED = ("nvidia-h100", "nvidia-h200")  # the shipped profiles of GPUs with all rates
-# What another vendor's driver takes longer for a launch than NVIDIA's: a guess, to be replaced by `clhist calibrate`.
-_OTHER_LAUNCH = 1.5
 _USUAL_THREADS = 2048  # of a compute unit, where its number is not known
 _LAUNCHES = (times.SHORT, times.LAUNCH)
 _MEMORY = (times.BANDWIDTH, times.ROWS_GATHERED, *times.VALUES.values())
@@ -53,7 +51,7 @@ def rates_of(profile: Profile) -> Rates:
     missing = scaled.keys() - profile.rates.keys()
     if not missing:
         return Rates(profile.rates, "")
-    memory, compute, _ = _ratios(profile, nearest)
+    memory, compute = _ratios(profile, nearest)
     some = "" if len(missing) == len(scaled) else f"{len(missing)} of {len(scaled)} "
     source = f"{some}scaled from {nearest.name} by {memory:.3g} (bandwidth) and {compute:.3g} (compute units x clock)"
     return Rates({**scaled, **profile.rates}, source)
@@ -67,15 +65,12 @@ def _measured() -> tuple[ProfileFile, ...]:
 
 
 def _distance(profile: Profile, file: ProfileFile) -> float:
-    memory, compute, _ = _ratios(profile, file)
+    memory, compute = _ratios(profile, file)
     return abs(log(memory)) + abs(log(compute))
 
 
-def _ratios(profile: Profile, file: ProfileFile) -> tuple[float, float, float]:
-    """Return what a device has of the bandwidth and of the compute units x clock of a measured one, and of the latter.
-
-    The last is the ratio of the time of a launch.
-    """
+def _ratios(profile: Profile, file: ProfileFile) -> tuple[float, float]:
+    """Return the bandwidth, and the compute units x clock, divided by those of a measured device."""
     sheet, other = profile.data_sheet, file.data_sheet
     units = sheet.get("compute_units") or profile.hardware_threads / _USUAL_THREADS
     compute = units * sheet.get("clock", other["clock"]) / (other["compute_units"] * other["clock"])
@@ -84,8 +79,7 @@ def _ratios(profile: Profile, file: ProfileFile) -> tuple[float, float, float]:
         memory = profile.rates[times.BANDWIDTH] / file.rates[times.BANDWIDTH]
     elif "bandwidth" in sheet:
         memory = sheet["bandwidth"] / other["bandwidth"]
-    vendor = file.name.partition(" ")[0]
-    return memory, compute, 1.0 if vendor.lower() in profile.name.lower() else _OTHER_LAUNCH
+    return memory, compute
 
 
 def _scaled(profile: Profile, file: ProfileFile) -> dict[str, float]:
@@ -93,13 +87,13 @@ def _scaled(profile: Profile, file: ProfileFile) -> dict[str, float]:
 
     A rate of whole sweeps is limited by memory as far as it is near to reading, else by compute units.
     """
-    memory, compute, launch = _ratios(profile, file)
+    memory, compute = _ratios(profile, file)
     reading = times.SWEEP_READING * file.rates[times.BANDWIDTH] / _ELEMENT_BYTES
     scaled = {}
     for name, rate in file.rates.items():
         _, _, way = name.rpartition(", ") if not name.endswith(times.PASS_DEALT) else ("", "", times.PASS_DEALT)
         if name in _LAUNCHES:
-            scaled[name] = rate * launch
+            scaled[name] = rate
         elif name in _MEMORY:
             scaled[name] = rate * memory
         elif name in _COMPUTE or way in _UPDATES_IN_CACHE:
@@ -120,13 +114,7 @@ def times_of(load: Workload) -> dict[str, times.Times]:
             load.element_bytes(update)[0],
             load.value_bytes,
             load.read_bytes,
-            load.max_pairs or load.pairs_per_element,
-            _cached_bytes(load, update),
+            load.max_pairs,
         )
         for memory, kind, update in zip(MEMORIES, load.rate_kinds, updates, strict=True)
     }
-
-
-def _cached_bytes(load: Workload, update: str) -> float:
-    _, average = load.element_bytes(update)
-    return times.F_L2 * load.profile.l2_cache * times.race_expansion(load.race_factor, load.profile.l2_line, average)

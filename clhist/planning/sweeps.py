@@ -21,7 +21,7 @@ from clhist.planning.local import LocalPlan
 from clhist.planning.narrow import before, narrow_form, saves_a_pass
 from clhist.planning.plan import Output, Plan
 from clhist.planning.problem import Histogram, Problem
-from clhist.planning.times import NATIVE_COPIES, PLUS
+from clhist.planning.times import NATIVE_COPIES
 from clhist.planning.updates import (
     CARRY,
     GATHER,
@@ -315,20 +315,12 @@ def _of_one(operator: Operator, problem: Problem, profile: Profile, single: Hist
 
 
 def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> tuple[str, str]:
-    """Return what rates depend on, for each memory: the kinds of all parts, or nothing where one has no rates."""
-    local, everywhere = (_kinds_in(outputs, updates.get(memory)) for memory in MEMORIES)
+    """Return what rates depend on, for each memory: of one histogram whose operator has one part."""
+    parts = [part for output in outputs for part in output.operator.parts]
+    if len(parts) > 1:
+        return "", ""
+    local, everywhere = (rate_kind(parts[0], updates[m][0][0]) if m in updates else "" for m in MEMORIES)
     return local, everywhere
-
-
-def _kinds_in(outputs: Sequence[Output], updates: list[tuple[str, ...]] | None) -> str:
-    if updates is None:
-        return ""
-    kinds = [
-        rate_kind(part, update)
-        for output, each in zip(outputs, updates, strict=True)
-        for part, update in zip(output.operator.parts, each, strict=True)
-    ]
-    return PLUS.join(kinds) if all(kinds) else ""
 
 
 def _can_be_packed(operator: Operator) -> bool:

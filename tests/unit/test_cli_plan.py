@@ -33,7 +33,6 @@ def plan(*arguments):
         (49145, "lock", "local", 1, 1, 12),
         (12281, "native", "global", 1, 23, 1),
         (12281, "cas", "global", 63, 138, 1),
-        (393215, "lock", "global", 1, 1, 2),
         (1572863, "lock", "global", 1, 1, 5),
         (1572863, "native", "global", 63, 1, 1),
     ],

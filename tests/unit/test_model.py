@@ -38,16 +38,8 @@ def test_table_is_complete():
 
 @pytest.mark.parametrize(("memory", "update", "race_factor", "num_bins", "expected"), list(table_entries()))
 def test_table_1(memory, update, race_factor, num_bins, expected):
-    found = plan(
-        50_000_000,
-        num_bins,
-        RTX_2080_TI,
-        local_update=update,
-        global_update=update,
-        bin_bytes=BIN_BYTES[update],
-        race_factor=race_factor,
-        choices=Choices(memory=memory),
-    )
+    size = BIN_BYTES[update]
+    found = paper_plan(50_000_000, num_bins, RTX_2080_TI, update, memory, bin_bytes=size, race_factor=race_factor)
     assert (found.memory, found.copies, found.passes) == (memory, *expected)
 
 
@@ -201,7 +193,7 @@ def test_steps_tell_how_the_numbers_came_about():
     assert all(step.formula for step in found.steps)
     tried = [step.symbol for step in paper_plan(50_000_000, 10**6, RTX_2080_TI, "native").steps]
     assert tried.index("S_max") < tried.index("RACE_exp"), "local memory is tried first, and that is kept"
-    kinds = {"rate_kinds": ("native int32",) * 2}
+    kinds = {"rate_kinds": ("native int32",) * 2, "max_pairs": 1}
     predicted = [step.symbol for step in plan(50_000_000, 10**6, RTX_2080_TI, **kinds).steps]
     assert "t_global" in predicted
     assert "S_max" not in predicted

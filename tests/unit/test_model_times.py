@@ -56,7 +56,7 @@ N = 10**8
 
 @pytest.fixture(autouse=True)
 def _only_these_rates(monkeypatch):
-    """Leave out what is scaled from other devices."""
+    """Leave out the rates that are scaled from other devices."""
     for module in (scaling, one_launch, partition, private, rows, sort):
         monkeypatch.setattr(module, "rates_of", lambda profile: Rates(profile.rates, ""))
     plan_sweep.cache_clear()
@@ -141,8 +141,8 @@ def test_the_least_time_is_taken():
             times = [step.value for step in found.steps if step.symbol in PREDICTED]
             saved = (found.kernels - found.launches) * 5
             assert saved == (5 if (bins, size) == (100, 1000) else 0), "one work-group anyway, and few bins"
-            assert found.seconds * 1e6 <= max(times)
-            assert found.seconds * 1e6 + saved in [pytest.approx(time) for time in times]
+            assert found.seconds * 1e6 == pytest.approx(min(times) - saved)
+            assert len(times) == 3
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,26 @@ def test_what_is_slow_is_avoided(slow, memory, partitions):
     assert (found.memory, found.strategy == "partitioned") == (memory, partitions)
 
 
-@pytest.mark.parametrize(("rate", "strategy"), [(10.0, "partitioned"), (4.0, "global")])
-@pytest.mark.parametrize("bins", [2_000_000, 20_000_000, 200_000_000])
-def test_pairs_are_partitioned_by_elements_alone(rate, strategy, bins):
-    """With 0.15 ns of an update in global memory whose line is missed, half as much again for skew."""
-    assert chosen(bins, rates=RATES | {rate_name(KIND, PARTITIONED): rate, BANDWIDTH: 3000.0}).strategy == strategy
+@pytest.mark.parametrize(
+    ("rate", "size", "strategy"), [(10.0, N, "partitioned"), (7.0, N, "global"), (10.0, 10**6, "global")]
+)
+def test_global_memory_must_be_much_faster(rate, size, strategy):
+    """It is ten times slower than predicted where bins are hot: 10.5 ms against 11.1 and 15.4 of uniform ones."""
+    found = chosen(2_000_000, size, rates=RATES | {rate_name(KIND, PARTITIONED): rate})
+    assert found.strategy == strategy
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [SHORT, CELLS, BANDWIDTH, VALUES[4], *(rate_name(KIND, way) for way in (ONE_PASS, PARTITIONED, EVERYWHERE))],
+)
+def test_rules_where_a_rate_is_missing(missing):
+    rates = {name: value for name, value in {**RATES, **ASIDE}.items() if name != missing}
+    for bins in (1000, 1_000_000):
+        found, by_rules = chosen(bins, rates=rates), chosen(bins, rates={})
+        assert dataclasses.replace(found, seconds=None, steps=()) == dataclasses.replace(by_rules, steps=())
+        assert by_rules.seconds is None
+    assert chosen(1000, kind="").seconds is None
 
 
 def test_choices_are_obeyed():
@@ -171,7 +186,7 @@ def test_choices_are_obeyed():
 @pytest.mark.parametrize(
     "more",
     [
-        {"choices": Choices(update="private")},
+        {"choices": Choices(update="private", memory="local")},
         {"num_histograms": 10},
     ],
 )
@@ -195,7 +210,7 @@ def test_kinds():
     for (update, dtype), kind in kinds.items():
         assert rate_kind(operators.add(dtype).parts[0], update) == kind
     sums = operators.reproducible_add(np.float32), operators.reproducible_add(np.float32, 1000.0)
-    exact = {rate_kind(each.narrow[0].parts[0], "carry") for each in sums}
+    exact = {rate_kind(operator.narrow[0].parts[0], "carry") for operator in sums}
     measured = set(measure_plans.KINDS) - {model_times.COUNT}
     assert set(kinds.values()) - {""} | exact == measured
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from clhist.hardware.atomics import expected_features
 from clhist.hardware.profile import Report, merge, named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.planning import scaling
-from clhist.planning.choose import MOST_PASSES
+from clhist.planning.global_memory import MOST_PASSES
 from clhist.planning.plan import Plan
 from clhist.planning.problem import Problem
 from clhist.planning.scaling import rates_of
@@ -47,22 +47,14 @@ def planned(profile, name: str, elements: int, bins: int) -> Plan:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.key)
-def test_plans_of_every_profile(file):
-    """Predicted times fall by no more than the choice risks for skewed input; each strategy is switched to once."""
+def test_passes_over_global_memory(file):
+    """Few read the input again, and none that has no more elements than bins."""
     profile = of_device(named_profile(file.key))
-    for name in OPERATORS:
-        seconds = {}
-        for elements in ELEMENTS:
-            plans = [planned(profile, name, elements, bins) for bins in BINS]
-            assert max(plan.passes for plan in plans) <= MOST_PASSES
-            assert all(plan.seconds for plan in plans)
-            seconds[elements] = np.array([plan.seconds for plan in plans])
-            assert (seconds[elements][1:] >= 0.75 * seconds[elements][:-1]).all(), (name, elements)
-            strategies = [plan.strategy for plan in plans]
-            switches = [one for one, before in zip(strategies, [None, *strategies], strict=False) if one != before]
-            assert len(switches) == len(set(switches)), (name, elements, switches)
-        for few, many in pairwise(ELEMENTS):
-            assert (seconds[many] >= 0.85 * seconds[few]).all(), (name, few, many)
+    for name, elements, bins in product(OPERATORS, ELEMENTS, BINS):
+        plan = planned(profile, name, elements, bins)
+        if plan.strategy == "global":
+            assert plan.passes <= MOST_PASSES
+            assert plan.passes == 1 or elements > bins, (name, elements, bins)
 
 
 def test_borrowed_rates_choose_nearly_as_measured_ones():
@@ -101,7 +93,7 @@ def test_how_rates_are_scaled():
     assert rates[BANDWIDTH] == pytest.approx(h100[BANDWIDTH] / 2)
     assert rates["lock, one pass in local memory"] == pytest.approx(h100["lock, one pass in local memory"] / 2)
     assert rates[SHORT] == h100[SHORT]
-    assert rates_of(replace(half, name="Radeon"))[0][LAUNCH] == pytest.approx(1.5 * h100[LAUNCH])
+    assert rates_of(replace(half, name="Radeon"))[0][LAUNCH] == pytest.approx(h100[LAUNCH])
     own = rates_of(replace(half, rates={BANDWIDTH: 3088.0}))
     assert own.values["count, in global memory"] == pytest.approx(h100["count, in global memory"] / 2)
     assert own.values[BANDWIDTH] == 3088.0
