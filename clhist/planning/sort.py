@@ -74,8 +74,8 @@ def global_or_sorted(load: Workload, update: str) -> Plan:
         )
         launches, bandwidth = sort_launches(load.pairs, load.all_bins), rates_of(load.profile).values.get(BANDWIDTH, 0)
         text = f"ms: {launches} launches, and what they move at {bandwidth:.0f} GB/s"
-        sorting = trace.step("t_sort", 1e3 * (seconds(load) or 0.0), "", text)
-        if locked > SORT_ADVANTAGE * sorting:
+        predicted = seconds(load)
+        if predicted is not None and locked > SORT_ADVANTAGE * trace.step("t_sort", 1e3 * predicted, "", text):
             return after((*found.steps, *trace.steps), sorted_pairs(load))
     return replace(found, steps=(*found.steps, *trace.steps))
 
