@@ -87,7 +87,7 @@ PREDICTED = tuple(candidate.symbol for candidate in CANDIDATES)  # steps of a pl
 def plan_sweep(load: Workload) -> Plan:
     """Return how one sweep computes its histograms (SC'20, section III, equations 1 to 6 and V-A's switching point).
 
-    Where the device has rates of these kinds of updates, measured or scaled, the plan is that of the least predicted time.
+    Where the device has rates of these kinds of updates, measured or scaled, the plan takes the least predicted time.
 
     Raises
     ------
