@@ -24,8 +24,10 @@ from clhist.opencl import device
 from clhist.opencl.cuda_queues import cuda_words
 from clhist.opencl.icd import library_of, registered_by
 from clhist.operators.operator import Operator
+from clhist.planning.scaling import rates_of
 from clhist.planning.updates import available_updates
 
+MEASURED = "measured on the device"
 DTYPES = ("int32", "int64", "float32", "float64", "complex64", "complex128")
 ATOMIC_DTYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64")
 OPERATORS: Mapping[str, Callable[[str], Operator]] = {
@@ -148,6 +150,7 @@ def describe(dev: cl.Device, *, is_default: bool, number: str | None = None) -> 
         "named_profile": named,
         "profile_problem": problem,
         "parameters": {key: {"value": getattr(profile, key), "source": profile.sources[key]} for key in PARAMETERS},
+        "rates": rates_of(profile).source or MEASURED,
         "features": {name: name in features for name in FEATURES},
         "native_atomics": native_atomics(features),
         "updates": updates(features),
@@ -254,19 +257,21 @@ def _profile_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     if record["named_profile"]:
         outcome = f"; not used: {record['profile_problem']}" if record["profile_problem"] else ", used instead"
         rows.append((device.PROFILE_VARIABLE, record["named_profile"] + outcome))
-    return rows
+    return [*rows, ("rates", record["rates"])]
 
 
 def profile_values(profile: Profile) -> dict[str, Any]:
     """Return the numbers of one profile with their sources, for JSON."""
     numbers = {key: {"value": getattr(profile, key), "source": profile.sources[key]} for key in PARAMETERS}
-    return {"name": profile.name, "kind": profile.kind, "parameters": numbers}
+    rates = rates_of(profile).source or MEASURED
+    return {"name": profile.name, "kind": profile.kind, "parameters": numbers, "rates": rates}
 
 
 def show_profile(profile: Profile) -> str:
     """Return the numbers of one profile with their sources."""
-    rows = [_parameter(key, **found) for key, found in profile_values(profile)["parameters"].items()]
-    return f"{profile.name} ({profile.kind.upper()})\n" + table(rows)
+    values = profile_values(profile)
+    rows = [_parameter(key, **found) for key, found in values["parameters"].items()]
+    return f"{profile.name} ({profile.kind.upper()})\n" + table(rows) + "\n" + wrapped(f"Rates: {values['rates']}", 2)
 
 
 def show_profiles(files: Sequence[ProfileFile]) -> str:

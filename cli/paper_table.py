@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import click
-
 from clhist.cli.tables import grid, wrapped
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
 from clhist.planning.paper import paper_plan
+from clhist.planning.plan import Plan
 
 DEVICE, SIZE = "nvidia-geforce-rtx-2080-ti", 50_000_000
 UPDATES = {"HDW": "native", "CAS": "cas", "XCG": "lock"}
@@ -17,11 +16,22 @@ GLOBAL_BINS = (12281, 24569, 49145, 196607, 393215, 786431, 1572863)
 RACE_FACTORS = (1, 63)
 
 
-def print_table_1(context: click.Context, option: click.Parameter, asked: bool) -> None:
-    """Print the table and end the command, if it is asked for."""
-    if asked and not context.resilient_parsing:
-        click.echo(table_1())
-        context.exit()
+def _plan(name: str, bins: int, memory: str, race_factor: int) -> Plan:
+    profile = named_profile(DEVICE, load_profiles())
+    size = BIN_BYTES[name]
+    return paper_plan(SIZE, bins, profile, UPDATES[name], memory, bin_bytes=size, race_factor=float(race_factor))
+
+
+def table_1_records() -> dict[str, object]:
+    """Return the entries of Table I for JSON: update, memory, bins and race factor with M and S."""
+    cases = [(name, "local", bins, 1) for bins in LOCAL_BINS for name in UPDATES]
+    cases += [(name, "global", bins, rf) for bins in GLOBAL_BINS for name in UPDATES for rf in RACE_FACTORS]
+    entries = []
+    for name, memory, bins, race_factor in cases:
+        plan = _plan(name, bins, memory, race_factor)
+        numbers = {"bins": bins, "race_factor": race_factor, "copies": plan.copies, "passes": plan.passes}
+        entries.append({"update": name, "memory": memory} | numbers)
+    return {"profile": DEVICE, "num_elements": SIZE, "entries": entries}
 
 
 def table_1() -> str:
@@ -29,9 +39,7 @@ def table_1() -> str:
     profile = named_profile(DEVICE, load_profiles())
 
     def entry(name: str, bins: int, memory: str, race_factor: int) -> str:
-        plan = paper_plan(
-            SIZE, bins, profile, UPDATES[name], memory, bin_bytes=BIN_BYTES[name], race_factor=float(race_factor)
-        )
+        plan = _plan(name, bins, memory, race_factor)
         return f"{plan.copies},{plan.passes}"
 
     local = [(f"{bins:,}", *(entry(name, bins, "local", 1) for name in UPDATES)) for bins in LOCAL_BINS]

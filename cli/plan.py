@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import numpy as np
 
 from clhist import operators
-from clhist.cli.console import Console, completed, shared_options
-from clhist.cli.paper_table import print_table_1
+from clhist.cli.console import Console, InputError, completed, shared_options
+from clhist.cli.paper_table import table_1, table_1_records
 from clhist.cli.plan_text import PlannedSweep, show
+from clhist.codegen.from_plan import programs_of
+from clhist.codegen.render import render_programs
+from clhist.codegen.source import Source
 from clhist.errors import NoDeviceError
 from clhist.hardware.atomics import expected_features
-from clhist.hardware.profile import Profile, named_profile
+from clhist.hardware.profile import MEMORY_FRACTION, Profile, named_profile
 from clhist.operators.operator import Operator
 from clhist.planning.choose import plan_sweep
-from clhist.planning.plan import Plan
-from clhist.planning.problem import PLACES, Choices, Histogram, Problem
+from clhist.planning.plan import Plan, fewer_copies
+from clhist.planning.problem import PLACES, Choices, Histogram, Problem, check_choices
+from clhist.planning.scaling import rates_of
 from clhist.planning.sweeps import is_worth_joining, join_sweeps, plan_sweeps
 from clhist.planning.updates import FORCEABLE, SORT, useful_copies
 from clhist.planning.workload import Workload
@@ -85,15 +90,14 @@ _OPERATORS = tuple(name for name in operators.__all__ if name not in ("as_operat
 
 
 @click.command()
-@click.option("-n", "--num-elements", type=NUMBER, required=True, metavar="N", help="Elements of the input: 50M, 1e6.")
+@click.option("-n", "--num-elements", type=NUMBER, metavar="N", help="Elements of the input: 50M, 1e6.  [required]")
 @click.option(
     "-H",
     "--num-bins",
     type=NUMBER,
-    required=True,
     multiple=True,
     metavar="BINS",
-    help="Bins of the histogram. Repeat for several histograms in one call.",
+    help="Bins of the histogram. Repeat for several histograms in one call.  [required]",
 )
 @click.option(
     "--histograms",
@@ -155,22 +159,26 @@ _OPERATORS = tuple(name for name in operators.__all__ if name not in ("as_operat
     "--memory-budget",
     type=NUMBER,
     metavar="BYTES",
-    help="Limit of global memory for copies: 64MiB. [default: a quarter of the device's; with --profile none]",
+    help="Limit of global memory for copies: 64MiB. [default: a quarter of the device's; of a profile where it says]",
 )
 @choice_options
 @click.option("--counts", is_flag=True, help="Every value is 1, so two counters may share a word.")
 @click.option(
+    "--source",
+    is_flag=True,
+    help="With --op: print the OpenCL C of the plan, for arrays of bins and values. Needs no device.",
+)
+@click.option(
     "--paper",
     is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=print_table_1,
     help="Print Table I of the paper, computed by the model for the paper's device, and exit.",
 )
 @shared_options(applied=False)
+@click.pass_context
 def plan(  # noqa: PLR0913  # an option each
+    context: click.Context,
     console: Console,
-    num_elements: int,
+    num_elements: int | None,
     num_bins: tuple[int, ...],
     histograms: int | None,
     ops: tuple[str, ...],
@@ -182,6 +190,8 @@ def plan(  # noqa: PLR0913  # an option each
     arrays: int,
     memory_budget: int | None,
     counts: bool,
+    source: bool,
+    paper: bool,
     **forced: Any,
 ) -> None:
     """Show how a histogram is computed, and why.
@@ -207,66 +217,149 @@ def plan(  # noqa: PLR0913  # an option each
       clhist plan -n 25600000 -H 1024 -H 262144 --profile nvidia-h200
       clhist plan -n 10M -H 256 --histograms 1000 --profile nvidia-h200
     """
-    if console.profile is None:
-        device, default_budget = _device(console)
-    else:
-        device, default_budget = named_profile(console.profile), None
-        device = replace(device, features=expected_features(device.kind, device.name))
+    if paper:
+        console.report(table_1_records(), table_1)
+        return
+    for option in context.command.params:
+        if option.name in ("num_elements", "num_bins") and context.params[option.name] in (None, ()):
+            raise click.MissingParameter(ctx=context, param=option)
+    assert num_elements is not None
+    if (dtypes or source) and not ops:
+        raise click.UsageError(f"{'--dtype' if dtypes else '--source'} needs --op")
+    device, default_budget, most_work_items = _device(console)
     budget = default_budget if memory_budget is None else memory_budget
-    place = None if memory == "auto" else memory
-    choices = Choices(update, place, **forced)
-    if dtypes and not ops:
-        raise click.UsageError("--dtype needs --op")
-    if ops:
-        asked = _histograms(ops, dtypes, num_bins, counts)
-        problem = Problem(
-            asked, num_elements, histograms, race_factor=race_factor, choices=choices, memory_budget=budget,
-            read_bytes=4 + sum(0 if each.counts else each.operator.dtype.itemsize for each in asked),
-        )  # fmt: skip
-        sweeps = [_sweep(plan) for plan in plan_sweeps(problem, device)]
-        title = "operator" + "s"[: len(asked) != 1] + f" {', '.join(_name(each) for each in asked)}"
-    else:
-        shared = "native" if update in (None, "private", SORT) else update
+    programs: list[dict[str, object]] = []
+    asked: tuple[Histogram, ...] = ()
+    with _named_options():
+        choices = Choices(update, None if memory == "auto" else memory, **forced)
+        check_choices(choices, most_work_items, device.name)
+        if ops:
+            asked = _histograms(ops, dtypes, num_bins, counts)
+            problem = Problem(
+                asked, num_elements, histograms, race_factor=race_factor, choices=choices, memory_budget=budget,
+                read_bytes=4 + sum(0 if each.counts else each.operator.dtype.itemsize for each in asked),
+            )  # fmt: skip
+            plans = plan_sweeps(problem, device)
+            sweeps = [_sweep(plan) for plan in plans]
+            title = "operator" + "s"[: len(asked) != 1] + f" {', '.join(_name(each) for each in asked)}"
+            if source:
+                programs = _programs(asked, plans, device)
+        else:
+            sizes = _each("--element-size", element_size, len(num_bins))
+            numbers = _Numbers(
+                num_elements, num_bins, histograms, update, race_factor, sizes, arrays, budget, counts, choices, device
+            )
+            sweeps = numbers.sweeps()
+            title = "update " + " and ".join(dict.fromkeys(sweep.plan.update for sweep in sweeps))
+    notes = _notes(choices, sweeps, asked)
+
+    def text() -> str:
+        if source:
+            return "\n".join(f"// === {each['program']}\n{each['source']}" for each in programs)
+        return show(sweeps, num_elements, num_bins, histograms, race_factor, device, title, notes)
+
+    record = _document(sweeps, budget) | {"rates": rates_of(device).source or "measured"}
+    console.report(record | ({"notes": notes} if notes else {}) | ({"sources": programs} if source else {}), text)
+
+
+@contextmanager
+def _named_options() -> Iterator[None]:
+    """Have errors of numbers name options as they are on the command line."""
+    names = {"bin_bytes": "element_size", "num_histograms": "histograms"}
+    try:
+        yield
+    except (ValueError, MemoryError) as error:
+        name, colon, rest = str(error).partition(": ")
+        known = {each.name for each in plan.params} | set(names)
+        if not colon or name not in known:
+            raise
+        option = f"--{names.get(name, name).replace('_', '-')}"
+        raise InputError(f"{option}: {rest}") from error
+
+
+def _notes(choices: Choices, sweeps: Sequence[PlannedSweep], asked: Sequence[Histogram]) -> list[str]:
+    """Return what a call would warn of, or check besides."""
+    notes = []
+    if fewer := fewer_copies(choices.copies, [sweep.plan for sweep in sweeps]):
+        notes.append(f"--{fewer}")
+    made = min(sweep.plan.passes for sweep in sweeps)
+    if choices.passes is not None and made < choices.passes and choices.memory != "partitioned":
+        notes.append(f"--passes: {choices.passes} requested, {made} used: no more than bins")
+    notes += [
+        f"--op: {each.operator.name!r} is not verified here: a call checks that its operator is associative and "
+        "commutative, and that its identity changes nothing"
+        for each in asked
+        if each.operator.is_custom
+    ]
+    return notes
+
+
+def _programs(asked: Sequence[Histogram], plans: Sequence[Plan], device: Profile) -> list[dict[str, object]]:
+    """Return the programs of plans for arrays of bins and values, as a call on them has."""
+    arguments, emits = ["const int *bins"], []
+    for each in asked:
+        arguments += [] if each.counts else [f"const value{each.suffix}_t *values{each.suffix}"]
+        emits.append(f"EMIT{each.suffix}(bins[i], {'1' if each.counts else f'values{each.suffix}[i]'})")
+    operators_, suffixes = [each.operator for each in asked], [each.suffix for each in asked]
+    text = Source.of(", ".join(arguments), "; ".join(emits), operators_, suffixes)
+    return [
+        {"program": " ".join((name, *options)), "source": source}
+        for plan in plans
+        for name, source, options in render_programs(programs_of(plan, text, device, aligned=True))
+    ]
+
+
+class _Numbers(NamedTuple):
+    """A call by its numbers alone, without operators: the options of the same names."""
+
+    num_elements: int
+    num_bins: tuple[int, ...]
+    histograms: int | None
+    update: str | None
+    race_factor: float
+    sizes: tuple[int, ...]
+    arrays: int
+    budget: int | None
+    counts: bool
+    choices: Choices
+    device: Profile
+
+    def sweeps(self) -> list[PlannedSweep]:
+        return join_sweeps([self._sweep_of((k,)) for k in range(len(self.num_bins))], self._join)
+
+    def _sweep_of(self, members: tuple[int, ...]) -> PlannedSweep:
+        update, choices, sizes, single = self.update, self.choices, self.sizes, len(members) == 1
+        shared = "native" if update in (None, "private", SORT) else str(update)
         if shared == update:
             choices = replace(choices, update=None)  # what work-items that share a copy take, not all of them
-        sizes = _each("--element-size", element_size, len(num_bins))
+        load = Workload(
+            size=self.num_elements,
+            bins=tuple(self.num_bins[k] for k in members),
+            profile=self.device,
+            local_update=shared,
+            global_update=shared,
+            bin_bytes=tuple(sizes[k] for k in members),
+            arrays=self.arrays,
+            race_factor=self.race_factor,
+            choices=choices,
+            memory_budget=self.budget,
+            num_histograms=self.histograms,
+            max_pairs=1 if single else None,
+            useful_copies=max(useful_copies(shared, max(1, self.num_bins[k])) for k in members),
+            counts=self.counts and shared == "native" and sizes[members[0]] == 4 and single,
+            value_bytes=0 if self.counts else sizes[members[0]],
+            rate_kinds=(_rate_kind(shared, sizes[members[0]]),) * 2 if single else ("", ""),
+        )
+        return PlannedSweep(members, plan_sweep(load), load.bin_bytes, self.arrays)
 
-        def sweep_of(members: tuple[int, ...]) -> PlannedSweep:
-            single = len(members) == 1
-            load = Workload(
-                size=num_elements,
-                bins=tuple(num_bins[k] for k in members),
-                profile=device,
-                local_update=shared,
-                global_update=shared,
-                bin_bytes=tuple(sizes[k] for k in members),
-                arrays=arrays,
-                race_factor=race_factor,
-                choices=choices,
-                memory_budget=budget,
-                num_histograms=histograms,
-                max_pairs=1 if single else None,
-                useful_copies=max(useful_copies(shared, max(1, num_bins[k])) for k in members),
-                counts=counts and shared == "native" and sizes[members[0]] == 4 and single,
-                value_bytes=0 if counts else sizes[members[0]],
-                rate_kinds=(_rate_kind(shared, sizes[members[0]]),) * 2 if single else ("", ""),
-            )
-            return PlannedSweep(members, plan_sweep(load), load.bin_bytes, arrays)
-
-        def join(first: PlannedSweep, second: PlannedSweep) -> PlannedSweep | None:
-            if SORT in (first.plan.update, second.plan.update):
-                return None
-            try:
-                joint = sweep_of(first.members + second.members)
-            except (ValueError, MemoryError):  # does not fit
-                return None
-            return joint if is_worth_joining(joint.plan, first.plan, second.plan) else None
-
-        sweeps = join_sweeps([sweep_of((k,)) for k in range(len(num_bins))], join)
-        title = "update " + " and ".join(dict.fromkeys(sweep.plan.update for sweep in sweeps))
-    console.report(
-        _document(sweeps, budget), lambda: show(sweeps, num_elements, num_bins, histograms, race_factor, device, title)
-    )
+    def _join(self, first: PlannedSweep, second: PlannedSweep) -> PlannedSweep | None:
+        if SORT in (first.plan.update, second.plan.update):
+            return None
+        try:
+            joint = self._sweep_of(first.members + second.members)
+        except (ValueError, MemoryError):  # does not fit
+            return None
+        return joint if is_worth_joining(joint.plan, first.plan, second.plan) else None
 
 
 def _document(sweeps: list[PlannedSweep], budget: int | None) -> dict[str, object]:
@@ -346,8 +439,17 @@ def _rate_kind(update: str, element_size: int) -> str:
     return {"native": f"native int{8 * element_size}", "cas": f"cas {8 * element_size}"}.get(update, update)
 
 
-def _device(console: Console) -> tuple[Profile, int]:
-    """Return the numbers of the default device, or of the one asked for, and what copies may take of its memory."""
+def _device(console: Console) -> tuple[Profile, int | None, int | None]:
+    """Return the numbers of the default device, or of the one asked for, what copies may take, and work-items at most.
+
+    Without OpenCL where a profile is named: its data sheet says how much memory there is, a quarter of which is taken.
+    """
+    if console.profile is not None:
+        named = named_profile(console.profile)
+        memory = named.data_sheet.get("global_memory")
+        most = None if named.kind == "cpu" else named.work_group_size
+        known = replace(named, features=expected_features(named.kind, named.name))
+        return known, memory // MEMORY_FRACTION if memory else None, most
     from clhist.opencl.device import default_queue, device_profile, devices, memory_budget
 
     try:
@@ -355,4 +457,4 @@ def _device(console: Console) -> tuple[Profile, int]:
         device = devices(console.platform, console.device)[0] if asked else default_queue().device
     except NoDeviceError as error:
         raise NoDeviceError(f"{error}; or name a device: --profile nvidia-h200") from error
-    return device_profile(device), memory_budget(device)
+    return device_profile(device), memory_budget(device), device.max_work_group_size

@@ -11,6 +11,7 @@ from clhist.hardware.profile_files import PARAMETERS
 from clhist.planning import global_memory
 from clhist.planning.choose import PREDICTED
 from clhist.planning.plan import Plan, Step
+from clhist.planning.scaling import rates_of
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class PlannedSweep:
 
 def show(
     sweeps: Sequence[PlannedSweep], num_elements: int, num_bins: Sequence[int], histograms: int | None,
-    race_factor: float, profile: Profile, title: str,
+    race_factor: float, profile: Profile, title: str, notes: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """Return the plans as text; `title` says how bins are updated."""
+    """Return the plans as text; `title` says how bins are updated, `notes` what a call warns of."""
     constants = [
         ("RF", value_text(race_factor), "race factor: H consecutive elements touch H / RF distinct bins"),
         *((letter, value_text(number), text) for letter, number, text in _numbers(profile)),
@@ -80,6 +81,8 @@ def show(
             rows = [(step.symbol, value_text(step.value), step.equation, step.formula) for step in steps]
             lines.append(f"\n{stage}\n" + table([("", "", "SC'20", ""), *rows], right=(1,)))
         lines.append("\nPlan\n" + table(_result(sweep.plan, *sweep.plan.memory_bytes(sweep.sizes))))
+    scaled = rates_of(profile).source
+    lines += ["", wrapped(f"Rates: {scaled or 'measured on the device'}"), *(wrapped(note) for note in notes)]
     return "\n".join(lines)
 
 

@@ -1,3 +1,4 @@
+<%! from clhist.hardware.vendors import POCL %>\
 ## The order in which work-items go through the elements: blocked (each has consecutive elements, as CPUs prefer) or
 ## striped (neighbouring work-items have neighbouring elements, so that GPUs coalesce the loads), with wide loads.
 <%namespace name="section" file="section.mako"/>
@@ -18,7 +19,7 @@
 % endif
 % if state.may_use_fewer_turns:
 <% name = spec.indices.name %>\
-#ifdef POCL_DEVICE_ADDRESS_BITS  // PoCL only: Intel's compiler makes slower code of the loop below
+#ifdef ${POCL.macro}  // ${POCL.name} only: Intel's compiler makes slower code of the loop below
     // Stores to fewer cache lines are faster. So fewer copies are used where a sample has few neighbours with the same bin.
     if (clhist_last - i >= ${SAMPLES * 64}) {
         uint clhist_equal = 0;

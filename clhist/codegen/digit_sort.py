@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from clhist.planning.sort import DIGIT_BITS
+
 EACH = 6
 """Keys of a tile for each work-item, whose ranks have 4 bits each in a word."""
 
-VALUES = 256
+VALUES = 1 << DIGIT_BITS
 """How many a digit has; a multiple of the work-items of a work-group."""
 
 

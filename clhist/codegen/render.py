@@ -86,7 +86,7 @@ def render_sweep(spec: SweepSpec) -> str:
 def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield what each program of a plan is called, its OpenCL C, and the compiler options that it needs.
 
-    The scan of sorted pairs is the preamble of PyOpenCL's, whose text it is not.
+    Of sorted pairs it is the kernel that writes them: their sort and scan are the same for all maps.
     """
     spec = programs.sweep
     if programs.sorted_pairs:

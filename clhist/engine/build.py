@@ -34,7 +34,7 @@ from clhist.operators.c_types import integer
 from clhist.operators.merged import merged
 from clhist.planning.pieces import elements_of_piece
 from clhist.planning.plan import Output, Plan
-from clhist.planning.problem import Choices, Problem
+from clhist.planning.problem import Choices, Problem, check_choices
 from clhist.planning.sweeps import plan_sweeps
 from clhist.planning.updates import REPLACEABLE
 
@@ -196,14 +196,9 @@ class Builder:
         one_launch: bool = True,
     ) -> Problem:
         """Return what is to be planned; raises for numbers that are none, or that the device cannot have."""
-        if choices.locks is not None and choices.locks & (choices.locks - 1):
-            raise ValueError(f"locks: expected a power of two, got {choices.locks}")
+        check_choices(choices, device.max_work_group_size, device.name.strip())
         if not isinstance(race_factor, int | float | np.integer | np.floating):
             raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {race_factor!r}")
-        most = device.max_work_group_size
-        if choices.work_group_size is not None and choices.work_group_size > most:
-            name = device.name.strip()
-            raise ValueError(f"work_group_size: expected at most the {most} of {name}, got {choices.work_group_size}")
         bins = tuple(prod(shape) for shape in shapes)
         room = memory_budget(device) if budget is None else integer("memory_budget", budget, 1)
         histograms, read_bytes = self._source.histograms(bins), self._source.read_bytes

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
-from clhist.planning.plan import Plan
+from clhist.planning.plan import Plan, fewer_copies
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -15,12 +15,8 @@ R = TypeVar("R")
 
 def warn_of_fewer_copies(asked: int | None, plans: Iterable[Plan]) -> None:
     """Warn if a plan uses fewer copies than were requested: there are no more work-items, or no more memory."""
-    made = min((plan.copies for plan in plans), default=asked)
-    if asked is None or made is None or made >= asked:
-        return
-    warn_caller(
-        f"copies: {asked} requested, {made} used: limited by the work-items of a group or by memory_budget", UserWarning
-    )
+    if text := fewer_copies(asked, plans):
+        warn_caller(text, UserWarning)
 
 
 def warn_caller(message: Warning | str, category: type[Warning]) -> None:

@@ -13,8 +13,8 @@ from clhist.codegen.render import render_digits
 from clhist.engine.chain import Chain
 from clhist.opencl.device import device_kind
 from clhist.opencl.program import Kernel, kept_by_context, kernels_of
+from clhist.planning.sort import DIGIT_BITS
 
-_DIGIT = 8  # bits
 _FEWEST_LANES = 16  # of the kernel of a single tile, which PoCL 3.0 cannot compile for one or two
 _GROUPS = 4  # for each compute unit
 
@@ -66,7 +66,7 @@ def sorted_by_digits(
     groups = ceil(size / share)
     counts = chain.new(VALUES * (groups + 1), np.uint32)
     others = chain.new(size, word), chain.new(size, np.uint32)
-    for shift in range(0, bits, _DIGIT):
+    for shift in range(0, bits, DIGIT_BITS):
         enqueue("count_digits", groups, keys, size, share, shift, counts)
         enqueue("scan_digits", VALUES, counts, groups)
         enqueue("move_digits", groups, keys, values, size, share, shift, counts, *others)

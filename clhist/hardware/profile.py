@@ -17,6 +17,9 @@ from clhist.errors import ProfileError
 from clhist.hardware.atomics import native_table
 from clhist.hardware.profile_files import LEVELS, PARAMETERS, ProfileFile, usable_profiles, user_directory
 
+BORROWED = ", not measured on this device"
+MEMORY_FRACTION = 4  # of a device's memory, a part of which copies take by default
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -39,7 +42,10 @@ class Profile:
         What updates may use, of `clhist.hardware.atomics.ALL_FEATURES`; None, of a profile without its device, for all
         that the device has.
     rates : mapping of str to float
-        What `clhist calibrate` measured, by the names of `clhist.planning.times`; empty if it did not.
+        What `clhist calibrate` measured, by the names of `clhist.planning.times`; empty if it did not. Plans are made
+        by these and, where they lack some, by `clhist.planning.scaling.rates_of`.
+    data_sheet : mapping of str to int
+        Those numbers of `clhist.hardware.profile_files.DATA_SHEET` that are known.
     """
 
     name: str
@@ -52,6 +58,7 @@ class Profile:
     sources: Mapping[str, str]
     features: frozenset[str] | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
+    data_sheet: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def atomics(self) -> dict[tuple[str, str, str], str]:
@@ -63,7 +70,8 @@ class Profile:
         return native_table(self.features or ())
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"sources": dict(self.sources)}  # a view of a mapping cannot be pickled
+        # A view of a mapping cannot be pickled.
+        return vars(self) | {"sources": dict(self.sources), "data_sheet": dict(self.data_sheet)}
 
     def __hash__(self) -> int:
         return hash((self.name, self.kind, *(getattr(self, key) for key in PARAMETERS)))
@@ -167,9 +175,18 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
     measured = [file for file in found_files if file.measured and (report.kind == "cpu" or file.level == "device")]
     rates = measured[0].rates if measured else {}
     if measured:
-        sources["rates"] = f"{measured[0].path}: rates of {measured[0].name}"
+        borrowed = "" if measured[0].level == "device" else BORROWED
+        sources["rates"] = f"{measured[0].path}: rates of {measured[0].name}{borrowed}"
+    sheet = next((_numbers_of(file) for file in chain if file.data_sheet), {})
+    if report.compute_units:
+        sheet["compute_units"] = report.compute_units
     merged = Profile(report.name, report.kind, **numbers, sources=MappingProxyType(sources))
-    return replace(merged, features=features, rates=rates)
+    return replace(merged, features=features, rates=rates, data_sheet=sheet)
+
+
+def _numbers_of(file: ProfileFile) -> dict[str, int]:
+    """Return the numbers of a profile's data sheet."""
+    return {key: number for key, number in file.data_sheet.items() if key != "source"}
 
 
 def _check_features(name: str, claimed: frozenset[str], report: Report) -> None:
@@ -241,7 +258,7 @@ def named_profile(
             raise ProfileError(f"profile {key!r}: {name}: neither it nor a more general profile has it")
         numbers[name], sources[name] = found
     named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
-    return replace(named, features=profile.features, rates=profile.rates)
+    return replace(named, features=profile.features, rates=profile.rates, data_sheet=_numbers_of(profile))
 
 
 def _named_file(key: str, profiles: Sequence[ProfileFile]) -> ProfileFile:

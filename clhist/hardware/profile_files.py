@@ -48,7 +48,14 @@ _UNITS = (
     (r"components of rows updated", "G/s"),
     (rf"{_KINDS_OF_RATES}, (one pass|further pass|in global memory|partitioned|\d+-bit counters|private, ).*", "G/s"),
 )
-_KEYS = ("name", "kind", "level", "match", *PARAMETERS, "features", "measured")
+# Of a device, from its vendor: what rates of a device that was not measured are scaled by, and its memory.
+DATA_SHEET = {
+    "compute_units": "compute units",
+    "clock": "their highest clock in MHz",
+    "bandwidth": "bandwidth of global memory in GB/s",
+    "global_memory": "bytes of global memory",
+}
+_KEYS = ("name", "kind", "level", "match", *PARAMETERS, "data_sheet", "features", "measured")
 _MEASURED_KEYS = {
     "value": (int, float),
     "spread": (int, float),
@@ -76,6 +83,7 @@ class ProfileFile:
     values: Mapping[str, tuple[str, int, str]]  # parameter: ("value" or "per_compute_unit", number, source)
     measured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what `clhist calibrate` found besides
     features: frozenset[str] | None = None
+    data_sheet: Mapping[str, Any] = field(default_factory=dict)  # of `DATA_SHEET`, and its source
 
     @property
     def key(self) -> str:
@@ -109,7 +117,8 @@ def parse_profile(text: str, path: str) -> ProfileFile:
         TOML: ``name``, ``kind`` ("gpu" or "cpu"), ``level`` ("device", "architecture", "vendor" or "default"; "device"
         if missing), ``match`` (regular expressions looked for in the device's name, as `clhist.hardware.patterns` has
         them), and a table for each number with ``value`` or ``per_compute_unit``, and ``source``. Only at the level
-        "device" must all five be there. ``features``, a list, is what updates may use; without it that is all that the
+        "device" must all five be there. The table ``data_sheet`` has some of `DATA_SHEET`, and their ``source``.
+        ``features``, a list, is what updates may use; without it that is all that the
         device has.
     path : str
         Of the file, for errors.
@@ -146,7 +155,8 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     if features is not None and not (isinstance(features, list) and all(f in ALL_FEATURES for f in features)):
         raise fail("features", f"a list of some of {', '.join(sorted(ALL_FEATURES))}", features)
     usable = None if features is None else frozenset(features)
-    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values), measured, usable)
+    sheet = _parse_data_sheet(document.get("data_sheet", {}), fail)
+    return ProfileFile(path, name, kind, level, tuple(match), MappingProxyType(values), measured, usable, sheet)
 
 
 def _parse_match(match: object, level: str, fail: Callable[[str, str, object], ProfileError]) -> list[str]:
@@ -208,6 +218,19 @@ def _parse_measured(
         if found["unit"] != unit:
             raise fail(f"measured.{name}.unit", repr(unit), found["unit"])
     return MappingProxyType(tables)
+
+
+def _parse_data_sheet(table: object, fail: Callable[[str, str, object], ProfileError]) -> Mapping[str, Any]:
+    if not isinstance(table, dict):
+        raise fail("data_sheet", "a table with a source", table)
+    for key, number in table.items():
+        if key != "source" and key not in DATA_SHEET:
+            raise fail(f"data_sheet.{key}", f"one of {', '.join((*DATA_SHEET, 'source'))}", number)
+        if key != "source" and (isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**63):
+            raise fail(f"data_sheet.{key}", "a positive integer below 2^63", number)
+    if table and not (isinstance(table.get("source"), str) and table["source"]):
+        raise fail("data_sheet.source", "where the numbers come from", table.get("source"))
+    return MappingProxyType(table)
 
 
 def _parse_parameter(table: object, key: str, fail: Callable[[str, str, object], ProfileError]) -> tuple[str, int, str]:

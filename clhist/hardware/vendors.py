@@ -65,6 +65,24 @@ class NativeAtomic(NamedTuple):
         return f"{self.path}:{self.operation}_{self.dtype}{many}_{self.memory}" if self.guard else self.path
 
 
+class Compiler(NamedTuple):
+    """A compiler for which templates have text of its own.
+
+    Attributes
+    ----------
+    name : str
+        As people call it.
+    macro : str
+        Which it defines, and no other.
+    """
+
+    name: str
+    macro: str
+
+
+POCL = Compiler("PoCL", "POCL_DEVICE_ADDRESS_BITS")
+
+
 class Driver(NamedTuple):
     """What a driver reports of a device.
 

@@ -16,7 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.errors import NoDeviceError
-from clhist.hardware.profile import Profile, Report, check_fits, merge, named_profile
+from clhist.hardware.profile import MEMORY_FRACTION, Profile, Report, check_fits, merge, named_profile
 from clhist.hardware.profile_files import usable_profiles
 from clhist.hardware.vendors import features_of
 from clhist.opencl import lost
@@ -31,9 +31,6 @@ HOW_TO_GET_ONE = (
 )
 
 PROFILE_VARIABLE = "CLHIST_PROFILE"
-
-# Of the device's memory, what copies may take unless the caller says otherwise.
-MEMORY_FRACTION = 4
 
 # The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
 _default: tuple[cl.Context, cl.CommandQueue] | None = None

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from clhist.planning import private
 from clhist.planning.feature import UINT, ULONG, Feature, Parameter, Sweep, Variable, buffers, ulongs
-from clhist.planning.global_memory import GlobalPlan, global_copies
+from clhist.planning.global_memory import GlobalPlan, global_copies, with_worthwhile_passes
 from clhist.planning.local import local_passes
 from clhist.planning.passes import with_best_order
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
@@ -176,7 +176,7 @@ def _flat(load: Workload, update: str) -> Plan:
     trace = Trace()
     trace.step("N_out", load.histograms, "IV-C", "histograms, as one of N_out H bins")
     whole = replace(load, bins=tuple(load.histograms * bins for bins in load.bins), num_histograms=None)
-    as_one = vars(global_copies(whole, update))
+    as_one = vars(with_worthwhile_passes(global_copies(whole, update), whole, update))
     return after(trace.steps, FlattenedPlan(**as_one, flattened=load.histograms))
 
 

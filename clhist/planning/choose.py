@@ -1,4 +1,4 @@
-"""The choice of a strategy: by predicted time where the device has rates, or by the paper's rule (SC'20, V-A).
+"""The choice of a strategy: by predicted time, or by passes (SC'20, V-A) for kinds of updates without rates.
 
 Pure functions of numbers. Every intermediate is kept, so that a person can read why a plan is as it is.
 """
@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from clhist.planning.batch import BatchedPlan, FlattenedPlan, batched
-from clhist.planning.global_memory import GlobalPlan, global_copies
+from clhist.planning.global_memory import GlobalPlan, global_copies, missed_bytes, with_worthwhile_passes
 from clhist.planning.local import LocalPlan, local_copies, needs_passes
 from clhist.planning.one_launch import with_fewest_launches
 from clhist.planning.packed import (
@@ -34,8 +34,10 @@ from clhist.planning.plan import Plan, Trace, after
 from clhist.planning.private import PrivatePlan, private_copies
 from clhist.planning.rows import RowsPlan, gathered, or_gathered
 from clhist.planning.rows import seconds as gathering_seconds
+from clhist.planning.scaling import times_of
 from clhist.planning.sort import SortedPlan, global_or_sorted, sorted_pairs
-from clhist.planning.times import Times, times_of
+from clhist.planning.sort import seconds as sorting_seconds
+from clhist.planning.times import BANDWIDTH, Times
 from clhist.planning.updates import BY_NAME, GATHER, SORT
 from clhist.planning.workload import Workload
 
@@ -85,7 +87,7 @@ PREDICTED = tuple(candidate.symbol for candidate in CANDIDATES)  # steps of a pl
 def plan_sweep(load: Workload) -> Plan:
     """Return how one sweep computes its histograms (SC'20, section III, equations 1 to 6 and V-A's switching point).
 
-    Where the profile has rates of these kinds of updates, the plan is the one that is predicted to be the fastest.
+    Where the device has rates of these kinds of updates, measured or scaled, the plan takes the least predicted time.
 
     Raises
     ------
@@ -101,6 +103,15 @@ def plan_sweep(load: Workload) -> Plan:
     found = or_gathered(chosen, predicted, load)
     if isinstance(found, RowsPlan):
         predicted = gathering_seconds(found, load)
+    elif found.strategy == SortedPlan.strategy:
+        predicted = sorting_seconds(load)
+    elif type(found) is GlobalPlan:
+        update = load.choices.update or load.global_update
+        fewer = with_worthwhile_passes(found, load, update)
+        if fewer.passes < found.passes and predicted is not None:
+            missed = missed_bytes(fewer, load, update) / times["global"].rates[BANDWIDTH] * 1e-9
+            predicted = (times["global"].seconds(fewer) or 0.0) + missed
+        found = fewer
     return replace(found, seconds=predicted)
 
 
@@ -188,7 +199,7 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
         found[candidate.symbol] = seconds, plan
     trace = Trace()
     for symbol, (seconds, _) in found.items():
-        trace.step(symbol, seconds * 1e6, "", "predicted from measured rates, us")
+        trace.step(symbol, seconds * 1e6, "", "predicted from the rates of the device, us")
     packed = [each for each in found.values() if isinstance(each[1], PackedPlan)]
     others = [each for each in found.values() if not isinstance(each[1], PackedPlan)]
     risk = 1.0

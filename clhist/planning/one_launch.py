@@ -11,6 +11,7 @@ from clhist.planning.local import LocalPlan
 from clhist.planning.plan import Plan, Step
 from clhist.planning.private import PrivatePlan
 from clhist.planning.private_rates import WORK_ITEMS, PrivateRates
+from clhist.planning.scaling import rates_of
 from clhist.planning.times import CELLS, LAUNCH, Times
 from clhist.planning.workload import Workload
 
@@ -27,7 +28,7 @@ def with_fewest_launches(plan: Plan, load: Workload, times: Times) -> Plan:
         return plan
     alone = _alone(plan, load)
     parts = _seconds(plan, load, times)
-    launch = load.profile.rates.get(LAUNCH, 0) * 1e-6
+    launch = rates_of(load.profile).values.get(LAUNCH, 0) * 1e-6
     if parts is None or not launch:
         is_free = plan.work_groups == 1 and load.num_bins <= plan.work_group_size
         return alone if alone is not None and is_free else plan
@@ -62,16 +63,16 @@ def _seconds(plan: Plan, load: Workload, times: Times) -> tuple[float, float] | 
     """
     items = load.profile.hardware_threads
     if isinstance(plan, PrivatePlan):
-        rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
+        rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
         if rates is None or plan.memory != "global":
             return None
         pairs, bins = load.size * load.pairs_per_element, load.num_bins
-        share = 1e-9 * load.profile.rates.get(WORK_ITEMS, items) / plan.work_group_size
+        share = 1e-9 * rates_of(load.profile).values.get(WORK_ITEMS, items) / plan.work_group_size
         cells = rates.nanoseconds(0, bins, plan.work_group_size, plan.turns)
         return share * rates.nanoseconds(pairs, bins, 0, plan.turns), share * cells
     overhead, whole = times.overhead(plan), times.seconds(plan)
     if overhead is None or whole is None:
         return None
     share = items / plan.work_group_size
-    cells = load.copy_bytes(plan.update) / _WORD_BYTES / load.profile.rates[CELLS] * 1e-9
+    cells = load.copy_bytes(plan.update) / _WORD_BYTES / rates_of(load.profile).values[CELLS] * 1e-9
     return share * (whole - overhead), share * cells

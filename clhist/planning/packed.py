@@ -18,7 +18,8 @@ from clhist.planning.partition import cannot_partition, partitioned
 from clhist.planning.passes import groups_side_by_side
 from clhist.planning.plan import Output, Plan, Trace, make_plan
 from clhist.planning.problem import COUNTER_BITS, SIDE_BY_SIDE
-from clhist.planning.times import PACKED, times_of
+from clhist.planning.scaling import times_of
+from clhist.planning.times import PACKED
 from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 

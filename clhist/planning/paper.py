@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clhist.hardware.profile import Profile
-from clhist.planning.choose import plan_sweep
-from clhist.planning.plan import Plan
+from clhist.planning.global_memory import global_copies
+from clhist.planning.local import local_copies
+from clhist.planning.plan import Plan, Trace, after
 from clhist.planning.problem import Choices
+from clhist.planning.updates import BY_NAME
 from clhist.planning.workload import Workload
 
 
@@ -44,7 +46,7 @@ def paper_plan(
     load = Workload(
         size=size,
         bins=(num_bins,),
-        profile=replace(profile, kind="gpu", rates={}),  # the paper has no copies for each work-item of a CPU
+        profile=replace(profile, kind="gpu"),  # the paper has no copies for each work-item of a CPU
         local_update=update,
         global_update=update,
         bin_bytes=(bin_bytes,),
@@ -52,4 +54,18 @@ def paper_plan(
         choices=Choices(memory=memory),
         memory_budget=memory_budget,
     )
-    return plan_sweep(load)
+    return plan_by_passes(load, update)
+
+
+def plan_by_passes(load: Workload, update: str) -> Plan:
+    """Return the plan by the switching point of section V-A: local memory, unless that takes too many passes."""
+    if load.choices.memory == "global":
+        return global_copies(load, update)
+    local = local_copies(load, update)
+    limit = BY_NAME[update].most_local_passes
+    if load.choices.memory == "local" or local.passes <= limit:
+        return local
+    tried = Trace()
+    tried.extend(local.steps)
+    tried.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
+    return after(tried.steps, global_copies(load, update))

@@ -14,6 +14,7 @@ from typing import ClassVar
 from clhist.planning.feature import Feature, Parameter, Sweep, buffers, uints
 from clhist.planning.plan import Plan, Trace, make_plan
 from clhist.planning.private_rates import PrivateRates
+from clhist.planning.scaling import rates_of
 from clhist.planning.split import PIECES, Split, shared_pieces
 from clhist.planning.times import PARTITIONED, PARTITIONED_BYTES
 from clhist.planning.updates import BY_NAME
@@ -218,10 +219,10 @@ def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int
 
 
 def is_worth_tiles(load: Workload, direct: Plan) -> bool:
-    """Whether a CPU is predicted, by measured rates, to be faster by tiles than by the private copies of `direct`."""
+    """Whether a CPU is predicted, by its rates, to be faster by tiles than by the private copies of `direct`."""
     if cannot_partition(load, "private") is not None:
         return False
-    rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
+    rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
     if rates is None or not rates.tiles or load.num_bins <= MOST_CPU_BINS:
         return False
     cells = load.copy_bytes("private") / 4 / rates.filling

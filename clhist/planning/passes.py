@@ -16,7 +16,7 @@ from clhist.planning import updates
 from clhist.planning.feature import Feature, Parameter, Sweep, Variable, division, uints
 from clhist.planning.plan import P, Plan, Trace
 from clhist.planning.problem import IN_TURN, SIDE_BY_SIDE
-from clhist.planning.times import times_of
+from clhist.planning.scaling import times_of
 from clhist.planning.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 
 
@@ -69,7 +69,7 @@ def with_best_order(plan: P, load: Workload, resident: int) -> P:
     seconds = times.seconds(plan), times.seconds(aside)
     for symbol, known in zip(("t_turn", "t_side"), seconds, strict=True):
         if known is not None:
-            trace.step(symbol, known * 1e6, "", "passes in turn, or side by side: predicted from measured rates, us")
+            trace.step(symbol, known * 1e6, "", "passes in turn, or side by side: predicted from rates, us")
     order, reason = _best_order(plan, load, resident, *seconds)
     chosen = plan if order == IN_TURN else aside
     trace.step("groups", chosen.work_groups, "", f"of each pass, passes {order}: {reason}")

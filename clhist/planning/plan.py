@@ -395,6 +395,14 @@ def make_plan(
     )
 
 
+def fewer_copies(asked: int | None, plans: Iterable[Plan]) -> str:
+    """Return a warning if a plan has fewer copies than were asked for; nothing otherwise."""
+    made = min((plan.copies for plan in plans), default=asked)
+    if asked is None or made is None or made >= asked:
+        return ""
+    return f"copies: {asked} requested, {made} used: limited by the work-items of a group or by memory_budget"
+
+
 def after(steps: tuple[Step, ...], plan: P) -> P:
     """Return `plan` with the steps of an attempt before it in front of its own."""
     return replace(plan, steps=(*steps, *plan.steps))

@@ -8,6 +8,7 @@ from typing import ClassVar
 from clhist.planning.feature import UINT, ULONG, Feature, Parameter, Sweep
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
 from clhist.planning.private_rates import PrivateRates
+from clhist.planning.scaling import rates_of
 from clhist.planning.workload import Workload
 
 # On a CPU an update of a shared copy costs four to forty of a private one (PoCL and Intel's runtime, see
@@ -146,7 +147,7 @@ def _turns(load: Workload, trace: Trace, work_items: int) -> int:
     if load.choices.copies is not None:
         turns = 1 << (min(most, max(1, load.choices.copies // work_items)).bit_length() - 1)
         return int(trace.step("K", turns, "", "forced: M / T"))
-    rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
+    rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
     if rates is None:
         return 1
     most = most if load.value_bytes else min(most, _MOST_TURNS_OF_COUNTS)

@@ -192,6 +192,25 @@ class Problem:
         return max(1, *(histogram.max_pairs or 1 for histogram in self.histograms))
 
 
+def check_choices(choices: Choices, most_work_items: int | None, device: str) -> None:
+    """Raise ValueError for choices that no plan on a device can have, whatever the numbers.
+
+    Parameters
+    ----------
+    choices : Choices
+        Made by the caller.
+    most_work_items : int or None
+        Of a work-group; None if that is not known.
+    device : str
+        Its name.
+    """
+    if choices.locks is not None and choices.locks & (choices.locks - 1):
+        raise ValueError(f"locks: expected a power of two, got {choices.locks}")
+    group = choices.work_group_size
+    if group is not None and most_work_items is not None and group > most_work_items:
+        raise ValueError(f"work_group_size: expected at most the {most_work_items} of {device}, got {group}")
+
+
 def check_numbers(named: Sequence[tuple[str, int | None, int]], race_factor: float, choices: Choices) -> None:
     """Raise ValueError for a number below its least value, and for choices that do not exist.
 

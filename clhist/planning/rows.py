@@ -18,6 +18,7 @@ from clhist.planning.private import PrivatePlan
 from clhist.planning.private_rates import PrivateRates
 from clhist.planning.problem import Rows
 from clhist.planning.row_ranges import LEAST_PIECE, RowRanges, cannot_range, placing_group, row_ranges
+from clhist.planning.scaling import rates_of
 from clhist.planning.times import (
     BANDWIDTH,
     CELLS,
@@ -264,7 +265,7 @@ def _parts(load: Workload, elements: int, bins: int) -> int:
 
 def seconds(plan: RowsPlan, load: Workload) -> float | None:
     """Return how long `plan` is predicted to take, from measured rates; None if one is not known."""
-    rates, rows = load.profile.rates, plan.rows
+    rates, rows = rates_of(load.profile).values, plan.rows
     size = load.value_bytes or load.bin_bytes[0]
     read, written = plan.elements * rows.components * size, plan.num_bins * size
     if plan.parts:
@@ -340,10 +341,10 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
 
 def _updating_seconds(chosen: Plan, load: Workload) -> float | None:
     """Return how long a CPU is predicted to take that updates private copies of the components; None if unknown."""
-    rates = PrivateRates.of(load.profile.rates, load.value_bytes, load.bin_bytes[0])
+    rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
     if rates is None or not isinstance(chosen, PrivatePlan):
         return None
     items, updates = chosen.work_groups * chosen.work_group_size, load.size * load.pairs_per_element
     found = rates.nanoseconds(updates, load.num_bins, items, chosen.turns)
     # The updates of a row are a loop within that over the elements, which compilers turn into no vectors.
-    return 1e-9 * max(found, updates / load.profile.rates.get(ROWS_UPDATED, inf))
+    return 1e-9 * max(found, updates / rates_of(load.profile).values.get(ROWS_UPDATED, inf))

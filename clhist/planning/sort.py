@@ -11,16 +11,23 @@ from clhist.planning.batch import Chunks
 from clhist.planning.feature import Feature
 from clhist.planning.global_memory import global_copies
 from clhist.planning.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
+from clhist.planning.scaling import rates_of
+from clhist.planning.times import BANDWIDTH, LAUNCH, SWEEP_READING
 from clhist.planning.workload import Workload
 
-# Sorting pairs and combining neighbours (Listing 4), measured on an H200 (docs/notebook): what a pair costs for
-# each 8 bits of the number of bins, what one of three launches for each two bits costs, and what an update costs that
-# waits for the one before it (2.5 to 10 us). Sorting is taken where locks are predicted to take so many times as long.
-SORT_NANOSECONDS = 0.1
-SORT_LAUNCH_NANOSECONDS = 35e3
+DIGIT_BITS = 8  # sorted at a time
+_TILE_PAIRS = 1536  # of one work-group, which are one launch: 6 for each of 256 work-items
+_DIGIT_LAUNCHES = 3  # counts, scan and moves of each digit; the scan of the pairs takes as many
+_OTHER_LAUNCHES = 3  # that clear the bins, write the pairs, and combine
+_PAIR_BYTES = 8  # of a bin and a position
+# Of the bandwidth, what a digit's moves reach: 10 M keys of 64 bits with positions take 2.9 ms on an H200, 32 bytes for
+# each of 8 digits (docs/notebook/performance.md, "One hash table").
+_SORTING_BANDWIDTH = 0.2
+_SECTOR_BYTES = 32  # of memory that a single accumulator is fetched in
+# What an update costs that waits for the one before it: 2.5 to 10 us on an H200 (docs/notebook/performance.md, locks of
+# 16-byte bins). So wide a range is why sorting must be predicted to be so many times as fast.
 LOCK_NANOSECONDS = 4000.0
 SORT_ADVANTAGE = 2
-SORT_BITS = 2  # sorted at a time by PyOpenCL
 MOST_SORTED_BYTES = 64  # of an accumulator for which sorting is chosen; larger ones have not been measured
 MOST_SORTED_PAIRS = 2**30 - 1
 MOST_SORTED_BINS = 2**31 - 1
@@ -65,15 +72,10 @@ def global_or_sorted(load: Workload, update: str) -> Plan:
         locked = trace.step(
             "t_lock", 1e-6 * load.pairs * LOCK_NANOSECONDS / distinct, "", f"ms: {LOCK_NANOSECONDS:g} ns N RF / (M H)"
         )
-        bits = load.all_bins.bit_length()
-        launches = 3 * ceil(bits / SORT_BITS) * SORT_LAUNCH_NANOSECONDS
-        sorting = trace.step(
-            "t_sort",
-            1e-6 * (load.pairs * SORT_NANOSECONDS * bits / 8 + launches),
-            "",
-            f"ms: {SORT_NANOSECONDS:g} ns N bits / 8, and 3 launches of {SORT_LAUNCH_NANOSECONDS:g} ns for 2 bits",
-        )
-        if locked > SORT_ADVANTAGE * sorting:
+        launches, bandwidth = sort_launches(load.pairs, load.all_bins), rates_of(load.profile).values.get(BANDWIDTH, 0)
+        text = f"ms: {launches} launches, and what they move at {bandwidth:.0f} GB/s"
+        predicted = seconds(load)
+        if predicted is not None and locked > SORT_ADVANTAGE * trace.step("t_sort", 1e3 * predicted, "", text):
             return after((*found.steps, *trace.steps), sorted_pairs(load))
     return replace(found, steps=(*found.steps, *trace.steps))
 
@@ -100,13 +102,41 @@ def cannot_sort(load: Workload) -> Exception | None:
     return None
 
 
+def sort_launches(pairs: int, bins: int) -> int:
+    """Return how many kernels are launched, one after the other."""
+    if pairs <= _TILE_PAIRS:
+        return 1 + 1 + _OTHER_LAUNCHES
+    return _DIGIT_LAUNCHES * (ceil(bins.bit_length() / DIGIT_BITS) + 1) + _OTHER_LAUNCHES
+
+
+def seconds(load: Workload) -> float | None:
+    """Return how long sorting is predicted to take; None if a rate that this needs is not known."""
+    rates = rates_of(load.profile).values
+    bandwidth, launch = rates.get(BANDWIDTH, 0), rates.get(LAUNCH, 0)
+    if not bandwidth or not launch:
+        return None
+    held = _held_bytes(load.bin_bytes[0])
+    written = _PAIR_BYTES + held
+    digits = ceil(load.all_bins.bit_length() / DIGIT_BITS)
+    sorted_ = digits * (_PAIR_BYTES // 2 + 2 * _PAIR_BYTES)  # keys are counted, then pairs moved
+    scanned = 2 * (_PAIR_BYTES + max(held, _SECTOR_BYTES))  # for totals, then for results
+    moved = sorted_ / _SORTING_BANDWIDTH + (written + scanned) / SWEEP_READING
+    elements = load.size * load.read_bytes / SWEEP_READING + load.pairs * moved
+    cells = 3 * load.all_bins * load.bin_bytes[0]  # cleared, read and written
+    return (elements + cells) / bandwidth * 1e-9 + sort_launches(load.pairs, load.all_bins) * launch * 1e-6
+
+
+def _held_bytes(bin_bytes: int) -> int:
+    """Return the bytes of an accumulator of a pair, an odd number of words."""
+    return 4 * (ceil(bin_bytes / 4) | 1)
+
+
 def sort_bytes(pairs: int, bins: int, bin_bytes: int) -> int:
     """Return the bytes of global memory that sorting takes at its peak, about.
 
     For a pair its accumulator, of an odd number of words, and its bin and position twice. And one copy of the bins.
     """
-    held = 4 * (ceil(bin_bytes / 4) | 1)
-    return pairs * (held + 16) + bins * bin_bytes
+    return pairs * (_held_bytes(bin_bytes) + 2 * _PAIR_BYTES) + bins * bin_bytes
 
 
 def sorted_pairs(load: Workload) -> Plan:
@@ -124,7 +154,9 @@ def sorted_pairs(load: Workload) -> Plan:
     group = choices.work_group_size or min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
     trace.step("B", group, "", "work-group size")
     trace.step("pairs", load.pairs, "Listing 4", "N, times the values of an element at most")
-    trace.step("bits", load.all_bins.bit_length(), "Listing 4", "of a bin, or H for none: sorted 2 at a time")
+    bits = f"of a bin, or H for none: sorted {DIGIT_BITS} at a time"
+    trace.step("bits", load.all_bins.bit_length(), "Listing 4", bits)
+    trace.step("launches", sort_launches(load.pairs, load.all_bins), "", "of kernels, 3 for each digit")
     needed = sort_bytes(load.pairs, load.all_bins, load.bin_bytes[0])
     trace.step("bytes", needed, "", "pairs sorted and scanned, and one copy of the bins")
     return make_plan(

@@ -1,7 +1,7 @@
-"""Predicted times: a plan's seconds, from rates that `clhist calibrate` measured on the device.
+"""Predicted times: a plan's seconds, from rates that `clhist calibrate` measured or `clhist.planning.scaling` scaled.
 
-Not in the paper, which chooses between the memories by the number of passes; so does `clhist.planning.choose` where a
-device has no rates. A rate is of whole kernels as they are planned, in elements a nanosecond.
+Not in the paper, which chooses between the memories by the number of passes; so does `clhist.planning.choose` for kinds
+of updates without rates. A rate is of whole kernels as they are planned, in elements a nanosecond.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from clhist.hardware.vendors import MEMORIES
 from clhist.planning.plan import Plan
 from clhist.planning.problem import BIN_NUMBER_BYTES, COUNTER_BITS, SIDE_BY_SIDE
-from clhist.planning.workload import Workload
 
 # What is measured of each kind of update, and then of all: names of the tables `[measured."..."]` in a profile.
 ONE_PASS, FURTHER_PASS, PASS_ASIDE, PASS_DEALT, PARTITIONED, EVERYWHERE = (
@@ -114,19 +112,3 @@ class Times(NamedTuple):
 
     def _rate(self, what: str) -> float:
         return self.rates.get(rate_name(self.kind, what), 0)
-
-
-def times_of(load: Workload) -> dict[str, Times]:
-    """Return what is known of the updates of `load`, for each memory."""
-    updates = (load.local_update, load.global_update)
-    return {
-        memory: Times(
-            load.profile.rates,
-            COUNT if load.counts else kind,
-            load.element_bytes(update)[0],
-            load.value_bytes,
-            load.read_bytes,
-            load.max_pairs,
-        )
-        for memory, kind, update in zip(MEMORIES, load.rate_kinds, updates, strict=True)
-    }

@@ -12,9 +12,10 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import BuildError, HistogramKernel, Operator, operators, reduce_by_index
 from clhist.engine.call import Call
+from clhist.engine.chain import Chain
 from clhist.engine.prepare import LargestBin
 from clhist.planning.problem import Choices
-from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS
+from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_launches
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
@@ -357,3 +358,13 @@ def test_a_call_that_fits_the_memory_budget_only_sorted(gpu_like, rng):
     np.testing.assert_array_equal(result, expected)
     with pytest.raises(MemoryError, match=r"^memory_budget: one copy of 30000 bins takes 600000 bytes"):
         kernel(bins, values, num_bins=num_bins, memory_budget=500_000)
+
+
+def test_the_model_counts_the_kernels_that_are_launched(queue, monkeypatch):
+    launched = []
+    run = Chain.run
+    monkeypatch.setattr(Chain, "run", lambda self, *args, **more: (launched.append(1), run(self, *args, **more))[1])
+    bins = np.random.default_rng(3).integers(0, 70_000, 5000).astype(np.int32)
+    found = reduce_by_index(70_000, "sum", bins, np.ones(5000, np.int32), update="sort", queue=queue)
+    assert (found == np.bincount(bins, minlength=70_000)).all()
+    assert len(launched) == sort_launches(5000, 70_000) - 3, "those that clear, write pairs and combine are no chain's"

@@ -85,11 +85,11 @@ STRATEGIES = {
     "local": shared("local"),
     "global": shared("global"),
     "packed": {
-        vendor: (vendor, Call(COUNTS, bins=18_000, choices={"update": update} if update else {}))
-        for vendor, update in (("nvidia", None), ("core", None), ("amd", None))
+        vendor: (vendor, Call(COUNTS, bins=18_000, choices={"counter_bits": 16}))
+        for vendor in ("nvidia", "core", "amd")
     } | {
         f"{vendor}, {bits} bits, {bins} bins": (vendor, Call(COUNTS, bins=bins, choices={"counter_bits": bits}))
-        for vendor, bits, bins in (("nvidia", 8, 30_000), ("core", 4, 300_000))
+        for vendor, bits, bins in (("nvidia", 8, 30_000), ("core", 4, 1_000_000))
     },
     "cyclic passes": {
         f"{vendor}, {name}": (

@@ -14,6 +14,7 @@ from clhist.cli.reproduce.published import table_1
 from clhist.codegen.layout import local_capacity
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
+from clhist.planning.paper import paper_plan
 from clhist.planning.plan import Output
 from clhist.planning.problem import NUMBERS, Choices
 from clhist.planning.updates import BY_NAME
@@ -37,16 +38,8 @@ def test_table_is_complete():
 
 @pytest.mark.parametrize(("memory", "update", "race_factor", "num_bins", "expected"), list(table_entries()))
 def test_table_1(memory, update, race_factor, num_bins, expected):
-    found = plan(
-        50_000_000,
-        num_bins,
-        RTX_2080_TI,
-        local_update=update,
-        global_update=update,
-        bin_bytes=BIN_BYTES[update],
-        race_factor=race_factor,
-        choices=Choices(memory=memory),
-    )
+    size = BIN_BYTES[update]
+    found = paper_plan(50_000_000, num_bins, RTX_2080_TI, update, memory, bin_bytes=size, race_factor=race_factor)
     assert (found.memory, found.copies, found.passes) == (memory, *expected)
 
 
@@ -54,8 +47,9 @@ def test_table_1(memory, update, race_factor, num_bins, expected):
     ("update", "bin_bytes", "most_bins"), [("native", 4, 3 * 12288), ("cas", 4, 4 * 12288), ("lock", 8, 6 * 4096)]
 )
 def test_switching_point(update, bin_bytes, most_bins):
+    """Section V-A, which is the paper's plan alone."""
     memories = [
-        plan(50_000_000, bins, RTX_2080_TI, local_update=update, global_update=update, bin_bytes=bin_bytes).memory
+        paper_plan(50_000_000, bins, RTX_2080_TI, update, bin_bytes=bin_bytes).memory
         for bins in (most_bins - 1, most_bins, most_bins + 1)
     ]
     assert memories == ["local", "local", "global"]
@@ -197,8 +191,12 @@ def test_steps_tell_how_the_numbers_came_about():
         "groups": 34,
     }  # fmt: skip
     assert all(step.formula for step in found.steps)
-    tried = [step.symbol for step in plan(50_000_000, 10**6, RTX_2080_TI).steps]
+    tried = [step.symbol for step in paper_plan(50_000_000, 10**6, RTX_2080_TI, "native").steps]
     assert tried.index("S_max") < tried.index("RACE_exp"), "local memory is tried first, and that is kept"
+    kinds = {"rate_kinds": ("native int32",) * 2, "max_pairs": 1}
+    predicted = [step.symbol for step in plan(50_000_000, 10**6, RTX_2080_TI, **kinds).steps]
+    assert "t_global" in predicted
+    assert "S_max" not in predicted
 
 
 @pytest.mark.parametrize(

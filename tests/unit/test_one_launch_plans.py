@@ -55,7 +55,7 @@ def test_rates_of_other_processors():
     assert one(4000, 10, replace(many, rates={**many.rates, WORK_ITEMS: 2.0}))
 
 
-@pytest.mark.parametrize(("profile", "bins"), [(device("cpu"), 1), (device("nvidia"), 256)])
+@pytest.mark.parametrize(("profile", "bins"), [(device("cpu"), 1)])
 def test_without_rates_only_if_nothing_is_lost(profile, bins):
     """One work-group anyway, and a work-item for each bin."""
     group = profile.work_group_size

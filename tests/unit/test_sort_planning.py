@@ -17,15 +17,19 @@ from clhist.hardware.profile_files import load_profiles
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sort import MOST_SORTED_PAIRS, sort_bytes
 from clhist.planning.sweeps import plan_sweeps
+from clhist.planning.times import BANDWIDTH, LAUNCH
 
 SUM = operators.add(np.int32)
 ARGMIN = operators.argmin(np.int64, np.int64)
-H200 = dataclasses.replace(named_profile("nvidia-h200", load_profiles()), rates={})  # planned by rules
+H200 = named_profile("nvidia-h200", load_profiles())
 CPU = Profile("processor", "cpu", 32768, 2**20, 64, 7, 1, {})
 
 
 def contended(**changes):
-    """Return a plan of locks in global memory on an H200 where all elements meet in one bin of a million."""
+    """Return a plan of locks on an H200 where all elements meet in one bin of a million.
+
+    Two pairs of each element, which cannot be partitioned.
+    """
     given = {
         "num_elements": 10**6,
         "num_bins": 10**6,
@@ -35,7 +39,7 @@ def contended(**changes):
         "bin_bytes": 16,
         "race_factor": 1e6,
         "memory_budget": 2**36,
-        "max_pairs": 1,
+        "max_pairs": 2,
     }
     return plan(**(given | changes))
 
@@ -45,11 +49,16 @@ def test_sorted_where_many_wait_for_few_locks():
     assert (found.update, found.memory, found.copies, found.passes, found.cooperation) == ("sort", "global", 1, 1, 1)
     steps = {step.symbol: step.value for step in found.steps}
     assert steps["X"] == H200.hardware_threads
-    assert steps["t_lock"] == pytest.approx(4000)  # ms: a million times 4 us, one after the other
-    assert steps["t_sort"] == pytest.approx(0.25 + 30 * 0.035)  # ms: 20 bits, 3 launches for each two
-    assert steps["pairs"] == 10**6
+    assert steps["t_lock"] == pytest.approx(8000)  # ms: two million times 4 us, one after the other
+    launches, rates = 15, H200.rates  # clear, pairs, three digits and a scan of three kernels each, combine
+    moved = 2e6 * (3 * 20 / 0.2 + (28 + 80) / 0.85) + 1e6 * 4 / 0.85 + 3 * 16e6
+    seconds = moved / rates[BANDWIDTH] * 1e-9 + launches * rates[LAUNCH] * 1e-6
+    assert steps["launches"] == launches
+    assert steps["t_sort"] == pytest.approx(1e3 * seconds)
+    assert found.seconds == pytest.approx(seconds)
+    assert steps["pairs"] == 2 * 10**6
     assert steps["bits"] == 20
-    assert steps["bytes"] == sort_bytes(10**6, 10**6, 16) == 10**6 * (20 + 16 + 16)
+    assert steps["bytes"] == sort_bytes(2 * 10**6, 10**6, 16) == 2 * 10**6 * (20 + 16) + 10**6 * 16
     assert "sort updates in global memory" in str(found)
 
 
@@ -57,8 +66,8 @@ def test_sorted_where_many_wait_for_few_locks():
     "changes",
     [
         {"race_factor": 1.0},
-        {"race_factor": 1e2},
-        {"num_elements": 100, "race_factor": 1e6},
+        {"race_factor": 10.0},
+        {"num_elements": 10, "race_factor": 1e6},
         {"global_update": "cas"},
         {"global_update": "native"},
         {"max_pairs": None},
@@ -86,14 +95,15 @@ def test_otherwise_not(changes):
 
 def test_sorted_where_no_copy_with_its_locks_fits():
     copy = 10**6 * 20
-    needed = sort_bytes(50_000, 10**6, 16)
+    needed = sort_bytes(100_000, 10**6, 16)
     assert needed < copy
     given = {"num_elements": 50_000, "race_factor": 1.0}
     assert contended(**given, memory_budget=copy).update == "lock"
     found = contended(**given, memory_budget=needed)
     assert found.update == "sort"
     assert "not even one copy with its locks fits the memory budget" in " ".join(step.formula for step in found.steps)
-    assert contended(**given, memory_budget=needed - 1).strategy == "partitioned"
+    with pytest.raises(MemoryError, match=r"^memory_budget: "):
+        contended(**given, memory_budget=needed - 1)
     for changes in (
         {"memory_budget": needed, "max_pairs": None},
         {"memory_budget": needed, "choices": Choices(memory="global")},
@@ -102,7 +112,7 @@ def test_sorted_where_no_copy_with_its_locks_fits():
             contended(**given, **changes)
 
 
-def sweeps(*given, bins, emits=1, race_factor=1e6, **forced):
+def sweeps(*given, bins, emits=2, race_factor=1e6, **forced):
     histograms = tuple(
         Histogram(operator, bins, f"_{k}" if len(given) > 1 else "", emits) for k, operator in enumerate(given)
     )
@@ -136,15 +146,15 @@ def test_wide_accumulators_are_sorted_on_demand():
 
 
 def test_the_plan_is_explained_on_the_command_line():
-    given = ["plan", "-n", "1M", "-H", "1M", "--profile", "nvidia-geforce-rtx-2080-ti", "--element-size", "16"]
+    given = ["plan", "-n", "1M", "-H", "100M", "--profile", "nvidia-geforce-rtx-2080-ti", "--element-size", "16"]
     (forced, chosen) = (
         CliRunner().invoke(main, [*given, *more], catch_exceptions=False)
-        for more in (["--update", "sort"], ["--update", "lock", "--race-factor", "1e6"])
+        for more in (["--update", "sort"], ["--update", "lock", "--race-factor", "1e8"])
     )
     for result in (forced, chosen):
         assert result.exit_code == 0
         assert "In global memory (sorted pairs)" in result.output
         assert "sort (pairs are sorted by bin and scanned, Listing 4 of" in result.output
-        assert "MiB (52,000,000 B) for the pairs and one copy" in result.output
+        assert "GiB (1,636,000,000 B) for the pairs and one copy" in result.output
     assert "t_lock" not in forced.output
     assert "t_lock" in chosen.output
