@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, settings
 import clhist
 from clhist.engine import small
 from clhist.opencl.device import profile_context
+from clhist.planning import one_launch, partition, private, rows, scaling, sort
+from clhist.planning.choose import plan_sweep
 from clhist.selftest.inputs import as_cpu, as_gpu
 
 pytest_plugins = ["budget", "repeats"]
@@ -156,6 +158,16 @@ def few_items(cpu_like: clhist.Profile) -> clhist.Profile:
 def _nothing_is_left_to_numpy() -> None:
     """Let kernels count small arrays too."""
     small.LEAST.update(bincount=0, reduce_by_index=0)
+
+
+@pytest.fixture
+def only_measured_rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Plan without the rates that are scaled from other devices: by passes, where a profile has none of its own."""
+    for module in (scaling, one_launch, partition, private, rows, sort):
+        monkeypatch.setattr(module, "rates_of", lambda profile: scaling.Rates(profile.rates, ""))
+    plan_sweep.cache_clear()
+    yield
+    plan_sweep.cache_clear()
 
 
 @pytest.fixture(params=["blocked", "interleaved"])

@@ -67,6 +67,7 @@ def test_what_the_source_asks_for(name, local_memory, queue):
     assert found > 5
 
 
+@pytest.mark.usefixtures("only_measured_rates")
 @pytest.mark.parametrize("local_memory", [4001, 12_345, 65_536])
 def test_packed_counters(local_memory, queue):
     profile = dataclasses.replace(

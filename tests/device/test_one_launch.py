@@ -28,6 +28,7 @@ def patient(profile):
 
 @pytest.mark.parametrize("name", mostly_slow([*CASES, *PRODUCTS], 4))
 @pytest.mark.parametrize("update", [None, "cas", "lock", "private"])
+@pytest.mark.usefixtures("only_measured_rates")
 def test_operators(name, update, patient, queue):
     """With `dest`, which may be `out`, and with each update that there is."""
     case, (bins, values, check) = (CASES | PRODUCTS)[name], problem(name)
@@ -55,6 +56,7 @@ def test_operators(name, update, patient, queue):
 
 @pytest.mark.parametrize("group", [1, 2, 48])
 @pytest.mark.parametrize(("size", "num_bins"), [(0, 5), (1, 1), (1, 3000), (47, 48), (1000, 37), (49, 5000)])
+@pytest.mark.usefixtures("only_measured_rates")
 def test_sizes(size, num_bins, group, profile, queue, rng):
     """Bins outside, more bins than elements and than work-items, and no elements, of which there is no sweep."""
     kernel = pair_kernel(COUNT, dataclasses.replace(eager(profile), work_group_size=group))

@@ -147,6 +147,7 @@ def test_sizes_and_dest(size, kernels, rng):
         np.testing.assert_array_equal(found, dest + counts_of(x, 6000))
 
 
+@pytest.mark.usefixtures("only_measured_rates")
 def test_when(profile):
     """Only where counters of 32 bits do not fit in one pass, and only for plain counts."""
 
@@ -188,6 +189,7 @@ def test_whole_counters_are_planned_as_for_skewed_input(bins, rates):
     assert whole.strategy in ("local", "partitioned")
 
 
+@pytest.mark.usefixtures("only_measured_rates")
 def test_the_plan_and_the_source_say_so(profile):
     kernel = kernel_of(operators.add(np.int32), profile)
     found = kernel.plan(NUMBER, 6000)
@@ -197,6 +199,7 @@ def test_the_plan_and_the_source_say_so(profile):
     assert f"of 4-bit counters, with {narrow.robust.strategy} copies behind" in str(narrow)
 
 
+@pytest.mark.usefixtures("only_measured_rates")
 def test_narrow_counters_are_for_spread_input(profile):
     """What each is expected to count, by size and race factor, must be far less than it holds."""
     few, many = (plan(size, 200_000, H200, counts=True, max_pairs=1) for size in (10**6, 10**10))

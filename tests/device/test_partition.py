@@ -169,6 +169,7 @@ def test_arrays_that_the_map_writes_are_written_once(gpu_like, rng):
     np.testing.assert_array_equal(y, 2 * x)
 
 
+@pytest.mark.usefixtures("only_measured_rates")
 def test_the_largest_bin_with_a_value_is_reported(gpu_like, queue, monkeypatch, rng):
     """As bincount needs it, with the model's own choice."""
     monkeypatch.setattr("clhist.planning.choose.is_worth_partitioning", lambda *args: True)

@@ -14,11 +14,9 @@ from clhist.calibration import rates as measure_plans
 from clhist.cli.main import main
 from clhist.hardware.profile import named_profile
 from clhist.hardware.profile_files import load_profiles
-from clhist.planning import one_launch, partition, private, rows, scaling, sort
 from clhist.planning import times as model_times
-from clhist.planning.choose import PREDICTED, plan_sweep
+from clhist.planning.choose import PREDICTED
 from clhist.planning.problem import Choices
-from clhist.planning.scaling import Rates
 from clhist.planning.times import (
     BANDWIDTH,
     CELLS,
@@ -54,14 +52,7 @@ ASIDE = {rate_name(kind, PASS_ASIDE): 400.0 for kind in (KIND, COUNT)}
 N = 10**8
 
 
-@pytest.fixture(autouse=True)
-def _only_these_rates(monkeypatch):
-    """Leave out the rates that are scaled from other devices."""
-    for module in (scaling, one_launch, partition, private, rows, sort):
-        monkeypatch.setattr(module, "rates_of", lambda profile: Rates(profile.rates, ""))
-    plan_sweep.cache_clear()
-    yield
-    plan_sweep.cache_clear()
+pytestmark = pytest.mark.usefixtures("only_measured_rates")
 
 
 def chosen(bins, size=N, rates=RATES, kind=KIND, **more):
