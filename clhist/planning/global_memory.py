@@ -60,8 +60,9 @@ def with_worthwhile_passes(plan: GlobalPlan, load: Workload, update: str) -> Glo
     few = plan if plan.passes <= MOST_PASSES else _with_passes(plan, load, update, MOST_PASSES)
     added = (few.passes - 1) * load.size * load.read_bytes / SWEEP_READING
     is_worth = missed_bytes(one, load, update) - missed_bytes(few, load, update) > added
-    # Bins that are updated once miss in any number of passes.
-    return few if is_worth and load.pairs > load.num_bins else one
+    # A line of the cache that is touched once is missed in any number of passes.
+    lines = load.num_bins * load.element_bytes(update)[1] / load.profile.l2_line
+    return few if is_worth and load.pairs > lines else one
 
 
 def missed_bytes(plan: GlobalPlan, load: Workload, update: str) -> float:
