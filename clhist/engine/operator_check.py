@@ -195,9 +195,10 @@ def _with_evidence(values: np.ndarray) -> np.ndarray:
         return values
     is_whole = values.dtype.names is None or all(not _flat(leaf, 1).any() for leaf in _leaves(more))
     of_type = _made(values.dtype, rows)
+    rng = np.random.default_rng(2)
     for leaf, synthetic, is_alike in zip(_leaves(more), _leaves(of_type), alike, strict=True):
-        if is_alike:
-            leaf[...] = synthetic if is_whole else _multiples(leaf)
+        if is_alike:  # in an order of its own: fields in one proportion, such as of quaternions, may commute
+            leaf[...] = synthetic if is_whole else _multiples(leaf)[rng.permutation(rows)]
     return np.concatenate([values, more])
 
 
