@@ -135,9 +135,9 @@ def test_fields_that_are_equal_in_all_values_do_not_vary_in_proportion():
     product = """(accumulator_t){a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z,
         a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y, a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x,
         a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w}"""
+    operator, values = fresh(Operator(quaternion, product, (1, 0, 0, 0))), np.array([(1, 0, 0, 0)] * 9, quaternion)
     with pytest.raises(ValueError, match=r"commutative"):
-        operator = fresh(Operator(quaternion, product, (1, 0, 0, 0)))
-        clhist.reduce_by_index(1, operator, np.zeros(9, int), np.array([(1, 0, 0, 0)] * 9, quaternion))
+        clhist.reduce_by_index(1, operator, np.zeros(9, int), values)
 
 
 def test_a_check_runs_beside_the_queue_which_an_event_may_hold_up(queue, monkeypatch):
