@@ -169,8 +169,10 @@ def check_once(operator: Operator, values: Callable[[], np.ndarray], queue: cl.C
     of_call = values()
     of_call = of_call[:: max(1, len(of_call) // _SAMPLES)]
     samples = _with_evidence(of_call) if operator.samples is None else np.concatenate([of_call, operator.samples])
+    # An event that the caller sets later may hold up the queue of the call, for which the check need not wait.
+    beside = cl.CommandQueue(queue.context, queue.device)
     with suppress(UnsupportedError):  # the call itself says so
-        _check(operator, samples, len(of_call), _TRIPLES, queue)
+        _check(operator, samples, len(of_call), _TRIPLES, beside)
         _checked.put(key, True)
 
 
@@ -193,9 +195,10 @@ def _with_evidence(values: np.ndarray) -> np.ndarray:
         return values
     is_whole = values.dtype.names is None or all(not _flat(leaf, 1).any() for leaf in _leaves(more))
     of_type = _made(values.dtype, rows)
+    rng = np.random.default_rng(2)
     for leaf, synthetic, is_alike in zip(_leaves(more), _leaves(of_type), alike, strict=True):
-        if is_alike:
-            leaf[...] = synthetic if is_whole else _multiples(leaf)
+        if is_alike:  # in an order of its own: fields in one proportion, such as of quaternions, may commute
+            leaf[...] = synthetic if is_whole else _multiples(leaf)[rng.permutation(rows)]
     return np.concatenate([values, more])
 
 

@@ -251,4 +251,5 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
 
 def _logical(dtype: DTypeLike, combine: str, neutral: int, name: str) -> Operator:
     found = real_dtype(dtype)
-    return Operator(found, combine, neutral, name, accumulator=np.uint32, lift="v != 0", finish="a != 0")
+    # Lifted values are 0 or 1, of which the neutral element is the identity.
+    return Operator(found, combine, neutral, name, accumulator=np.uint32, lift="v != 0", finish="a != 0", verified=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from clhist.operators.c_types import (
     supported_dtype,
 )
 from clhist.operators.halves import half_name, number_of
+from clhist.operators.kinds import largest_of, smallest_of
 from clhist.operators.recognition import recognise
 
 
@@ -48,6 +49,8 @@ class Part:
         C expression of what a value `v` adds to a long integer, of the type ``<its function>_t``.
     whole : str
         The same where that is one integer of 64 bits, from the first word on; else nothing.
+    is_proven : bool
+        Whether `operation` is recognised, and its neutral element is that of all values.
     """
 
     accessor: str
@@ -58,6 +61,7 @@ class Part:
     words: int = 0
     term: str = ""
     whole: str = ""
+    is_proven: bool = field(compare=False, default=False)
 
     @property
     def is_narrow(self) -> bool:
@@ -200,7 +204,8 @@ class Operator:
             operation = recognise(combine, held)
             of_neutral = number_of(dtype) if accumulator is None else held
             neutral = _checked_neutral(neutral, of_neutral, combine, held, operation)
-            parts = _parts_of(held, combine, neutral, operation)
+            proven = _is_identity(neutral, dtype if accumulator is None else held, operation)
+            parts = _parts_of(held, combine, neutral, operation, proven)
             finish = finish or ("a != 0" if dtype.kind == "b" else "a")
         else:
             if neutral is not None or accumulator is not None:
@@ -245,8 +250,8 @@ class Operator:
 
     @property
     def is_custom(self) -> bool:
-        """Whether `combine` is an expression that neither NumPy has nor anyone has `verified`."""
-        return not self.verified and any(part.operation is None for part in self.parts)
+        """Whether NumPy does not have `combine` with this neutral element, and nobody has `verified` it."""
+        return not self.verified and not all(part.is_proven for part in self.parts)
 
     @property
     def bin_bytes(self) -> int:
@@ -321,7 +326,7 @@ class _Product:
         fields = {name: operator.accumulator for name, operator in operators.items()}
         self.accumulator = supported_dtype(struct_of(fields, "combine"), "combine")
         self.parts = tuple(
-            Part(f".{name}{part.accessor}", part.dtype, part.combine, part.neutral_literal, part.operation)
+            replace(part, accessor=f".{name}{part.accessor}", words=0, term="", whole="")
             for name, operator in operators.items()
             for part in operator.parts
         )
@@ -372,12 +377,25 @@ def _checked_neutral(neutral: object, dtype: np.dtype, combine: str, held: np.dt
     return value
 
 
-def _parts_of(held: np.dtype, combine: str, neutral: object, operation: str | None) -> tuple[Part, ...]:
+def _is_identity(neutral: Any, dtype: np.dtype, operation: str | None) -> bool:
+    """Return whether `neutral` is the identity element of a recognised operation on all values of `dtype`."""
+    if operation in ("minimum", "fmin"):
+        return bool(neutral != neutral or neutral >= largest_of(dtype))  # fmin and fmax ignore NaN
+    if operation in ("maximum", "fmax"):
+        return bool(neutral != neutral or neutral <= smallest_of(dtype))
+    if operation == "bitwise_and":
+        return int(neutral) == (-1 if dtype.kind == "i" else np.iinfo(dtype).max)
+    return operation is not None  # _checked_neutral has seen those of the others
+
+
+def _parts_of(
+    held: np.dtype, combine: str, neutral: object, operation: str | None, is_proven: bool
+) -> tuple[Part, ...]:
     if held.kind == "c" and operation == "add":  # a sum of two-vectors is two sums
         half = np.dtype(f"f{held.itemsize // 2}")
         zero = literal(0, half)
-        return tuple(Part(accessor, half, "a + b", zero, "add") for accessor in (".x", ".y"))
-    return (Part("", held, combine, literal(neutral, held, "accumulator_t"), operation),)
+        return tuple(Part(accessor, half, "a + b", zero, "add", is_proven=True) for accessor in (".x", ".y"))
+    return (Part("", held, combine, literal(neutral, held, "accumulator_t"), operation, is_proven=is_proven),)
 
 
 def _accumulator_of(dtype: np.dtype, combine: str, given: DTypeLike | None) -> np.dtype:

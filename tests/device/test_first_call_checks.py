@@ -2,10 +2,13 @@
 no evidence."""
 
 import numpy as np
+import pyopencl as cl
+import pyopencl.array
 import pytest
 
 import clhist
 from clhist import Operator
+from clhist.engine import operator_check
 
 INT, FLOAT = np.dtype(np.int32), np.dtype(np.float32)
 MEAN = np.dtype([("n", np.float32), ("mean", np.float32)], align=True)
@@ -125,6 +128,57 @@ class TestOperatorsForSomeValues:
         for samples, error in [([], ValueError), ([0.5], TypeError), (["x"], TypeError), ([2**40], TypeError)]:
             with pytest.raises(error, match=r"^samples: expected"):
                 Operator(INT, "a + b", 0, samples=samples)
+
+
+def test_fields_that_are_equal_in_all_values_do_not_vary_in_proportion():
+    quaternion = np.dtype([(name, np.float64) for name in "wxyz"])
+    product = """(accumulator_t){a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z,
+        a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y, a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x,
+        a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w}"""
+    operator, values = fresh(Operator(quaternion, product, (1, 0, 0, 0))), np.array([(1, 0, 0, 0)] * 9, quaternion)
+    with pytest.raises(ValueError, match=r"commutative"):
+        clhist.reduce_by_index(1, operator, np.zeros(9, int), values)
+
+
+def test_a_check_runs_beside_the_queue_which_an_event_may_hold_up(queue, monkeypatch):
+    queues = []
+    combined = operator_check._combined
+    monkeypatch.setattr(operator_check, "_combined", lambda *args: queues.append(args[-1]) or combined(*args))
+    bins, x = (cl.array.to_device(queue, each) for each in (TestEveryWayIn.bins, TestEveryWayIn.x))
+    result = clhist.reduce_by_index(3, fresh(Operator(INT, "b + a + 0", 0)), bins, x)
+    assert queues
+    assert all(other.int_ptr != queue.int_ptr and other.context == queue.context for other in queues)
+    assert result.get().sum() == 190
+
+
+@pytest.mark.parametrize(
+    ("combine", "neutral", "values"),
+    [
+        ("a < b ? a : b", 0, [5, 3, 4]),
+        ("max(a, b)", 0, [-5, -3, 4]),
+        ("a & b", 0, [5, 3, 4]),
+        ("b > a ? b : a", 7, [1, 1, 1]),
+    ],
+)
+def test_recognised_operators_with_another_neutral_element_are_checked(combine, neutral, values):
+    values = np.array(values, np.int32)
+    wrong = Operator(INT, combine, neutral)
+    product = clhist.operators.product(
+        {"a": wrong, "b": clhist.operators.add(INT)}, INT, lift="(accumulator_t){v, 1}", finish="a.a"
+    )
+    for operator in (wrong, product):
+        with pytest.raises(ValueError, match=r"^neutral: expected the identity element"):
+            clhist.reduce_by_index(1, fresh(operator), np.zeros(3, int), values)
+
+
+def test_a_neutral_element_that_is_right_for_the_values_is_accepted():
+    largest = Operator(INT, "max(a, b)", 0)
+    assert clhist.reduce_by_index(2, fresh(largest), [0, 0, 0], np.array([5, 3, 4], np.int32)).tolist() == [5, 0]
+    assert not any(
+        ready(dtype).is_custom
+        for ready in map(clhist.operators.__dict__.get, ("minimum", "maximum", "fmin", "fmax", "bitwise_and"))
+        for dtype in (np.int8, np.uint16, np.int64, np.bool_)
+    )
 
 
 def test_a_repeated_call_checks_nothing(monkeypatch):
