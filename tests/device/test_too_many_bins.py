@@ -54,7 +54,7 @@ def test_more_bins_of_one_width_than_32_bits_number(name, bins, queue):
     if bins % 4:
         bins += 4 - bins % 4
     for x in (X, np.ones(50_000, np.float32), cl_array.to_device(queue, X)):
-        with pytest.raises(ValueError, match=r"^bins: expected fewer than 2\*\*31(,| in all 2 dimensions)"):
+        with pytest.raises(ValueError, match=r"^bins: expected fewer than 2\*\*31(,| in all [23] dimensions)"):
             NUMBERED[name](x, bins)
     with pytest.raises(ValueError, match=r"^bins: expected fewer than 2\*\*31, got "):
         clhist.histogram(X, bins, (0, 1), devices="all")
@@ -76,9 +76,8 @@ def test_bincount_of_too_many(minlength, queue, monkeypatch):
         ("minlength", lambda: clhist.bincount(KEYS, X, minlength, devices="all")),
         ("x", lambda: clhist.bincount(large)),
     ):
-        with pytest.raises(
-            MemoryError, match=f"^{name}: expected bins that the host has memory for, got {minlength}: "
-        ):
+        expected = f"^{name}: expected (bins that the host has|few enough bins for the) memory.* got {minlength}[:;]"
+        with pytest.raises(MemoryError, match=expected):
             call()
 
 
