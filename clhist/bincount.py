@@ -30,6 +30,7 @@ from clhist.engine.scatter import (
     into,
     missing_integers,
     native,
+    numbers_as_array,
     scatter_engine,
 )
 from clhist.engine.signature import Remembered
@@ -150,7 +151,7 @@ def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
     """Return `value` as an array, or None, and which of its elements are masked."""
     if value is None or type(value) is np.ndarray or isinstance(value, cl_array.Array):
         return value, None
-    return as_array(name, value), mask_of(value)
+    return (numbers_as_array if name == "weights" else as_array)(name, value), mask_of(value)
 
 
 def _is_for_numpy(x: Array, weights: Any, queue: cl.CommandQueue | None, *, reproducible: bool) -> bool:

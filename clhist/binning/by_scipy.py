@@ -82,7 +82,11 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     if edges is not None:
         bins, range = [as_numbers(each) for each in edges], _ends(edges)
     each = statistic if isinstance(statistic, list | tuple) else [statistic]
-    compute = scipy_functions().binned_statistic_dd
+
+    def compute(sample: Any, values: np.ndarray, name: Any, *bins_and_more: Any) -> Any:
+        function = _std if name == "std" or name is np.std else scipy_functions().binned_statistic_dd
+        return function(sample, values, name, *bins_and_more)
+
     results = [compute(chosen, rows, one, bins, range, expand, again) for one in each]
     number = results[0].binnumber if binnumber else None
     if binnumber and where is not None:
@@ -92,6 +96,21 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     several = isinstance(statistic, list | tuple)
     one_or_all = dict(zip(names or (), found, strict=True)) if several else found[0]
     return results[0]._replace(statistic=one_or_all, binnumber=number, **of_edges)
+
+
+def _std(sample: Any, values: np.ndarray, name: Any, bins: Any, range: Any, expand: bool, again: Any) -> Any:
+    """Return SciPy's standard deviations; those of large values with a small spread are exact, too.
+
+    SciPy adds up the values themselves. Here each bin's are relative to one of them.
+    """
+    function = scipy_functions().binned_statistic_dd
+    bins_of = function(sample, values, "count", bins, range, False, again)
+    numbers = bins_of.binnumber
+    if not np.size(numbers) or values.dtype.kind not in "iuf" or values.shape[-1] != len(numbers):
+        return function(sample, values, name, bins, range, expand, again)
+    _, first, places = np.unique(numbers, return_index=True, return_inverse=True)
+    values = values.astype(np.float64)
+    return function(sample, values - values[..., first][..., places], name, bins, range, expand, bins_of)
 
 
 def _numbers_of(points: Points) -> Any:

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.engine.scatter import ScatterSpec, as_array, as_indices, checked_values, ones, pair_spec, row_shape
+from clhist.engine.scatter import (
+    ScatterSpec,
+    as_array,
+    as_indices,
+    checked_values,
+    numbers_as_array,
+    ones,
+    pair_spec,
+    row_shape,
+)
 from clhist.opencl.arrays import Array, common_kind, is_device_array, to_device
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import integer, same_value, supported_dtype
@@ -141,7 +150,9 @@ def checked_pairs(
             raise TypeError(f"dtype: expected none, since dest is an array and has its own, got {dtype!r}")
         for array in dest if fields else (dest,):
             _check_dest(array)
-        dests = tuple(as_array("dest", array) for array in dest) if fields else (as_array("dest", dest),)
+        dests = (
+            tuple(numbers_as_array("dest", array) for array in dest) if fields else (numbers_as_array("dest", dest),)
+        )
         shape = _dest_shape([array.shape for array in dests], batched)
         operator = _operator_of(op, dests, fields)
     else:
@@ -193,9 +204,9 @@ def _operator_of_values(op: Operator | np.ufunc | str, values: Any, dtype: Any, 
     if isinstance(op, Operator):
         return operator_of_call(op, op.dtype, dtype)
     if isinstance(op, str) and op in PAIRS and isinstance(values, tuple) and len(values) == 2:
-        given, index = (as_array("values", array).dtype for array in values)
+        given, index = (numbers_as_array("values", array).dtype for array in values)
         return operator_of_call(op, given, dtype, index)
-    given = supported_dtype(as_array("values", values).dtype, "values")
+    given = supported_dtype(numbers_as_array("values", values).dtype, "values")
     if dtype is None and isinstance(op, np.ufunc | str):
         if getattr(out, "dtype", None) == given and op != COUNT:
             return _named(operator_on_values, op, given)

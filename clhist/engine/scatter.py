@@ -196,7 +196,7 @@ def _fields_for(values: tuple[Any, ...], dtype: np.dtype) -> tuple[np.dtype, ...
 
 def ones(values: Any, shape: tuple[int, ...]) -> int:
     """Return the value that counts each of `values` once, whose shape is checked."""
-    given = values.shape if is_array(values) else np.shape(values)
+    given = values.shape if is_array(values) else np.shape(numbers_as_array("values", values))
     if given not in ((), shape):
         raise ValueError(f"values: expected shape {shape} as of indices, got {given}")
     return 1
@@ -255,8 +255,29 @@ def _kind_of(array: Array) -> str:
 
 def _values_as_array(label: str, value: Any, dtype: np.dtype) -> Array:
     """Return `value` as an array, of `dtype` if it is an empty list."""
-    array = as_array(label, value)
+    array = numbers_as_array(label, value)
     return array if array.size or is_array(value) else np.zeros(array.shape, dtype)
+
+
+def numbers_as_array(name: str, value: Any) -> Array:
+    """Return `value` as an array; raise TypeError for a column with missing elements, which NumPy makes NaN of."""
+    if _has_nulls(value):
+        dtype = getattr(value, "dtype", getattr(value, "type", ""))
+        raise TypeError(
+            f"{name}: expected numbers without missing values, got {dtype} with some; drop them, or mask them in a "
+            "NumPy masked array"
+        )
+    return as_array(name, value)
+
+
+def _has_nulls(value: Any) -> bool:
+    """Return whether a column of pandas, polars or PyArrow has missing elements; NaN of NumPy dtypes is a number."""
+    if is_array(value) or isinstance(getattr(value, "dtype", None), np.dtype):
+        return False
+    nulls = getattr(value, "null_count", None)
+    if nulls is not None:
+        return bool(np.any(nulls() if callable(nulls) else nulls))
+    return hasattr(value, "isna") and hasattr(value, "dtype") and bool(np.any(value.isna()))
 
 
 def as_array(name: str, value: Any) -> Array:

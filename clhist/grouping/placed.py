@@ -423,7 +423,8 @@ class Placed:
         is_bool = array.dtype.kind == "b"
         array = as_bytes(array) if is_bool else array
         none = NAT if dates is not None else np.nan if array.dtype.kind == "f" else 0
-        compute = partial(nth_of_groups, num_groups=self._bins(8), n=int(n), none=array.dtype.type(none))
+        place = min(max(int(n), -(2**32)), 2**32)  # no group has more elements, and kernels take 64 bits
+        compute = partial(nth_of_groups, num_groups=self._bins(8), n=place, none=array.dtype.type(none))
         found = self._of_rows(compute, array, shape=None)[: self.num_groups]
         return found if dates is None and not is_bool else found.view(dates or np.bool_)
 

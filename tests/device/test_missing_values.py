@@ -166,6 +166,40 @@ def test_what_cannot_be_skipped_is_refused_by_name(name):
         REFUSED[name](KINDS["masked"](FLOATS))
 
 
+NULLABLE = {
+    "pandas": pd.Series([1, None, 2], dtype="Int64"),
+    "floats": pd.array([1.0, None, 2.0], dtype="Float64"),
+    "booleans": pd.array([True, None, False], dtype="boolean"),
+    "arrow": pa.array([1, None, 2]),
+    "chunked": pa.chunked_array([[1.0], [None, 2.0]]),
+    "in pandas": pd.Series([1, None, 2], dtype="int64[pyarrow]"),
+}
+SUM = clhist.operators.add(np.float64)
+TAKES_NUMBERS = {
+    "sum": lambda v: clhist.reduce_by_index(2, "sum", [0, 1, 0], v),
+    "max": lambda v: clhist.reduce_by_index(np.zeros(2), np.maximum, [0, 1, 0], v),
+    "count": lambda v: clhist.reduce_by_index(2, "count", [0, 1, 0], v),
+    "bincount": lambda v: clhist.bincount([0, 1, 0], v),
+    "Accumulator": lambda v: clhist.Accumulator(SUM, 2).add([0, 1, 0], v),
+    "MultiAccumulator": lambda v: clhist.MultiAccumulator(SUM, 2).add([0, 1, 0], v),
+    "partial": lambda v: clhist.Spec(SUM, 2).partial([0, 1, 0], v),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_NUMBERS)
+@pytest.mark.parametrize("kind", NULLABLE)
+def test_nulls_are_no_numbers(name, kind):
+    with pytest.raises(TypeError, match=r"^(values|weights): expected numbers without missing values, got .+ with"):
+        TAKES_NUMBERS[name](NULLABLE[kind])
+
+
+def test_nullable_columns_without_nulls_are_numbers():
+    for column in (pd.array([1, 2, 3], dtype="Int64"), pa.array([1, 2, 3])):
+        np.testing.assert_array_equal(clhist.reduce_by_index(2, "sum", [0, 1, 0], column), [4, 2])
+        np.testing.assert_array_equal(clhist.bincount([0, 1, 0], column), [4, 2])
+    np.testing.assert_array_equal(clhist.reduce_by_index(2, "sum", [0, 1], pd.Series([np.nan, 2.0])), [np.nan, 2])
+
+
 def test_an_unknown_condition_is_not_fulfilled():
     where = np.ma.array(OTHER > 0.5, mask=MISSING)
     found, _ = clhist.histogram(FLOATS, EDGES, where=where)

@@ -195,3 +195,8 @@ def test_names_of_columns(given, hint):
     with pytest.raises(TypeError, match=f"^num_groups: expected a number, got .*; pass the {hint}$"):
         clhist.group_by(frame, given)
     assert clhist.group_by(frame[given]).sum([1, 2, 3]).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("n", [2**31, 2**63 - 1, 2**70, -(2**63), -(2**70)])
+def test_places_beyond_all_groups(n):
+    np.testing.assert_array_equal(clhist.group_by([0, 1, 0]).nth([1.0, 2.0, 3.0], n), [np.nan, np.nan])

@@ -8,7 +8,7 @@ import pytest
 
 import clhist
 import clhist.hist
-from clhist import operators
+from clhist import operators, stats
 
 SIZE = 100_000
 OFFSETS = [0.0, 1e8, 1e15 / 3, 1.6e15]
@@ -78,3 +78,15 @@ def test_what_is_not_finite(bad, rng):
         h = bh.Histogram(bh.axis.Regular(2, 0, 1), storage=bh.storage.Mean())
         clhist.hist.fill(h, rng.random(size), sample=bad)
         assert np.isnan(h.view()["_sum_of_deltas_squared"]).all()
+
+
+@pytest.mark.parametrize("offset", [1e15, np.array([0.0, 1e15])], ids=["one", "by bin"])
+def test_small_binned_deviations_have_no_error_of_an_offset(offset):
+    rng = np.random.default_rng(3)
+    points, spread = rng.integers(0, 2, 500), rng.integers(0, 8, 500)
+    values = spread + (offset if np.ndim(offset) == 0 else offset[points])
+    expected = [spread[points == each].std() for each in (0, 1)]
+    for statistic in ("std", np.std):
+        result = stats.binned_statistic(points, values, statistic, bins=[0, 0.5, 1.5])
+        np.testing.assert_allclose(result.statistic, expected, rtol=1e-12)
+        np.testing.assert_array_equal(result.binnumber, points + 1)
