@@ -122,19 +122,13 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
     bins = as_edges("bins", bins)
-    if points is not None and not (points.missing is None and are_plain((values, weights))) and not points.on_device:
-        values, missing = _split_values(values, points.size)
-        of_weights = None if weights is None else split("weights", weights)[1]
-        missing = any_missing(points.missing, missing, of_weights)
-        if missing is not None:
-            options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
-            given = {"values": values, "weights": weights, "where": where}
-            again = binned_statistic_result
-            return _of_present(
-                points, given, missing, statistic, bins, range, expand_binnumbers, again, binnumber, options
-            )
-    values_array = None if are_counts(names) else as_array("values", values)
     again = binned_statistic_result
+    values, missing = _missing_elements(points, values, weights)
+    options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
+    if points is not None and missing is not None:
+        given = {"values": values, "weights": weights, "where": where}
+        return _of_present(points, given, missing, statistic, bins, range, expand_binnumbers, again, binnumber, options)
+    values_array = None if are_counts(names) else as_array("values", values)
     weights = _quantile_weights(names, q, weights, points)
     # Of which SciPy has none.
     options = {"reproducible": reproducible and rounds(names), "q": q, "statistic": unknown(names)}
@@ -144,8 +138,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
         where = mask_array(where, (points.size,))
         if by_kernels:
             queue = queue_for(queue, present(sample=points.arrays, values=values_array, where=where, weights=weights))
-        if values_array is not None and values_array.shape[-1:] != (points.size,):
-            raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
+        _check_length(values_array, points.size)
         edges = statistic_edges(points, sample, bins, range, flat(where), queue)
     if points is None or edges is None or names is None or not by_kernels:
         forms = {"expand": expand_binnumbers, "again": again, "where": where, "binnumber": binnumber}
@@ -156,6 +149,21 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, expand=expand, **more)
     chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
     return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
+
+
+def _missing_elements(points: Points | None, values: Any, weights: Any) -> tuple[Any, np.ndarray | None]:
+    """Return values as an array, and which elements lack a coordinate, a value or a weight; None if none does."""
+    if points is None or points.on_device or (points.missing is None and are_plain((values, weights))):
+        return values, None
+    values, missing = _split_values(values, points.size)
+    of_weights = None if weights is None else split("weights", weights)[1]
+    return values, any_missing(points.missing, missing, of_weights)
+
+
+def _check_length(values: Any, size: int) -> None:
+    """Raise AttributeError, as SciPy does, if there are values for another number of points."""
+    if values is not None and values.shape[-1:] != (size,):
+        raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
 
 
 def _split_values(values: Any, size: int) -> tuple[Any, np.ndarray | None]:

@@ -4,8 +4,8 @@
 <%namespace name="types" file="types.mako"/>
 <%namespace name="section" file="section.mako"/>
 <%
-    import numpy as np
     from clhist.codegen.state import wrapped
+    from clhist.operators.c_types import bytes_of
     operator = spec.operator
     cells = ", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))
     parameters = wrapped([parameter.declaration for parameter in combine_parameters])
@@ -13,7 +13,7 @@
     # Cells of many words that are all 0 are written word after word.
     held = operator.accumulator
     by_words = len(operator.parts) == 1 and held.itemsize > 8 and held.itemsize % 4 == 0
-    by_words = by_words and not any(np.asarray(operator.neutral, held).tobytes())
+    by_words = by_words and not any(bytes_of(operator.neutral, held))
 %>
 % if not is_within:
 // The second stage: copies are cleared before the sweep, and combined after it with what dest has.

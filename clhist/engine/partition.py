@@ -106,6 +106,7 @@ class PartitionedSweep(Sweep):
         pairs = given["clhist_pairs"]
         given |= {
             f"clhist_num_bins{suffix}": plan.bins_per_pass,
+            "clhist_bins_per_pass": plan.bins_per_pass,  # of the kernel that joins copies
             f"clhist_bins_per_pass{suffix}": plan.bins_per_pass,
             f"{PAIR_BINS}__base": pairs,
             f"{PAIR_BINS}__offset": 0,

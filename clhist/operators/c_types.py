@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -277,6 +278,22 @@ def shortened(dtype: np.dtype, code: str) -> str:
     """Return a dtype and C of it for people: of a struct the fields, of long C the beginning."""
     words = " ".join(code.split())
     return f"{shown_dtype(dtype)}: {words if len(words) <= 60 else f'{words[:57]}...'}"
+
+
+def bytes_of(value: object, dtype: np.dtype) -> bytes:
+    """Return the bytes of a value; the gaps of a struct, which NumPy leaves as they are, are 0."""
+    array = np.zeros((), dtype)
+    _assign(array, value)
+    return array.tobytes()
+
+
+def _assign(array: np.ndarray, value: Any) -> None:
+    """Assign a value to an array of no dimensions, field by field."""
+    if array.dtype.names is None:
+        array[...] = value
+        return
+    for number, name in enumerate(array.dtype.names):
+        _assign(array[name], value[number])
 
 
 def integer(name: str, value: object, least: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clhist import operators
-from clhist.operators.c_types import IDENTIFIER
+from clhist.operators.c_types import IDENTIFIER, bytes_of
 from clhist.operators.halves import number_of
 from clhist.operators.names import PAIRS
 from clhist.operators.operator import Operator
@@ -189,7 +189,7 @@ def _argument(name: str, value: Any) -> Any:
 
 
 def _neutral_bytes(operator: Operator) -> bytes:
-    return np.asarray(operator.neutral, operator.accumulator).tobytes()
+    return bytes_of(operator.neutral, operator.accumulator)
 
 
 def _shown(dtype: np.dtype) -> Any:
