@@ -63,6 +63,13 @@ class _OnDevice(Aggregation):
     __hash__ = object.__hash__
 
 
+def _empty_value(statistic: str, dtype: np.dtype, fill_value: Any) -> Any:
+    """Return what groups without values have; of booleans the extremes are those of no values."""
+    if dtype.kind != "b":
+        return fill_value
+    return {"min": True, "max": False}.get(statistic, bool(fill_value))
+
+
 def _grouped(
     name: str,
     group_idx: Any,
@@ -107,9 +114,7 @@ def _grouped(
         dtype = None
     if fill_value is not None:
         number = of.count(values) if skipna and statistic not in _OF_NONE else of.size()
-        is_bool = found.dtype.kind == "b"
-        empty = {"min": True, "max": False}.get(statistic, bool(fill_value)) if is_bool else fill_value
-        found = np.where(number > 0, found, empty)
+        found = np.where(number > 0, found, _empty_value(statistic, found.dtype, fill_value))
     found = found.reshape(*rest, groups)
     return found if dtype is None else found.astype(dtype, copy=False)
 

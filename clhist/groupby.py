@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import prod
 from typing import Any, Never, TypeAlias, cast, overload
@@ -16,6 +16,7 @@ from clhist.engine.cuda_calls import takes_cuda_as
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import native
 from clhist.engine.shown_options import shows
+from clhist.engine.small import check_refused
 from clhist.grouping.dates import NAT, as_integers
 from clhist.grouping.groups import Groups, groups_of, labels_of
 from clhist.grouping.hints import Hints, check_by_name, check_index
@@ -365,23 +366,26 @@ class GroupBy(
         found = [self._returned(self._selected(x, column, one, weights)) for one in each]
         return self._stacked(found, column.result) if several else found[0]
 
+    def _quantile_of_dates(self, values: Any, q: Any, skipna: bool, like: Callable[[np.ndarray], Any] | None) -> Any:
+        """Return quantiles of dates or durations; by `like` as columns of the caller's library."""
+        ticks, dates = as_integers(values)
+        column = column_of("x", ticks.dtype, ("quantile",), self._numbers.real, skipna, 0, None, dates)
+        groups = self._without(ticks == NAT)
+        results: Any = [GroupBy._of_order(groups, ticks, column, probability(one)) for one in np.ravel(q).tolist()]
+        results = [result.view(dates) for result in results]
+        if like is not None:
+            results = [like(result) for result in results]
+        if np.ndim(q) == 0:
+            return results[0]
+        return results if like is not None else self._stacked(results, values.dtype)
+
     def _quantile_of_column(self, x: Any, q: Any, weights: Any, skipna: bool, dtype: DTypeLike | None) -> Any:
         """Return quantiles of dates, or of values or weights some of which may be missing; None of others."""
         data, missing = read_column(x), _missing_of(x, weights)
         values = x if data is None else data.values
         if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
-            if weights is not None:
-                raise TypeError(f"weights: expected none for dates and durations, got {type(weights).__name__}")
-            if dtype is not None:
-                raise TypeError(f"dtype: expected none for dates and durations, got {dtype!r}")
-            ticks, dates = as_integers(values)
-            column = column_of("x", ticks.dtype, ("quantile",), self._numbers.real, skipna, 0, dtype, dates)
-            groups = self._without(ticks == NAT)
-            each: Any = [GroupBy._of_order(groups, ticks, column, probability(one)) for one in np.ravel(q).tolist()]
-            each, like = [one.view(dates) for one in each], None if data is None else data.like
-            if like is not None:
-                each = [like(one) for one in each]
-            return each[0] if np.ndim(q) == 0 else each if like is not None else self._stacked(each, values.dtype)
+            check_refused({"weights": weights, "dtype": dtype}, "for dates and durations")
+            return self._quantile_of_dates(values, q, skipna, None if data is None else data.like)
         if missing is None:
             return None
         if weights is not None and (of_weights := read_column(weights)) is not None:
@@ -389,7 +393,7 @@ class GroupBy(
         nan_is_value, groups = data is not None and data.nan_is_value, self._without(missing)
         if nan_is_value and weights is None:
             column = column_of("x", as_numbers(values).dtype, ("quantile",), self._numbers.real, False, 0, dtype)
-            each = [GroupBy._of_order(groups, values, column, probability(one)) for one in np.ravel(q).tolist()]
+            each: Any = [GroupBy._of_order(groups, values, column, probability(one)) for one in np.ravel(q).tolist()]
             found: Any = each[0] if np.ndim(q) == 0 else self._stacked(each, column.result)
         else:
             found = groups.quantile(values, q, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype)

@@ -130,12 +130,11 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     >>> clhist.reduce_by_index(3, "argmax", indices, x)["index"][[0, 2]]
     array([2, 1]...)
     """
+    in_batch = batched or offsets is not None
     if type(indices) is tuple:
-        if batched or offsets is not None:
-            raise TypeError(f"indices: expected one array in a batch, got a tuple of {len(indices)}")
         own = {"queue": queue, "reproducible": reproducible, "max_abs": max_abs, "dtype": dtype, **options}
-        return _by_leading_dimensions(dest, op, indices, values, out, own)
-    is_alone = not (options or batched) and offsets is None and dtype is None
+        return _by_leading_dimensions(dest, op, indices, values, out, in_batch, own)
+    is_alone = not (options or in_batch) and dtype is None
     given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
     allocator, wait_for, with_event = None, (), False
     if not is_alone:
@@ -149,17 +148,10 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         outcome = repeated.engine.run(arrays[:count], call, repeated)
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
-    pairs = checked_pairs(dest, op, indices, values, batched or offsets is not None, offsets, dtype, out)
-    asked = {
-        "options": bool(options) or batched or offsets is not None,
-        "reproducible": bool(reproducible),
-        "max_abs": max_abs is not None,
-    }
-    asked |= {"out": out is not None, "fields": pairs.fields}
-    if is_small("reduce_by_index", pairs.most, queue, on_device=pairs.on_device, **asked):
-        few = pairs.by_numpy()
-        if few is not None:
-            return few
+    pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
+    few = _by_numpy(pairs, queue, options, in_batch, reproducible, max_abs, out)
+    if few is not None:
+        return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
     whole, given_out = pairs, out
     if reproducible:
@@ -180,10 +172,22 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     return (result, event) if with_event else result
 
 
+def _by_numpy(
+    pairs: Pairs, queue: Any, options: Mapping[str, Any], in_batch: bool, reproducible: Any, max_abs: Any, out: Any
+) -> Any:
+    """Return the result for few elements, which NumPy computes; None for many, or of what only kernels compute."""
+    asked = {"options": bool(options) or in_batch, "reproducible": bool(reproducible), "max_abs": max_abs is not None}
+    asked |= {"out": out is not None, "fields": pairs.fields}
+    is_few = is_small("reduce_by_index", pairs.most, queue, on_device=pairs.on_device, **asked)
+    return pairs.by_numpy() if is_few else None
+
+
 def _by_leading_dimensions(
-    dest: Any, op: AnyOperator, indices: tuple[Any, ...], values: Any, out: Any, more: dict[str, Any]
+    dest: Any, op: AnyOperator, indices: tuple[Any, ...], values: Any, out: Any, in_batch: bool, more: dict[str, Any]
 ) -> Any:
     """Return `reduce_by_index` of a tuple of indices, by one index of the raveled dimensions."""
+    if in_batch:
+        raise TypeError(f"indices: expected one array in a batch, got a tuple of {len(indices)}")
     shape = shape_of(dest)
     flat = flat_indices(indices, shape, more["queue"], checked_events(more.get("wait_for")))
     row = shape[len(indices) :]

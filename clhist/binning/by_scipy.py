@@ -39,6 +39,13 @@ def unknown(names: Sequence[str] | None) -> str | None:
     return next((name for name in names or () if name not in KNOWN), None)
 
 
+def _numbers(result: Any, given: Any, where: np.ndarray | None, again: Any, expand: bool) -> Any:
+    """Return the bin numbers of all points, also of those that were not chosen."""
+    if where is None:
+        return result.binnumber
+    return numbers_by_scipy(given, result.bin_edges, expand) if again is None else again.binnumber
+
+
 def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     points: Points | None,
     sample: Any,
@@ -72,12 +79,10 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
     kept = values.shape[:-1]
     values = values if counts_only or names is None else _as_kernels(values)
-    every, where = None if again is None else again.binnumber, mask_array(where, (_size(points, given),))
-    chosen = given
+    where, whole, chosen = mask_array(where, (_size(points, given),)), again, given
     if where is not None:
-        chosen = _chosen(given, where)
+        chosen, again = _chosen(given, where), again and again._replace(binnumber=again.binnumber[where])
         values = values if counts_only else values[..., where]
-        again = again if every is None else again._replace(binnumber=every[where])
     rows = values.reshape(prod(kept), values.shape[-1]) if values.ndim > 2 else values
     if edges is not None:
         bins, range = [as_numbers(each) for each in edges], _ends(edges)
@@ -88,9 +93,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
         return function(sample, values, name, *bins_and_more)
 
     results = [compute(chosen, rows, one, bins, range, expand, again) for one in each]
-    number = results[0].binnumber if binnumber else None
-    if binnumber and where is not None:
-        number = numbers_by_scipy(given, results[0].bin_edges, expand) if every is None else every
+    number = _numbers(results[0], given, where, whole, expand) if binnumber else None
     of_edges = {} if edges is None else {"bin_edges": list(edges)}
     found = [each.statistic.reshape(*kept, *map(_bins, each.bin_edges)) for each in results]
     several = isinstance(statistic, list | tuple)

@@ -350,16 +350,20 @@ class Placed:
         check_process()
         return self._of_rows(partial(place_of_each, num_groups=self._bins(8), ascending=bool(ascending)))
 
+    def _extremes_beside_nan(self, name: str, values: np.ndarray) -> Any:
+        """Return running extremes as polars has them, where NaN is no extreme unless there is nothing else."""
+        is_nan, worst = np.isnan(values), np.inf if name == "cummin" else -np.inf
+        found = Placed._along(self, name, np.where(is_nan, values.dtype.type(worst), values), True)
+        found[Placed._along(self, "cummax", ~is_nan, True) == 0] = np.nan
+        return found
+
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
         check_index("x", x, self._index)
         if (data := read_column(x)) is not None:
             groups, is_skipped = self._without(data.missing), skipna and not data.nan_is_value
-            if data.nan_is_value and name in ("cummin", "cummax"):  # of polars, where NaN is no extreme
-                is_nan, worst = np.isnan(data.values), np.inf if name == "cummin" else -np.inf
-                values = np.where(is_nan, data.values.dtype.type(worst), data.values)
-                found = Placed._along(groups, name, values, True)
-                found[Placed._along(groups, "cummax", ~is_nan, True) == 0] = np.nan
+            if data.nan_is_value and name in ("cummin", "cummax"):
+                found = Placed._extremes_beside_nan(groups, name, data.values)
             else:
                 found = Placed._along(groups, name, data.values, is_skipped, dtype)
             if data.values.dtype.kind in "mM":

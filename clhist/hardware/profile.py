@@ -119,6 +119,14 @@ def matching(report: Report, profiles: Iterable[ProfileFile]) -> list[ProfileFil
     return [profile for level in LEVELS for profile in same_kind if profile.level == level and is_of(profile)]
 
 
+def _measured(files: Iterable[ProfileFile], kind: str) -> ProfileFile | None:
+    """Return the first file with rates for a device of this kind.
+
+    Rates of a family are those of all its CPUs, which are alike enough for what is chosen by them; GPUs are not.
+    """
+    return next((file for file in files if file.measured and (kind == "cpu" or file.level == "device")), None)
+
+
 def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
     """Return the profile of the device that `report` describes.
 
@@ -171,12 +179,11 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
             numbers[key] = most
     features = next((file.features for file in found_files if file.features is not None), report.features)
     _check_features(report.name, features, report)
-    # Rates of a family are those of all its CPUs, which are alike enough for what is chosen by them; GPUs are not.
-    measured = [file for file in found_files if file.measured and (report.kind == "cpu" or file.level == "device")]
-    rates = measured[0].rates if measured else {}
-    if measured:
-        borrowed = "" if measured[0].level == "device" else BORROWED
-        sources["rates"] = f"{measured[0].path}: rates of {measured[0].name}{borrowed}"
+    measured = _measured(found_files, report.kind)
+    rates = {} if measured is None else measured.rates
+    if measured is not None:
+        borrowed = "" if measured.level == "device" else BORROWED
+        sources["rates"] = f"{measured.path}: rates of {measured.name}{borrowed}"
     sheet = next((_numbers_of(file) for file in chain if file.data_sheet), {})
     if report.compute_units:
         sheet["compute_units"] = report.compute_units

@@ -87,6 +87,18 @@ def as_column(value: Any) -> Any:
     return value
 
 
+def _split_entries(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
+    """Return an argument of a fill, and which of its entries are missing; None where none is, or it is no array."""
+    if value is None or isinstance(value, str | bytes) or is_device_array(value):
+        return value, None
+    if not (hasattr(value, "__iter__") or hasattr(value, "__array__")) and np.isscalar(value):
+        return value, None
+    value, missing = split(name, value)
+    if missing is not None and not missing.ndim:
+        raise ValueError(f"{name}: expected a number for all entries, got one that is masked, NA or null")
+    return value, missing
+
+
 def present_columns(args: Sequence[Any], weight: Any, sample: Any) -> tuple[list[Any], Any, Any, np.ndarray | None]:
     """Return the arguments of a fill without missing entries, as `as_column` does; and, if some miss, which do not.
 
@@ -102,12 +114,7 @@ def present_columns(args: Sequence[Any], weight: Any, sample: Any) -> tuple[list
     names = [*(f"args[{n}]" for n in range(len(args))), "weight", "sample"]
     columns, masks = [], []
     for name, value in zip(names, values, strict=True):
-        missing = None
-        if not (value is None or isinstance(value, str | bytes) or is_device_array(value)):
-            is_array = hasattr(value, "__iter__") or hasattr(value, "__array__") or not np.isscalar(value)
-            value, missing = split(name, value) if is_array else (value, None)
-        if missing is not None and not missing.ndim:
-            raise ValueError(f"{name}: expected a number for all entries, got one that is masked, NA or null")
+        value, missing = _split_entries(name, value)
         columns.append(as_column(value))
         masks.append(rows_missing(name, missing))
     some, lengths = [mask for mask in masks if mask is not None], {len(each) for each in columns if is_column(each)}

@@ -228,7 +228,7 @@ class Operator:
             "finish": finish,
             "preamble": preamble,
             "parts": parts,
-            "equivalents": (Equivalent(equivalents),) if isinstance(equivalents, Operator) else tuple(equivalents),
+            "equivalents": _all_equivalents(equivalents),
             "positional": positional,
             "most_values": most_values,
             "largest": largest,
@@ -236,10 +236,14 @@ class Operator:
             "samples": None if samples is None else checked_samples(samples, dtype),
         }.items():
             object.__setattr__(self, attribute, value)
+        self._check_equivalents()
+
+    def _check_equivalents(self) -> None:
+        """Raise TypeError if an equivalent form is on another dtype."""
         for other in self.equivalents:
-            if other.operator.dtype != dtype:
+            if other.operator.dtype != self.dtype:
                 raise TypeError(
-                    f"equivalents: expected an operator on {shown_dtype(dtype)}, got one on "
+                    f"equivalents: expected an operator on {shown_dtype(self.dtype)}, got one on "
                     f"{shown_dtype(other.operator.dtype)}"
                 )
 
@@ -316,6 +320,11 @@ def checked_by(operator: Operator) -> Hashable:
 
 _CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))
 _NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
+
+
+def _all_equivalents(equivalents: Any) -> tuple[Equivalent, ...]:
+    """Return equivalent forms that were given, or the one operator that was."""
+    return (Equivalent(equivalents),) if isinstance(equivalents, Operator) else tuple(equivalents)
 
 
 class _Product:
