@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -283,17 +282,16 @@ def shortened(dtype: np.dtype, code: str) -> str:
 def bytes_of(value: object, dtype: np.dtype) -> bytes:
     """Return the bytes of a value; the gaps of a struct, which NumPy leaves as they are, are 0."""
     array = np.zeros((), dtype)
-    _assign(array, value)
+    _copy_fields(array, np.asarray(value, dtype))
     return array.tobytes()
 
 
-def _assign(array: np.ndarray, value: Any) -> None:
-    """Assign a value to an array of no dimensions, field by field."""
-    if array.dtype.names is None:
-        array[...] = value
-        return
-    for number, name in enumerate(array.dtype.names):
-        _assign(array[name], value[number])
+def _copy_fields(to: np.ndarray, source: np.ndarray) -> None:
+    """Copy an array of the same dtype, but for what lies between the fields of structs."""
+    if to.dtype.names is None:
+        to[...] = source
+    for name in to.dtype.names or ():
+        _copy_fields(to[name], source[name])
 
 
 def integer(name: str, value: object, least: int) -> int:

@@ -107,6 +107,7 @@ def test_passes_side_by_side(bits, kernels, rng):
                 np.testing.assert_array_equal(counts, counts_of(x, bins))
 
 
+@pytest.mark.usefixtures("only_measured_rates")
 def test_the_robust_plan_partitions(profile, rng):
     """Where passes would be many, pairs are partitioned if the flag is raised."""
     kernel, bins = kernel_of(COUNTING[0], profile), 33_333

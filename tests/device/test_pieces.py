@@ -25,6 +25,7 @@ from clhist.planning import pieces
 from clhist.planning.problem import Choices, Histogram, Problem
 from clhist.planning.sweeps import plan
 
+pytestmark = pytest.mark.usefixtures("only_measured_rates")
 N, H, FEW = 2_000_003, 200_000, 10_000
 ROOM = 8_000_000  # bytes: pairs of all take 13.5 MB
 H200 = named_profile("nvidia-h200", load_profiles())
