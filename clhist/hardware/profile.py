@@ -244,6 +244,8 @@ def named_profile(
 
     Raises
     ------
+    TypeError
+        If `key` is not a str.
     ProfileError
         If there is none, or several; the message lists those that there are.
 
@@ -252,6 +254,8 @@ def named_profile(
     >>> clhist.named_profile("nvidia-h200").l2_cache
     62914560
     """
+    if not isinstance(key, str):
+        raise TypeError(f"key: expected the name of a profile, got {key!r}")
     profiles = usable_profiles(named=key) if profiles is None else tuple(profiles)
     profile = _named_file(key, profiles)
     units = _units_of(profile, profiles) if compute_units is None else compute_units

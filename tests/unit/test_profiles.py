@@ -357,3 +357,9 @@ def test_profiles_are_values():
 def test_a_profile_goes_to_other_processes():
     profile = named_profile("nvidia-h200")
     assert pickle.loads(pickle.dumps(profile)) == profile
+
+
+@pytest.mark.parametrize("key", [3, None, b"nvidia-h200"])
+def test_names_of_profiles_are_texts(key):
+    with pytest.raises(TypeError, match="^key: expected the name of a profile, got"):
+        named_profile(key)
