@@ -361,5 +361,5 @@ def test_a_profile_goes_to_other_processes():
 
 @pytest.mark.parametrize("key", [3, None, b"nvidia-h200"])
 def test_names_of_profiles_are_texts(key):
-    with pytest.raises(TypeError, match="^key: expected the name of a profile, got"):
+    with pytest.raises(TypeError, match=r"^key: expected the name of a profile, got"):
         named_profile(key)
