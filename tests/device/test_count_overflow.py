@@ -36,9 +36,6 @@ def test_in_other_containers():
         clhist.bincount([1, LAST], devices="all")
     with pytest.raises(ValueError, match=TOO_BIG):
         clhist.bincount([1, 2], minlength=2**62)
-    da = pytest.importorskip("dask.array")
-    with pytest.raises(ValueError, match=TOO_BIG):
-        clhist.bincount(da.from_array(np.array([1, LAST]), chunks=1)).compute()
 
 
 @pytest.mark.parametrize("size", [1, 50_000])

@@ -71,6 +71,7 @@ def test_while_a_thread_imports(tmp_path, monkeypatch):
     monkeypatch.setattr(threading, "begun", threading.Event(), raising=False)
     monkeypatch.setattr(threading, "ended", threading.Event(), raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "xarray", None)  # so that what is imported is taken away, too
     for each in [each for each in sys.modules if each.partition(".")[0] == "xarray"]:
         monkeypatch.delitem(sys.modules, each)
     thread = threading.Thread(target=importlib.import_module, args=("xarray",))

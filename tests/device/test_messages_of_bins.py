@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pyopencl.array as cl_array
 import pytest
 
@@ -56,15 +55,3 @@ def test_hints():
         _ = ndimage.find_objects
     with pytest.raises(ValueError, match=r"^stats_funcs: expected some of majority, .* got 'sums'"):
         zonal_stats(np.ones(3, int), np.ones(3), stats_funcs=["sums"])
-
-
-def test_rasters_of_zones_that_are_not_finite(rng):
-    pytest.importorskip("xarray")
-    zones = rng.integers(0, 3, (6, 7)).astype(float)
-    zones[0, :3] = -np.inf, np.nan, np.inf
-    values = rng.random(zones.shape)
-    found = zonal_stats(zones, values, stats_funcs=["mean"], return_type="xarray.DataArray").to_numpy()[0]
-    assert np.isnan(found[0, :3]).all()
-    means = pd.Series(values.ravel()).groupby(zones.ravel()).mean()
-    inside = np.isfinite(zones)
-    np.testing.assert_allclose(found[inside], means[zones[inside]])

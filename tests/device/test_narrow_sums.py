@@ -83,16 +83,6 @@ def test_other_ways_in():
     assert clhist.reduce_by_index(1, "sum", [0, 0, 0], [True, True, True]).tolist() == [3]
 
 
-def test_dask():
-    da = pytest.importorskip("dask.array")
-    indices, values = data(np.int16, 9000)
-    lazy = [da.from_array(each, chunks=4000) for each in (indices, values)]
-    for dtype in (None, np.int16):
-        found = clhist.reduce_by_index(3, "sum", *lazy, dtype=dtype)
-        assert found.dtype == (dtype or np.int64)
-        np.testing.assert_array_equal(found.compute(), expected(np.add, indices, values).astype(found.dtype))
-
-
 def test_dtype_refused():
     indices, values = data(np.uint8, 9)
     for dest, op, message in [

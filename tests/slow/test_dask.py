@@ -428,3 +428,18 @@ def test_tables_of_blocks(arrays):
         groups.transform(lazily["w"], "sum")
     with pytest.raises(TypeError, match=r"^skipna: expected True"):
         groups.nunique(lazily["w"], skipna=False)
+
+
+def test_sums_of_narrow_integers_are_wide():
+    indices, values = np.arange(9000, dtype=np.int32) % 3, np.full(9000, 200, np.int16)
+    lazy = [da.from_array(array, chunks=4000) for array in (indices, values)]
+    for dtype in (None, np.int16):
+        found = clhist.reduce_by_index(3, "sum", *lazy, dtype=dtype)
+        assert found.dtype == (dtype or np.int64)
+        expected = np.full(3, 600_000).astype(found.dtype)
+        np.testing.assert_array_equal(found.compute(), expected)
+
+
+def test_counts_that_overflow_are_refused():
+    with pytest.raises(ValueError, match="array is too big"):
+        clhist.bincount(da.from_array(np.array([1, 2**63 - 1]), chunks=1)).compute()

@@ -6,12 +6,14 @@ from functools import partial
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import xarray
 
 import clhist
 from clhist import hist, ndimage, stats
 from clhist.front import is_lazy
+from clhist.zonal import zonal_stats
 
 boost_histogram = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
 
@@ -260,3 +262,14 @@ def test_variables_and_arrays_without_a_name():
 def test_what_is_wrong_is_named(array, options, error, message):
     with pytest.raises(error, match=f"^{message}"):
         clhist.histogram(array, **options)
+
+
+def test_rasters_of_zones_that_are_not_finite():
+    zones = RNG.integers(0, 3, (6, 7)).astype(float)
+    zones[0, :3] = -np.inf, np.nan, np.inf
+    values = RNG.random(zones.shape)
+    found = zonal_stats(zones, values, stats_funcs=["mean"], return_type="xarray.DataArray").to_numpy()[0]
+    assert np.isnan(found[0, :3]).all()
+    means = pd.Series(values.ravel()).groupby(zones.ravel()).mean()
+    inside = np.isfinite(zones)
+    np.testing.assert_allclose(found[inside], means[zones[inside]])
