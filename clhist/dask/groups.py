@@ -400,7 +400,8 @@ def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -
     arrays = [np.ascontiguousarray(numbers, of_groups.keys)]
     for (name, column), each in zip(of_groups.columns, values, strict=True):
         arrays.append(np.ascontiguousarray(refuse_missing(name, on_host(each)), column.dtype))
-    return of_groups.spec().partial(*arrays, start=start)
+    part = of_groups.spec().partial(*arrays, start=start)
+    return part if start is not None else replace(part, positions=None)  # of a block whose begin is unknown
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import dask.array as da
@@ -133,7 +134,8 @@ def partial_of(spec: Any, blocks: Blocks, split_every: int | None) -> Any:
 
 
 def _partial(spec: Spec, start: int | None, *arrays: Any) -> Partial:
-    return spec.partial(*(on_host(array) for array in arrays), start=start)
+    part = spec.partial(*(on_host(array) for array in arrays), start=start)
+    return part if start is not None else replace(part, positions=None)  # of a block whose begin is unknown
 
 
 def _bins(dest: Any) -> tuple[np.ndarray | None, tuple[int, ...]]:

@@ -12,21 +12,21 @@ ERRORS = {"memory": MemoryError, "lost": lost_device}
 @pytest.mark.parametrize("name", cases(None))
 def test_calls(name, queue):
     case = cases(queue)[name]()
-    sweep(case.first, case.check, waited=case.waited)
-    sweep(case.again, case.check, step=3, waited=case.waited)
+    sweep(case.first, case.check, step=2, waited=case.waited)
+    sweep(case.again, case.check, step=5, waited=case.waited)
 
 
 @pytest.mark.parametrize("name", [*streams(None), *fillers(None)])
 def test_streams(name, queue):
     case = (streams(queue) | fillers(queue))[name]()
-    sweep(case.first, case.check, waited=False)
+    sweep(case.first, case.check, step=2, waited=False)
 
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("name", ["reduce", "bincount on device", "chunks", "several", "weights"])
 def test_errors(name, error, queue):
     case = (cases(queue) | streams(queue) | fillers(queue))[name]()
-    sweep(case.first, case.check, ERRORS[error], step=2, waited=False)
+    sweep(case.first, case.check, ERRORS[error], step=5, waited=False)
 
 
 @pytest.mark.parametrize("name", ["reduce", "bincount on device", "kernel", "chunks", "counts"])
