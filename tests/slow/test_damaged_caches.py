@@ -8,17 +8,23 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from processes import run_python
 
+# Before clhist is imported, which looks at some of these files.
+RECORD = """
+    import warnings
+    recorder = warnings.catch_warnings(record=True)
+    seen = recorder.__enter__()
+    warnings.simplefilter("always")
+"""
 CODE = """
-    import json, warnings
+    import json
     import numpy as np
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        x = np.arange(100_000) % 7
-        counts = clhist.bincount(x, queue=clhist.default_queue()).tolist()
+    x = np.arange(100_000) % 7
+    counts = clhist.bincount(x, queue=clhist.default_queue()).tolist()
     print(json.dumps([counts, [str(each.message) for each in seen if each.category is RuntimeWarning]]))
 """
 # Read by nobody again: the source beside a binary, when a program was used last, and PoCL's spare files.
@@ -28,7 +34,9 @@ UNUSED = ("source.cl", "last_accessed", "tempfile")
 def run(home: Path, before: str = "", through: tuple[str, ...] = (), **environment: str) -> list[str]:
     """Count in a process with this home, and return its warnings."""
     caches = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "POCL_CACHE_DIR": str(home / "pocl")}
-    found, warned = json.loads(run_python(CODE, before=before, through=through, **caches | environment))
+    found, warned = json.loads(
+        run_python(CODE, before=dedent(RECORD) + dedent(before), through=through, **caches | environment)
+    )
     assert found == [14286] * 5 + [14285] * 2
     return warned
 
