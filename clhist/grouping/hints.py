@@ -29,7 +29,8 @@ class Hints:
 def check_keys(keys: Any) -> None:
     """Raise TypeError if keys are no column: the name of one, an iterator, a dict, a number."""
     is_text = isinstance(keys, str | bytes)
-    if is_text or np.isscalar(keys) or isinstance(keys, set | frozenset | Mapping | Iterator) or callable(keys):
+    is_number = np.isscalar(keys) and not isinstance(keys, np.generic)  # NumPy's are arrays of no dimensions
+    if is_text or is_number or isinstance(keys, set | frozenset | Mapping | Iterator) or callable(keys):
         hint = f"pass the column: group_by(df[{keys!r:.60}])" if is_text else "pass a column, an array or a list"
         raise TypeError(f"keys: expected columns of keys, got {keys!r:.60}; {hint}")
 
