@@ -13,6 +13,7 @@ import numpy as np
 import pyopencl.array as cl_array
 
 from clhist.engine.columns import from_arrow, read_column
+from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array
 from clhist.opencl.arrays import Array
 from clhist.opencl.masks import mask_of
@@ -45,6 +46,8 @@ def split(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
     missing : numpy.ndarray of bool, or None
         Of the shape of the array.
     """
+    if type(value) is not np.ndarray:
+        value = unlabelled(value)
     kind = type(value)
     if isinstance(value, cl_array.Array):
         return value, None
