@@ -83,7 +83,8 @@ def test_a_fill_is_enqueued_alone(queue, numbers, checks, monkeypatch):
         patch.setattr("clhist.engine.launcher.Loaded.run", _refuse)
         with pytest.raises(KeyboardInterrupt):
             filler.fill(x, y, weight=w)
-    assert_same(filler.result(), expected)  # of what failed there is nothing
+    with pytest.raises(RuntimeError, match=r"^Filler: an exception, such as that of Ctrl-C, ended an earlier call"):
+        filler.result()  # the bins may hold a part of what failed
 
 
 def _refuse(*args):
