@@ -125,9 +125,11 @@ def test_a_directory_that_may_not_be_searched(variable, closed):
 def test_a_cache_of_pocl_that_cannot_be_written(closed):
     folder, through = closed
     code = "import os; print(os.environ['POCL_CACHE_DIR'])" + CODE.replace("\n    ", "\n")
-    place, counts = run_python(code, through=through, POCL_CACHE_DIR=str(folder)).splitlines()
+    place, printed = run_python(code, before=dedent(RECORD), through=through, POCL_CACHE_DIR=str(folder)).splitlines()
     assert place != str(folder)
-    assert counts.startswith("[[14286")
+    counts, warned = json.loads(printed)
+    assert counts == [14286] * 5 + [14285] * 2
+    assert [message.startswith(f"POCL_CACHE_DIR: '{folder}' cannot be written") for message in warned] == [True]
     strict = "import warnings; warnings.simplefilter('error')"
     with pytest.raises(AssertionError, match=rf"POCL_CACHE_DIR: '{folder}' cannot be written; PoCL compiles into"):
         run_python("", before=strict, through=through, POCL_CACHE_DIR=str(folder))

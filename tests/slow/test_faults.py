@@ -80,6 +80,7 @@ def test_forced_copies_stay_forced(gpu_like, queue, bins):
     assert allocator.asked == [4000, 40_000]  # the result, and the copies
 
 
+@pytest.mark.usefixtures("only_measured_rates")
 def test_what_the_model_partitions_gives_way(gpu_like, queue, rng):
     """What the caller forces does not: `test_partition.py`."""
     bins = cl_array.to_device(queue, rng.integers(0, 50_000, 400_000, np.int32))
