@@ -197,6 +197,7 @@ def is_processor(device: cl.Device) -> bool:
     return bool(device.type & cl.device_type.CPU)
 
 
+@lru_cache(maxsize=64)
 def device_kind(device: cl.Device) -> str:
     """Return what is planned for: "cpu" for a CPU whose driver runs work-groups of one, "gpu" for everything else."""
     return "cpu" if is_processor(device) and not faults_of(device) else "gpu"

@@ -19,11 +19,17 @@ from clhist.opencl import device
 from clhist.opencl import icd as runtimes
 
 
+class Fake(SimpleNamespace):
+    """A device, which like PyOpenCL's can be a key of a cache."""
+
+    __hash__ = object.__hash__
+
+
 def fake_device(
     name="Turbo", kind=cl.device_type.GPU, units=8, platform="ACME OpenCL", version="OpenCL 3.0 1.0", **more
 ):
     about = SimpleNamespace(name=platform, version=version)
-    return SimpleNamespace(
+    return Fake(
         name=name, type=kind, max_compute_units=units, platform=about, version=more.get("device_version", "OpenCL 3.0")
     )
 
