@@ -247,7 +247,7 @@ def _loses_gradients(loss: Any, y: Any, weights: Any) -> bool:
 
 
 class _OnDevice:
-    """What both estimators do otherwise than scikit-learn's."""
+    """Methods by which both estimators differ from scikit-learn's."""
 
     device: str | None
 

@@ -31,7 +31,7 @@ MOST_ROWS = 65535
 
 @dataclass(frozen=True)
 class BoostingSpec:
-    """What the kernels are made from.
+    """The parameters of the kernels.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class BoostingSpec:
 
     @property
     def sums(self) -> int:
-        """Of a bin: its rows, and what they add up to."""
+        """The number of sums of a bin: the count of its rows, and one for each value."""
         return 1 + len(self.values)
 
 

@@ -148,7 +148,7 @@ class Driver:
 
     @property
     def version(self) -> int:
-        """Of CUDA, 13000 for 13.0."""
+        """The version of CUDA, 13000 for 13.0."""
         found = ctypes.c_int()
         self._call("cuDriverGetVersion", ctypes.byref(found))
         return found.value
