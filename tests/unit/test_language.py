@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import inspect
 import io
@@ -70,22 +69,6 @@ def test_help():
         text = CliRunner().invoke(main, [*command, "--help"]).output
         assert not problems(text), command
         assert not re.search(DATE, text), command
-
-
-SOURCES = [file for top in ("clhist", "cli", "benchmarks", ".ci") for file in sorted((ROOT / top).rglob("*.py"))]
-
-
-def test_docstrings_open_with_a_noun_or_a_verb():
-    """A docstring that begins with "What" or "Of" paraphrases a noun."""
-    opened = []
-    for file in SOURCES:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                text = ast.get_docstring(node) or ""
-                if text.startswith(("What ", "Of ")):
-                    opened.append(f"{file.relative_to(ROOT)}: {text.splitlines()[0]}")
-    assert len(SOURCES) > 100
-    assert opened == []
 
 
 MODULES = "clhist", "clhist.operators", "clhist.stats", "clhist.ndimage", "clhist.cases"
@@ -157,6 +140,7 @@ def prose(path: Path) -> str:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_comments(path):
+    assert re.findall(r'^ *"""(?:What|Of) .*', path.read_text(encoding="utf-8"), re.MULTILINE) == []  # a noun or a verb
     said = prose(path)
     wrong = {pattern: better for pattern, better in IN_COMMENTS.items() if re.search(pattern, said, re.IGNORECASE)}
     assert wrong == {}
