@@ -34,7 +34,7 @@ from clhist.engine.scatter import (
     scatter_engine,
 )
 from clhist.engine.signature import Remembered
-from clhist.engine.small import MOST_BINS, TOO_BIG, counted_by_numpy, is_small, no_memory_for_bins
+from clhist.engine.small import MOST_BINS, TOO_BIG, counted_by_numpy, is_small, no_memory_for_bins, pays_off
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array, zeros
 from clhist.opencl.cuda_arrays import is_cuda
@@ -108,6 +108,8 @@ def bincount(
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
     `reduce_by_index` this function waits for the device.
     """
+    if (few := _few(x, weights, minlength, queue, reproducible)) is not None:
+        return few if out is None else into(out, few)
     given = x, weights
     try:
         (x, of_x), (weights, of_weights) = _with_mask("x", x), _with_mask("weights", weights)
@@ -145,6 +147,20 @@ def bincount(
         operator, used = reproducible_form(_SUM, None, x.size), ""
     spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
     return into(out, _count(spec, x, values, minlength, queue, used))
+
+
+def _few(x: Any, weights: Any, minlength: Any, queue: cl.CommandQueue | None, reproducible: bool) -> np.ndarray | None:
+    """Return NumPy's counts of few elements; None of many, and of arguments that are to be looked at more closely."""
+    if type(x) is not np.ndarray or x.ndim != 1 or x.dtype.kind != "i" or queue is not None:
+        return None
+    if type(minlength) is not int or not 0 <= minlength <= MOST_BINS or not (size := x.size):
+        return None
+    if weights is not None:
+        if reproducible or type(weights) is not np.ndarray or weights.shape != x.shape:
+            return None
+        if weights.dtype.kind not in "iuf" or weights.dtype.itemsize > 8:
+            return None
+    return None if pays_off("bincount", size) else counted_by_numpy(x, weights, minlength)
 
 
 def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:

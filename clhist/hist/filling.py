@@ -150,13 +150,17 @@ def by_boost_histogram(
     TypeError
         If the sums are to be reproducible, which they are not.
     """
-    *args, weight, sample = _expanded([on_host(each) for each in (*values, weight, sample)])
+    given = [*values, weight, sample]
+    are_arrays = _ARRAYS.issuperset(map(type, given))
+    if not are_arrays:
+        given = _expanded([on_host(each) for each in given])
+    *args, weight, sample = given
     options = {"weight": weight, "sample": sample, "threads": threads}
     if reproducible and adds_up(weight, sample):
         BoostHistogram.fill(copy.deepcopy(h), *args, **options)  # raises what is wrong with the arguments
         check_host_way(_OF_BOOST_HISTOGRAM, queue, reproducible=True)
     check_host_way(_OF_BOOST_HISTOGRAM, queue)
-    if any(map(is_cuda, (*values, weight, sample))):
+    if not are_arrays and any(map(is_cuda, (*values, weight, sample))):
         warn_of_host("clhist.hist.fill", _OF_BOOST_HISTOGRAM)
     BoostHistogram.fill(h, *args, **options)
 
@@ -176,6 +180,7 @@ def _expanded(columns: Sequence[Any]) -> list[Any]:
     return [*map(repeated, args), weight, repeated(sample)]
 
 
+_ARRAYS = {np.ndarray, type(None)}
 _OF_BOOST_HISTOGRAM = "axes, weights or samples that only boost-histogram takes"
 
 # Fills of device arrays, with what has the axes and bins of the histogram, which is not kept.
