@@ -55,6 +55,7 @@ _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000
 # How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
 # than one set in a million stays within.
 _SAMPLE_MARGIN = 128
+_FEW_BINS = 2**12  # which take a CPU less time, in whatever number, than another plan
 
 _ELEMENTS_PER_BIN = 16  # of uint8 and uint16, from which on there are bins for all values of the type
 
@@ -274,10 +275,12 @@ def _count(
                 guessed, known = _guess(x, queue)
             known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
         room = guessed + 1 + guessed // _SAMPLE_MARGIN
-        step = 1 << max(0, room.bit_length() - 6)  # rounded, as samples of arrays alike agree: others have other plans
-        room = max(minlength, 1, -(-room // step) * step)
         # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
         on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
+        # Rounded, as samples of arrays alike agree, and others have other plans. A CPU has few bins before it has those.
+        room = max(room, minlength if on_cpu else 1)
+        step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
+        room = max(minlength, -(-room // step) * step)
         is_summed = on_cpu and used == _HAS_COUNTS
         if on_cpu and every is not None:
             room = max(room, every)
