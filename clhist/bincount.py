@@ -109,8 +109,8 @@ def bincount(
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
     `reduce_by_index` this function waits for the device.
     """
-    if (few := _few(x, weights, minlength, queue, reproducible)) is not None:
-        return few if out is None else into(out, few)
+    if (few := _few(x, weights, minlength, queue, out, reproducible)) is not None:
+        return few
     given = x, weights
     try:
         (x, of_x), (weights, of_weights) = _with_mask("x", x), _with_mask("weights", weights)
@@ -141,7 +141,7 @@ def bincount(
     if weights is None:
         operator = _COUNT if x.size < 2**32 else _LONG_COUNT
         counts = _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS)
-        return counts if out is None else into(out, counts)
+        return into(out, counts)
     operator, used = _SUM, _HAS_WEIGHTS
     values = checked_values(weights, operator, x.shape, ())[0][0]
     if reproducible:
@@ -150,7 +150,9 @@ def bincount(
     return into(out, _count(spec, x, values, minlength, queue, used))
 
 
-def _few(x: Any, weights: Any, minlength: Any, queue: cl.CommandQueue | None, reproducible: bool) -> np.ndarray | None:
+def _few(
+    x: Any, weights: Any, minlength: Any, queue: cl.CommandQueue | None, out: Any, reproducible: bool
+) -> np.ndarray | None:
     """Return NumPy's counts of few elements; None of many, and of arguments that are to be looked at more closely."""
     if type(x) is not np.ndarray or x.ndim != 1 or x.dtype.kind != "i" or queue is not None:
         return None
@@ -161,7 +163,10 @@ def _few(x: Any, weights: Any, minlength: Any, queue: cl.CommandQueue | None, re
             return None
         if weights.dtype.kind not in "iuf" or weights.dtype.itemsize > 8:
             return None
-    return None if pays_off("bincount", size) else counted_by_numpy(x, weights, minlength)
+    if pays_off("bincount", size):
+        return None
+    counts = counted_by_numpy(x, weights, minlength)
+    return counts if out is None else into(out, counts)
 
 
 def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
@@ -277,7 +282,7 @@ def _count(
         room = guessed + 1 + guessed // _SAMPLE_MARGIN
         # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
         on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
-        # Rounded, as samples of arrays alike agree, and others have other plans. A CPU has few bins before it has those.
+        # Rounded, as samples of arrays alike agree, and others have other plans, which take longer than few bins do.
         room = max(room, minlength if on_cpu else 1)
         step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
         room = max(minlength, -(-room // step) * step)

@@ -254,8 +254,8 @@ def histogramdd(
     where = None if where is None else mask_array(where, (points.size,))
     if weights is not None and weights.shape != (points.size,):
         raise ValueError("The weights and list don't have the same length.")
-    if points.missing is not None or missing is not None:
-        missing = any_missing(points.missing, missing)
+    missing = missing if points.missing is None else any_missing(points.missing, missing)
+    if missing is not None:
         points, weights, where = points.without(missing), *without(missing, weights, where)
     options = {"reproducible": reproducible and may_round(weights)}
     if are_for_numpy(points, weights, queue, options):

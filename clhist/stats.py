@@ -121,11 +121,9 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
-    bins = bins if type(bins) is int else as_edges("bins", bins)
+    bins = as_edges("bins", bins)
     again = binned_statistic_result
-    missing = None
-    if type(values) is not np.ndarray or weights is not None or points is None or points.missing is not None:
-        values, missing = _missing_elements(points, values, weights)
+    values, missing = _missing_elements(points, values, weights)
     options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     if points is not None and missing is not None:
         given = {"values": values, "weights": weights, "where": where}

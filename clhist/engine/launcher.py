@@ -305,7 +305,8 @@ class Loaded:
         last.wait()
         for array, block in staged:
             array[...] = block.like(array)
-            blocks.give(block)
+            if blocks is not None:
+                blocks.give(block)
         results = self._collected(found)
         if self.prepared.is_checked:
             for (_, _, label, operator), result in zip(self._results, results, strict=True):

@@ -125,7 +125,7 @@ def as_bytes(array: Array) -> Array:
 def address_of(array: np.ndarray) -> int:
     """Return where the first element is, in a fourth of the time of `ctypes.data` where that can be."""
     try:
-        return addressof(c_char.from_buffer(array))
+        return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # of NumPy's stubs
     except (TypeError, ValueError, BufferError):  # read-only, not contiguous, empty, or of dates
         return array.ctypes.data
 

@@ -93,13 +93,14 @@ class Block:
     __slots__ = ("buffer", "memory")
 
     def __init__(self, context: cl.Context) -> None:
-        flags = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
-        self.memory = cl.svm_empty(context, flags, FETCHED_BYTES, np.uint8, alignment=HOST_ALIGNMENT)
+        flags: Any = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
+        dtype: Any = np.uint8
+        self.memory: Any = cl.svm_empty(context, flags, FETCHED_BYTES, dtype, alignment=HOST_ALIGNMENT)
         self.buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, 0, self.memory)
 
     def like(self, array: np.ndarray) -> np.ndarray:
         """Return its first bytes as an array of this shape and dtype."""
-        return np.ndarray(array.shape, array.dtype, self.memory)  # type: ignore[arg-type]
+        return np.ndarray(array.shape, array.dtype, self.memory)
 
 
 class Blocks:
