@@ -26,11 +26,15 @@ LEAST = {
 """From how many elements on kernels are faster, by call, on two cores; `clhist calibrate` measures it for a device."""
 
 _ALWAYS_SMALL = 2**10
+_MANY = 2**12  # integers, from which on a view of their halves costs less than it saves
 
 
 def rate_name(call: str) -> str:
     """Return the name under which the profile of a device has the least size of a call."""
     return f"NumPy arrays, {call}, least"
+
+
+_RATES = {call: rate_name(call) for call in LEAST}
 
 
 def is_small(call: str, size: int, queue: cl.CommandQueue | None, **asked: Any) -> bool:
@@ -59,7 +63,7 @@ def pays_off(call: str, size: int) -> bool:
     if size < min(least, _ALWAYS_SMALL):  # without looking for a device
         return False
     try:
-        return size >= own_profile(default_queue().device).rates.get(rate_name(call), least)
+        return size >= own_profile(default_queue().device).rates.get(_RATES[call], least)
     except NoDeviceError:
         return size >= least
 
@@ -102,8 +106,7 @@ def counted_by_numpy(x: np.ndarray, weights: np.ndarray | None, minlength: int) 
     MemoryError
         If the host has no memory for so many bins; it names the argument.
     """
-    # argmax, since max takes two microseconds for ten elements.
-    if x.itemsize == 8 and x.size and x[x.argmax()] >= MOST_BINS:
+    if x.itemsize == 8 and x.size and _is_beyond(x):
         if x.min() < 0:
             raise ValueError("'list' argument must have no negative elements")
         raise ValueError(TOO_BIG)
@@ -111,6 +114,16 @@ def counted_by_numpy(x: np.ndarray, weights: np.ndarray | None, minlength: int) 
         return np.bincount(x, weights, minlength)
     except MemoryError as error:
         raise no_memory_for_bins(int(x.max(initial=0)) + 1, minlength) from error
+
+
+def _is_beyond(x: np.ndarray) -> bool:
+    """Whether an integer of 64 bits is too large for a number of bins."""
+    # argmax, since max takes two microseconds for ten elements; it reads halves of integers in two thirds of the time.
+    if x.size > _MANY and x.flags.c_contiguous and x.dtype.isnative:
+        halves = x.view(np.int32)
+        if halves[halves.argmax()] < MOST_BINS >> 32:
+            return False
+    return bool(x[x.argmax()] >= MOST_BINS)
 
 
 def no_memory_for_bins(number: int, minlength: int) -> MemoryError:

@@ -135,6 +135,8 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
     for array in arrays:
         if isinstance(array, cl_array.Array) and array.queue is not None:
             return array.queue
+    if (known := _default) is not None and not lost.known:
+        return known[1]
     with _default_lock:
         if _default is None:
             found = platforms()
@@ -213,9 +215,15 @@ def device_profile(device: cl.Device) -> Profile:
     return _named_profile(name, directory, device) if name else own_profile(device)
 
 
+# What is in the environment: to look into it takes a microsecond less than to ask `os.environ`, in each call.
+_environ = os.environ
+_variables: Any = getattr(os.environ, "_data", os.environ)
+_PROFILE: Any = os.environ.encodekey(PROFILE_VARIABLE) if _variables is not os.environ else PROFILE_VARIABLE
+
+
 def profile_names() -> tuple[str | None, str | None, Profile | None]:
     """Return what decides on the profile of a device: ``CLHIST_PROFILE``, ``CLHIST_PROFILES``, `profile_context`."""
-    name = os.environ.get(PROFILE_VARIABLE)
+    name = os.environ.get(PROFILE_VARIABLE) if os.environ is not _environ or _PROFILE in _variables else None
     return name, os.environ.get("CLHIST_PROFILES") if name else None, _instead
 
 
