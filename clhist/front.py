@@ -83,7 +83,7 @@ def entry(function: F) -> F:
             return _redirected(
                 getattr(multi_device, f"{function.__name__}_over"), function, args, options, "with devices="
             )
-        if PLAIN.issuperset(map(type, args)) and PLAIN.issuperset(map(type, options.values())):
+        if PLAIN.issuperset(map(type, args)) and (not options or PLAIN.issuperset(map(type, options.values()))):
             return own(*args, **options)
         return function(*args, **options)
 
