@@ -21,6 +21,7 @@ LEAST = {
     "1 dimension": 2**16,
     "2 dimensions": 2**13,
     "unique": 2**16,
+    "group_by": 2**15,
     "boost-histogram": 2**13,
 }
 """From how many elements on kernels are faster, by call, on two cores; `clhist calibrate` measures it for a device."""
