@@ -53,19 +53,26 @@ class Ordered:
         Where each group begins and ends in this order.
     """
 
-    def __init__(self, keys: Array, number: int, values: Array | None = None, descending: bool = False) -> None:
+    def __init__(
+        self, keys: Array, number: int, values: Array | None = None, descending: bool = False, stable: bool = False
+    ) -> None:
         groups = keys.astype(np.intp, copy=False)
-        positions = np.flatnonzero(groups.view(np.uintp) < number)
+        inside = groups.view(np.uintp) < number
         if values is not None:
-            positions = positions[values[positions] == values[positions]]
+            inside &= values == values
+        positions = None if inside.all() else np.flatnonzero(inside)
+        if values is not None:
+            positions = np.arange(keys.size) if positions is None else positions
             if descending:  # equal ones stay in their order
-                positions = positions[::-1][np.argsort(values[positions][::-1], kind="stable")][::-1]
-            else:
-                positions = positions[np.argsort(values[positions], kind="stable")]
-        groups = groups[positions]
+                positions = positions[::-1]
+            # A sort that is not stable takes a third of the time.
+            positions = positions[np.argsort(values[positions], kind="stable" if stable else None)]
+            if descending:
+                positions = positions[::-1]
+        groups = groups if positions is None else groups[positions]
         narrow = groups.astype(np.uint16) if number <= 1 << 16 else groups  # which NumPy sorts by digits
         order = np.argsort(narrow, kind="stable")
-        self.positions, self.groups = positions[order], groups[order]
+        self.positions, self.groups = order if positions is None else positions[order], groups[order]
         counts = np.bincount(groups, minlength=number)
         self.ends = np.cumsum(counts)
         self.begins = self.ends - counts
@@ -92,7 +99,7 @@ def rank_of_each(
     """Return the rank of each value in its group, from 1 on, or its part of the largest; NaN of NaN and NaT."""
     if is_date:
         keys = np.where(values == np.iinfo(values.dtype).min, -1, keys.astype(np.intp))
-    order, found = Ordered(keys, num_groups, values, not ascending), np.full(keys.size, np.nan, real)
+    order, found = Ordered(keys, num_groups, values, not ascending, method == "first"), np.full(keys.size, np.nan, real)
     number, groups = order.positions.size, order.groups
     if not number:
         return found
@@ -125,10 +132,15 @@ def running_of_each(keys: Array, num_groups: int, values: Array, of: Running) ->
     order, ufunc = Ordered(keys, num_groups), of.ufunc
     held = values[order.positions].astype(of.accumulator)
     counts = order.ends - order.begins
-    present, longest = np.flatnonzero(counts), int(counts.max(initial=0))
+    longest = int(counts.max(initial=0))
     with np.errstate(all="ignore"):
-        if len(present) <= longest:  # along each group
-            for group in present.tolist():
+        if num_groups * longest <= 4 * keys.size:  # along the rows of a table, one for each group
+            table = np.zeros((num_groups, longest), held.dtype)
+            places = np.arange(held.size) - order.begins[order.groups]
+            table[order.groups, places] = held
+            held = ufunc.accumulate(table, 1)[order.groups, places] if longest else held
+        elif np.count_nonzero(counts) <= longest:  # along each group
+            for group in np.flatnonzero(counts).tolist():
                 part = held[order.begins[group] : order.ends[group]]
                 ufunc.accumulate(part, out=part)
         else:  # along all groups side by side

@@ -34,7 +34,10 @@ def numbered(keys: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarra
     """
     flat = np.ascontiguousarray(keys).reshape(-1)
     try:
-        labels, codes = _of_objects(flat, sort) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
+        if flat.dtype.kind in "biu":  # sorted already, and never missing
+            labels, codes = _factorized(flat)
+        else:
+            labels, codes = _of_objects(flat, sort) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
     except TypeError as error:
         can = "hashed" + " and sorted" * sort
         raise TypeError(f"keys: expected values that can be {can}, got {keys.dtype}: {error}") from error

@@ -11,6 +11,7 @@ from clhist.statistics.outputs import Column
 from clhist.statistics.variance import CANCELLED, variance
 
 Array = np.ndarray
+_LONG = 32  # elements of a group, from which on to sort each takes less than to sort all; on an EPYC of Zen 2
 
 
 class Grouped:
@@ -31,7 +32,8 @@ class Grouped:
     def __init__(self, keys: Array, values: Array, column: Column, number: int, nan: str = "") -> None:
         self.column, self.number, self.nan = column, number, nan or ("skipped" if column.skipna else "propagated")
         groups = keys.astype(np.intp, copy=False)
-        values = values.astype(column.dtype, copy=False)
+        # NumPy's own object, for which `at` has a loop thirty times as fast.
+        values = values.astype(column.dtype, copy=False).view(column.dtype.type)
         counts: Any = groups.view(np.uintp) < number
         if column.dates is not None:
             counts &= values != np.iinfo(values.dtype).min
@@ -90,11 +92,16 @@ class Grouped:
     @cached_property
     def order(self) -> tuple[Array, Array]:
         """Values and their groups, sorted by group and value; NaN is the greatest."""
-        by_value = np.argsort(self.values, kind="stable")
-        groups = self.groups[by_value]
-        narrow = groups.astype(np.uint16) if self.number <= 1 << 16 else groups  # which NumPy sorts by digits
-        by_group = np.argsort(narrow, kind="stable")
-        return self.values[by_value][by_group], groups[by_group]
+        narrow = self.groups.astype(np.uint16) if self.number <= 1 << 16 else self.groups  # sorted by digits
+        if self.number <= self.values.size // _LONG:
+            by_group = np.argsort(narrow, kind="stable")
+            values, ends = self.values[by_group], np.cumsum(self.counts).tolist()
+            for begin, end in zip([0, *ends], ends, strict=False):
+                values[begin:end].sort()
+            return values, self.groups[by_group]
+        by_value = np.argsort(self.values)
+        by_group = by_value[np.argsort(narrow[by_value], kind="stable")]
+        return self.values[by_group], self.groups[by_group]
 
     def placed(self, positions: Array, values: Array, none: Any, *, first: bool) -> Array:
         """Return of each group the first or the last of values at these positions among those that count."""
@@ -121,18 +128,16 @@ def product(grouped: Grouped) -> Array:
 
 def least(grouped: Grouped) -> Array:
     """Return the least values."""
-    return _extreme(grouped, np.minimum, np.fmin)
+    return _extreme(grouped, np.minimum)
 
 
 def largest(grouped: Grouped) -> Array:
     """Return the largest values."""
-    return _extreme(grouped, np.maximum, np.fmax)
+    return _extreme(grouped, np.maximum)
 
 
-def _extreme(grouped: Grouped, ufunc: np.ufunc, without_nan: np.ufunc) -> Array:
+def _extreme(grouped: Grouped, ufunc: np.ufunc) -> Array:
     dtype = grouped.column.dtype
-    if dtype.kind == "f" and grouped.nan == "skipped":
-        return grouped.folded(without_nan, np.nan, dtype)
     result = grouped.folded(ufunc, _neutral(ufunc, dtype), dtype)
     if dtype.kind == "f":
         result[grouped.counts == 0] = np.nan
