@@ -63,7 +63,9 @@ def _plain(found):
         return [np.ma.getmaskarray(found), found.filled(found.dtype.type(0))]
     if isinstance(found, np.ndarray) and found.dtype.kind in "mM":
         return found.view(np.int64)
-    if isinstance(found, np.ndarray) and found.dtype.kind == "O" or hasattr(found, "isna"):
+    if isinstance(found, np.generic):
+        return np.array(found)
+    if hasattr(found, "isna") or (isinstance(found, np.ndarray) and found.dtype.kind == "O"):
         return [str(each) for each in found]
     return found
 
@@ -201,3 +203,15 @@ def test_few_elements_need_no_device(monkeypatch):
     groups.agg(x=(VALUES["f8"], *(each for each in STATISTICS)))
     groups.transform(VALUES["nullable"], "sum")
     assert repr(groups).endswith("on the host>")
+
+
+@pytest.mark.parametrize("function", ["sum_labels", "mean", "variance", "standard_deviation", "minimum", "maximum"])
+def test_regions(function, monkeypatch):
+    """SciPy computes few plain numbers in several regions, groups all else."""
+    import scipy.ndimage  # noqa: F401  # only what is imported is used
+
+    labels, index = KEYS.reshape(20, 15) + 2, np.array([1, 9, 3, 200, 3])
+    for name in ("f8", "f4", "i8", "u8", "i1", "bool"):
+        image = VALUES[name].reshape(20, 15)
+        for wanted in (index, index.tolist(), 4, None, index.reshape(1, 5), index[:0]):
+            compare(monkeypatch, lambda: getattr(clhist.ndimage, function)(image, labels, wanted))
