@@ -30,7 +30,7 @@ from clhist.opencl.lost import is_forked
 from clhist.opencl.masks import mask_of
 
 FEWEST_BINS = 1 << 18
-"""Of all rows and features: no device is asked about less, if none is named; about more the first trees decide."""
+"""Rows times features below which no device is tried, unless one is named; above it, the first trees decide."""
 
 
 _UNBOUNDED = ("squared_error", "poisson", "gamma")  # losses whose gradients grow with the targets
@@ -247,7 +247,7 @@ def _loses_gradients(loss: Any, y: Any, weights: Any) -> bool:
 
 
 class _OnDevice:
-    """What both estimators do otherwise than scikit-learn's."""
+    """Methods by which both estimators differ from scikit-learn's."""
 
     device: str | None
 
