@@ -142,10 +142,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     if not is_alone:
         allocator, wait_for, with_event, more = _asked(options, offsets)
         given = *given, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
-    elif out is None and max_abs is None and not reproducible:
-        few = _few.get(_key_of_few(dest, op, indices, values))
-        if few is not None and is_small("reduce_by_index", max(indices.size, few[1]), queue):
-            return of_bins(few[0], None if type(dest) is int else dest, indices, values, few[1])
+    elif (few := _repeated_on_host(given)) is not None:
+        return few
     key = signature_of(*given) if is_device_array(indices) and not _shares(out, indices, values) else None
     if (known := _known.get(key)) is not None:
         repeated, count, has_dest = known
@@ -155,12 +153,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
-    has_host = pairs.operator.host is not None and not (reproducible or options or pairs.fields or pairs.on_device)
-    if has_host and offsets is None and is_small("reduce_by_index", pairs.most, queue):
-        dtype_of = pairs.operator.dtype
-        if is_alone and out is None and dtype_of.names is None and isinstance(pairs.values, tuple):
-            _few.put(_key_of_few(dest, op, indices, values), (pairs.operator, pairs.shape[0]))
-        return pairs.on_host(out)
+    if (few := _on_host(pairs, given, is_alone, options, offsets)) is not None:
+        return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
     whole, given_out = pairs, out
     if reproducible:
@@ -183,6 +177,32 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
 
 # Calls on NumPy arrays of one dimension that the host computed: their operator, and the number of bins.
 _few: Remembered[tuple[Operator, int]] = Remembered(64)
+
+
+def _repeated_on_host(given: tuple[Any, ...]) -> np.ndarray | None:
+    """Return the result of a call like one that the host computed; None of others."""
+    dest, op, indices, values, queue, out, reproducible, max_abs = given
+    few = _few.get(_key_of_few(dest, op, indices, values))
+    if few is None or out is not None or reproducible or max_abs is not None:
+        return None
+    operator, number = few
+    if not is_small("reduce_by_index", max(indices.size, number), queue):
+        return None
+    return of_bins(operator, None if type(dest) is int else dest, indices, values, number)
+
+
+def _on_host(pairs: Pairs, given: tuple[Any, ...], is_alone: bool, options: Mapping[str, Any], offsets: Any) -> Any:
+    """Return the result of few elements, which the host computes; None of many, or of what only kernels compute."""
+    dest, op, indices, values, queue, out, reproducible, *_ = given
+    if options or reproducible or offsets is not None:
+        return None
+    if pairs.operator.host is None or pairs.fields or pairs.on_device:
+        return None
+    if not is_small("reduce_by_index", pairs.most, queue):
+        return None
+    if is_alone and out is None and pairs.operator.dtype.names is None and isinstance(pairs.values, tuple):
+        _few.put(_key_of_few(dest, op, indices, values), (pairs.operator, pairs.shape[0]))
+    return pairs.on_host(out)
 
 
 def _key_of_few(dest: Any, op: Any, indices: Any, values: Any) -> Hashable:

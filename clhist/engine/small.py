@@ -66,7 +66,7 @@ def is_small(call: str, size: int, queue: cl.CommandQueue | None, **asked: Any) 
 
 def pays_off(call: str, size: int) -> bool:
     """Whether the default device computes a call on so many elements sooner than the other library."""
-    least = LEAST[call]
+    least: float = LEAST[call]
     if size < min(least, _ALWAYS_SMALL if is_in_use() else _SMALL_AT_FIRST):  # without looking for a device
         return False
     try:

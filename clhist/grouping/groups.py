@@ -246,7 +246,8 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
             where = "a device" if first.on_device else "the host"
             raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on {where}")
     queue = first.queue
-    numbers, number, known = first.numbers, first.num_groups, []
+    numbers, number = first.numbers, first.num_groups
+    known: list[Any] = []
     for n, other in enumerate(others, 1):
         if queue is None:
             pairs = host.joined(numbers, number, other.numbers, other.num_groups)

@@ -173,7 +173,8 @@ def by_fields(
     """Combine each field by its operator."""
     result = np.empty(number, operator.dtype)
     for name, each in operators.items():
-        result[name] = each.host(each, None if dest is None else dest[name], bins, values[name], number)
+        compute: Any = each.host
+        result[name] = compute(each, None if dest is None else dest[name], bins, values[name], number)
     return result
 
 

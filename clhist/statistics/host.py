@@ -103,11 +103,12 @@ class Grouped:
         by_group = by_value[np.argsort(narrow[by_value], kind="stable")]
         return self.values[by_group], self.groups[by_group]
 
-    def placed(self, positions: Array, values: Array, none: Any, *, first: bool) -> Array:
-        """Return of each group the first or the last of values at these positions among those that count."""
+    def placed(self, positions: Array | None, values: Array, none: Any, *, first: bool) -> Array:
+        """Return of each group the first or the last of some of the values that count, or of what is as many."""
         result = np.full(self.number, none, values.dtype)
         step = -1 if first else 1
-        result[self.groups[positions][::step]] = values[::step]  # the last that is written stays
+        groups = self.groups if positions is None else self.groups[positions]
+        result[groups[::step]] = values[::step]  # the last that is written stays
         return result
 
 
@@ -172,12 +173,12 @@ def _place_of(grouped: Grouped, ufunc: np.ufunc) -> Array:
 
 def first(grouped: Grouped) -> Array:
     """Return the first values; NaN or 0 of none."""
-    return grouped.placed(np.s_[:], grouped.values, _none(grouped.column.dtype), first=True)
+    return grouped.placed(None, grouped.values, _none(grouped.column.dtype), first=True)
 
 
 def last(grouped: Grouped) -> Array:
     """Return the last values; NaN or 0 of none."""
-    return grouped.placed(np.s_[:], grouped.values, _none(grouped.column.dtype), first=False)
+    return grouped.placed(None, grouped.values, _none(grouped.column.dtype), first=False)
 
 
 def _none(dtype: np.dtype) -> Any:
