@@ -69,6 +69,7 @@ def group_by(
         Whether groups come in the order of their keys, rather than in that of their first elements. Categories keep
         theirs.
     queue : pyopencl.CommandQueue, optional
+        Where statistics are computed; those of few host elements as well then, which the host computes otherwise.
         Defaults to that of `keys`, or the default one.
 
     Returns

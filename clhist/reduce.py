@@ -89,7 +89,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     out : array of shape (H, ...), or tuple, optional
         Array for the result; ``out=dest`` updates in place. Defaults to a new array.
     queue : pyopencl.CommandQueue, optional
-        Defaults to that of `dest`, or the default one.
+        Where it runs; small NumPy arrays as well then. Defaults to that of `dest`, or the default one.
     reproducible : bool
         Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device, by
         `clhist.operators.reproducible_add`: they are the exact ones, rounded once. Those of complex numbers are so part

@@ -280,3 +280,19 @@ def test_host_sizes_run(monkeypatch, queue):
     found = host_sizes.host_sizes(Bench.of(queue.device, quick=True))
     assert set(found) == set(map(small.rate_name, MEASURED))
     assert all(each.value in (1024, 2048) for each in found.values())
+
+
+def test_the_least_size_depends_on_the_time_of_a_launch(monkeypatch, queue):
+    """Between the size of the table and the largest one; what was measured on the device counts more."""
+    profile = replace(own_profile(queue.device), rates={})
+    monkeypatch.setattr(small, "own_profile", lambda device: profile)
+    monkeypatch.setattr(small, "LEAST", {"bincount": 4000})
+    monkeypatch.setattr(small, "OF_A_LAUNCH", {"bincount": 1000})
+    for microseconds, least in ((1, 4000), (5, 5000), (1e9, 2**19)):
+        monkeypatch.setattr(small, "launch_microseconds", lambda queue, taken=microseconds: taken)
+        assert [small.pays_off("bincount", size) for size in (least - 1, least)] == [False, True]
+    profile = replace(profile, rates={small.rate_name("bincount"): 3000.0})
+    assert [small.pays_off("bincount", size) for size in (2999, 3000)] == [False, True]
+    monkeypatch.setattr(small, "is_in_use", lambda: False)
+    monkeypatch.setattr(small, "default_queue", lambda: pytest.fail("looked for a device"))
+    assert not small.pays_off("bincount", 3999)
