@@ -101,7 +101,7 @@ def test_missing_elements_of_tables():
     np.testing.assert_array_equal(kmeans(table, 2, seed=0).labels, kmeans(POINTS, 2, seed=0).labels)
     table = table.convert_dtypes()
     table.iloc[1, 1] = pandas.NA
-    with pytest.raises(ValueError, match="^points: expected an array without missing elements, got 1"):
+    with pytest.raises(ValueError, match=r"^points: expected an array without missing elements, got 1"):
         kmeans(table, 2)
-    with pytest.raises(ValueError, match="^joint: expected an array without missing elements, got 1"):
+    with pytest.raises(ValueError, match=r"^joint: expected an array without missing elements, got 1"):
         mutual_information(table)

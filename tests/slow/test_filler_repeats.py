@@ -112,7 +112,7 @@ def test_a_fill_that_fails_before_its_first_launch_adds_nothing(queue, numbers, 
 
 def test_a_filler_counts_as_filled_once_it_is(queue, numbers):
     filler, other = Filler(empty(bh.storage.Int64)), Filler(empty(bh.storage.Int64))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="compatible lengths"):
         filler.fill(numbers[0], numbers[1][:-1])
     assert other.merge(filler).merge(filler).result().sum(flow=True) == 0
 
