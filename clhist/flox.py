@@ -9,7 +9,7 @@ Of Dask arrays the device reduces the blocks of sums, products, means, minima, m
 whole groups where flox's method is "blockwise"; flox itself does the rest.
 
 Dates and durations have `mean`, `median`, `min`, `max`, `first`, `last` and `count`, durations also `sum` and `std`;
-NaT is their NaN. Other aggregations refuse them. Of Dask arrays their `median`, `min`, `max` and `std` need "blockwise".
+NaT is their NaN. Others refuse them. Of Dask arrays their `median`, `min`, `max` and `std` need "blockwise".
 
 flox must be installed: ``pip install flox``.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clhist.engine.missing import any_missing, are_plain, refuse_missing, split
-from clhist.engine.scatter import as_array
+from clhist.engine.scatter import as_array, check_width
 from clhist.groupby import GroupBy, group_by
 from clhist.opencl.arrays import Array, as_bytes, check_native, is_device_array, on_host, zeros
 from clhist.opencl.elementwise import are_positive, as_numbers, taken
@@ -87,6 +87,7 @@ def _taken_values(input: Any) -> Any:
     except TypeError:
         if is_device_array(values):
             raise
+        check_width("input", values, values)
         return None
     if not is_device_array(values) and not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
