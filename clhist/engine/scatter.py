@@ -252,7 +252,7 @@ def missing_integers(name: str, value: Any, array: Array) -> str:
 def check_width(
     name: str, value: Any, array: Array, remedy: str = "make floats of them by numpy.array(x, float)"
 ) -> None:
-    """Raise ValueError if `array` is of objects, or of floats, since integers of `value` need more than 64 bits."""
+    """Raise ValueError if an array is of objects, or floats, since integers of `value` need more than 64 bits."""
     if array.dtype.kind == "O" or (array.dtype.kind == "f" and isinstance(value, list | tuple)):
         integers = [each for each in np.array(value, object).flat if isinstance(each, int)]
         if len(integers) == array.size and (wide := [each for each in integers if not -(2**63) <= each < 2**63]):
