@@ -63,6 +63,7 @@ def sum_and_number(operator: Operator) -> SumAndNumber | None:
         return None
     return SumAndNumber(add(sums), add(np.uint64))
 
+
 _FEW = 64  # values, of which any pivot costs so many rounding units at most
 
 
