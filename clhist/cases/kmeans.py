@@ -102,6 +102,9 @@ def kmeans(
     Notes
     -----
     Sums of floats depend on the order of work-items: on a GPU two runs may differ in the last digits.
+
+    With about as few different points as clusters, the number of iterations may differ from scikit-learn's: it
+    relocates clusters to points at distances of rounding errors, and points at equal distances are taken in any order.
     """
     points = _checked_points(points)
     n, d = points.shape
