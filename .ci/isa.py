@@ -1,4 +1,4 @@
-"""What compilers must not make of a spinlock on an AMD GPU, read from the instructions of a program.
+"""Faults that compilers must not make in a spinlock on an AMD GPU, read from the instructions of a program.
 
 A wave's lanes share one program counter. Lanes that lose the race for a lock go around once more, while those that won
 it are masked; so the lock has to be released inside the loop in which it is taken. clang 16 and 19 move a release that

@@ -1,4 +1,4 @@
-"""What is public, name by name with its parameters, compared with what is recorded: a change of it is made on purpose.
+"""Comparison of the public interface, name by name with its parameters, with the record: changes are made on purpose.
 
 ``python .ci/public_api.py`` from the root of the repository fails where the public interface differs from
 `.ci/public_api.txt`, and shows the difference; ``--write`` records what there is now. Public is what the API reference

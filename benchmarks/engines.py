@@ -26,7 +26,7 @@ _FEATURES, _TREES = 28, 10
 
 @dataclass(frozen=True)
 class Problem:
-    """What is computed from so many elements: calls by their names, clhist's first, and how far results may differ.
+    """A problem of some size: calls by their names, clhist's first, and how far results may differ.
 
     Results are numbers; those of the others are compared with clhist's, which is relative to the largest.
     """

@@ -30,7 +30,7 @@ _VARIABLES, _VARIATIONS, _FEWER = 50, 30, 1000  # of "analysis", which has so ma
 
 @dataclass(frozen=True)
 class Problem:
-    """What is filled: how many axes, which storage, from which arrays; perhaps a histogram for each selection.
+    """A fill: its axes, its storage and its arrays; perhaps a histogram for each selection.
 
     An analysis has one for each variable and each selection, and a sum for each variation of the weights.
     """
@@ -48,7 +48,7 @@ class Problem:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What is given besides the columns."""
+        """The arguments of a fill besides the columns."""
         return {"Double": (), "Weight": ("weight",), "MultiCell": ("weight",), "Mean": ("sample",)}[self.storage]
 
     @property

@@ -30,7 +30,7 @@ Maker = Callable[[Any, Any, int], Call]  # of arrays x and y of float32, and the
 
 @dataclass(frozen=True)
 class Problem:
-    """What is computed: by us, by the host's library, and how many arrays are read."""
+    """A computation by clhist and by the host's library, and the number of arrays that it reads."""
 
     name: str
     ours: Maker

@@ -57,7 +57,7 @@ CACHES = 2  # how many times the last-level cache is read before an input comes 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What an input is: N elements for H bins, as int32 or, of an image, as uint8; rows have D `components`."""
+    """An input: N elements for H bins, as int32 or, of an image, as uint8; rows have D `components`."""
 
     num_elements: int
     num_bins: int
@@ -68,7 +68,7 @@ class InputSpec:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the bins."""
+        """The dtype of the bins."""
         return np.dtype(np.uint8 if self.image else np.int32)
 
     def offset_of_weights(self) -> int:
@@ -83,7 +83,7 @@ class InputSpec:
 
     @property
     def num_weights(self) -> int:
-        """Of all rows."""
+        """The number of weights of all rows."""
         return self.num_elements * self.components
 
     @property

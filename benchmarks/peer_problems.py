@@ -1,4 +1,4 @@
-"""What `clhist bench --suite peers` computes: each public function on arrays of its own, and the right result."""
+"""The problems of `clhist bench --suite peers`: each public function on arrays of its own, and the right result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `clhist bench` prints and writes: the device, the table, and everything as JSON."""
+"""The output of `clhist bench`: the device, the table, and everything as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a histogram costs on many workers: a simulation of the tree of tasks, and LocalCluster runs beside it.
+"""The cost of a histogram on many workers: a simulation of the tree of tasks, and LocalCluster runs beside it.
 
     python -m benchmarks.scaling --workers 1 --workers 2
 
@@ -20,7 +20,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Rates:
-    """What one worker does.
+    """The rates of one worker.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked.
+    """The job that is simulated.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a suite of `clhist bench` is, and what they share: requests, problems, columns."""
+"""The interface of a suite of `clhist bench`, and what suites share: requests, problems, columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAPER_BINS = (31, 127, 505, 2041, 6141, 12281, 24569, 49145, 196607, 393215, 786
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for."""
+    """The request of a run."""
 
     num_elements: int
     bins: tuple[int, ...]

@@ -31,7 +31,7 @@ _MOST_KEPT = 16  # accumulators, with their page-locked memory
 
 @dataclass(frozen=True, init=False, repr=False)
 class Spec(Recipe[K]):
-    """What to compute, without data, device or process: it can be pickled and hashed.
+    """A computation without data, device or process, which can be pickled and hashed.
 
     Parameters
     ----------

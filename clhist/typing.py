@@ -148,14 +148,14 @@ class _Result(Generic[A, Asked]):
 
 # SciPy's tuples, as type checkers see them. Unpacked, they know the first item of one statistic alone.
 class BinnedStatisticResult(tuple[A, HostArray, A], _Result[A, Asked]):
-    """Of `clhist.stats.binned_statistic`."""
+    """The result of `clhist.stats.binned_statistic`."""
 
     if TYPE_CHECKING:
         bin_edges: HostArray
 
 
 class BinnedStatistic2dResult(tuple[A, HostArray, HostArray, A], _Result[A, Asked]):
-    """Of `clhist.stats.binned_statistic_2d`."""
+    """The result of `clhist.stats.binned_statistic_2d`."""
 
     if TYPE_CHECKING:
         x_edge: HostArray
@@ -163,7 +163,7 @@ class BinnedStatistic2dResult(tuple[A, HostArray, HostArray, A], _Result[A, Aske
 
 
 class BinnedStatisticddResult(tuple[A, list[HostArray], A], _Result[A, Asked]):
-    """Of `clhist.stats.binned_statistic_dd`."""
+    """The result of `clhist.stats.binned_statistic_dd`."""
 
     if TYPE_CHECKING:
         bin_edges: list[HostArray]
@@ -192,7 +192,7 @@ MadeOf = TypeVar("MadeOf", One, Ordered, Named, default=One)
 
 
 class Recipe(Generic[K]):
-    """What knows its operators: a kernel, or a `clhist.Spec`."""
+    """An object with operators: a kernel, or a `clhist.Spec`."""
 
 
 class KernelOf(Recipe[K]):

@@ -119,7 +119,7 @@ stats = zonal_stats
 
 
 class _Asked(NamedTuple):
-    """What is computed of the values of each zone."""
+    """The request of the statistics of zones."""
 
     names: list[str]
     functions: _Functions | None

@@ -1,4 +1,4 @@
-"""What a clone of the repository has and an installed package has not: benchmarks, random calls, the emulator."""
+"""Parts of a clone that an installed package lacks: benchmarks, random calls, the emulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command shares: how it prints results, and the options ``--json``, ``--device``, ``--profile``, ``-q``."""
+"""Output of all commands, and the options ``--json``, ``--device``, ``--profile`` and ``-q``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `clhist plan` prints: the numbers a plan starts from, its steps, and what it comes to."""
+"""The text of `clhist plan`: the numbers that a plan starts from, its steps, and its result."""
 
 from __future__ import annotations
 

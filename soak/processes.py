@@ -140,7 +140,7 @@ class Failure:
 
 @dataclass
 class Totals:
-    """What came of a soak."""
+    """The outcome of a soak."""
 
     counts: Counter[str] = field(default_factory=Counter)
     covered: Counter[tuple[str, str]] = field(default_factory=Counter)

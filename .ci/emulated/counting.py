@@ -1,4 +1,4 @@
-"""What calls cost on a GPU, counted: instructions, transactions, conflicts and repeated atomics for each element.
+"""Counted costs of calls on a GPU: instructions, transactions, conflicts and repeated atomics for each element.
 
 A plan is taken as the model chooses it for the whole GPU and 50 million elements, and executed on a slice of it: a few
 compute units, with as many elements for each work-item as time allows. Two sizes are run, and what the larger one takes
@@ -35,7 +35,7 @@ CHANGE = 0.10  # of the instructions of an element, which is noticed
 
 @dataclass(frozen=True)
 class Counts:
-    """What one element costs.
+    """The costs of one element.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What an instruction does, for C: memory, branches and barriers by its fields, the rest by machine code of its own."""
+"""Decoding of instructions for C: memory, branches and barriers by fields, the rest by machine code of its own."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _LEFT_ALONE = re.compile(r"__main__|\.dask|\.hist\b|flox|zonal|pyfai|trajectorie
 
 
 class Program:
-    """What clhist uses of `pyopencl.Program`."""
+    """The part of `pyopencl.Program` that clhist uses."""
 
     target: ClassVar[Target]
     planted: ClassVar[tuple[str, str] | None] = None  # a regular expression, and what replaces it in all sources
@@ -60,7 +60,7 @@ class Program:
 
 
 class Kernel:
-    """What clhist uses of `pyopencl.Kernel`."""
+    """The part of `pyopencl.Kernel` that clhist uses."""
 
     def __init__(self, program: Program, name: str) -> None:
         self.program, self.name, self.function_name = program, name, name
@@ -94,7 +94,7 @@ class Kernel:
 
 
 class Launched:
-    """What was built and launched since `clear`.
+    """The programs built and launched since `clear`.
 
     Attributes
     ----------

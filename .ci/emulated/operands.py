@@ -1,4 +1,4 @@
-"""What vector instructions that access memory do: space, width, address, data, and the atomic operation."""
+"""Operands of vector instructions that access memory: space, width, address, data, and the atomic operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a case, in a word, and what repeats it."""
+"""The outcome of a case, in a word, and the command that repeats it."""
 
 from __future__ import annotations
 

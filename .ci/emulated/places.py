@@ -13,7 +13,7 @@ NEWEST = "19"  # of clang, in Debian's backports to itself
 
 
 class NotPreparedError(Exception):
-    """What is needed to emulate a GPU is not here."""
+    """The files that emulate a GPU are missing."""
 
 
 class Places:

@@ -53,7 +53,7 @@ class Target:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of the compiler."""
+        """The options of the compiler."""
         return (f"-mcpu={self.name.partition('-')[0]}", *["-mwavefrontsize64"] * self.wide)
 
     @property

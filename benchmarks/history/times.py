@@ -94,7 +94,7 @@ class Groups:
 
 
 class SmallCalls:
-    """What a call costs where the data costs nothing."""
+    """The cost of a call where the data costs nothing."""
 
     params = ([1000, 50_000],)
     param_names = ("elements",)

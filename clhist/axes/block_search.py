@@ -85,7 +85,7 @@ _PACKED = {
 
 
 class Edges(Protocol):
-    """What a search by blocks needs of `clhist.axes.edges.EdgesKind`."""
+    """The part of `clhist.axes.edges.EdgesKind` that the search by blocks uses."""
 
     @property
     def dtype(self) -> np.dtype: ...

@@ -186,7 +186,7 @@ class EdgesKind:
 
     @property
     def found_dtype(self) -> np.dtype:
-        """What depends on a range that is found, and that range: the keys of its ends and how many elements count.
+        """Return the dtype of a range found on the device: the keys of its ends, the count of elements, and its edges.
 
         Nothing lies in the bins unless they `are_even`.
         """

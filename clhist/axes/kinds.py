@@ -1,4 +1,4 @@
-"""What the C of an axis depends on: edges, with or without bins outside of them, integers, axes that wrap around."""
+"""Kinds of axes, which their C depends on: edges, with or without outer bins, integers, and axes that wrap around."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clhist.operators.c_types import c_name, literal
 
 
 class Kind(Protocol):
-    """What the C of an axis depends on; its methods are those of the kinds below."""
+    """The interface of all kinds of axes."""
 
     @property
     def data(self) -> np.dtype | None:

@@ -1,4 +1,4 @@
-"""What the functions on bins share in reading their arguments."""
+"""Reading of arguments, shared by the functions on bins."""
 
 from __future__ import annotations
 

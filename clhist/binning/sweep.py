@@ -50,7 +50,7 @@ for (int e = 0; e < length; ++e) {{
 
 @dataclass(frozen=True)
 class BinnedKind:
-    """What the C that finds bins depends on.
+    """The parameters of the C that finds bins.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class Binned:
 
     @property
     def kind(self) -> BinnedKind:
-        """What its C depends on."""
+        """The parameters of its C."""
         in_rows = len(self.axes) > len(self.data)
         return BinnedKind(tuple(axis.kind for axis in self.axes), in_rows, self.where is not None)
 

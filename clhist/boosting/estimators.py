@@ -30,7 +30,7 @@ from clhist.opencl.lost import is_forked
 from clhist.opencl.masks import mask_of
 
 FEWEST_BINS = 1 << 18
-"""Of all rows and features: no device is asked about less, if none is named; about more the first trees decide."""
+"""Rows times features below which no device is tried, unless one is named; above it, the first trees decide."""
 
 
 _UNBOUNDED = ("squared_error", "poisson", "gamma")  # losses whose gradients grow with the targets
@@ -231,6 +231,8 @@ def _nan_where_masked(X: Any) -> Any:
 
 def _loses_gradients(loss: Any, y: Any, weights: Any) -> bool:
     """Return whether most gradients of the first tree are hardly a unit, which follows from the largest one."""
+    if np.iscomplexobj(y) or np.iscomplexobj(weights):  # scikit-learn refuses these; a cast would warn before
+        return False
     try:
         every = [] if weights is None else [np.abs(np.asarray(weights, np.float64))]  # hessians are proportional
         if loss in _UNBOUNDED:
@@ -247,7 +249,7 @@ def _loses_gradients(loss: Any, y: Any, weights: Any) -> bool:
 
 
 class _OnDevice:
-    """What both estimators do otherwise than scikit-learn's."""
+    """Methods by which both estimators differ from scikit-learn's."""
 
     device: str | None
 

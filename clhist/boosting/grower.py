@@ -34,7 +34,7 @@ def in_units(values: np.ndarray, name: str = "gradients") -> np.ndarray:
 
 
 class _Splitter:
-    """What a grower asks a splitter for: both parts of a node's rows, which are where the device will put them."""
+    """The splitter of a grower: returns both parts of a node's rows, at the places where the device will put them."""
 
     def __init__(self, splitter: Any, partition: np.ndarray) -> None:
         self.find_node_split = splitter.find_node_split
@@ -47,7 +47,7 @@ class _Splitter:
 
 
 class _NoHistograms:
-    """What a grower asks for histograms, which are on the device."""
+    """The builder of histograms that a grower calls; the histograms themselves are on the device."""
 
     def compute_histograms_brute(self, *_: Any) -> None: ...
 

@@ -79,7 +79,7 @@ class Calibration:
 
     @property
     def file_name(self) -> str:
-        """What to call the profile's file."""
+        """The name of the profile's file."""
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") + ".toml"
 
     def toml(self) -> str:

@@ -1,4 +1,4 @@
-"""What the cases share in reading their arguments: pairs of arrays, and ranges found on the device."""
+"""Reading of arguments, shared by the cases: pairs of arrays, and ranges found on the device."""
 
 from __future__ import annotations
 

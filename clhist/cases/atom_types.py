@@ -20,7 +20,7 @@ __all__ = ["BUILT_IN", "AtomType", "AtomTypes", "Particles", "particles", "read_
 
 
 class AtomType(NamedTuple):
-    """What an atom is for non-bonded forces: charge in e, c6 in kJ nm^6 / mol, c12 in kJ nm^12 / mol."""
+    """Parameters of an atom for non-bonded forces: charge in e, c6 in kJ nm^6 / mol, c12 in kJ nm^12 / mol."""
 
     charge: float
     c6: float

@@ -31,7 +31,7 @@ _FLOATS = {"facel", "shiftvec", "pos", "faction", "charge", "nbfp", "expected_fa
 
 @dataclass(frozen=True, eq=False)
 class NonbondedInput:
-    """What loop inl1100 reads: a pair list and the particles it refers to.
+    """The input of loop inl1100: a pair list and the particles it refers to.
 
     Row ``r`` pairs particle ``iinr[r]``, moved by ``shiftvec[shift[r]]``, with each of the particles
     ``jjnr[jindex[r]:jindex[r + 1]]``. Integers of any width are converted to int32 where they fit and

@@ -18,7 +18,7 @@ from clhist.cases.kmeans_assign import ON_CPU, ON_GPU, ROWS, VECTORS, Tile
 
 
 class Shape(NamedTuple):
-    """What the source of the kernels depends on.
+    """The parameters of the kernels' source.
 
     `clusters` is 0 unless one sweep does it all: otherwise a program serves any number of them. `slice` is 0 unless
     vector sums are a sweep of their own: of so many features at a time, see `sums_of_slices`. `wide` is what long sums

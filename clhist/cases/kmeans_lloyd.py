@@ -25,7 +25,7 @@ _ROUNDS = 256  # vectors of points that are added up before a histogram gets the
 
 @dataclass
 class Step:
-    """What one iteration leaves on the device.
+    """The results of one iteration, on the device.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Step:
 
 
 class Status(NamedTuple):
-    """What the host must know of a step."""
+    """The numbers of a step that the host reads."""
 
     inertia: float
     shift: float

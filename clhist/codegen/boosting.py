@@ -23,7 +23,7 @@ FOUND = np.dtype([("gain", np.float64), *((name, np.int64) for name in ("bin", "
 
 
 SUM_BITS = {"packed": 23, "narrow": 31}
-"""Of a layout: no sum may be as large as 2 to this power; of a narrow one no sum of gradients."""
+"""Bits of the sums of a layout: all sums are less than 2 to this power; in the narrow one, those of gradients."""
 
 MOST_ROWS = 65535
 """Rows that are added up before cells are emptied, at most: 16 bits of a cell count them."""
@@ -31,7 +31,7 @@ MOST_ROWS = 65535
 
 @dataclass(frozen=True)
 class BoostingSpec:
-    """What the kernels are made from.
+    """The parameters of the kernels.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class BoostingSpec:
 
     @property
     def sums(self) -> int:
-        """Of a bin: its rows, and what they add up to."""
+        """The number of sums of a bin: the count of its rows, and one for each value."""
         return 1 + len(self.values)
 
 

@@ -16,7 +16,7 @@ from clhist.codegen.extent import ends_dtype
 
 @dataclass(frozen=True)
 class EvenEdgesSpec:
-    """What the kernel is made from.
+    """The parameters of the kernel.
 
     Attributes
     ----------
@@ -34,17 +34,17 @@ class EvenEdgesSpec:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the data."""
+        """The dtype of the data."""
         return self.kind.dtype
 
     @property
     def ends(self) -> np.dtype:
-        """Of what is found in each of them."""
+        """The dtype of the ends of a range."""
         return ends_dtype(self.dtype)
 
     @property
     def edge(self) -> np.dtype:
-        """Of NumPy's edges."""
+        """The dtype of NumPy's edges."""
         return self.dtype if self.dtype.kind == "f" else np.dtype(np.float64)
 
     @cached_property

@@ -11,7 +11,7 @@ from clhist.axes.keys import key_dtype
 
 @dataclass(frozen=True)
 class ExtentSpec:
-    """What the kernel is made from.
+    """The parameters of the kernel.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class ExtentSpec:
 
     @property
     def ends(self) -> np.dtype:
-        """Of what a work-group finds."""
+        """The dtype of the ends that a work-group finds."""
         return ends_dtype(self.dtype)
 
 

@@ -80,7 +80,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
 
 @dataclass(frozen=True)
 class Programs:
-    """What all programs of one plan depend on.
+    """The parameters of all programs of one plan.
 
     Attributes
     ----------

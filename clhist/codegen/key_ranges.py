@@ -43,7 +43,7 @@ _GROUPS = 8  # that look keys up at once, at most, on a compute unit
 
 
 class KeySizes(NamedTuple):
-    """What work-groups have room for.
+    """The capacity of work-groups.
 
     Attributes
     ----------

@@ -96,7 +96,7 @@ class KeySpec:
 
     @property
     def missing(self) -> np.ndarray:
-        """What stands for a key that is missing: NaN or NaT, and nothing of integers."""
+        """The value of a missing key: NaN or NaT; integers have none."""
         return np.array(np.nan if self.dtype.kind == "f" else "NaT" if self.dtype.kind in "mM" else 0, self.dtype)
 
     @property

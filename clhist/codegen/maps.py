@@ -50,7 +50,7 @@ class Argument(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What its declaration has before the name."""
+        """The mark before the name in its declaration."""
         return "&" if self.is_first else "*" if self.is_array else ""
 
     @property

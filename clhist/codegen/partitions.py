@@ -1,4 +1,4 @@
-"""What the kernels that group pairs by ranges of bins depend on, and the sweep over these."""
+"""Parameters of the kernels that group pairs by ranges of bins, and of the sweep over the ranges."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ARRAYS = {
 
 @dataclass(frozen=True)
 class RowKernelSpec:
-    """What one of these kernels is rendered from.
+    """The parameters of one of these kernels.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ from clhist.planning.problem import Histogram
 
 @dataclass(frozen=True)
 class Source:
-    """What a kernel is made of, whatever its calls ask for.
+    """The parts of a kernel that all its calls share.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ class Source:
 
     @property
     def needs_fp64(self) -> tuple[str, ...]:
-        """What needs double precision: ``"operator"``, or names of arguments."""
+        """The parts that need double precision: ``"operator"``, or names of arguments."""
         operators = ["operator"] * any(each.needs_fp64 for each in self.operators)
         return (*operators, *(each.name for each in self.arguments if needs_fp64(each.dtype)))
 

@@ -114,7 +114,7 @@ class SweepSpec:
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
-        """What is added to a plain sweep, by the strategy and by the kind of updates."""
+        """The features that the strategy and the kind of updates add to a plain sweep."""
         return (*([HotBin(self.memory == "local")] if self.hot_bin else []), *self.strategy)
 
     def feature(self, kind: type[F]) -> F | None:
@@ -273,7 +273,7 @@ class SweepSpec:
 
     @property
     def warp(self) -> VendorPath:
-        """What makes the lanes of a warp wait for each other after each element of an unrolled tile, if anything does.
+        """The statement that makes the lanes of a warp converge after an element of an unrolled tile, if any.
 
         NVIDIA lanes do not reconverge by themselves after a divergent compare-exchange loop, nor when only some of
         their bins belong to this pass: the rest of the tile would run one lane at a time.

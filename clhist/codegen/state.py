@@ -67,7 +67,7 @@ class SweepState:
 
     @property
     def reported(self) -> tuple[str, ...]:
-        """What work-items that write results find out besides: the largest bin with a value, and the sum of counts."""
+        """Numbers that work-items report beside the results: the largest bin with a value, and the sum of counts."""
         stage = self.spec.combine
         if stage is None or not stage.largest_bin_condition:
             return ()
@@ -116,7 +116,7 @@ class SweepState:
 
     @cached_property
     def variables(self) -> tuple[tuple[str, str], ...]:
-        """What an update needs besides bin and value: C types and names, in the order in which they are passed."""
+        """C types and names of the arguments of an update besides bin and value, in order."""
         own = () if self.spec.replaces_cells else self._of_copies()
         return (*own, *(variable for feature in self.spec.features for variable in feature.state(self.spec)))
 
@@ -135,7 +135,7 @@ class SweepState:
 
     @cached_property
     def element_variables(self) -> tuple[Variable, ...]:
-        """What the map of one element passes on besides."""
+        """The variables that the map of one element passes on besides bin and value."""
         return tuple(variable for feature in self.spec.features for variable in feature.element_state)
 
     @property
@@ -163,7 +163,7 @@ class SweepState:
 
     @property
     def title(self) -> str:
-        """What the sweep is, as a comment."""
+        """A comment that describes the sweep."""
         spec = self.spec
         owner = "a work-group" if self.is_local else "the device"
         copies = "a copy for each work-item" if self.is_private else f"M = clhist_copies copies of {owner}"
@@ -319,7 +319,7 @@ class SweepState:
 
     @property
     def inlined(self) -> str:
-        """What makes compilers inline the update of a long integer, whose calls would take PoCL as long as itself."""
+        """The attribute that inlines the update of a long integer: on PoCL a call takes as long as the update."""
         long_integers = any(part.part.words and part.update == "private" for part in self.spec.parts)
         return "__attribute__((always_inline)) " if long_integers else ""
 

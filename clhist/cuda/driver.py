@@ -65,7 +65,7 @@ class _Heard(threading.local):
 
 
 heard = _Heard()
-"""What this thread asks of the driver, by name, while `calls` is a list; who asks may note there what it is for."""
+"""The driver calls of this thread, by name, while `calls` is a list; a caller may note the purpose there."""
 
 
 @contextmanager
@@ -148,7 +148,7 @@ class Driver:
 
     @property
     def version(self) -> int:
-        """Of CUDA, 13000 for 13.0."""
+        """The version of CUDA, 13000 for 13.0."""
         found = ctypes.c_int()
         self._call("cuDriverGetVersion", ctypes.byref(found))
         return found.value

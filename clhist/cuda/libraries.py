@@ -32,7 +32,7 @@ class Described(NamedTuple):
 
 
 class Library:
-    """What is asked of a library; `name` is that of its module."""
+    """The interface of a library of CUDA arrays; `name` is that of its module."""
 
     name = ""
 

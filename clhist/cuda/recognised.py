@@ -1,4 +1,4 @@
-"""What an argument is to CUDA: an array of PyTorch's or CuPy's, one of another library that these see, or none."""
+"""Recognition of CUDA arrays: PyTorch's, CuPy's, and those of libraries that these can read."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _MOST_BUILT = 256
 
 @dataclass(frozen=True)
 class Built:
-    """What a call with the same numbers needs again.
+    """The parts of a call that calls with the same numbers share.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Built:
 
 
 class Builder:
-    """What a kernel is made of, and the plans that have been built for it.
+    """The parts of a kernel, and the plans that have been built for it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a call asks for, what it was given once that is checked, and what comes of it.
+"""A call: its request, its checked arguments, and its outcome.
 
 The queue of a call is resolved here, for all functions and classes.
 """
@@ -26,7 +26,7 @@ from clhist.planning.problem import CHOICES, FREE, Choices
 
 @dataclass(slots=True)
 class Call:
-    """What one call asks for besides the map's arguments; see `clhist.HistogramKernel.__call__`.
+    """The request of one call besides the map's arguments; see `clhist.HistogramKernel.__call__`.
 
     `partial` names those of `dest` and `out` that hold accumulators; `largest` asks for the largest bin with a value.
     `begun` is called before the first command is enqueued.
@@ -133,7 +133,7 @@ Events = dict[str, list[cl.Event]]
 
 @dataclass(slots=True)
 class Outcome:
-    """What a call gives.
+    """The results and events of a call.
 
     Attributes
     ----------

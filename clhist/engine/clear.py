@@ -1,4 +1,4 @@
-"""What the package keeps between calls, let go of."""
+"""Release of the memory and programs that the package keeps between calls."""
 
 from __future__ import annotations
 

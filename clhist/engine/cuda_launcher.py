@@ -88,7 +88,7 @@ class _Part(NamedTuple):
 
 
 class CudaRun(NamedTuple):
-    """What `CudaLoaded.run` did: the arrays, which of them it made in what memory, and scalars."""
+    """A run of `CudaLoaded`: its arrays, those among them that it allocated, with their memory, and its scalars."""
 
     loaded: CudaLoaded
     memory: CudaMemory

@@ -57,7 +57,7 @@ class _Launch(NamedTuple):
 
 
 class _Conversion(NamedTuple):
-    """What the library makes of the first elements of the array of this number: one of another dtype."""
+    """A conversion: the library casts the first elements of the array of this number to another dtype."""
 
     number: int
     size: int
@@ -69,7 +69,7 @@ class _Conversion(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """What the host reads of the array of this number, while what is enqueued later runs."""
+    """A read by the host of the array of this number, while later commands run."""
 
     number: int
     size: int
@@ -108,7 +108,7 @@ class Ending(NamedTuple):
 
 
 class Repeat:
-    """What a call launches, and what it returns, but for its arrays.
+    """The launches and results of a call, without its arrays.
 
     Parameters
     ----------

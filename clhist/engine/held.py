@@ -1,4 +1,4 @@
-"""What bins hold from call to call: accumulators, on a device."""
+"""Accumulators on a device, which bins hold from call to call."""
 
 from __future__ import annotations
 

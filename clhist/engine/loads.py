@@ -1,4 +1,4 @@
-"""What an engine planned, built and loaded, by what plans depend on, which more calls have in common than signatures.
+"""Plans that an engine has built and loaded, by the numbers that plans depend on: several signatures share them.
 
 Calls of close numbers are planned together, for the largest of them: to plan each takes longer than most of them run.
 """
@@ -31,7 +31,7 @@ _EACH = "each"  # is planned for itself
 
 
 class Loads:
-    """What runs the calls of one map, and for how many elements.
+    """The executables of one map, by their numbers of elements.
 
     Parameters
     ----------

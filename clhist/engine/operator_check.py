@@ -76,7 +76,7 @@ _LAWS = (
 
 @dataclass(frozen=True)
 class OperatorCheck:
-    """What `clhist.check_operator` tried and found to hold.
+    """The evidence of `clhist.check_operator`: what it tried, and what holds.
 
     Attributes
     ----------

@@ -71,7 +71,7 @@ class Outputs:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What errors add to the name of an argument."""
+        """The suffixes that errors add to the name of an argument."""
         if self.is_single:
             return ("",)
         return tuple(f"[{key!r}]" for key in (self.names or range(len(self.operators))))

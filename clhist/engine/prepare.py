@@ -46,7 +46,7 @@ class LargestBin(NamedTuple):
 
 
 class ResultForms(NamedTuple):
-    """What a call combines with and writes, without the arrays: a slot for each, how kernels take them, the results."""
+    """The results of a call without their arrays: a slot for each, how kernels take them, and how they are returned."""
 
     slots: tuple[ArraySlot, ...]
     forms: tuple[Result, ...]
@@ -56,7 +56,7 @@ class ResultForms(NamedTuple):
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a call is prepared from besides its sweeps.
+    """The parameters of a prepared call besides its sweeps.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What an engine keeps of a call for those that repeat it."""
+"""Parts of a call that an engine keeps for its repeats."""
 
 from __future__ import annotations
 

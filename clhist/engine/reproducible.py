@@ -1,4 +1,4 @@
-"""What `reproducible=True` does: the engine whose results no order of values changes."""
+"""The engine of `reproducible=True`, whose results do not depend on the order of values."""
 
 from __future__ import annotations
 

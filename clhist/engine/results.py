@@ -1,4 +1,4 @@
-"""What a call combines with and writes: `dest` and `out` of each of its outputs, as one array or one for each field."""
+"""`dest` and `out` of the outputs of a call, as one array or one for each field."""
 
 from __future__ import annotations
 

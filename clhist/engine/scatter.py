@@ -28,7 +28,7 @@ _TAKEN = (np.ndarray, cl_array.Array, int, float, np.generic)
 
 @dataclass(frozen=True)
 class ScatterSpec:
-    """What the engine of plain arrays depends on.
+    """The parameters of the engine of plain arrays.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class ScatterSpec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the arrays of values are called."""
+        """The names of the arrays of values."""
         number = len(self.values or ())
         return ("values",) if number == 1 else tuple(f"values{k}" for k in range(number))
 

@@ -36,7 +36,7 @@ class UnknownError(Exception):
 
 
 class Remembered(Generic[T]):
-    """What the latest calls of different signatures left behind; threads may share it."""
+    """A bounded cache by the signature of a call; threads may share it."""
 
     def __init__(self, most: int) -> None:
         self._most, self._kept, self._lock = most, dict[Hashable, T](), threading.Lock()

@@ -27,7 +27,7 @@ _MOST_CODES = 1024
 
 
 class Limits(NamedTuple):
-    """What launches depend on of a device besides its profile: work-items of a group at most, and compute units."""
+    """Limits of a device for launches besides its profile: the largest work-group, and compute units."""
 
     work_group_size: int
     compute_units: int
@@ -237,7 +237,7 @@ class Sweep:
 
     @cached_property
     def purpose(self) -> str:
-        """What memory of its copies is for, and what needs less, for errors."""
+        """The purpose of the copies' memory, and remedies that need less, for errors."""
         plan = self.plan
         copies = f"{plan.global_copies} copies" if plan.global_copies > 1 else "one copy"
         return (
@@ -324,7 +324,7 @@ class Result:
 
 
 class Tasks(NamedTuple):
-    """What the kernels of one sweep must know of a batch; `slots` are all copies where a table says whose they are."""
+    """A batch as the kernels of one sweep see it; `slots` are all copies where a table says whose they are."""
 
     kind: str = ""
     tasks: int = 0

@@ -1,4 +1,4 @@
-"""What streams need of operators and maps: the form that is held, and where positions go."""
+"""Forms of operators and maps for streams: the accumulators that stay on the device, and the positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table is: named columns, read in chunks."""
+"""A table: named columns, read in chunks."""
 
 from __future__ import annotations
 

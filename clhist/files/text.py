@@ -119,7 +119,7 @@ class _Lines:
 
 @dataclass(frozen=True)
 class _Header:
-    """What the first line says.
+    """The contents of the first line.
 
     Attributes
     ----------

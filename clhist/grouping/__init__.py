@@ -1,1 +1,1 @@
-"""What `clhist.group_by` computes: statistics in one sweep, and medians."""
+"""The computations of `clhist.group_by`: statistics in one sweep, and medians."""

@@ -21,7 +21,7 @@ _NUMBERS = Numbers(np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64)
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """What is asked of the groups of some keys.
+    """The request of the groups of some keys.
 
     Attributes
     ----------

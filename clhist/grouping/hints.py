@@ -1,4 +1,4 @@
-"""What users of pandas write first, and what to write instead."""
+"""Names of pandas that users write first, and what to write instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clhist.opencl.device import memory_budget
 
 
 class Hints:
-    """What raises a TypeError with a hint; type checkers do not see that it is there."""
+    """A base class that raises a TypeError with a hint; type checkers do not see it."""
 
     if not TYPE_CHECKING:
 

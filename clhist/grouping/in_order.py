@@ -1,4 +1,4 @@
-"""What each element has among those of its group that come before it, or that are less: places and ranks.
+"""Places and ranks: the number of elements of a group that come before an element, or that are less.
 
 Elements are sorted by group, and by value before that for ranks, and what they have is a segmented scan of them in this
 order. All of it runs on the device.

@@ -1,4 +1,4 @@
-"""What the elements of its group up to each element are combined to: running sums, products and extremes.
+"""Running sums, products and extremes of groups.
 
 Elements are sorted by group and scanned; on CPUs each core takes a share of them, with an accumulator for each group.
 """
@@ -26,7 +26,7 @@ RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummin": "min", "cummax": "max"}
 
 @dataclass(frozen=True)
 class Running:
-    """What is combined along a group.
+    """The operator that is combined along a group.
 
     Attributes
     ----------

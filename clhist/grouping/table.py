@@ -1,4 +1,4 @@
-"""What `clhist.GroupBy.agg` returns: statistics by column and name, as a dict of dicts that pandas can have."""
+"""The result of `clhist.GroupBy.agg`: statistics by column and name, a dict of dicts that converts to pandas."""
 
 from __future__ import annotations
 

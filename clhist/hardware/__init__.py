@@ -1,1 +1,1 @@
-"""What a device is: its profile and its atomics. Pure: no OpenCL."""
+"""The description of a device: its profile and its atomics. Pure: no OpenCL."""

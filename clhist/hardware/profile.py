@@ -78,7 +78,7 @@ class Profile:
 
 
 class Report(NamedTuple):
-    """What OpenCL reports of a device for its profile; 0 for a number that it does not report.
+    """Numbers that OpenCL reports of a device, for its profile; 0 for a number that it does not report.
 
     Attributes
     ----------

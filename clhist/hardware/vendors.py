@@ -1,4 +1,4 @@
-"""What devices have beyond OpenCL 1.2: one record for each way that a vendor or a standard offers.
+"""Features of devices beyond OpenCL 1.2: one record for each way that a vendor or a standard offers.
 
 To support another vendor's atomics, add a record to `VENDOR_PATHS`, and to ``.ci/offline.py`` the instruction that they
 must become.
@@ -84,7 +84,7 @@ POCL = Compiler("PoCL", "POCL_DEVICE_ADDRESS_BITS")
 
 
 class Driver(NamedTuple):
-    """What a driver reports of a device.
+    """The report of a driver on a device.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ class Columns:
 
     @property
     def arrays(self) -> list[Any]:
-        """What a sweep is given: the data, the last axis first, then weights and samples."""
+        """The arrays of a sweep: the data, the last axis first, then weights and samples."""
         return [*self.binned.arrays, *(each for each in (self.weight, self.sample) if is_column(each))]
 
     @property

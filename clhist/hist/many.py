@@ -55,7 +55,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Many:
-    """What the C of a sweep for several histograms depends on.
+    """The parameters of the C of a sweep for several histograms.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class _Group:
 
     @property
     def kinds(self) -> tuple[tuple[Kind, int | None], ...]:
-        """Of each axis its kind, and the number of its data."""
+        """The kind of each axis, and the number of its data."""
         return tuple((axis.kind, column) for axis, column in self._axes.values())
 
     def data(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a bin of each storage holds: the sums that a sweep computes, and how they join what is there.
+"""Storages: the sums that a bin holds, which a sweep computes, and how they are added to earlier ones.
 
 Sums have the axes of the histogram in reverse, the first one fastest, as ``view(flow=True)`` lies in memory.
 """

@@ -1,4 +1,4 @@
-"""What a compiler says of generated code, in terms of the C that the user wrote. Pure."""
+"""Compiler messages on generated code, in terms of the C that the user wrote. Pure."""
 
 from __future__ import annotations
 

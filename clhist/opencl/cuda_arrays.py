@@ -75,7 +75,7 @@ class CudaArray(cl_array.Array):
 
     @property
     def memory(self) -> CudaMemory:
-        """What it lies in."""
+        """The memory of the array."""
         found: Any = self.base_data
         return found
 
@@ -199,7 +199,7 @@ class CudaArray(cl_array.Array):
 
 
 class CudaConverted(NamedTuple):
-    """What `CudaArray.astype` did."""
+    """The outcome of `CudaArray.astype`."""
 
     array: CudaArray
     result: CudaArray

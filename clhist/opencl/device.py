@@ -1,4 +1,4 @@
-"""What OpenCL says of devices, and the choice of one."""
+"""Devices as OpenCL reports them, and the choice of one."""
 
 from __future__ import annotations
 

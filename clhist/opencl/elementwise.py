@@ -1,4 +1,4 @@
-"""What is made of device arrays element by element, by PyOpenCL, or by the library of CUDA's arrays."""
+"""Element-wise operations on device arrays, by PyOpenCL, or by the library of CUDA's arrays."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _is_sealed(entry: Path) -> bool:
 
 
 class _Invokers(dict[Any, Any]):
-    """What PyOpenCL keeps its invokers in."""
+    """The cache in which PyOpenCL keeps its invokers."""
 
     def store_if_not_present(self, key: Any, value: Any) -> None:
         """Keep the value, unless there is one."""

@@ -1,4 +1,4 @@
-"""What a process lost: OpenCL, to a fork, after which calls would wait for ever; a device, to a fault.
+"""Losses of a process: OpenCL, to a fork, after which calls would wait for ever, and a device, to a fault.
 
 The driver of a lost device refuses whatever comes next in this process, with errors that mislead. The first call that
 sees it says so, and every later one on that device.

@@ -1,4 +1,4 @@
-"""What belongs to a device of this process, and can go to no other."""
+"""Objects that belong to a device of this process, and cannot be pickled."""
 
 from __future__ import annotations
 

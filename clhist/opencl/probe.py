@@ -1,4 +1,4 @@
-"""What a device shows that it can: float atomics and fences that its driver or compiler only promises.
+"""Probes of a device: float atomics and fences that its driver or compiler only promises.
 
 An atomic that is promised may still be wrong: AMD's float add does nothing on some memory. Each runs once on a device
 and is compared with the host before any histogram uses it.

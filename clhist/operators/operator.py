@@ -29,7 +29,7 @@ from clhist.operators.recognition import recognise
 
 @dataclass(frozen=True)
 class Part:
-    """What one update changes: a whole accumulator, or one field of a product of operators (SC'20, section IV-D).
+    """The part of an accumulator that one update changes: all, or one field of a product (SC'20, section IV-D).
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ class Variable(NamedTuple):
 
 
 class Sweep(Protocol):
-    """What a feature may ask of the sweep that it is part of: of `clhist.codegen.specs.SweepSpec`."""
+    """The attributes of a sweep that a feature may read: those of `clhist.codegen.specs.SweepSpec`."""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -56,7 +56,7 @@ class Sweep(Protocol):
 
 @dataclass(frozen=True)
 class Feature:
-    """What one idea adds to a sweep. A value: equal features make equal source.
+    """An addition to a sweep. A value: equal features make equal source.
 
     Attributes
     ----------

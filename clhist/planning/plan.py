@@ -42,7 +42,7 @@ class Trace:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What has been noted so far."""
+        """The steps noted so far."""
         return tuple(self._steps)
 
 
@@ -270,7 +270,7 @@ class Plan:
 
     @property
     def behind(self) -> Plan | None:
-        """What counts again if this plan gives up while it counts."""
+        """The plan that counts again if this one gives up."""
         return self.again
 
     def features(self, value: str | None) -> tuple[Feature, ...]:
@@ -283,7 +283,7 @@ class Plan:
 
     @property
     def choices(self) -> dict[str, Any]:
-        """What forces memory, copies and passes to be those of this plan, as arguments of a call."""
+        """The arguments of a call that force memory, copies and passes to be those of this plan."""
         return {"memory": self.memory, "copies": self.copies, "passes": self.passes}
 
     @property

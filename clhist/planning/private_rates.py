@@ -36,7 +36,7 @@ def kind_of(counts: bool, bin_bytes: int) -> str:
 
 
 class PrivateRates(NamedTuple):
-    """What is known of one kind of cells on one CPU.
+    """Measured rates of one kind of cells on one CPU.
 
     Attributes
     ----------

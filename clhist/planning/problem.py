@@ -1,4 +1,4 @@
-"""What is asked for: histograms, sizes, and the choices that a caller makes instead of the model."""
+"""The problem to be planned: histograms, sizes, and the choices that a caller makes instead of the model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Choices:
 
     @cached_property
     def forced(self) -> frozenset[str]:
-        """What of a plan is forced. A strategy is left to the model where it heeds all of that."""
+        """The choices that the caller forced. The model chooses among the strategies that heed all of them."""
         chosen = {each.metadata["forces"] for each in fields(self) if getattr(self, each.name) is not None}
         return frozenset(chosen - {None})
 
@@ -68,7 +68,7 @@ class Choices:
 
 
 class Rows(NamedTuple):
-    """What is known of a call whose values are rows, each of which goes to the components of one bin.
+    """A call whose values are rows, each of which goes to the components of one bin.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be planned: the histograms of one call, and its numbers.
+    """The problem to be planned: the histograms of one call, and its numbers.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ def rate_name(kind: str, what: str) -> str:
 
 
 class Times(NamedTuple):
-    """What is known of one kind of update on one device.
+    """Measured rates of one kind of update on one device.
 
     Attributes
     ----------

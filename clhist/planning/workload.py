@@ -25,7 +25,7 @@ SHARED_LOCAL_MEMORY = 48 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What one sweep over the input has to do, on one device.
+    """The work of one sweep over the input, on one device.
 
     Attributes
     ----------

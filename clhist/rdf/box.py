@@ -38,7 +38,7 @@ class Box:
 
     @property
     def volume(self) -> float:
-        """Of a flat box, its area."""
+        """The volume of the box; the area of a flat one."""
         return float(abs(np.linalg.det(self.matrix[:2, :2] if self.is_flat else self.matrix)))
 
     @property

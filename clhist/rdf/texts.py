@@ -27,14 +27,14 @@ const int cz = clamp((int)(part.z * grid[2]), 0, grid[2] - 1);
 vstore3(at, i, inside);
 cell[i] = (cz * grid[1] + cy) * grid[0] + cx
 """
-"""Of element `i`: its point, moved into the box, and the cell that this is in."""
+"""Store the point of element `i`, moved into the box, and its cell."""
 
 PLACED: Final = """
 const uint slot = first[cell[i]] + atomic_inc(&filled[cell[i]]);
 x[slot] = inside[3 * i]; y[slot] = inside[3 * i + 1]; z[slot] = inside[3 * i + 2];
 cells[slot] = cell[i]; order[slot] = i
 """
-"""Of element `i`: its point, among those of its cell, in any order."""
+"""Store the point of element `i` among those of its cell, in any order."""
 
 _ARGUMENTS: Final = (
     "const real *qx, const real *qy, const real *qz, const uint *qcells, "

@@ -1,4 +1,4 @@
-"""What `clhist selftest` runs on a device, and what the tests run: operators, inputs, references and checks.
+"""The checks of `clhist selftest`, which the tests run, too: operators, inputs and references.
 
 `reference` says by brute force what a histogram should be, `cases` has operators with values for them, `inputs` has
 bins, `updates` and `forms` yield checks of all that a device can be asked for.

@@ -40,7 +40,7 @@ class Check:
 
     @property
     def label(self) -> str:
-        """What tells it from all others."""
+        """The label of the check, unique among all."""
         return f"{self.row}: {self.name}" + (f" ({self.column})" if self.column not in self.name else "")
 
     def run(self) -> Outcome:
@@ -62,7 +62,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a check.
+    """The outcome of a check.
 
     Attributes
     ----------

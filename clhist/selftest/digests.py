@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in the table."""
+        """The name of the row in the table."""
         window = "" if self.max_abs is None else f", window {self.max_abs:g}"
         large = "" if self.size == _SIZE else f", {self.size} elements"
         return f"{np.dtype(self.dtype).name}, {self.kind}, {' x '.join(map(str, self.shape))}{window}{large}"

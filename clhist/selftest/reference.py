@@ -1,4 +1,4 @@
-"""What a histogram should be, by brute force on the host, and comparing with it. Nothing here uses clhist."""
+"""References: histograms by brute force on the host, and comparison with them. Nothing here uses clhist."""
 
 from __future__ import annotations
 

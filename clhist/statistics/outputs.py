@@ -20,7 +20,7 @@ _OF_SHAPE = ("skew", "kurt")
 
 @dataclass(frozen=True)
 class Column:
-    """What is asked of one array of values.
+    """The statistics of one array of values.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Column:
 
     @property
     def first(self) -> Column:
-        """What the first sweep computes."""
+        """The statistics that the first sweep computes."""
         names = [name for name in self.statistics if name not in SPREADS]
         names += ["mean"] if self.spreads and "mean" not in names else []
         return replace(self, statistics=tuple(names))

@@ -30,7 +30,7 @@ Parts = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Statistic:
-    """What is known of a statistic by its name.
+    """The definition of a statistic.
 
     Attributes
     ----------

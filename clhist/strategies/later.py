@@ -1,5 +1,7 @@
-"""What came after the papers, from public sources: CUB's agent, RAFT's counters of few bits and hash table, and updates
-that a warp does together."""
+"""Strategies published after the papers.
+
+Their public sources are CUB's agent, RAFT's counters of few bits and hash table, and updates by whole warps.
+"""
 
 from __future__ import annotations
 

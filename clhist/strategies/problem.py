@@ -1,4 +1,4 @@
-"""What a strategy gets, and what it returns: numbers only, no OpenCL."""
+"""The input and output of a strategy: numbers only, no OpenCL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a strategy needs to know of a device.
+    """The limits of a device, for a strategy.
 
     Attributes
     ----------

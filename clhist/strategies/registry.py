@@ -54,7 +54,7 @@ class Strategy:
 
     @property
     def summary(self) -> str:
-        """What it does, in a sentence."""
+        """A summary in one sentence."""
         make = self.make.func if isinstance(self.make, partial) else self.make
         return (inspect.getdoc(make) or "").split("\n\n")[0].replace("\n", " ")
 

@@ -34,7 +34,7 @@ _RUNS, _SECONDS = (3, 9), 0.3  # least and most runs; about what is spent on the
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a strategy on an input.
+    """The outcome of a strategy on an input.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is wrong with tensors, said by the name of the argument before anything is enqueued."""
+"""Checks of tensors: errors name the argument, before anything is enqueued."""
 
 from __future__ import annotations
 

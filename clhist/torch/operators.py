@@ -379,7 +379,7 @@ def _register_vmap(name: str) -> Callable[[F], F]:
 def _(
     info: Any, in_dims: Sequence[Any], src: torch.Tensor, index: torch.Tensor, *rest: Any
 ) -> tuple[torch.Tensor, int]:
-    """Of a batch of values by one index each sample is a component of the rows."""
+    """Run a batch of values by one index as one call, in which each sample is a component of the rows."""
     if in_dims[1] is not None:
         raise RuntimeError(_NO_VMAP.format("scatter of a batch of indices"))
     return scatter(src.movedim(in_dims[0], -1).contiguous(), index, *rest), src.dim() - 1
@@ -396,7 +396,7 @@ def _(info: Any, in_dims: Sequence[Any], table: torch.Tensor, index: torch.Tenso
 def _(
     info: Any, in_dims: Sequence[Any], grad: torch.Tensor, index: torch.Tensor, reduce: str, *values: Any
 ) -> tuple[torch.Tensor, int]:
-    """Of a batch of gradients by one index each sample is a component of the rows."""
+    """Run a batch of gradients by one index as one call, in which each sample is a component of the rows."""
     if in_dims[1] is not None:
         raise RuntimeError(_NO_VMAP.format("a gradient by a batch of indices"))
     dims = in_dims[0], *in_dims[3:]

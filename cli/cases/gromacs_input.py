@@ -1,4 +1,4 @@
-"""What `clhist gromacs` computes: a file of pairs, a structure whose pairs are found, or a box of water."""
+"""The input of `clhist gromacs`: a file of pairs, a structure whose pairs are found, or a box of water."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What to call it: the file, or what is generated."""
+        """The name of the input: its file, or the structure that is generated."""
         return str(self.data or self.structure or "box of SPC water")
 
     def write(self, pairs: NonbondedInput, structure: Structure | None, forces: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""What the commands of the case studies share: files, errors of files as messages, plans and times."""
+"""Options that the commands of the case studies share: files, errors of files as messages, plans and times."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def quantile_of(name: str) -> float | None:
 
 @dataclass(frozen=True)
 class Bins:
-    """What is asked of the bins of one column.
+    """The requested bins of one column.
 
     Attributes
     ----------

@@ -101,7 +101,7 @@ def connect(address: str) -> Any:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a worker counted of one file: the bins, the labels of its groups by their numbers, and how many rows there
+    """The counts of one file by a worker: the bins, the labels of its groups by their numbers, and how many rows there
     are in all, missing, left out by the condition, and in bins."""
 
     total: Array

@@ -1,4 +1,4 @@
-"""What `clhist report` shows, as values: nothing here knows HTML."""
+"""The contents of `clhist report`, as values: nothing here knows HTML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sources say, as ratios of times: which of it holds on the device at hand."""
+"""Claims of the sources, as ratios of times, and which of them hold on the device at hand."""
 
 from __future__ import annotations
 

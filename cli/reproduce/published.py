@@ -1,4 +1,4 @@
-"""What SC'20 (Henriksen et al., "Compiling Generalized Histograms for GPU") printed: Tables I to III; Figure 7's shape.
+"""Numbers of SC'20 (Henriksen et al., "Compiling Generalized Histograms for GPU"): Tables I to III; Figure 7's shape.
 
 Table I is in pairs "M,S"; Table II is in milliseconds of CUB 1.8.0 and multiples of them; all of it of an NVIDIA RTX
 2080 Ti and 50 million elements.

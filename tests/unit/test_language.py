@@ -140,6 +140,7 @@ def prose(path: Path) -> str:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_comments(path):
+    assert re.findall(r'^ *"""(?:What|Of) .*', path.read_text(encoding="utf-8"), re.MULTILINE) == []  # a noun or a verb
     said = prose(path)
     wrong = {pattern: better for pattern, better in IN_COMMENTS.items() if re.search(pattern, said, re.IGNORECASE)}
     assert wrong == {}

@@ -1,4 +1,4 @@
-"""What is executed on emulated GPUs, and what of the library that covers."""
+"""Cases that are executed on emulated GPUs, and the parts of the library that they cover."""
 
 from emulated.cases.case import Case
 from emulated.cases.listed import listed

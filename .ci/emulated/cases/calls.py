@@ -233,7 +233,7 @@ def keys(dtype: Any, n: int, kind: str) -> Action:
 
 
 def along_groups(dtype: Any, n: int, groups: int) -> Action:
-    """What each element has among those of its group: its place, a running sum, the largest so far, and its rank."""
+    """Run the functions along groups: place, running sum, largest so far, and rank of each element."""
 
     def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
         numbers, values = rng.integers(0, groups, n), rng.integers(-50, 50, n).astype(dtype)

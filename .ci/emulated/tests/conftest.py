@@ -1,4 +1,4 @@
-"""What tests of the emulator share. They need what `.ci/emulated/prepare` fetches."""
+"""Fixtures that tests of the emulator share. They need what `.ci/emulated/prepare` fetches."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ ATOMICS = "__kernel void k(__global int *x, int most) { atomic_inc(x + min((int)
 
 @pytest.mark.parametrize(("most", "distinct"), [(63, 64), (0, 2), (15, 17)])
 def test_atomics_and_those_that_repeat(target, counted, most, distinct):
-    """Of a wave of 64 lanes one has each address first; of two waves of 32, one each."""
+    """In a wave of 64 lanes, one lane has each address first; in two waves of 32, one lane of each."""
     found = counted(target, ATOMICS, 64, 64, np.zeros(64, np.int32), np.int32(most))
     distinct -= target.lanes == 64 and most < 63
     assert found["atomics"] == 64

@@ -1,4 +1,4 @@
-"""What a kernel must not do: out of bounds, unaligned, without an end; and instructions that the emulator lacks."""
+"""Faults of kernels: accesses out of bounds or unaligned, endless loops, and instructions that the emulator lacks."""
 
 import numpy as np
 import pytest

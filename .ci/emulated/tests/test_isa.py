@@ -1,4 +1,4 @@
-"""What compilers make of locks: as the kernels are written, and as they must not be."""
+"""Locks as compilers translate them: as the kernels are written, and as they must not be."""
 
 import pytest
 from emulated.compiler import disassembly
