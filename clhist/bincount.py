@@ -23,8 +23,10 @@ from clhist.engine.extremes import extremes
 from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin
 from clhist.engine.scatter import (
+    NUMBERED,
     ScatterSpec,
     as_array,
+    check_width,
     checked_values,
     counting_spec,
     into,
@@ -123,6 +125,8 @@ def bincount(
     if not _is_countable(x, weights, minlength):
         # NumPy itself raises what it raises, has nothing to count, or counts a list of floats, which is deprecated.
         _check_numbers(given[0], x)
+        if isinstance(minlength, int) and abs(minlength) > MOST_BINS:
+            raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
         counts = at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
         if not reproducible or x is None or weights is None or not x.size:
             return into(out, counts)
@@ -189,6 +193,7 @@ def _check_numbers(given: Any, x: Any) -> None:
         return
     if message := missing_integers("x", given, x):
         raise TypeError(message.replace("fill them with -1", "fill them"))
+    check_width("x", given, x, NUMBERED)
     if x.ndim == 0 and x.dtype.kind == "O":
         raise TypeError(f"x: expected an array of integers, got {type(x.item()).__name__}")
     if x.size and x.dtype.kind in "iuf" and x.itemsize == 8 and x.max() >= MOST_BINS:

@@ -11,6 +11,7 @@ import numpy as np
 
 from clhist.binning.inputs import mask_array
 from clhist.binning.points import Points
+from clhist.engine.scatter import check_width
 from clhist.opencl.elementwise import as_numbers
 from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
@@ -76,6 +77,10 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     """
     given = sample if points is None else _numbers_of(points)
     counts_only = are_counts(names)
+    columns = () if points is None else points.arrays
+    for name, arrays in (("sample", columns), ("values", () if counts_only else (values,))):
+        for array in map(np.asarray, arrays):
+            check_width(name, array, array)
     values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
     kept = values.shape[:-1]
     values = values if counts_only or names is None else _as_kernels(values)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clhist.engine.missing import any_missing, are_plain, refuse_missing, split
-from clhist.engine.scatter import as_array
+from clhist.engine.scatter import as_array, check_width
 from clhist.engine.small import is_small
 from clhist.groupby import GroupBy, group_by
 from clhist.opencl.arrays import Array, as_bytes, check_native, is_device_array, on_host, zeros
@@ -90,6 +90,7 @@ def _taken_values(input: Any) -> Any:
     except TypeError:
         if on_device:
             raise
+        check_width("input", values, values)
         return None
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
