@@ -14,6 +14,8 @@
     held = operator.accumulator
     by_words = len(operator.parts) == 1 and held.itemsize > 8 and held.itemsize % 4 == 0
     by_words = by_words and not any(bytes_of(operator.neutral, held))
+    # llvmpipe of Mesa 25.0.7 ends the process where a branch chooses between a byte and a constant.
+    has_bytes = operator.dtype.itemsize == 1
 %>
 % if not is_within:
 // The second stage: copies are cleared before the sweep, and combined after it with what dest has.
@@ -147,7 +149,7 @@ ${without_copies()}
     if (k < clhist_num_bins) {
         ${state.place}
         if (row == 0 && has_dest)
-            total = ${state.dest("k")};
+            total = ${f'clhist_combine(total, {state.dest("k")})' if has_bytes else state.dest("k")};
 ${without_copies()}
         for (ulong copy = row; copy < copies; copy += ${spec.rows})
             total = clhist_combine(total, ${state.copy});
