@@ -26,7 +26,7 @@ LEAST = {
 }
 """From how many elements on kernels are faster, by call, on two cores; `clhist calibrate` measures it for a device."""
 
-OF_A_LAUNCH = {"bincount": 35_000, "reduce_by_index": 30_000, "group_by": 6_000}
+OF_A_LAUNCH = {"bincount": 35_000, "reduce_by_index": 30_000, "group_by": 8_000}
 """How many elements the host computes in the time of a call on the device, for each microsecond of a launch.
 
 From two cores of a Zen 2 and of a Zen 5, beside NumPy and pandas. A launch takes 18 and 10 us on PoCL 3.0, and 6 and

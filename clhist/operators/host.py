@@ -1,4 +1,4 @@
-"""What operators compute on the host, for few elements: a function for each, a field of its `Operator`.
+"""Host implementations of operators, for few elements: a function for each, a field of its `Operator`.
 
 Each takes the operator, the initial contents of the bins or None, the bin of each value, all of them in range, the
 values, and the number of bins. It returns the contents of the bins, of the dtype of the operator.
