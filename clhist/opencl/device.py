@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,7 +34,6 @@ HOW_TO_GET_ONE = (
 
 PROFILE_VARIABLE = "CLHIST_PROFILE"
 
-_LAUNCHES, _LAUNCH_BYTES = 32, 64  # of which the shortest counts: half a millisecond on PoCL and Intel's runtime
 
 # The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
 _default: tuple[cl.Context, cl.CommandQueue] | None = None
@@ -120,19 +118,6 @@ def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
 def is_in_use() -> bool:
     """Whether the default queue has been made, which takes some tenths of a second."""
     return _default is not None
-
-
-@lru_cache(maxsize=16)
-def launch_microseconds(queue: cl.CommandQueue) -> float:
-    """Return the time of one command that does next to nothing, enqueued and waited for; measured once."""
-    memory, times = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, _LAUNCH_BYTES), []
-    zero = np.zeros(1, np.uint32)
-    apart = cl.CommandQueue(queue.context, queue.device)  # the caller's may wait for an event that is theirs to set
-    for _ in range(_LAUNCHES):
-        start = time.perf_counter()
-        cl.enqueue_fill_buffer(apart, memory, zero, 0, _LAUNCH_BYTES).wait()
-        times.append(time.perf_counter() - start)
-    return 1e6 * min(times)
 
 
 def default_queue(*arrays: Any) -> cl.CommandQueue:
