@@ -251,7 +251,7 @@ def histogramdd(
         return hist, list(every)
     check_number(bins, points.dims)
     bins = bins if type(bins) is int else as_edges("bins", bins)
-    where = None if where is None else mask_array(where, (points.size,))
+    where = mask_array(where, (points.size,))
     if weights is not None and weights.shape != (points.size,):
         raise ValueError("The weights and list don't have the same length.")
     missing = missing if points.missing is None else any_missing(points.missing, missing)

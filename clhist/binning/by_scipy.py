@@ -91,7 +91,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
         values = values if counts_only else values[..., where]
     rows = values.reshape(prod(kept), values.shape[-1]) if values.ndim > 2 else values
     if edges is not None:
-        bins, range = [each if each.dtype.itemsize > 2 else as_numbers(each) for each in edges], _ends(edges)
+        bins, range = [as_numbers(each) for each in edges], _ends(edges)
     each = statistic if isinstance(statistic, list | tuple) else [statistic]
 
     compute = scipy_functions().binned_statistic_dd
