@@ -271,7 +271,7 @@ class Fault(NamedTuple):
 
 
 class Platform(NamedTuple):
-    """What all programs for a platform need because of faults of its compiler.
+    """Options and text of all programs for a platform, because of faults of its compiler.
 
     Attributes
     ----------
