@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
