@@ -33,6 +33,7 @@ HOW_TO_GET_ONE = (
 
 PROFILE_VARIABLE = "CLHIST_PROFILE"
 
+
 # The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
 _default: tuple[cl.Context, cl.CommandQueue] | None = None
 _default_lock = threading.Lock()
@@ -113,6 +114,11 @@ def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
     return known_problem(device) is not None, is_processor(device), -device.max_compute_units, not pocl
 
 
+def is_in_use() -> bool:
+    """Whether the default queue has been made, which takes some tenths of a second."""
+    return _default is not None
+
+
 def default_queue(*arrays: Any) -> cl.CommandQueue:
     """Return the queue that calls without one use; it is made at the first call and kept.
 
@@ -136,6 +142,8 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
     for array in arrays:
         if isinstance(array, cl_array.Array) and array.queue is not None:
             return array.queue
+    if (known := _default) is not None and not lost.known:
+        return known[1]
     with _default_lock:
         if _default is None:
             found = platforms()
@@ -220,9 +228,15 @@ def device_profile(device: cl.Device) -> Profile:
     return _named_profile(name, directory, device) if name else own_profile(device)
 
 
+# What is in the environment: to look into it takes a microsecond less than to ask `os.environ`, in each call.
+_environ = os.environ
+_variables: Any = getattr(os.environ, "_data", os.environ)
+_PROFILE: Any = os.environ.encodekey(PROFILE_VARIABLE) if _variables is not os.environ else PROFILE_VARIABLE
+
+
 def profile_names() -> tuple[str | None, str | None, Profile | None]:
     """Return what decides on the profile of a device: ``CLHIST_PROFILE``, ``CLHIST_PROFILES``, `profile_context`."""
-    name = os.environ.get(PROFILE_VARIABLE)
+    name = os.environ.get(PROFILE_VARIABLE) if os.environ is not _environ or _PROFILE in _variables else None
     return name, os.environ.get("CLHIST_PROFILES") if name else None, _instead
 
 
