@@ -123,11 +123,7 @@ def bincount(
     if of_x is not None or of_weights is not None:
         given = x, weights = without_masked(x, weights, (of_x, of_weights))
     if not _is_countable(x, weights, minlength):
-        # NumPy itself raises what it raises, has nothing to count, or counts a list of floats, which is deprecated.
-        _check_numbers(given[0], x)
-        if isinstance(minlength, int) and abs(minlength) > MOST_BINS:
-            raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
-        counts = at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
+        counts = _by_numpy(given, x, minlength)
         if not reproducible or x is None or weights is None or not x.size:
             return into(out, counts)
         x = x.astype(np.intp)
@@ -152,6 +148,14 @@ def bincount(
         operator, used = reproducible_form(_SUM, None, x.size), ""
     spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
     return into(out, _count(spec, x, values, minlength, queue, used))
+
+
+def _by_numpy(given: tuple[Any, Any], x: Any, minlength: Any) -> np.ndarray:
+    """Let NumPy raise what it raises, count nothing, or count a list of floats, which is deprecated."""
+    _check_numbers(given[0], x)
+    if isinstance(minlength, int) and abs(minlength) > MOST_BINS:
+        raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
+    return at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
 
 
 def _few(
