@@ -102,8 +102,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
 
     compute = scipy_functions().binned_statistic_dd
     results = [
-        (_std if one == "std" or one is np.std else compute)(chosen, rows, one, bins, range, expand, again)
-        for one in each
+        (_std if one in ("std", np.std) else compute)(chosen, rows, one, bins, range, expand, again) for one in each
     ]
     number = _numbers(results[0], given, where, whole, expand) if binnumber else None
     of_edges = {} if edges is None else {"bin_edges": list(edges)}
