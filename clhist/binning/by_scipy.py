@@ -77,10 +77,8 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     """
     given = sample if points is None else _numbers_of(points)
     counts_only = are_counts(names)
-    columns = () if points is None else points.arrays
-    for name, arrays in (("sample", columns), ("values", () if counts_only else (values,))):
-        for array in map(np.asarray, arrays):
-            check_width(name, array, array)
+    _check_widths("sample", () if points is None else points.arrays)
+    _check_widths("values", () if counts_only else (values,))
     values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
     kept = values.shape[:-1]
     values = values if counts_only or names is None else _as_kernels(values)
@@ -104,6 +102,11 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     several = isinstance(statistic, list | tuple)
     one_or_all = dict(zip(names or (), found, strict=True)) if several else found[0]
     return results[0]._replace(statistic=one_or_all, binnumber=number, **of_edges)
+
+
+def _check_widths(name: str, arrays: Sequence[Any]) -> None:
+    for array in map(np.asarray, arrays):
+        check_width(name, array, array)
 
 
 def _std(sample: Any, values: np.ndarray, name: Any, bins: Any, range: Any, expand: bool, again: Any) -> Any:
