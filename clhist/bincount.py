@@ -288,17 +288,11 @@ def _count(
             with unheard():
                 guessed, known = _guess(x, queue)
             known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
-        room = guessed + 1 + guessed // _SAMPLE_MARGIN
         # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
-        on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
-        # Rounded, as samples of arrays alike agree, and others have other plans, which take longer than few bins do.
-        room = max(room, minlength if on_cpu else 1)
-        step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
-        room = max(minlength, -(-room // step) * step)
-        is_summed = on_cpu and used == _HAS_COUNTS
-        if on_cpu and every is not None:
-            room = max(room, every)
-        guard = "covered" if is_summed or (on_cpu and every is not None) else "checked"
+        on_cpu = device_kind(queue.device) == "cpu"
+        every, is_summed = _every(x) if on_cpu else None, on_cpu and used == _HAS_COUNTS
+        room = max(_room(guessed, minlength, on_cpu), every or 0)
+        guard = "checked" if every is None and not is_summed else "covered"
         if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
             engine = scatter_engine(queue.context, spec(guarded=guard))
             known = max(known, minlength - 1)
@@ -318,6 +312,16 @@ def _count(
         return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]
     except MemoryError as error:
         raise no_memory_for_bins(largest + 1, minlength) from error
+
+
+def _room(guessed: int, minlength: int, on_cpu: bool) -> int:
+    """Return a number of bins, if the largest entry of a sample is `guessed`.
+
+    It is rounded, as samples of arrays alike agree, and others have other plans, which take longer than few bins do.
+    """
+    room = max(guessed + 1 + guessed // _SAMPLE_MARGIN, minlength if on_cpu else 1)
+    step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
+    return max(minlength, -(-room // step) * step)
 
 
 def _found(
