@@ -61,7 +61,7 @@ class Grouped:
 
     @cached_property
     def counts(self) -> Array:
-        """How many values each group has."""
+        """Numbers of values of each group."""
         return np.bincount(self.groups, minlength=self.number)
 
     @cached_property
@@ -80,12 +80,12 @@ class Grouped:
 
     @cached_property
     def deviations(self) -> Array:
-        """Of the values from the mean of their group."""
+        """Deviations of the values from the mean of their group."""
         return self.values - self.mean[self.groups]
 
     @cached_property
     def moments(self) -> tuple[Array, Array, Array]:
-        """How many values there are, and sums of their deviations and of the squares of these."""
+        """Numbers of values, and sums of their deviations and of the squares of these."""
         squares = self.added(self.deviations * self.deviations)
         return self.counts.astype(np.float64), self.added(self.deviations), squares
 
