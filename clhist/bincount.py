@@ -121,9 +121,8 @@ def bincount(
         given = x, weights = without_masked(x, weights, (of_x, of_weights))
     if not _is_countable(x, weights, minlength):
         # NumPy itself raises what it raises, has nothing to count, or counts a list of floats, which is deprecated.
+        _check_minlength(minlength)
         _check_numbers(given[0], x)
-        if isinstance(minlength, int) and abs(minlength) > MOST_BINS:
-            raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
         counts = at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
         if not reproducible or x is None or weights is None or not x.size:
             return into(out, counts)
@@ -163,6 +162,11 @@ def _is_for_numpy(x: Array, weights: Any, queue: cl.CommandQueue | None, *, repr
     sums = reproducible and weights is not None
     is_signed = x.dtype.kind != "u" or x.itemsize < np.dtype(np.intp).itemsize
     return is_signed and is_small("bincount", x.size, queue, reproducible=sums)
+
+
+def _check_minlength(minlength: Any) -> None:
+    if isinstance(minlength, int) and abs(minlength) > MOST_BINS:
+        raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
 
 
 def _check_numbers(given: Any, x: Any) -> None:

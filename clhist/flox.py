@@ -163,6 +163,12 @@ def _groups(group_idx: Any, array: np.ndarray, size: int | None) -> tuple[tuple[
     return rest, groups, group_by(keys, rows * groups)
 
 
+def _as_summed(statistic: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return integers as floats where their sum is of a mean, and may be of more than integers hold."""
+    to_float = statistic == "sum" and array.dtype.kind in "iu" and dtype is not None and np.dtype(dtype).kind == "f"
+    return array.astype(dtype) if to_float else array
+
+
 def _grouped(
     name: str,
     group_idx: Any,
@@ -188,8 +194,7 @@ def _grouped(
         array = array.view(np.int64)
     elif given.kind not in "biufc":
         raise TypeError(f"array: expected numbers for clhist.flox.{name}, got {given}")
-    if statistic == "sum" and given.kind in "iu" and dtype is not None and np.dtype(dtype).kind == "f":
-        array = array.astype(dtype)  # of a mean, which may be of more than integers hold
+    array = _as_summed(statistic, array, dtype)
     rest, groups, of = _groups(keys, array, size)
     values = array.reshape(-1)
     options = {"ddof": ddof} if statistic in SPREADS else {}

@@ -77,8 +77,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     """
     given = sample if points is None else _numbers_of(points)
     counts_only = are_counts(names)
-    _check_widths("sample", () if points is None else points.arrays)
-    _check_widths("values", () if counts_only else (values,))
+    _check_widths(points, values, counts_only=counts_only)
     values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
     kept = values.shape[:-1]
     values = values if counts_only or names is None else _as_kernels(values)
@@ -104,9 +103,12 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     return results[0]._replace(statistic=one_or_all, binnumber=number, **of_edges)
 
 
-def _check_widths(name: str, arrays: Sequence[Any]) -> None:
-    for array in map(np.asarray, arrays):
-        check_width(name, array, array)
+def _check_widths(points: Points | None, values: Any, *, counts_only: bool) -> None:
+    for array in () if points is None else points.arrays:
+        check_width("sample", array, array)
+    if not counts_only:
+        array = np.asarray(values)
+        check_width("values", array, array)
 
 
 def _std(sample: Any, values: np.ndarray, name: Any, bins: Any, range: Any, expand: bool, again: Any) -> Any:
