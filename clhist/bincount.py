@@ -165,7 +165,7 @@ def _is_for_numpy(x: Array, weights: Any, queue: cl.CommandQueue | None, *, repr
 
 
 def _check_minlength(minlength: Any) -> None:
-    if isinstance(minlength, int) and abs(minlength) > MOST_BINS:
+    if isinstance(minlength, int) and not -(2**63) <= minlength < 2**63:
         raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
 
 
