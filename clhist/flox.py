@@ -163,10 +163,16 @@ def _groups(group_idx: Any, array: np.ndarray, size: int | None) -> tuple[tuple[
     return rest, groups, group_by(keys, rows * groups)
 
 
-def _as_summed(statistic: str, array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return integers as floats where their sum is of a mean, and may be of more than integers hold."""
-    to_float = statistic == "sum" and array.dtype.kind in "iu" and dtype is not None and np.dtype(dtype).kind == "f"
-    return array.astype(dtype) if to_float else array
+def _numbers(name: str, array: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return an array as numbers, dates and durations as integers; the key of NaT is -1 where it is skipped."""
+    statistic, skipna = _STATISTICS[name]
+    if array.dtype.kind in "mM" and statistic in (*_OF_DATES, "any", "all"):
+        if skipna and keys.size == array.size:
+            keys = np.where(np.isnat(array).reshape(-1), -1, keys)
+        return array.view(np.int64), keys
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"array: expected numbers for clhist.flox.{name}, got {array.dtype}")
+    return array, keys
 
 
 def _grouped(
@@ -188,13 +194,9 @@ def _grouped(
     statistic, skipna = _STATISTICS[name]
     array, keys = np.asarray(array), np.asarray(group_idx).reshape(-1)
     given = array.dtype
-    if given.kind in "mM" and statistic in (*_OF_DATES, "any", "all"):
-        if skipna and keys.size == array.size:
-            keys = np.where(np.isnat(array).reshape(-1), -1, keys)
-        array = array.view(np.int64)
-    elif given.kind not in "biufc":
-        raise TypeError(f"array: expected numbers for clhist.flox.{name}, got {given}")
-    array = _as_summed(statistic, array, dtype)
+    array, keys = _numbers(name, array, keys)
+    if statistic == "sum" and given.kind in "iu" and dtype is not None and np.dtype(dtype).kind == "f":
+        array = array.astype(dtype)  # of a mean, which may be of more than integers hold
     rest, groups, of = _groups(keys, array, size)
     values = array.reshape(-1)
     options = {"ddof": ddof} if statistic in SPREADS else {}

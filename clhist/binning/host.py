@@ -105,7 +105,7 @@ def histogram_on_host(
         If one of the `options` is given, which only kernels have, or `queue` is none.
     """
     a, weights = taken(a, where), taken(weights, where)
-    if np.ndim(bins) == 1 and half_name(a.dtype):
+    if a.dtype.itemsize == 2 and half_name(a.dtype) and np.ndim(bins) == 1:
         a = as_numbers(a)  # NumPy sorts data, and its sort of float16 fails with AVX-512 (NumPy 2.4)
     reproducible = bool(options.get("reproducible"))
     if _sums_better(a, bins, weights) or (reproducible and a.dtype.kind in "biuf" and can_sum(weights)):

@@ -33,7 +33,7 @@ from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, note_event, read_only_buffer, without_memory
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
-from clhist.opencl.operands import FETCHED_BYTES, operand
+from clhist.opencl.operands import FETCHED_BYTES, Block, blocks_of, operand
 from clhist.opencl.program import kernel_of, new_token
 from clhist.operators.fixed_point import check_range
 
@@ -160,7 +160,7 @@ class Loaded:
                 found = operand(value, queue, written=False)
                 self._same |= {Slot(name, MEMORY): found.buffer, Slot(name, OFFSET): found.offset}
         self._parts = [self._loaded(part) for part in prepared.parts]
-        self._lock = threading.Lock()
+        self._lock, self._blocks = threading.Lock(), blocks_of(queue.context)
         # Of the queue that it ran on last: whether that runs in order, the last event there, what new results are like.
         self._queue: cl.CommandQueue | None = None
         self._in_order = False
@@ -275,7 +275,8 @@ class Loaded:
         allocator: Allocator | None,
         begun: Callable[[], None] | None,
     ) -> Outcome:
-        slots, operands, found = self._slots, [], list(arrays)
+        slots, operands, found, blocks = self._slots, [], list(arrays), self._blocks
+        staged: list[tuple[np.ndarray, Block]] = []
         memory: list[Any] = []
         offsets: list[int] = []
         for n, slot in enumerate(slots):
@@ -283,8 +284,17 @@ class Loaded:
                 shape, dtype = (found[n] or New(slot.new[0])).shape, slot.new[1]
                 is_small = prod(shape) * dtype.itemsize <= FETCHED_BYTES  # and copied, wherever it begins
                 found[n] = np.empty(shape, dtype) if is_small else empty(queue, shape, dtype, False)
+            if slot.is_written and blocks is not None and 0 < (array := found[n]).nbytes <= FETCHED_BYTES:
+                block = blocks.take()
+                if slot.is_read:
+                    block.like(array)[...] = array
+                staged.append((array, block))
+                memory.append(block.buffer)
+                offsets.append(0)
+                continue
             taken = operand(found[n], queue, written=slot.is_written, read=slot.is_read)
-            operands.append(taken)
+            if slot.is_written:
+                operands.append(taken)
             memory.append(taken.buffer)
             offsets.append(taken.offset)
         with self._lock:
@@ -293,12 +303,15 @@ class Loaded:
             events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator, begun)
             is_in_order = self._in_order
         last = events["combine"][-1]
-        if not is_in_order:
+        if staged or not is_in_order:
             last.wait()
-        for slot, taken in zip(slots, operands, strict=True):
-            if slot.is_written:
-                taken.retrieve()  # after all that a queue in order has to do
+        for taken in operands:
+            taken.retrieve()  # after all that a queue in order has to do
         last.wait()
+        for array, block in staged:
+            array[...] = block.like(array)
+            if blocks is not None:
+                blocks.give(block)
         results = self._collected(found)
         if self.prepared.is_checked:
             for (_, _, label, operator), result in zip(self._results, results, strict=True):

@@ -19,6 +19,9 @@ from clhist.opencl.arrays import Array
 from clhist.opencl.masks import mask_of, missing_error
 
 _SCALARS = {int, float, bool, str, np.float64, np.float32, np.int64, np.int32}
+NUMBERS = "biufc"
+"""Kinds of dtypes of which NumPy's arrays have no missing elements."""
+
 _PLAIN = {np.ndarray, cl_array.Array, type(None), *_SCALARS}
 
 
@@ -44,9 +47,13 @@ def split(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
     missing : numpy.ndarray of bool, or None
         Of the shape of the array.
     """
-    if type(value) is not np.ndarray:
-        value = unlabelled(value)
     kind = type(value)
+    if kind is np.ndarray:
+        if value.dtype.kind in NUMBERS:
+            return value, None
+    else:
+        value = unlabelled(value)
+        kind = type(value)
     if isinstance(value, cl_array.Array):
         return value, None
     if kind is list or kind is tuple:
@@ -71,8 +78,10 @@ def split(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
 
 def any_missing(*masks: np.ndarray | None) -> np.ndarray | None:
     """Return which elements are missing in one of several arguments of one shape; None where none is."""
-    present = [mask for mask in masks if mask is not None]
-    return np.logical_or.reduce(present) if present else None
+    for mask in masks:
+        if mask is not None:
+            return np.logical_or.reduce([mask for mask in masks if mask is not None])
+    return None
 
 
 def rows_missing(name: str, missing: np.ndarray | None) -> np.ndarray | None:

@@ -277,6 +277,8 @@ def _values_as_array(label: str, value: Any, dtype: np.dtype) -> Array:
 
 def numbers_as_array(name: str, value: Any) -> Array:
     """Return `value` as an array; raise TypeError for a column with missing elements, which NumPy makes NaN of."""
+    if type(value) is np.ndarray:
+        return value
     if _has_nulls(value):
         dtype = getattr(value, "dtype", getattr(value, "type", ""))
         raise TypeError(
@@ -298,7 +300,7 @@ def _has_nulls(value: Any) -> bool:
 
 def as_array(name: str, value: Any) -> Array:
     """Return `value` as an array, of PyOpenCL if it is one."""
-    if is_device_array(value):
+    if type(value) is np.ndarray or is_device_array(value):
         return value
     try:
         return np.asarray(value)

@@ -89,6 +89,8 @@ def _occurring(arrow: Any, codes: np.ndarray, labels: Any) -> tuple[np.ndarray, 
 
 def without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None, bool]:
     """Return the keys that are not missing, the mask of those that are, or None, and whether NaN is a key."""
+    if type(keys) is np.ndarray:
+        return keys, None, False
     if (column := read_column(keys)) is not None:
         return column.present, column.missing, column.nan_is_value
     if isinstance(getattr(keys, "dtype", None), np.dtype):  # of text that is masked

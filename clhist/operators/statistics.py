@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhist.operators import host
 from clhist.operators.arithmetic import add, product
 from clhist.operators.c_types import c_name, literal
 from clhist.operators.kinds import dtype_of_kind, float_dtype
@@ -40,9 +41,11 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
             f"(accumulator_t){{convert_{c_name(sums)}(v), 1}}",
             f"{convert}(a.sum / ({c_name(held)})a.number)",
         )
-        return product({"sum": add(sums), "number": number}, found, lift=lift, finish=finish, name="mean")
-    parts = {"sum": add(held), "number": number}
-    return product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
+        means = product({"sum": add(sums), "number": number}, found, lift=lift, finish=finish, name="mean")
+    else:
+        parts = {"sum": add(held), "number": number}
+        means = product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
+    return means.changed(host=partial(host.mean))
 
 
 class SumAndNumber(NamedTuple):
@@ -132,15 +135,17 @@ accumulator_t {function}(const accumulator_t a, const accumulator_t b)
     return a.number > ddof ? (sum < 0 ? 0 : sum) / (a.number - ddof) : {nan};
 }}""",
         verified=True,
-    )
+    ).changed(host=partial(host.variance, int(ddof), False))
 
 
 def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
     """The square root of `variance`, with its parameters."""
-    return with_finish(variance(dtype, ddof, accumulator), "sqrt({})", "standard_deviation")
+    root = with_finish(variance(dtype, ddof, accumulator), "sqrt({})", "standard_deviation")
+    return root.changed(host=partial(host.variance, int(ddof), True))
 
 
 def with_finish(operator: Operator, finish: str, name: str) -> Operator:
     """Return `operator`, lifted forms included, with the C expression `finish` of its result, written as ``{}``."""
     lifted = tuple(each._replace(operator=with_finish(each.operator, finish, name)) for each in operator.equivalents)
-    return operator.changed(finish=finish.format(f"({operator.finish})"), name=name, equivalents=lifted)
+    finished = finish.format(f"({operator.finish})")
+    return operator.changed(finish=finished, name=name, equivalents=lifted, host=None)
