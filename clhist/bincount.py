@@ -153,7 +153,7 @@ def bincount(
 def _by_numpy(given: tuple[Any, Any], x: Any, minlength: Any) -> np.ndarray:
     """Let NumPy raise what it raises, count nothing, or count a list of floats, which is deprecated."""
     _check_numbers(given[0], x)
-    if isinstance(minlength, int) and abs(minlength) > MOST_BINS:
+    if isinstance(minlength, int) and not -(2**63) <= minlength < 2**63:
         raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
     return at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
 
