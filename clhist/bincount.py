@@ -102,7 +102,8 @@ def bincount(
     Notes
     -----
     NumPy itself counts its arrays of fewer than 2^15 elements, or of more where a launch on the device takes long
-    (`clhist calibrate` measures how many), and sums their weights, unless there is a `queue` or the sums are `reproducible`.
+    (`clhist calibrate` measures how many), and sums their weights, unless there is a `queue` or the sums are
+    `reproducible`.
 
     The number of bins is guessed from a sample, and entries beyond them are noticed while counting: `x` is read once
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
