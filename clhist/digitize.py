@@ -46,7 +46,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     TypeError, ValueError
         As NumPy's.
     """
-    if is_labelled(x):
+    if type(x) is not np.ndarray and is_labelled(x):
         bins = refuse_missing("bins", bins, "edges")
         return elementwise(partial(digitize, bins=bins, right=right, queue=queue), x, np.intp)
     x, missing = split_array("x", x)

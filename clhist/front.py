@@ -58,7 +58,7 @@ def is_lazy(value: object) -> bool:
 def entry(function: F) -> F:
     """Return one of the `ENTRIES` behind the front door; `function` computes arrays of NumPy and PyOpenCL."""
     parameters, data = signature(function).parameters, ENTRIES[function.__name__]
-    place = list(parameters).index(data) if data else 0
+    names, place = frozenset(parameters), list(parameters).index(data) if data else 0
     own, function = function, takes_cuda(function)
 
     @wraps(function)
@@ -68,8 +68,11 @@ def entry(function: F) -> F:
         if options:
             if "reproducible" in options:
                 check_reproducible(options["reproducible"])
-            if options.keys() - parameters and "options" not in parameters:
+            if not names.issuperset(options) and "options" not in names:
                 return function(*args, **options)  # which says what it expects
+            plain = PLAIN.issuperset(map(type, options.values()))
+        else:
+            plain = True
         if data:
             value = args[place] if len(args) > place else options.get(data)
             if type(value) not in _ARRAYS and is_lazy(value):
@@ -77,13 +80,13 @@ def entry(function: F) -> F:
 
                 computed_by = getattr(target, function.__name__)
                 return _redirected(computed_by, function, args, options, "for Dask collections")
-        if options.get("devices") is not None and not any(map(may_be_cuda, (*args, *options.values()))):
+        if options and options.get("devices") is not None and not any(map(may_be_cuda, (*args, *options.values()))):
             from clhist import multi_device
 
             return _redirected(
                 getattr(multi_device, f"{function.__name__}_over"), function, args, options, "with devices="
             )
-        if PLAIN.issuperset(map(type, args)) and (not options or PLAIN.issuperset(map(type, options.values()))):
+        if plain and PLAIN.issuperset(map(type, args)):
             return own(*args, **options)
         return function(*args, **options)
 

@@ -142,7 +142,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
     check_number(bins)
-    bins = as_edges("bins", bins)
+    bins = bins if type(bins) is int else as_edges("bins", bins)
     a, weights, where = checked_data(a, weights, where, whole=axis is not None)
     on_device = is_device_array(a)
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
@@ -250,11 +250,11 @@ def histogramdd(
         hist, every = numpy_histogramdd(sample, bins, range, density, weights)
         return hist, list(every)
     check_number(bins, points.dims)
-    bins = as_edges("bins", bins)
+    bins = bins if type(bins) is int else as_edges("bins", bins)
     where = mask_array(where, (points.size,))
     if weights is not None and weights.shape != (points.size,):
         raise ValueError("The weights and list don't have the same length.")
-    missing = any_missing(points.missing, missing)
+    missing = missing if points.missing is None else any_missing(points.missing, missing)
     if missing is not None:
         points, weights, where = points.without(missing), *without(missing, weights, where)
     options = {"reproducible": reproducible and may_round(weights)}
@@ -316,9 +316,10 @@ def histogram2d(
         As NumPy's.
     """
     options: Any = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
-    # What has missing elements stays as it is: histogramdd skips these.
-    (of_x, missing_x), (of_y, missing_y) = split_array("x", x), split_array("y", y)
-    x, y = of_x if missing_x is None else x, of_y if missing_y is None else y
+    if type(x) is not np.ndarray or type(y) is not np.ndarray:
+        # What has missing elements stays as it is: histogramdd skips these.
+        (of_x, missing_x), (of_y, missing_y) = split_array("x", x), split_array("y", y)
+        x, y = of_x if missing_x is None else x, of_y if missing_y is None else y
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")
     try:

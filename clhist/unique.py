@@ -131,6 +131,10 @@ def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:
 
 def _flat(name: str, x: Any, queue: cl.CommandQueue | None) -> tuple[Any, tuple[int, ...]]:
     """Return an array in one dimension, or a column that has missing values, and its shape."""
+    if type(x) is np.ndarray:
+        if queue is not None:
+            check_context([(name, x)], queue.context)
+        return x.reshape(-1), x.shape
     x = unlabelled(x)
     if (column := read_column(x)) is not None:
         return column, column.values.shape

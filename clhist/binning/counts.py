@@ -68,8 +68,8 @@ def checked_data(a: Any, weights: Any, where: Any, *, whole: bool = False) -> tu
         weights, missing_weights = split_array("weights", weights)
         if weights.shape != a.shape:
             raise ValueError("weights should have the same shape as a.")
-        missing = any_missing(missing, missing_weights)
-    where = mask_array(where, a.shape)
+        missing = missing_weights if missing is None else any_missing(missing, missing_weights)
+    where = None if where is None else mask_array(where, a.shape)
     if missing is not None and not whole:
         a, weights, where = without(missing, a, weights, where)
     elif missing is not None:

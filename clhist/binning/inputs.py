@@ -15,7 +15,7 @@ from clhist.axes.keys import has_keys
 from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 from clhist.engine.call import queue_for as queue_of_call
 from clhist.engine.call import queue_of
-from clhist.engine.missing import are_plain, refuse_missing, split
+from clhist.engine.missing import NUMBERS, are_plain, refuse_missing, split
 from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
 from clhist.opencl.device import has_fp64
 
@@ -30,11 +30,15 @@ def as_array(name: str, value: Any) -> Array:
     ValueError
         If elements are missing.
     """
+    if type(value) is np.ndarray and (dtype := value.dtype).kind in NUMBERS and dtype.isnative:
+        return value
     return value if is_device_array(value) else _native(refuse_missing(name, value))
 
 
 def split_array(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
     """Return what `as_array` does, and which elements are missing; None where none is."""
+    if type(value) is np.ndarray and (dtype := value.dtype).kind in NUMBERS and dtype.isnative:
+        return value, None  # the most frequent
     if is_device_array(value):
         return value, None
     array, missing = split(name, value)

@@ -121,9 +121,9 @@ def points_of(given: Any) -> Points | None:
             pairs = [split_array("sample", each) for each in given]
         except ValueError:  # rows of different lengths
             return None
-        columns = tuple(array for array, _ in pairs)
+        columns, masks = tuple(zip(*pairs, strict=True)) or ((), ())
         if columns and all(each.ndim == 1 and each.shape == columns[0].shape for each in columns):
-            return _points_of_columns(columns, any_missing(*(missing for _, missing in pairs)))
+            return _points_of_columns(columns, any_missing(*masks))
     points, missing = split_array("sample", given)
     if missing is not None:
         missing = np.asarray(missing.reshape(len(missing), -1).any(1))

@@ -32,9 +32,10 @@ def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: A
         else:
             low, high = _ends(ends, None if range is None else range[n])
             edges.append(np.linspace(low, high, int(number) + 1, dtype=real))
-        if np.diff(edges[-1]).min() == 0:
+        least = np.diff(edges[-1]).min()
+        if least == 0:
             raise ValueError("The smallest edge difference is numerically 0.")
-        if not np.diff(edges[-1]).min() > 0:
+        if not least > 0:
             raise ValueError("bins must be monotonically increasing or decreasing")
     return edges
 

@@ -82,7 +82,7 @@ def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_CHOICES))}")
     forced = {name: value for name, value in choices.items() if name in CHOICES and value is not None}
     rest = {name: value for name, value in choices.items() if name not in CHOICES}
-    rest["wait_for"] = checked_events(rest.get("wait_for"))
+    rest["wait_for"] = checked_events(events) if (events := rest.get("wait_for")) else ()
     return Call(num_bins, choices=Choices(**forced) if forced else FREE, **rest)
 
 

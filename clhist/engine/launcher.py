@@ -33,7 +33,7 @@ from clhist.engine.sort_pairs import enqueue_sort
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, note_event, read_only_buffer, without_memory
 from clhist.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
-from clhist.opencl.operands import FETCHED_BYTES, operand
+from clhist.opencl.operands import FETCHED_BYTES, Block, blocks_of, operand
 from clhist.opencl.program import kernel_of, new_token
 from clhist.operators.fixed_point import check_range
 
@@ -160,7 +160,7 @@ class Loaded:
                 found = operand(value, queue, written=False)
                 self._same |= {Slot(name, MEMORY): found.buffer, Slot(name, OFFSET): found.offset}
         self._parts = [self._loaded(part) for part in prepared.parts]
-        self._lock = threading.Lock()
+        self._lock, self._blocks = threading.Lock(), blocks_of(queue.context)
         # Of the queue that it ran on last: whether that runs in order, the last event there, what new results are like.
         self._queue: cl.CommandQueue | None = None
         self._in_order = False
@@ -189,6 +189,7 @@ class Loaded:
         on_device: bool,
         wait_for: Sequence[cl.Event] = (),
         allocator: Allocator | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> Outcome:
         """Enqueue all; NumPy arrays are waited for.
 
@@ -206,6 +207,8 @@ class Loaded:
             What to wait for besides the events of the arrays.
         allocator : callable, optional
             Of scratch memory and new results.
+        begun : callable, optional
+            Called before the first command is enqueued, once there is memory for it.
 
         Raises
         ------
@@ -219,7 +222,7 @@ class Loaded:
         lost.last_calls.append(self.prepared.call)
         try:
             run = self._on_device if on_device else self._on_host
-            return run(queue, arrays, scalars, wait_for, allocator)
+            return run(queue, arrays, scalars, wait_for, allocator, begun)
         except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
             lost.settle(queue, error)
             raise
@@ -231,6 +234,7 @@ class Loaded:
         scalars: Sequence[np.generic],
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
+        begun: Callable[[], None] | None,
     ) -> Outcome:
         memory: list[Any] = []
         offsets: list[int] = []
@@ -250,7 +254,7 @@ class Loaded:
                 buffer = array.base_data
                 memory.append(buffer)
                 offsets.append(0 if buffer is None else array.offset)
-            events, after = self._enqueue(queue, memory, offsets, scalars, waiting, allocator)
+            events, after = self._enqueue(queue, memory, offsets, scalars, waiting, allocator, begun)
             event = events["combine"][-1]
             if self._in_order:
                 self._last = event
@@ -269,8 +273,10 @@ class Loaded:
         scalars: Sequence[np.generic],
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
+        begun: Callable[[], None] | None,
     ) -> Outcome:
-        slots, operands, found = self._slots, [], list(arrays)
+        slots, operands, found, blocks = self._slots, [], list(arrays), self._blocks
+        staged: list[tuple[np.ndarray, Block]] = []
         memory: list[Any] = []
         offsets: list[int] = []
         for n, slot in enumerate(slots):
@@ -278,22 +284,34 @@ class Loaded:
                 shape, dtype = (found[n] or New(slot.new[0])).shape, slot.new[1]
                 is_small = prod(shape) * dtype.itemsize <= FETCHED_BYTES  # and copied, wherever it begins
                 found[n] = np.empty(shape, dtype) if is_small else empty(queue, shape, dtype, False)
+            if slot.is_written and blocks is not None and 0 < (array := found[n]).nbytes <= FETCHED_BYTES:
+                block = blocks.take()
+                if slot.is_read:
+                    block.like(array)[...] = array
+                staged.append((array, block))
+                memory.append(block.buffer)
+                offsets.append(0)
+                continue
             taken = operand(found[n], queue, written=slot.is_written, read=slot.is_read)
-            operands.append(taken)
+            if slot.is_written:
+                operands.append(taken)
             memory.append(taken.buffer)
             offsets.append(taken.offset)
         with self._lock:
             if queue is not self._queue:
                 self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
-            events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator)
+            events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator, begun)
             is_in_order = self._in_order
         last = events["combine"][-1]
-        if not is_in_order:
+        if staged or not is_in_order:
             last.wait()
-        for slot, taken in zip(slots, operands, strict=True):
-            if slot.is_written:
-                taken.retrieve()  # after all that a queue in order has to do
+        for taken in operands:
+            taken.retrieve()  # after all that a queue in order has to do
         last.wait()
+        for array, block in staged:
+            array[...] = block.like(array)
+            if blocks is not None:
+                blocks.give(block)
         results = self._collected(found)
         if self.prepared.is_checked:
             for (_, _, label, operator), result in zip(self._results, results, strict=True):
@@ -327,6 +345,7 @@ class Loaded:
         scalars: Sequence[Any],
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
+        begun: Callable[[], None] | None,
     ) -> tuple[Events, dict[cl.Event, cl.Event]]:
         """Enqueue all parts and return the events of each stage, and `Outcome.after`."""
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
@@ -338,14 +357,14 @@ class Loaded:
         self._scalars, is_whole = None, True  # until all have been enqueued
         for part in self._parts:
             try:
-                waited = self._run_part(part, queue, memory, numbers, waited, allocate, events, after)
+                waited = self._run_part(part, queue, memory, numbers, waited, allocate, events, after, begun)
             except OutOfMemoryError as error:
                 is_whole, numbers = False, [*offsets, *scalars]
                 less = self._less(part.part, None, error)
                 while less:
                     each, budget = less.pop(0)
                     try:
-                        waited = self._run_part(each, queue, memory, numbers, waited, allocate, events, after)
+                        waited = self._run_part(each, queue, memory, numbers, waited, allocate, events, after, begun)
                     except OutOfMemoryError as failed:
                         less[:0] = self._less(each.part, budget, failed)
         if is_whole:
@@ -362,6 +381,7 @@ class Loaded:
         allocate: Allocator,
         events: Events,
         after: dict[cl.Event, cl.Event],
+        begun: Callable[[], None] | None,
     ) -> Sequence[cl.Event] | None:
         """Enqueue one part, with these `numbers` if it has others; return what the next one waits for."""
         blocks = []
@@ -369,6 +389,8 @@ class Loaded:
             blocks.append(allocated(allocate, size, purpose))
         if blocks:
             memory = [*memory, *blocks]
+        if begun is not None:
+            begun()
         is_in_order = self._in_order
         for command in part.commands:
             if isinstance(command, _Command):

@@ -23,10 +23,12 @@ from clhist.errors import BuildError
 from clhist.opencl import lost
 from clhist.opencl.cuda_arrays import cuda_device_of
 from clhist.opencl.device import profile_names
-from clhist.planning.problem import planned_size
+from clhist.planning.problem import FREE, planned_size
 
 _MOST = 256
 _MOST_LATELY = 64
+_MOST_SIZES = 16
+_FEW, _TIMES, _FIRST = 2**22, 4, 8  # elements that take about as long as a plan; how much larger; how many calls
 _EACH = "each"  # is planned for itself
 
 
@@ -47,6 +49,9 @@ class Loads:
         self._of_close: Remembered[Loaded | CudaLoaded | str] = Remembered(_MOST)
         self._first: Remembered[tuple[int, tuple[tuple[int, ...], ...]]] = Remembered(_MOST)
         self._lately: Remembered[Uses] = Remembered(_MOST_LATELY)
+        # The sizes that are in `_of_close`, and how often one that is not was run as a larger one.
+        self._sizes: Remembered[tuple[tuple[int, tuple[int, ...]], ...]] = Remembered(_MOST)
+        self._in_place: Remembered[Uses] = Remembered(_MOST)
 
     def of(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
@@ -105,13 +110,35 @@ class Loads:
     ) -> Loaded | CudaLoaded | None:
         """Return what runs a call of `most` so many elements and bins; None if what is launched depends on them."""
         found = self._of_close.get((most, key))
-        if found is None:
+        if found is None and (found := self._larger(most, key, call.choices == FREE)) is None:
             try:
                 found = self._loaded(checked, call, fixed, most)
             except (MemoryError, ValueError, BuildError):  # of so many, perhaps, and not of those asked for
                 found = _EACH
             self._of_close.put((most, key), found)
+            if not isinstance(found, str):
+                self._sizes.put(key, (*(self._sizes.get(key) or ())[-_MOST_SIZES:], most))
         return None if isinstance(found, str) else found
+
+    def _larger(
+        self, most: tuple[int, tuple[int, ...]], key: Hashable, is_free: bool
+    ) -> Loaded | CudaLoaded | str | None:
+        """Return what runs calls of more elements and bins, for the first few calls of a size; None for others.
+
+        To plan takes longer than these calls run.
+        """
+        size, shape = most
+        if size > _FEW or not is_free:
+            return None
+        for other in self._sizes.get(key) or ():
+            each, bins = other
+            is_near = size <= each <= _TIMES * size and shape[1:] == bins[1:]
+            if is_near and (bins == shape or (shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
+                uses = self._in_place.get((most, key)) or Uses()
+                uses.number += 1
+                self._in_place.put((most, key), uses)
+                return self._of_close.get((other, key)) if uses.number <= _FIRST else None
+        return None
 
     def _loaded(
         self,

@@ -18,7 +18,7 @@ import pyopencl.array as cl_array
 from clhist.codegen.maps import Argument
 from clhist.engine.call import Call, queue_for
 from clhist.engine.results import index_in
-from clhist.opencl.arrays import Array, overlap
+from clhist.opencl.arrays import Array, address_of, overlap
 from clhist.opencl.cuda_arrays import is_cuda, may_be_written
 from clhist.opencl.device import default_queue, profile_names
 from clhist.operators.operator import Operator
@@ -283,7 +283,7 @@ def _like(array: Array) -> Hashable:
     if isinstance(array, cl_array.Array):
         where = array.queue or array.context
         return array.dtype, array.shape, array.strides, where, array.offset % _LOAD_BYTES == 0
-    flags, aligned = array.flags, array.ctypes.data % _LOAD_BYTES == 0
+    flags, aligned = array.flags, address_of(array) % _LOAD_BYTES == 0
     return np.ndarray, array.dtype, array.shape, array.strides, aligned, flags.aligned, flags.writeable
 
 

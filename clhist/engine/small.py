@@ -13,35 +13,36 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.errors import NoDeviceError
-from clhist.opencl.device import default_queue, is_in_use, launch_microseconds, own_profile
+from clhist.opencl.device import default_queue, is_in_use, own_profile
 
 LEAST = {
-    "bincount": 2**15,
-    "reduce_by_index": 2**14,  # elements, or bins
+    "bincount": 60_000,
+    "reduce_by_index": 50_000,  # elements, or bins
+    "group_by": 12_000,
     "1 dimension": 2**16,
     "2 dimensions": 2**13,
     "unique": 2**16,
-    "group_by": 2**14,
     "boost-histogram": 2**13,
 }
-"""From how many elements on kernels are faster, by call, on two cores; `clhist calibrate` measures it for a device."""
+"""From how many elements on kernels are faster, by call; `clhist calibrate` measures it for a device.
 
-OF_A_LAUNCH = {"bincount": 35_000, "reduce_by_index": 30_000, "group_by": 8_000}
-"""How many elements the host computes in the time of a call on the device, for each microsecond of a launch.
-
-From two cores of a Zen 2 and of a Zen 5, beside NumPy and pandas. A launch takes 18 and 10 us on PoCL 3.0, and 6 and
-4 us on Intel's runtime. The slower the launch, the more elements are left to the host, up to `_MOST`.
+The first three are what the host computes in the fixed time of a call on a device of many cores. They were measured on
+two cores of an EPYC (Zen 2), with PoCL 3.0 and Intel's runtime, beside NumPy; the others are those of two cores.
 """
 
+_BY_UNITS = frozenset(list(LEAST)[:3])
 _MOST = 2**19
 _ALWAYS_SMALL = 2**10
-_FEW = 2**14
+_MANY = 2**12  # integers, from which on a view of their halves costs less than it saves
 _SMALL_AT_FIRST = 2**14  # while no device is in use: to look for one takes longer than the host does
 
 
 def rate_name(call: str) -> str:
     """Return the name under which the profile of a device has the least size of a call."""
     return f"NumPy arrays, {call}, least"
+
+
+_RATES = {call: rate_name(call) for call in LEAST}
 
 
 def is_small(call: str, size: int, queue: cl.CommandQueue | None, **asked: Any) -> bool:
@@ -73,9 +74,11 @@ def pays_off(call: str, size: int) -> bool:
         queue = default_queue()
     except NoDeviceError:
         return size >= least
-    measured = own_profile(queue.device).rates.get(rate_name(call))
-    if measured is None and (more := OF_A_LAUNCH.get(call)) is not None:
-        least = max(least, min(_MOST, more * launch_microseconds(queue)))
+    measured = own_profile(queue.device).rates.get(_RATES[call])
+    if measured is None and call in _BY_UNITS:
+        # A core of the device takes about as long for an element as the host: n cores save 1 - 1/n of that time.
+        units = queue.device.max_compute_units
+        least = min(_MOST, least * units / max(units - 1, 0.1))
     return size >= (least if measured is None else measured)
 
 
@@ -117,8 +120,7 @@ def counted_by_numpy(x: np.ndarray, weights: np.ndarray | None, minlength: int) 
     MemoryError
         If the host has no memory for so many bins; it names the argument.
     """
-    # argmax, since max takes two microseconds for ten elements, but two thirds of its time for 100,000.
-    if x.itemsize == 8 and x.size and (x[x.argmax()] if x.size < _FEW else x.max()) >= MOST_BINS:
+    if x.itemsize == 8 and x.size and _is_beyond(x):
         if x.min() < 0:
             raise ValueError("'list' argument must have no negative elements")
         raise ValueError(TOO_BIG)
@@ -126,6 +128,16 @@ def counted_by_numpy(x: np.ndarray, weights: np.ndarray | None, minlength: int) 
         return np.bincount(x, weights, minlength)
     except MemoryError as error:
         raise no_memory_for_bins(int(x.max(initial=0)) + 1, minlength) from error
+
+
+def _is_beyond(x: np.ndarray) -> bool:
+    """Whether an integer of 64 bits is too large for a number of bins."""
+    # argmax, since max takes two microseconds for ten elements; it reads halves of integers in two thirds of the time.
+    if x.size > _MANY and x.flags.c_contiguous and x.dtype.isnative:
+        halves = x.view(np.int32)
+        if halves[halves.argmax()] < MOST_BINS >> 32:
+            return False
+    return bool(x[x.argmax()] >= MOST_BINS)
 
 
 def no_memory_for_bins(number: int, minlength: int) -> MemoryError:

@@ -147,7 +147,7 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
         names,
         on_device,
         queue,
-        (like_keys(keys),),
+        (None if type(keys) is np.ndarray else like_keys(keys),),
         keys.index if hasattr(keys, "iloc") else None,
     )
 
@@ -168,7 +168,8 @@ def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue 
 def _numbers_on_host(
     keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None
 ) -> tuple[Array, np.ndarray | None]:
-    keys = from_arrow(keys)
+    if type(keys) is not np.ndarray:
+        keys = from_arrow(keys)
     if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
         keys = keys.array
     if hasattr(keys, "codes") and hasattr(keys, "categories"):

@@ -28,6 +28,8 @@ class Hints:
 
 def check_keys(keys: Any) -> None:
     """Raise TypeError if keys are no column: the name of one, an iterator, a dict, a number."""
+    if type(keys) is np.ndarray:
+        return
     is_text = isinstance(keys, str | bytes)
     is_number = np.isscalar(keys) and not isinstance(keys, np.generic)  # NumPy's are arrays of no dimensions
     if is_text or is_number or isinstance(keys, set | frozenset | Mapping | Iterator) or callable(keys):

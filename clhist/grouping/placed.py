@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from clhist.engine.columns import ColumnData, of_list, picked, read_column
 from clhist.engine.labelled import unlabelled
-from clhist.engine.scatter import as_array, native
+from clhist.engine.scatter import as_array, check_width, native
 from clhist.grouping import host
 from clhist.grouping.dates import (
     FILLED,
@@ -91,6 +91,7 @@ class Placed:
         if self._on_device and not array.dtype.isnative:
             raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
         if array.dtype.kind == "O":
+            check_width(name, array, array)
             types = sorted({type(each).__name__ for each in array.flat})
             hint = "; convert them to float64, or to integers of their least unit" if "Decimal" in types else ""
             hint = "; pandas.array(..., dtype='Int64') has missing numbers" if {*types} <= {"int", "NoneType"} else hint

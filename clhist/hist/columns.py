@@ -77,10 +77,10 @@ class Columns:
 
 def as_column(value: Any) -> Any:
     """Return what a fill is given as an array of NumPy or PyOpenCL, or as a scalar."""
-    if value is None or isinstance(value, str | bytes) or is_device_array(value):
-        return value
     if isinstance(value, np.ndarray):
         return value if value.ndim else value[()]
+    if value is None or isinstance(value, str | bytes) or is_device_array(value):
+        return value
     if hasattr(value, "__iter__") or hasattr(value, "__array__"):
         found = np.asarray(value)
         return found if found.ndim else found[()]
@@ -109,8 +109,9 @@ def present_columns(args: Sequence[Any], weight: Any, sample: Any) -> tuple[list
     """
     values = (*args, weight, sample)
     if are_plain(values):
-        *columns, weight, sample = map(as_column, values)
-        return columns, weight, sample, None
+        if weight is not None or sample is not None:
+            weight, sample = as_column(weight), as_column(sample)
+        return list(map(as_column, args)), weight, sample, None
     names = [*(f"args[{n}]" for n in range(len(args))), "weight", "sample"]
     columns, masks = [], []
     for name, value in zip(names, values, strict=True):

@@ -151,13 +151,17 @@ def by_boost_histogram(
     TypeError
         If the sums are to be reproducible, which they are not.
     """
-    *args, weight, sample = _expanded(h, [on_host(each) for each in (*values, weight, sample)])
+    given = [*values, weight, sample]
+    are_arrays = _ARRAYS.issuperset(map(type, given))
+    if not are_arrays:
+        given = _expanded(h, [on_host(each) for each in given])
+    *args, weight, sample = given
     options = {"weight": weight, "sample": sample, "threads": threads}
     if reproducible and adds_up(weight, sample):
         BoostHistogram.fill(copy.deepcopy(h), *args, **options)  # raises what is wrong with the arguments
         check_host_way(_OF_BOOST_HISTOGRAM, queue, reproducible=True)
     check_host_way(_OF_BOOST_HISTOGRAM, queue)
-    if any(map(is_cuda, (*values, weight, sample))):
+    if not are_arrays and any(map(is_cuda, (*values, weight, sample))):
         warn_of_host("clhist.hist.fill", _OF_BOOST_HISTOGRAM)
     BoostHistogram.fill(h, *args, **options)
 
@@ -187,6 +191,7 @@ def _repeated(value: Any, size: int, kind: str) -> Any:
     return np.full(size, value)
 
 
+_ARRAYS = {np.ndarray, type(None)}
 _OF_BOOST_HISTOGRAM = "axes, weights or samples that only boost-histogram takes"
 
 # Fills of device arrays, with what has the axes and bins of the histogram, which is not kept.

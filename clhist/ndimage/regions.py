@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clhist.engine.missing import any_missing, are_plain, refuse_missing, split
-from clhist.engine.scatter import as_array
+from clhist.engine.scatter import as_array, check_width
 from clhist.engine.small import is_small
 from clhist.groupby import GroupBy, group_by
 from clhist.opencl.arrays import Array, as_bytes, check_native, is_device_array, on_host, zeros
@@ -82,22 +82,25 @@ class Regions:
 def _taken_values(input: Any) -> Any:
     """Return the values as an array of what kernels compute with, or None of NumPy if they do not."""
     values = as_array("input", input)
-    if is_device_array(values):
+    on_device = is_device_array(values)
+    if on_device:
         check_native("input", values)
     try:
         supported_dtype(values.dtype, "input")
     except TypeError:
-        if is_device_array(values):
+        if on_device:
             raise
+        check_width("input", values, values)
         return None
-    if not is_device_array(values) and not values.dtype.isnative:
+    if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     return as_numbers(values)
 
 
 def without_missing(input: Any, labels: Any, index: Any) -> tuple[Any, Any, Any]:
     """Return the arguments as arrays in which elements whose value or label is missing are in no region."""
-    index = index if index is None or np.ndim(index) == 0 else refuse_missing("index", index)
+    if index is not None and type(index) is not int and np.ndim(index):
+        index = refuse_missing("index", index)
     if are_plain((input, labels)):
         return input, labels, index
     input, missing = split("input", input)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
@@ -23,6 +21,7 @@ from clhist.hardware.profile_files import usable_profiles
 from clhist.hardware.vendors import features_of
 from clhist.opencl import lost
 from clhist.opencl.caches import is_writable, pocl_cache
+from clhist.opencl.faults import faults_of
 from clhist.opencl.foreign_caches import check_pocl_cache
 from clhist.opencl.icd import library_of, registered_too_late
 from clhist.opencl.probe import proven_features
@@ -34,7 +33,6 @@ HOW_TO_GET_ONE = (
 
 PROFILE_VARIABLE = "CLHIST_PROFILE"
 
-_LAUNCHES, _LAUNCH_BYTES = 32, 64  # of which the shortest counts: half a millisecond on PoCL and Intel's runtime
 
 # The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
 _default: tuple[cl.Context, cl.CommandQueue] | None = None
@@ -113,24 +111,12 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
     # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/notebook/performance.md).
     pocl = device.platform.name.strip() == "Portable Computing Language"
-    return known_problem(device) is not None, device_kind(device) == "cpu", -device.max_compute_units, not pocl
+    return known_problem(device) is not None, is_processor(device), -device.max_compute_units, not pocl
 
 
 def is_in_use() -> bool:
     """Whether the default queue has been made, which takes some tenths of a second."""
     return _default is not None
-
-
-@lru_cache(maxsize=16)
-def launch_microseconds(queue: cl.CommandQueue) -> float:
-    """Return the time of one command that does next to nothing, enqueued and waited for; measured once."""
-    memory, times = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, _LAUNCH_BYTES), []
-    zero = np.zeros(1, np.uint32)
-    for _ in range(_LAUNCHES):
-        start = time.perf_counter()
-        cl.enqueue_fill_buffer(queue, memory, zero, 0, _LAUNCH_BYTES).wait()
-        times.append(time.perf_counter() - start)
-    return 1e6 * min(times)
 
 
 def default_queue(*arrays: Any) -> cl.CommandQueue:
@@ -156,6 +142,8 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
     for array in arrays:
         if isinstance(array, cl_array.Array) and array.queue is not None:
             return array.queue
+    if (known := _default) is not None and not lost.known:
+        return known[1]
     with _default_lock:
         if _default is None:
             found = platforms()
@@ -212,9 +200,15 @@ def _asked_for() -> cl.Context:
         ) from error
 
 
+def is_processor(device: cl.Device) -> bool:
+    """Whether `device` is a CPU."""
+    return bool(device.type & cl.device_type.CPU)
+
+
+@lru_cache(maxsize=64)
 def device_kind(device: cl.Device) -> str:
-    """Return "cpu" for a CPU, "gpu" for everything else."""
-    return "cpu" if device.type & cl.device_type.CPU else "gpu"
+    """Return what is planned for: "cpu" for a CPU whose driver runs work-groups of one, "gpu" for everything else."""
+    return "cpu" if is_processor(device) and not faults_of(device) else "gpu"
 
 
 def device_profile(device: cl.Device) -> Profile:
@@ -234,9 +228,15 @@ def device_profile(device: cl.Device) -> Profile:
     return _named_profile(name, directory, device) if name else own_profile(device)
 
 
+# What is in the environment: to look into it takes a microsecond less than to ask `os.environ`, in each call.
+_environ = os.environ
+_variables: Any = getattr(os.environ, "_data", os.environ)
+_PROFILE: Any = os.environ.encodekey(PROFILE_VARIABLE) if _variables is not os.environ else PROFILE_VARIABLE
+
+
 def profile_names() -> tuple[str | None, str | None, Profile | None]:
     """Return what decides on the profile of a device: ``CLHIST_PROFILE``, ``CLHIST_PROFILES``, `profile_context`."""
-    name = os.environ.get(PROFILE_VARIABLE)
+    name = os.environ.get(PROFILE_VARIABLE) if os.environ is not _environ or _PROFILE in _variables else None
     return name, os.environ.get("CLHIST_PROFILES") if name else None, _instead
 
 
@@ -338,7 +338,7 @@ def report(device: cl.Device, features: frozenset[str] | None = None) -> Report:
 
 def _aliases(device: cl.Device) -> tuple[str, ...]:
     """Return what else a device is called; queries that its driver does not know are errors."""
-    if device_kind(device) == "cpu":
+    if is_processor(device):
         return processor_aliases(_CPUINFO)
     try:
         return (device.board_name_amd.strip(),)

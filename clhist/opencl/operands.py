@@ -16,11 +16,13 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist.opencl import lost
-from clhist.opencl.arrays import HOST_ALIGNMENT, Array, empty, shares_memory
+from clhist.opencl.arrays import HOST_ALIGNMENT, Array, address_of, empty, shares_memory, takes_any_address
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
+from clhist.opencl.program import kept_by_context
 from clhist.opencl.upload import FEWEST_BYTES, uploads
 
 FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
+_MOST_BLOCKS = 16  # that nobody has at present
 
 
 @dataclass(slots=True)
@@ -67,8 +69,10 @@ def operand(
             if written:
                 buffer = make(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
                 return Operand(buffer, 0, partial(_map, queue, buffer, array))
+            if takes_any_address(queue.device):
+                return Operand(make(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array), 0, _nothing)
             # Intel's runtime copies what does not begin at such an address, and NumPy's large arrays do not.
-            address = array.ctypes.data
+            address = address_of(array)
             offset = address % HOST_ALIGNMENT
             interface = {"version": 3, "shape": (size + offset,), "typestr": "|u1", "data": (address - offset, False)}
             whole = np.asarray(SimpleNamespace(array=array, __array_interface__=interface))  # which it keeps
@@ -81,6 +85,58 @@ def operand(
     elif read:  # COPY_HOST_PTR takes NVIDIA's driver five times as long
         cl.enqueue_copy(queue, buffer, array, is_blocking=True)
     return Operand(buffer, 0, partial(_download, queue, buffer, array) if written else _nothing)
+
+
+class Block:
+    """Memory for a small result that kernels and the host see alike, without a map or a copy by OpenCL."""
+
+    __slots__ = ("buffer", "memory")
+
+    def __init__(self, context: cl.Context) -> None:
+        flags: Any = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
+        dtype: Any = np.uint8
+        self.memory: Any = cl.svm_empty(context, flags, FETCHED_BYTES, dtype, alignment=HOST_ALIGNMENT)
+        self.buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, 0, self.memory)
+
+    def like(self, array: np.ndarray) -> np.ndarray:
+        """Return its first bytes as an array of this shape and dtype."""
+        return np.ndarray(array.shape, array.dtype, self.memory)
+
+
+class Blocks:
+    """Blocks of a context; those that are given back are taken again. Each step is one operation on a list."""
+
+    def __init__(self, context: cl.Context) -> None:
+        self._context, self._idle = context, list[Block]()
+
+    def take(self) -> Block:
+        """Return one with whatever it holds; raises MemoryError if there is no memory."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pass
+        try:
+            return Block(self._context)
+        except (cl.MemoryError, cl.LogicError) as error:
+            raise MemoryError(f"the device cannot hold an array of {FETCHED_BYTES} bytes: {error}") from error
+
+    def give(self, block: Block) -> None:
+        """Take back a block that no kernel uses any longer."""
+        if len(self._idle) < _MOST_BLOCKS:
+            self._idle.append(block)
+
+
+@kept_by_context
+def blocks_of(context: cl.Context) -> Blocks | None:
+    """Return the blocks of a context; None if its devices have no memory that the host sees while kernels run."""
+    fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
+    for device in context.devices:
+        try:
+            if not (shares_memory(device) and device.svm_capabilities & fine):
+                return None
+        except cl.Error:  # before OpenCL 2.0
+            return None
+    return Blocks(context)
 
 
 class HostBuffer(cl.Buffer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -282,14 +283,14 @@ def test_host_sizes_run(monkeypatch, queue):
     assert all(each.value in (1024, 2048) for each in found.values())
 
 
-def test_the_least_size_depends_on_the_time_of_a_launch(monkeypatch, queue):
-    """Between the size of the table and the largest one; what was measured on the device counts more."""
+def test_the_least_size_depends_on_compute_units(monkeypatch, queue):
+    """The fewer they are, the larger it is; what was measured on the device counts more."""
     profile = replace(own_profile(queue.device), rates={})
     monkeypatch.setattr(small, "own_profile", lambda device: profile)
     monkeypatch.setattr(small, "LEAST", {"bincount": 4000})
-    monkeypatch.setattr(small, "OF_A_LAUNCH", {"bincount": 1000})
-    for microseconds, least in ((1, 4000), (5, 5000), (1e9, 2**19)):
-        monkeypatch.setattr(small, "launch_microseconds", lambda queue, taken=microseconds: taken)
+    for units, least in ((1, 40_000), (2, 8000), (5, 5000)):
+        device = SimpleNamespace(max_compute_units=units)
+        monkeypatch.setattr(small, "default_queue", lambda device=device: SimpleNamespace(device=device))
         assert [small.pays_off("bincount", size) for size in (least - 1, least)] == [False, True]
     profile = replace(profile, rates={small.rate_name("bincount"): 3000.0})
     assert [small.pays_off("bincount", size) for size in (2999, 3000)] == [False, True]

@@ -28,6 +28,30 @@ def test_bins_that_overflow(queue, largest, size):
         clhist.bincount(np.append(x, -1))
 
 
+@pytest.mark.parametrize("size", [1, 4096, 4097, 10_000])
+@pytest.mark.parametrize("largest", [LAST, LAST // 8 + 1, (LAST // 8 + 1) | 2**31 - 1])
+def test_one_among_others(largest, size):
+    """Of few and of some thousands, at the first and last place, with gaps, and of the other byte order."""
+    for place in (0, size - 1):
+        x = np.full(size, 2**28)  # halves of integers are compared first, and these are as large
+        x[place] = largest
+        for given in (x, np.repeat(x, 2)[::2], x.astype(">i8")):
+            with pytest.raises(ValueError, match=TOO_BIG):
+                clhist.bincount(given)
+            with pytest.raises(ValueError, match=TOO_BIG):
+                clhist.bincount(given, np.ones(size))
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+def test_numbers_whose_halves_are_large(size):
+    """Small ones of any byte order are counted, negative ones refused."""
+    x = np.arange(size) % 7
+    for given in (x, x.astype(">i8"), np.repeat(x, 2)[::2]):
+        np.testing.assert_array_equal(clhist.bincount(given, minlength=9), np.bincount(x, minlength=9))
+    with pytest.raises(ValueError, match="negative"):
+        clhist.bincount(np.append(x, -(2**63)))
+
+
 def test_in_other_containers():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match=TOO_BIG):

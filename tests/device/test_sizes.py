@@ -199,3 +199,37 @@ def test_a_bound_call_is_planned_for_its_own_size(queue, loaded, rng):
         bound = kernel.bind(x, num_bins=BINS)
         assert bound.plan.num_elements == size
         np.testing.assert_array_equal(bound(), counts_of(x, BINS))
+
+
+@pytest.mark.parametrize("bins", [300, (70, 3)], ids=str)
+def test_new_sizes_run_as_larger_ones(bins, loaded, queue, rng):
+    """The first few calls of a size do as what was planned for up to four times as many; what is forced does not."""
+    kernel = clhist.HistogramKernel(
+        queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)"
+    )
+
+    def call(size, bins, **forced):
+        x = rng.integers(-2, np.prod(bins) + 40, size, np.int32)
+        got = kernel(x, num_bins=bins, **forced)
+        np.testing.assert_array_equal(got, counts_of(x, int(np.prod(bins))).reshape(np.shape(got)))
+
+    def fewer(n):
+        return (bins[0] - n, *bins[1:]) if isinstance(bins, tuple) else bins - 2 * n
+
+    for n, size in enumerate((300_000, 299_000)):  # one for itself, one for others
+        call(size, fewer(n))
+    assert len(loaded) == 2
+    for n, size in enumerate((290_000, 250_000, 201_000, 150_000, 110_001, 90_000)):
+        call(size, fewer(n % 4))
+    assert len(loaded) == 2
+    for _ in range(3):
+        for n in range(9):  # of which each is repeated, too
+            call(150_000 - n, fewer(1))
+    assert len(loaded) == 3  # planned for 163,840 and fewer
+    call(70_000, fewer(1))  # less than a fourth of some, not of all
+    call(30_000, fewer(1))
+    assert len(loaded) == 4
+    before = len(loaded)
+    for size in (300_000, 299_000, 150_000):
+        call(size, bins, memory="global")
+    assert len(loaded) == before + 3
