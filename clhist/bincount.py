@@ -264,6 +264,13 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     return largest, largest
 
 
+def _room(guessed: int, minlength: int, on_cpu: bool) -> int:
+    """Return the number of bins: rounded, as samples of arrays alike agree, and others have other plans."""
+    room = max(1, guessed + 1 + guessed // _SAMPLE_MARGIN, minlength if on_cpu else 0)
+    step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
+    return max(minlength, -(-room // step) * step)
+
+
 def _count(
     spec: Callable[..., ScatterSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
 ) -> Array:
@@ -279,13 +286,9 @@ def _count(
             with unheard():
                 guessed, known = _guess(x, queue)
             known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
-        room = guessed + 1 + guessed // _SAMPLE_MARGIN
         # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
         on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
-        # Rounded, as samples of arrays alike agree, and others have other plans, which take longer than few bins do.
-        room = max(room, minlength if on_cpu else 1)
-        step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
-        room = max(minlength, -(-room // step) * step)
+        room = _room(guessed, minlength, on_cpu)
         is_summed = on_cpu and used == _HAS_COUNTS
         if on_cpu and every is not None:
             room = max(room, every)
