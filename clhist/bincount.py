@@ -23,8 +23,10 @@ from clhist.engine.extremes import extremes
 from clhist.engine.peek import evenly_spread, found_words
 from clhist.engine.prepare import LargestBin
 from clhist.engine.scatter import (
+    NUMBERED,
     ScatterSpec,
     as_array,
+    check_width,
     checked_values,
     counting_spec,
     into,
@@ -102,8 +104,8 @@ def bincount(
 
     Notes
     -----
-    NumPy itself counts its arrays of fewer than 2^15 elements (`clhist calibrate` measures how many) and sums their
-    weights, unless there is a `queue` or the sums are `reproducible`.
+    NumPy itself counts its arrays of fewer than 60,000 elements, or 120,000 if the device has two compute units
+    (`clhist calibrate` measures how many), and sums their weights, unless a `queue` is given or sums are reproducible.
 
     The number of bins is guessed from a sample, and entries beyond them are noticed while counting: `x` is read once
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
@@ -121,9 +123,7 @@ def bincount(
     if of_x is not None or of_weights is not None:
         given = x, weights = without_masked(x, weights, (of_x, of_weights))
     if not _is_countable(x, weights, minlength):
-        # NumPy itself raises what it raises, has nothing to count, or counts a list of floats, which is deprecated.
-        _check_numbers(given[0], x)
-        counts = at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
+        counts = _by_numpy(given, x, minlength)
         if not reproducible or x is None or weights is None or not x.size:
             return into(out, counts)
         x = x.astype(np.intp)
@@ -148,6 +148,14 @@ def bincount(
         operator, used = reproducible_form(_SUM, None, x.size), ""
     spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
     return into(out, _count(spec, x, values, minlength, queue, used))
+
+
+def _by_numpy(given: tuple[Any, Any], x: Any, minlength: Any) -> np.ndarray:
+    """Let NumPy raise what it raises, count nothing, or count a list of floats, which is deprecated."""
+    _check_numbers(given[0], x)
+    if isinstance(minlength, int) and abs(minlength) > MOST_BINS:
+        raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
+    return at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
 
 
 def _few(
@@ -189,6 +197,7 @@ def _check_numbers(given: Any, x: Any) -> None:
         return
     if message := missing_integers("x", given, x):
         raise TypeError(message.replace("fill them with -1", "fill them"))
+    check_width("x", given, x, NUMBERED)
     if x.ndim == 0 and x.dtype.kind == "O":
         raise TypeError(f"x: expected an array of integers, got {type(x.item()).__name__}")
     if x.size and x.dtype.kind in "iuf" and x.itemsize == 8 and x.max() >= MOST_BINS:
@@ -264,13 +273,6 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     return largest, largest
 
 
-def _room(guessed: int, minlength: int, on_cpu: bool) -> int:
-    """Return the number of bins: rounded, as samples of arrays alike agree, and others have other plans."""
-    room = max(1, guessed + 1 + guessed // _SAMPLE_MARGIN, minlength if on_cpu else 0)
-    step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
-    return max(minlength, -(-room // step) * step)
-
-
 def _count(
     spec: Callable[..., ScatterSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
 ) -> Array:
@@ -287,12 +289,10 @@ def _count(
                 guessed, known = _guess(x, queue)
             known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
         # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
-        on_cpu, every = device_kind(queue.device) == "cpu", _every(x)
-        room = _room(guessed, minlength, on_cpu)
-        is_summed = on_cpu and used == _HAS_COUNTS
-        if on_cpu and every is not None:
-            room = max(room, every)
-        guard = "covered" if is_summed or (on_cpu and every is not None) else "checked"
+        on_cpu = device_kind(queue.device) == "cpu"
+        every, is_summed = _every(x) if on_cpu else None, on_cpu and used == _HAS_COUNTS
+        room = max(_room(guessed, minlength, on_cpu), every or 0)
+        guard = "checked" if every is None and not is_summed else "covered"
         if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
             engine = scatter_engine(queue.context, spec(guarded=guard))
             known = max(known, minlength - 1)
@@ -312,6 +312,16 @@ def _count(
         return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]
     except MemoryError as error:
         raise no_memory_for_bins(largest + 1, minlength) from error
+
+
+def _room(guessed: int, minlength: int, on_cpu: bool) -> int:
+    """Return a number of bins, if the largest entry of a sample is `guessed`.
+
+    It is rounded, as samples of arrays alike agree, and others have other plans, which take longer than few bins do.
+    """
+    room = max(guessed + 1 + guessed // _SAMPLE_MARGIN, minlength if on_cpu else 1)
+    step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
+    return max(minlength, -(-room // step) * step)
 
 
 def _found(

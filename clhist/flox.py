@@ -8,14 +8,19 @@ and `all`.
 Of Dask arrays the device reduces the blocks of sums, products, means, minima, maxima, counts, `any` and `all`, and
 whole groups where flox's method is "blockwise"; flox itself does the rest.
 
+Dates and durations have `mean`, `median`, `min`, `max`, `first`, `last` and `count`, durations also `sum` and `std`;
+NaT is their NaN. Others refuse them. Of Dask arrays their `median`, `min`, `max` and `std` need "blockwise".
+
 flox must be installed: ``pip install flox``.
 """
 
 from __future__ import annotations
 
+import sys
 from copy import deepcopy
 from functools import partial
 from math import prod as product
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -41,6 +46,7 @@ _STATISTICS = {
     "nanlen": ("count", True),
     "len": ("count", True),
 }
+_NAT = np.iinfo(np.int64).min
 _OF_NONE = {"sum": 0, "prod": 1}  # of groups whose elements are all NaN
 _OF_DATES = ("first", "last", "count")
 _OWN_DTYPE = ("min", "max", "first", "last")  # of the dtype of the values, as flox has them
@@ -62,12 +68,111 @@ class _OnDevice(Aggregation):
 
     __hash__ = object.__hash__
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _OnDevice:  # as flox does for each call
+        found: Any = object.__new__(type(self))
+        found.__dict__ = deepcopy(self.__dict__, memo)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name != "groupby_reduce":
+            frame = frame.f_back
+        # flox hands over integers for dates, in which NaT is a number: only its call knows their dtype.
+        dtype = None if frame is None else frame.f_locals.get("datetime_dtype")
+        if frame is not None and dtype is not None:
+            _take_dates(found, dtype, in_blocks=frame.f_locals.get("has_dask", True))
+        return found
+
+
+class _Stages(tuple[Any, ...]):
+    """The functions of a stage for dates of this dtype; so is the count that flox appends for `min_count`."""
+
+    dates: np.dtype
+
+    def __add__(self, others: Any) -> _Stages:
+        return _stages([*self, *others], self.dates)
+
+
+def _stages(names: Any, dates: np.dtype) -> _Stages:
+    found = _Stages(partial(_of_dates, each, dates) if each in _STATISTICS else each for each in names)
+    found.dates = dates
+    return found
+
+
+def _take_dates(found: Any, dtype: np.dtype, *, in_blocks: bool) -> None:
+    """Make an aggregation one of dates or durations that come as integers; raise TypeError if it has none."""
+    statistic = found.name.removeprefix("nan")
+    if statistic not in ("mean", "median", "min", "max", "count", *(("sum", "std") if dtype.kind == "m" else ())):
+        difference = "a difference of dates" if dtype.kind == "M" else "durations"
+        direct = f"clhist.group_by(by).{statistic}(array), or " if statistic in ("std", "argmin", "argmax") else ""
+        raise TypeError(
+            f"array: expected numbers for clhist.flox.{found.name}, got {dtype}; take {direct}{difference} divided by "
+            "numpy.timedelta64(1, 's')"
+        )
+    found.numpy = _stages([found.name if statistic != "count" else "nanlen"], dtype)
+    if statistic in ("mean", "sum", "count"):
+        found.chunk = _stages([each.args[0] for each in found.chunk], dtype)
+    else:
+        found.chunk = (None,)
+    if not in_blocks and statistic in ("mean", "median", "std"):  # float64 has no nanoseconds of today
+        found.dtype_init["final"] = np.dtype(np.int64)
+        found.fill_value[found.name] = _NAT
+
+
+def _of_dates(
+    name: str,
+    dates: np.dtype,
+    group_idx: Any,
+    array: Any,
+    *,
+    size: int | None = None,
+    dtype: Any = None,
+    **options: Any,
+) -> np.ndarray:
+    """Return what `_grouped` does, of dates that come as integers, and as integers; NaN of floats is NaT."""
+    statistic, skipna = _STATISTICS[name]
+    ticks, dtype = np.asarray(array), np.dtype(np.int64 if dtype is None else dtype)
+    rows, groups, of = _groups(group_idx, ticks, size)
+    missing = np.isnat(ticks.reshape(-1).view(dates))
+    if statistic == "count":
+        found = of.sum(~missing)
+    elif statistic == "sum" and dtype.kind == "f":
+        found = of.sum(np.where(missing, np.nan, ticks.reshape(-1)), skipna=skipna)
+    else:
+        given = {"ddof": options["ddof"]} if statistic in SPREADS and "ddof" in options else {}
+        found = getattr(of, statistic)(ticks.reshape(-1).view(dates), skipna=True, **given).view(np.int64)
+        number, present = of.size(), of.sum(~missing)
+        absent = (number == 0) if statistic == "sum" and skipna else (present == 0)
+        absent = absent if skipna else absent | (present < number)
+        found = np.where(absent, np.nan if dtype.kind == "f" else _NAT, found)
+    return found.reshape(*rows, groups).astype(dtype, copy=False)
+
 
 def _empty_value(statistic: str, dtype: np.dtype, fill_value: Any) -> Any:
     """Return what groups without values have; of booleans the extremes are those of no values."""
     if dtype.kind != "b":
         return fill_value
     return {"min": True, "max": False}.get(statistic, bool(fill_value))
+
+
+def _groups(group_idx: Any, array: np.ndarray, size: int | None) -> tuple[tuple[int, ...], int, Any]:
+    """Return the shape of an array but for the last dimension, the number of groups along that, and all groups."""
+    keys = np.asarray(group_idx).reshape(-1)
+    groups = int(keys.max(initial=-1)) + 1 if size is None else size
+    rest = array.shape[:-1]
+    rows = product(rest)
+    if rows != 1:  # a group for each group of each row
+        keys = np.where(keys >= 0, keys + groups * np.arange(rows)[:, None], -1).reshape(-1)
+    return rest, groups, group_by(keys, rows * groups)
+
+
+def _numbers(name: str, array: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return an array as numbers, dates and durations as integers; the key of NaT is -1 where it is skipped."""
+    statistic, skipna = _STATISTICS[name]
+    if array.dtype.kind in "mM" and statistic in (*_OF_DATES, "any", "all"):
+        if skipna and keys.size == array.size:
+            keys = np.where(np.isnat(array).reshape(-1), -1, keys)
+        return array.view(np.int64), keys
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"array: expected numbers for clhist.flox.{name}, got {array.dtype}")
+    return array, keys
 
 
 def _grouped(
@@ -89,18 +194,10 @@ def _grouped(
     statistic, skipna = _STATISTICS[name]
     array, keys = np.asarray(array), np.asarray(group_idx).reshape(-1)
     given = array.dtype
-    if given.kind in "mM" and statistic in (*_OF_DATES, "any", "all"):
-        if skipna and keys.size == array.size:
-            keys = np.where(np.isnat(array).reshape(-1), -1, keys)
-        array = array.view(np.int64)
-    elif given.kind not in "biufc":
-        raise TypeError(f"array: expected numbers for clhist.flox.{name}, got {given}")
-    groups = int(keys.max(initial=-1)) + 1 if size is None else size
-    rest = array.shape[:-1]
-    rows = product(rest)
-    if rows != 1:  # a group for each group of each row
-        keys = np.where(keys >= 0, keys + groups * np.arange(rows)[:, None], -1).reshape(-1)
-    of = group_by(keys, rows * groups)
+    array, keys = _numbers(name, array, keys)
+    if statistic == "sum" and given.kind in "iu" and dtype is not None and np.dtype(dtype).kind == "f":
+        array = array.astype(dtype)  # of a mean, which may be of more than integers hold
+    rest, groups, of = _groups(keys, array, size)
     values = array.reshape(-1)
     options = {"ddof": ddof} if statistic in SPREADS else {}
     found = getattr(of, statistic)(values, skipna=skipna, **options)

@@ -33,7 +33,7 @@ from clhist.operators.halves import number_of
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, probability
-from clhist.statistics.table import TABLE, column_of, named_statistics
+from clhist.statistics.table import TABLE, column_of, host_statistics, named_statistics
 from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
 _Queue: TypeAlias = cl.CommandQueue | None
@@ -69,6 +69,7 @@ def group_by(
         Whether groups come in the order of their keys, rather than in that of their first elements. Categories keep
         theirs.
     queue : pyopencl.CommandQueue, optional
+        Where statistics are computed; those of few host elements as well then, which the host computes otherwise.
         Defaults to that of `keys`, or the default one.
 
     Returns
@@ -129,16 +130,18 @@ class GroupBy(
 
     def __init__(self, groups: Groups) -> None:
         self.num_groups, queue = groups.num_groups, groups.queue
+        self._given_queue = queue
         self._shape = groups.numbers.shape
         self._labels = cache(partial(labels_of, groups.labels, groups.num_groups))
-        self._names, self._like, self._index, self._queue = groups.names, groups.like, groups.index, queue
+        self._names, self._like, self._index = groups.names, groups.like, groups.index
         self._on_device = groups.on_device
         self._keys = self._placed(groups.numbers)
-        self._numbers = Numbers.of(int(prod(self._shape)), has_fp64(queue.device))
+        self._numbers = Numbers.of(int(prod(self._shape)), queue is None or has_fp64(queue.device))
 
     def __repr__(self) -> str:
-        size, dtype, device = prod(self._shape), self._keys.dtype, self._queue.device.name.strip()
-        return f"<GroupBy {self.num_groups:,} groups of {size:,} elements by {dtype}, on {device}>"
+        size, dtype, queue = prod(self._shape), self._keys.dtype, self._given_queue
+        where = "the host" if queue is None else queue.device.name.strip()
+        return f"<GroupBy {self.num_groups:,} groups of {size:,} elements by {dtype}, on {where}>"
 
     def __len__(self) -> int:
         return self.num_groups
@@ -149,7 +152,7 @@ class GroupBy(
         found: HostArray | tuple[HostArray, ...] = self._labels()
         return found
 
-    def _on_host(self) -> GroupBy[Any]:
+    def _read_to_host(self) -> GroupBy[Any]:
         """Return the same groups of arrays of NumPy, for which keys on a device are read."""
         keys = self._keys.get(self._queue) if is_device_array(self._keys) else self._keys
         found = (
@@ -163,7 +166,7 @@ class GroupBy(
         )
         return GroupBy(Groups(*found))
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     @shows()
     def agg(
         self,
@@ -253,7 +256,11 @@ class GroupBy(
         if swept:
             values, of = [arrays[name] for name in swept], [asked[name][1] for name in swept]
             bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
-            results = statistics_of(self._keys, values, of, bins, self._numbers, self._queue, on_device=on_device)
+            if self._on_host:
+                every = zip(values, of, strict=True)
+                results = [host_statistics(self._grouped(*each), each[1].statistics) for each in every]
+            else:
+                results = statistics_of(self._keys, values, of, bins, self._numbers, self._queue, on_device=on_device)
             for name, more in zip(swept, results, strict=True):
                 found[name] |= more
         for name, (_, column, names) in asked.items():
@@ -266,6 +273,9 @@ class GroupBy(
     def size(self) -> A:
         """Return how many elements each group has, whatever their values, as int64."""
         check_process()
+        if self._on_host:
+            inside = self._keys[(self._keys >= 0) & (self._keys < self.num_groups)]
+            return self._returned(np.bincount(inside.astype(np.intp), minlength=self.num_groups))
         kernel = size_kernel(self._queue.context, self._keys.dtype)
         return self._returned(kernel(self._keys, num_bins=self._bins(8), queue=self._queue))
 
@@ -318,7 +328,7 @@ class GroupBy(
         kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
         return self._returned(out[0])
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     def quantile(
         self,
         x: X[A],

@@ -24,6 +24,8 @@ from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import is_small
 from clhist.opencl.arrays import is_array, is_device_array, overlap
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.host import of_bins
+from clhist.operators.operator import Operator
 from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
 from clhist.planning.updates import GATHER
 from clhist.race_factor import run
@@ -87,7 +89,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     out : array of shape (H, ...), or tuple, optional
         Array for the result; ``out=dest`` updates in place. Defaults to a new array.
     queue : pyopencl.CommandQueue, optional
-        Defaults to that of `dest`, or the default one.
+        Where it runs; small NumPy arrays as well then. Defaults to that of `dest`, or the default one.
     reproducible : bool
         Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device, by
         `clhist.operators.reproducible_add`: they are the exact ones, rounded once. Those of complex numbers are so part
@@ -140,6 +142,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     if not is_alone:
         allocator, wait_for, with_event, more = _asked(options, offsets)
         given = *given, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
+    elif (few := _repeated_on_host(given)) is not None:
+        return few
     key = signature_of(*given) if is_device_array(indices) and not _shares(out, indices, values) else None
     if (known := _known.get(key)) is not None:
         repeated, count, has_dest = known
@@ -149,8 +153,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
-    few = _by_numpy(pairs, queue, options, in_batch, reproducible, max_abs, out)
-    if few is not None:
+    if (few := _on_host(pairs, given, is_alone, options, offsets)) is not None:
         return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
     whole, given_out = pairs, out
@@ -172,14 +175,45 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     return (result, event) if with_event else result
 
 
-def _by_numpy(
-    pairs: Pairs, queue: Any, options: Mapping[str, Any], in_batch: bool, reproducible: Any, max_abs: Any, out: Any
-) -> Any:
-    """Return the result for few elements, which NumPy computes; None for many, or of what only kernels compute."""
-    asked = {"options": bool(options) or in_batch, "reproducible": bool(reproducible), "max_abs": max_abs is not None}
-    asked |= {"out": out is not None, "fields": pairs.fields}
-    is_few = is_small("reduce_by_index", pairs.most, queue, on_device=pairs.on_device, **asked)
-    return pairs.by_numpy() if is_few else None
+# Calls on NumPy arrays of one dimension that the host computed: their operator, and the number of bins.
+_few: Remembered[tuple[Operator, int]] = Remembered(64)
+
+
+def _repeated_on_host(given: tuple[Any, ...]) -> np.ndarray | None:
+    """Return the result of a call like one that the host computed; None of others."""
+    dest, op, indices, values, queue, out, reproducible, max_abs = given
+    few = _few.get(_key_of_few(dest, op, indices, values))
+    if few is None or out is not None or reproducible or max_abs is not None:
+        return None
+    operator, number = few
+    if not is_small("reduce_by_index", max(indices.size, number), queue):
+        return None
+    return of_bins(operator, None if type(dest) is int else dest, indices, values, number)
+
+
+def _on_host(pairs: Pairs, given: tuple[Any, ...], is_alone: bool, options: Mapping[str, Any], offsets: Any) -> Any:
+    """Return the result of few elements, which the host computes; None of many, or of what only kernels compute."""
+    dest, op, indices, values, queue, out, reproducible, *_ = given
+    if options or reproducible or offsets is not None:
+        return None
+    if pairs.operator.host is None or pairs.fields or pairs.on_device:
+        return None
+    if not is_small("reduce_by_index", pairs.most, queue):
+        return None
+    if is_alone and out is None and pairs.operator.dtype.names is None and isinstance(pairs.values, tuple):
+        _few.put(_key_of_few(dest, op, indices, values), (pairs.operator, pairs.shape[0]))
+    return pairs.on_host(out)
+
+
+def _key_of_few(dest: Any, op: Any, indices: Any, values: Any) -> Hashable:
+    """Return what the checks of a call depend on that the host may compute; None of other calls."""
+    if not (type(indices) is type(values) is np.ndarray and values.shape == indices.shape and indices.ndim == 1):
+        return None
+    if not isinstance(op, str | np.ufunc) or values.dtype.names is not None:
+        return None
+    if type(dest) is np.ndarray:
+        return dest.shape, dest.dtype, op, indices.dtype, values.dtype
+    return (dest, op, indices.dtype, values.dtype) if type(dest) is int else None
 
 
 def _by_leading_dimensions(

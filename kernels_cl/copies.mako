@@ -134,6 +134,11 @@ ${section.fill("initialise_more")}
         clhist_cells${n}[${turn}clhist_spare].value = clhist_neutral${n}();
 % endif
     }
+% elif spec.order == "interleaved":
+## clspv makes pointers of the other loop's index, and then rejects their comparison.
+    for (clhist_bin_t k = 0; k < clhist_bins_per_pass${s}; ++k)
+        if (k < clhist_count${s})
+            clhist_cells${n}[k].value = clhist_neutral${n}();
 % else:
     for (clhist_bin_t k = 0; k < clhist_count${s}; ++k)
         clhist_cells${n}[k].value = clhist_neutral${n}();

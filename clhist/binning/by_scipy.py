@@ -11,6 +11,7 @@ import numpy as np
 
 from clhist.binning.inputs import mask_array
 from clhist.binning.points import Points
+from clhist.engine.scatter import check_width
 from clhist.opencl.elementwise import as_numbers
 from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
@@ -46,6 +47,15 @@ def _numbers(result: Any, given: Any, where: np.ndarray | None, again: Any, expa
     return numbers_by_scipy(given, result.bin_edges, expand) if again is None else again.binnumber
 
 
+def _check_widths(points: Points | None, values: Any) -> None:
+    """Raise ValueError for Python's integers beyond 64 bits."""
+    for array in () if points is None else points.arrays:
+        check_width("sample", array, array)
+    if values is not None:
+        array = np.asarray(values)
+        check_width("values", array, array)
+
+
 def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     points: Points | None,
     sample: Any,
@@ -76,6 +86,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     """
     given = sample if points is None else _numbers_of(points)
     counts_only = are_counts(names)
+    _check_widths(points, None if counts_only else values)
     values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
     kept = values.shape[:-1]
     values = values if counts_only or names is None else _as_kernels(values)
@@ -91,8 +102,7 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
 
     compute = scipy_functions().binned_statistic_dd
     results = [
-        (_std if one == "std" or one is np.std else compute)(chosen, rows, one, bins, range, expand, again)
-        for one in each
+        (_std if one in ("std", np.std) else compute)(chosen, rows, one, bins, range, expand, again) for one in each
     ]
     number = _numbers(results[0], given, where, whole, expand) if binnumber else None
     of_edges = {} if edges is None else {"bin_edges": list(edges)}

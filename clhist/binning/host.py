@@ -14,7 +14,7 @@ from clhist.binning.counts import are_real, can_sum, check_device_dtypes, densit
 from clhist.binning.inputs import are_numbers, are_usable, is_binnable, range_ends, taken
 from clhist.binning.points import Points
 from clhist.engine.caller import at_caller
-from clhist.engine.scatter import into
+from clhist.engine.scatter import check_width, into
 from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array
 from clhist.opencl.elementwise import as_numbers
@@ -38,11 +38,18 @@ def numpy_edges(a: Array, *args: Any) -> np.ndarray:
 
 
 def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
-    """Return what NumPy does of an array and bins; raise MemoryError, which names these, where it has no memory."""
+    """Return what NumPy does of an array and bins; raise what names the argument where it has no room for one."""
+    if a.dtype.kind == "O" and np.ndim(args[0]) == 0:
+        check_width("a", a, a)
     try:
         return at_caller(function, a, *args) if a.dtype.kind == "b" else function(a, *args)
     except MemoryError as error:
         raise MemoryError(f"bins: expected a number that there is memory for, got {args[0]!r:.60}: {error}") from error
+    except (OverflowError, TypeError) as error:
+        ends = args[1] if len(args) > 1 else None
+        if isinstance(ends, list | tuple) and any(isinstance(end, int) and abs(end) >= 2**63 for end in ends):
+            raise ValueError(f"range: expected ends that int64 holds, or floats, got {ends!r:.80}") from error
+        raise
 
 
 def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
@@ -130,6 +137,8 @@ def histogramdd_on_host(
     """Return NumPy's own histogram of several dimensions; raises as `histogram_on_host`."""
     check_host_way(_OF_NUMPY, queue, **options)
     given = points.as_given
+    for column in points.arrays:
+        check_width("sample", column, column)
     if where is not None:
         given = [column[where] for column in given] if points.rows is None else given[where]
     hist, edges = numpy_histogramdd(given, bins, range, density, taken(weights, where))

@@ -14,6 +14,8 @@ import numpy as np
 from clhist.bincount import bincount
 from clhist.calibration.measure import Bench, Measurement
 from clhist.engine.small import rate_name
+from clhist.groupby import GroupBy
+from clhist.grouping.groups import groups_of
 from clhist.histogram import histogram, histogram2d
 from clhist.reduce import reduce_by_index
 from clhist.unique import unique
@@ -48,8 +50,12 @@ def host_sizes(bench: Bench) -> dict[str, Measurement]:
         given = wide[:size]
         return unique(given, queue=queue, return_inverse=True) if ours else np.unique(given, return_inverse=True)
 
+    def means(ours: bool, size: int) -> Any:
+        groups = groups_of(indices[:size], None, True, queue if ours else None)
+        return GroupBy(groups if ours else groups._replace(queue=None)).mean(y[:size])
+
     calls = {"bincount": counts, "reduce_by_index": sums, "1 dimension": single, "2 dimensions": double}
-    calls["unique"] = different
+    calls |= {"unique": different, "group_by": means}
     if find_spec("boost_histogram"):
         import boost_histogram as bh
 

@@ -12,17 +12,11 @@ from pyopencl.tools import dtype_to_ctype
 
 from clhist import HistogramKernel, operators
 
-__all__ = ["Range", "check_unmasked", "extent", "pair_of", "range_of", "ranges_of"]
+__all__ = ["Range", "extent", "pair_of", "range_of", "ranges_of"]
 
 Range = tuple[Any, Any]  # the low and the high end, both within
 
 _LANES = 64  # as many minima and maxima, so that work-items do not all fight for one bin
-
-
-def check_unmasked(name: str, value: Any) -> None:
-    """Raise ValueError if an element of a NumPy masked array is masked: a case has no place for what is missing."""
-    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
-        raise ValueError(f"{name}: expected an array without masked elements, got some; leave them out, or fill them")
 
 
 def extent(array: Any, queue: cl.CommandQueue) -> Range:
@@ -67,17 +61,15 @@ def range_of(name: str, array: Any, given: Any, queue: cl.CommandQueue) -> Range
 
 
 def pair_of(name: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """Return two array_likes of real numbers as arrays, both NumPy's, maybe masked ones, or both PyOpenCL's.
+    """Return two arrays of real numbers, both NumPy's or both PyOpenCL's, as they are.
 
     Raises
     ------
     TypeError
         If they are not; the text has the `name` of both.
     """
-    on_device = isinstance(x, cl_array.Array)
-    if on_device != isinstance(y, cl_array.Array):
+    if isinstance(x, cl_array.Array) != isinstance(y, cl_array.Array):
         raise TypeError(f"{name}: expected two NumPy or two PyOpenCL arrays, got one of each")
-    x, y = (x, y) if on_device else (np.asanyarray(x), np.asanyarray(y))
     if x.dtype.kind not in "biuf" or y.dtype.kind not in "biuf":
         raise TypeError(f"{name}: expected real numbers, got {x.dtype} and {y.dtype}")
     return x, y

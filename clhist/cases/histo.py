@@ -16,7 +16,7 @@ import pyopencl.array as cl_array
 
 from clhist import Bound, HistogramKernel, default_queue, operators
 from clhist.binning import Binned, sweep_engine
-from clhist.binning.inputs import numpy_axis
+from clhist.binning.inputs import numpy_axis, split_array, without
 from clhist.cases.arrays import Range, pair_of, ranges_of
 from clhist.cases.bindable import Bindable
 
@@ -41,8 +41,8 @@ def histo(
     """Count points into bins of two dimensions up to a ceiling, as Parboil's histo does (SC'20, section V-D2).
 
     Equal to ``numpy.minimum(numpy.histogram2d(x, y, bins, range)[0], ceiling)``, exactly: bins are half-open but for
-    the last, which has its upper edge as well; points outside of the range, and those with a NaN or a masked
-    coordinate, are ignored.
+    the last, which has its upper edge as well; points outside of the range, and those with a NaN or a missing
+    coordinate (masked, NA or null), are ignored.
 
     Parameters
     ----------
@@ -77,15 +77,15 @@ def histo(
 
     ``histo.bind`` returns a bound call that counts, and the two edges.
     """
+    (x, missing_x), (y, missing_y) = split_array("x", x), split_array("y", y)
     x, y = pair_of("x, y", x, y)
     given_dtype = np.result_type(x.dtype, y.dtype)
     dtype = np.dtype(np.float32 if np.can_cast(given_dtype, np.float32) else np.float64)
     x, y = _column("x", x, dtype), _column("y", y, dtype)
     if x.shape != y.shape:
         raise ValueError(f"y: expected shape {x.shape}, as x, got {y.shape}")
-    if np.ma.isMaskedArray(x) or np.ma.isMaskedArray(y):
-        present = ~(np.ma.getmaskarray(x) | np.ma.getmaskarray(y))
-        x, y = np.asarray(x)[present], np.asarray(y)[present]
+    if missing := [each for each in (missing_x, missing_y) if each is not None]:
+        x, y = without(np.logical_or.reduce(missing), x, y)
     shape = _shape(bins)
     if not isinstance(ceiling, int | np.integer) or not 0 < ceiling < 2**32:
         raise ValueError(f"ceiling: expected an integer from 1 to 2**32 - 1, got {ceiling!r}")
@@ -123,7 +123,7 @@ def _column(name: str, column: Any, dtype: np.dtype) -> Any:
     if column.ndim != 1:
         raise ValueError(f"{name}: expected shape (N,), got {column.shape}")
     if not isinstance(column, cl_array.Array):
-        return np.asanyarray(column, dtype, order="C")  # a masked array keeps its mask
+        return np.ascontiguousarray(column, dtype)
     if column.dtype != dtype:
         raise TypeError(f"{name}: expected both x and y as device arrays of float32 or of float64, got {column.dtype}")
     return column

@@ -10,7 +10,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import Bound, HistogramKernel, default_queue, operators
-from clhist.cases.arrays import check_unmasked
+from clhist.binning.inputs import as_array
 from clhist.cases.bindable import Bindable
 
 __all__ = ["image_histogram"]
@@ -42,7 +42,7 @@ def image_histogram(image: Any, bins: int = 256, *, queue: cl.CommandQueue | Non
     if not isinstance(image, np.ndarray | cl_array.Array) or image.dtype != np.uint8:
         found = getattr(image, "dtype", type(image).__name__)
         raise TypeError(f"image: expected an array of uint8, got {found}")
-    check_unmasked("image", image)
+    image = as_array("image", image)
     if image.ndim not in (2, 3) or image.shape[2:] == (0,):
         raise ValueError(f"image: expected shape (height, width) or (height, width, channels), got {image.shape}")
     if image.size >= 2**32:

@@ -17,7 +17,8 @@ from numpy.typing import DTypeLike
 from pyopencl.tools import dtype_to_ctype
 
 from clhist import Bound, HistogramKernel, default_queue, operators
-from clhist.cases.arrays import check_unmasked, pair_of, ranges_of
+from clhist.binning.inputs import as_array
+from clhist.cases.arrays import pair_of, ranges_of
 from clhist.cases.bindable import Bindable
 
 __all__ = ["joint_histogram", "mutual_information"]
@@ -108,9 +109,7 @@ def joint_histogram(
     A float32 bin of n terms is off by at most ``n * 2**-24`` of its value (from above, and rarely by so much): take
     float64 where tens of millions of pixels may be alike.
     """
-    check_unmasked("fixed", fixed)
-    check_unmasked("moving", moving)
-    fixed, moving = pair_of("fixed, moving", fixed, moving)
+    fixed, moving = pair_of("fixed, moving", as_array("fixed", fixed), as_array("moving", moving))
     fixed, moving = _image("fixed", fixed), _image("moving", moving)
     if fixed.shape != moving.shape or fixed.ndim not in (1, 2):
         shapes = f"{fixed.shape} and {moving.shape}"
@@ -151,8 +150,8 @@ def mutual_information(joint: Any, *, normalized: bool = False) -> float:
     float
         ``H(F) + H(M) - H(F, M)`` in nats, or the ratio. 0, or 1, of a histogram without entries.
     """
-    check_unmasked("joint", joint)
-    weights = joint.get() if isinstance(joint, cl_array.Array) else np.asarray(joint)
+    joint = as_array("joint", joint)
+    weights = joint.get() if isinstance(joint, cl_array.Array) else joint
     if weights.ndim != 2 or weights.dtype.kind not in "iuf":
         raise ValueError(f"joint: expected numbers of shape (K, L), got {weights.dtype} of shape {weights.shape}")
     weights = weights.astype(np.float64)

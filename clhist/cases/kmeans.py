@@ -16,7 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import default_queue
-from clhist.cases.arrays import check_unmasked
+from clhist.binning.inputs import as_array
 from clhist.cases.kmeans_lloyd import Lloyd, rows
 
 __all__ = ["KMeansResult", "blobs", "kmeans"]
@@ -102,6 +102,9 @@ def kmeans(
     Notes
     -----
     Sums of floats depend on the order of work-items: on a GPU two runs may differ in the last digits.
+
+    With about as few different points as clusters, the number of iterations may differ from scikit-learn's: it
+    relocates clusters to points at distances of rounding errors, and points at equal distances are taken in any order.
     """
     points = _checked_points(points)
     n, d = points.shape
@@ -187,9 +190,7 @@ def _iterate(
 
 
 def _checked_points(points: Any) -> Any:
-    check_unmasked("points", points)
-    if not isinstance(points, cl_array.Array):
-        points = np.asarray(points)
+    points = as_array("points", points)
     if points.dtype.kind not in "biuf":
         raise TypeError(f"points: expected real numbers, got {points.dtype}")
     if points.ndim != 2 or not points.size:
@@ -210,8 +211,8 @@ def _checked_init(init: Any, k: int, d: int) -> Any:
         if init not in ("k-means++", "random"):
             raise ValueError(f"init: expected 'k-means++', 'random' or an array of centers, got {init!r}")
         return init
-    check_unmasked("init", init)
-    centers = init.get() if isinstance(init, cl_array.Array) else np.asarray(init)
+    init = as_array("init", init)
+    centers = init.get() if isinstance(init, cl_array.Array) else init
     if centers.dtype.kind not in "biuf":
         raise TypeError(f"init: expected 'k-means++', 'random' or an array of centers, got {init!r}")
     if centers.shape != (k, d):

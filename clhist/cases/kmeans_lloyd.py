@@ -240,8 +240,7 @@ class Lloyd:
         of_cluster = sums.swapaxes(0, 1)  # the same numbers, of shape (k, slices, features of a slice)
         padding = (0, of_cluster[0].size - self.d)
         empty = np.flatnonzero(count == 0)
-        far[_of_equal_points(points, label)] = 0
-        if far.max() > 0:
+        if far[~_of_equal_points(points, label)].max(initial=0) > 0:
             for cluster, p in zip(empty, np.argpartition(far, -len(empty))[: -len(empty) - 1 : -1], strict=True):
                 x = np.pad(rows(points, [p])[0] - self.mean, padding).reshape(of_cluster.shape[1:])
                 of_cluster[label[p]] -= x

@@ -21,7 +21,7 @@ from pyopencl.scan import ExclusiveScanKernel
 from pyopencl.tools import dtype_to_ctype
 
 from clhist import bincount, default_queue
-from clhist.cases.arrays import check_unmasked
+from clhist.binning.inputs import as_array
 
 __all__ = ["Neighbours", "find_neighbours"]
 
@@ -253,7 +253,7 @@ def _check(positions: Any, box: Any, cutoff: float, molecule: Any) -> tuple[int,
         if not isinstance(array, np.ndarray | cl_array.Array) or array.dtype.kind not in kinds:
             what = {"f": "floats", "iu": "integers"}[kinds]
             raise TypeError(f"{name}: expected an array of {what}, got {getattr(array, 'dtype', array)!r}")
-        check_unmasked(name, array)
+        as_array(name, array)  # or an error if elements are missing
     n = len(positions)
     if positions.shape != (n, 3) or not 1 <= n <= _LARGEST // _IMAGES:
         raise ValueError(f"positions: expected shape (n, 3), n from 1 to {_LARGEST // _IMAGES}, got {positions.shape}")
@@ -261,8 +261,7 @@ def _check(positions: Any, box: Any, cutoff: float, molecule: Any) -> tuple[int,
         raise ValueError("positions: expected finite numbers, got others")
     if molecule.shape != (n,):
         raise ValueError(f"molecule: expected shape ({n},), as many as positions, got {molecule.shape}")
-    check_unmasked("box", box)
-    edges = np.asarray(box, np.float64)
+    edges = np.asarray(as_array("box", box), np.float64)
     if edges.shape != (3,) or not np.isfinite(edges).all() or not (edges > 0).all():
         raise ValueError(f"box: expected three positive edges in nm, got {box}")
     if not 0 < cutoff <= edges.min() / 2:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl.array as cl_array
 
-from clhist.cases.arrays import check_unmasked
+from clhist.binning.inputs import as_array
 
 HALF_TURN = 180 * 60.0  # arcmin: the largest angle that there is
 
@@ -36,8 +36,8 @@ def unit_vectors(points: Any, name: str = "points") -> npt.NDArray[np.float64]:
     TypeError, ValueError
         If that is not what `points` are.
     """
-    check_unmasked(name, points)
-    given = points.get() if isinstance(points, cl_array.Array) else np.asarray(points)
+    points = as_array(name, points)
+    given = points.get() if isinstance(points, cl_array.Array) else points
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(f"{name}: expected right ascension and declination, shape (n, 2), got shape {given.shape}")
     if given.dtype.kind not in "iuf":
@@ -75,8 +75,7 @@ def angular_edges(bins_per_decade: int = 5, smallest: float = 1.0, largest: floa
 
 def check_edges(edges: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return `edges` in arcmin as float64; raise ValueError unless they increase from 0 or more to 10800 or less."""
-    check_unmasked("edges", edges)
-    found = np.asarray(edges, np.float64)
+    found = np.asarray(as_array("edges", edges), np.float64)
     if found.ndim != 1 or found.size < 2:
         raise ValueError(f"edges: expected one dimension and at least 2 angles, got shape {found.shape}")
     if not (found[0] >= 0 and found[-1] <= HALF_TURN and (np.diff(found) > 0).all()):

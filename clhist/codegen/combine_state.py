@@ -67,12 +67,14 @@ class CombineState:
 
     def dest(self, index: str) -> str:
         """Return the accumulator that `dest` has for a bin."""
-        if self.spec.dest_is_partial:
-            return f"dest[{index}]"
-        if self.spec.fields:
+        operator = self.spec.operator
+        if self.spec.fields and not self.spec.dest_is_partial:
             fields = ", ".join(f"dest_{name}[{index}]" for name, _ in self.spec.fields)
             return f"clhist_lift((value_t){{{fields}}})"
-        return f"clhist_lift({loaded(f'dest[{index}]', self.spec.operator.dtype)})"
+        dtype = operator.accumulator if self.spec.dest_is_partial else operator.dtype
+        held = f"dest[{index}]" if self.spec.dest_is_partial else f"clhist_lift({loaded(f'dest[{index}]', dtype)})"
+        # llvmpipe of Mesa 25.0.7 ends the process where a branch chooses between a byte and a constant.
+        return f"clhist_combine(clhist_neutral(), {held})" if dtype.itemsize == 1 else held
 
     def store(self, index: str) -> str:
         """Return the statement that writes the result of a bin."""

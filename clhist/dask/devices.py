@@ -10,7 +10,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist.opencl.device import default_queue, device_kind, devices, use_device
+from clhist.opencl.device import default_queue, devices, is_processor, use_device
 from clhist.opencl.several import device_name
 
 _locks: list[int] = []  # files that are open for as long as this process has its device
@@ -80,7 +80,7 @@ def take_device(
         The device.
     """
     first, *others = devices(platform, device)
-    if device_kind(first) == "cpu":  # which another platform has as well
+    if is_processor(first):  # which another platform has as well
         others = [each for each in others if each.platform == first.platform]
     found = [first, *(each for each in others if each.type == first.type)]
     number = next((k for k in range(len(found)) if _take(k)), None)
@@ -92,7 +92,7 @@ def take_device(
 
 def _part(device: cl.Device, cores: int | None) -> cl.Device:
     """Return so many cores of a processor; the device itself if it has no more, or cannot be divided."""
-    if cores is None or device_kind(device) != "cpu" or cores >= device.max_compute_units:
+    if cores is None or not is_processor(device) or cores >= device.max_compute_units:
         return device
     try:
         by_counts: list[Any] = [cl.device_partition_property.BY_COUNTS, cores]
@@ -129,5 +129,5 @@ def _take(number: int) -> bool:
 def _device() -> str:
     queue = default_queue()
     cores = queue.device.max_compute_units
-    part = "" if device_kind(queue.device) != "cpu" else f", {cores} core{'s' * (cores != 1)}"
+    part = "" if not is_processor(queue.device) else f", {cores} core{'s' * (cores != 1)}"
     return f"{device_name(queue)}{part}"

@@ -29,6 +29,7 @@ from clhist.opencl.device import (
     memory_budget,
     planning_profile,
 )
+from clhist.opencl.faults import faults_of
 from clhist.opencl.program import kernel_of
 from clhist.operators.c_types import integer
 from clhist.operators.merged import merged
@@ -103,6 +104,8 @@ class Builder:
         """Plan and build; `_kept` keeps what comes of it."""
 
         def built(plan: Plan) -> Sweep:
+            if plan.work_group_size == 1:
+                _check_work_groups_of_one(device)
             # By now the device has proven what the plan needs.
             programs = programs_of(plan, self._source, self.profile_of(device), aligned=aligned, used=used)
             sweep = sweep_of(plan, programs, self._source.options)
@@ -243,3 +246,12 @@ class Builder:
                 raise UnsupportedError(
                     f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
                 )
+
+
+def _check_work_groups_of_one(device: cl.Device) -> None:
+    """Raise UnsupportedError if the driver of `device` has shown that it runs no work-groups of one work-item."""
+    for fault in faults_of(device):
+        raise UnsupportedError(
+            f"work_group_size, copies: {device.name.strip()} (driver {device.driver_version.strip()}) runs no "
+            f"work-groups of one work-item, since {fault.words}; pass 2 or more of both, or neither"
+        )

@@ -12,6 +12,9 @@ import numpy as np
 from clhist.engine.scatter import as_array
 from clhist.opencl.masks import mask_of
 
+# The methods that pandas, polars and PyArrow have for missing elements, and for the others.
+_METHODS = (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null"))
+
 
 class ColumnData(NamedTuple):
     """The values of a column that says by itself which of them are missing.
@@ -63,6 +66,18 @@ def from_arrow(column: Any) -> Any:
     if hasattr(column, "__arrow_c_stream__") and not hasattr(column, "columns"):
         return import_module("pyarrow").chunked_array(column)
     return import_module("pyarrow").array(column) if hasattr(column, "__arrow_c_array__") else column
+
+
+def present_and_missing(column: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Return the elements that are not missing and which are, None if none is; None of what is no table's column."""
+    for missing_of, present_of in _METHODS:
+        if hasattr(column, missing_of) and hasattr(column, present_of):
+            missing = np.asarray(getattr(column, missing_of)(), bool)
+            present = getattr(column, present_of)()
+            is_wide = str(getattr(column, "dtype", "")) in ("Int128", "UInt128")  # which NumPy has not
+            present = np.array(present.to_list(), object) if is_wide else np.asarray(present)
+            return present, missing if missing.any() else None
+    return None
 
 
 def of_list(name: str, values: Any) -> Any:

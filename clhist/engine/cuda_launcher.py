@@ -180,6 +180,7 @@ class CudaLoaded:
         on_device: bool,
         wait_for: Sequence[cl.Event] = (),
         allocator: Allocator | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> Outcome:
         """Enqueue all on the current stream of the library whose the first array is; see `Loaded.run`.
 
@@ -197,13 +198,15 @@ class CudaLoaded:
             made = [array is None or type(array) is New for array in arrays]
             found = [self._new(n, memory, arrays[n]) if made[n] else arrays[n] for n in range(len(arrays))]
             with unheard():
-                self.launch([*(array.offset for array in found), *scalars], memory.library, memory.stream)
+                self.launch([*(array.offset for array in found), *scalars], memory.library, memory.stream, begun)
         if heard.calls is not None:
             heard.calls.append(CudaRun(self, memory, made, found, list(scalars)))
         none: Any = None  # of OpenCL's events
         return Outcome(self._collected(found), {"combine": [none]}, {})
 
-    def launch(self, numbers: list[Any], library: Library, stream: int) -> None:
+    def launch(
+        self, numbers: list[Any], library: Library, stream: int, begun: Callable[[], None] | None = None
+    ) -> None:
         """Enqueue all on a stream of the device that calls go to: `numbers` are the arrays' addresses, and scalars."""
         with self._lock:
             if self._parts is None:
@@ -213,7 +216,7 @@ class CudaLoaded:
             while waiting:
                 part, budget = waiting.pop(0)
                 try:
-                    self._run_part(part, library, stream, numbers)
+                    self._run_part(part, library, stream, numbers, begun)
                     has_begun = True
                 except CudaMemoryError as error:
                     least, before = part.part.least_bytes, part.size if budget is None else min(part.size, budget)
@@ -243,10 +246,14 @@ class CudaLoaded:
                 )
         return every[0]
 
-    def _run_part(self, part: _Part, library: Library, stream: int, numbers: list[Any]) -> None:
+    def _run_part(
+        self, part: _Part, library: Library, stream: int, numbers: list[Any], begun: Callable[[], None] | None
+    ) -> None:
         scratch = library.new((part.size,), _BYTE, self._device) if part.size else None
         begin = 0 if scratch is None else library.address(scratch)
         call, where = [*numbers, *(begin + n for n in part.begins)], stream_of(stream)
+        if begun is not None:
+            begun()
         for command in part.commands:
             if isinstance(command, SortPairs):
                 self._sort(command, library, call[len(numbers) :])

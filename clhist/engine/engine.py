@@ -378,9 +378,8 @@ class Engine:
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
     if ready.uses is not None:
         arrays, scalars = ready.counted(arrays, scalars)
-    if call.begun is not None:
-        call.begun()
-    return ready.loaded.run(ready.queue, arrays, scalars, ready.on_device, call.wait_for, call.allocator)
+    run, on_device = ready.loaded.run, ready.on_device
+    return run(ready.queue, arrays, scalars, on_device, call.wait_for, call.allocator, call.begun)
 
 
 @kept_by_context

@@ -12,10 +12,9 @@ from clhist.engine.partials import combine_arrays
 from clhist.hardware.profile import Profile
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, empty, to_device
-from clhist.opencl.cuda_arrays import NotDirectError, StreamOrder
+from clhist.opencl.cuda_arrays import StreamOrder
 from clhist.opencl.device import device_profile
 from clhist.opencl.elementwise import added
-from clhist.opencl.memory import OutOfMemoryError
 from clhist.operators.operator import Operator
 
 T = TypeVar("T")
@@ -113,11 +112,7 @@ class Held:
             is_one = len(self.arrays) == 1
             self._spare = self.arrays if is_one else empty_bins(self.queue, self.forms, [a.shape for a in self.arrays])
         in_place = self._spare is self.arrays
-        try:
-            found = enqueue(self.arrays, self._spare, updates.begin if in_place else None)
-        except (OutOfMemoryError, NotDirectError):
-            updates.end()  # no scratch memory, or no program for CUDA: nothing was written
-            raise
+        found = enqueue(self.arrays, self._spare, updates.begin if in_place else None)
         updates.is_open = True
         self.arrays, self._spare = self._spare, self.arrays
         self._order.end(self.arrays)

@@ -189,6 +189,7 @@ class Loaded:
         on_device: bool,
         wait_for: Sequence[cl.Event] = (),
         allocator: Allocator | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> Outcome:
         """Enqueue all; NumPy arrays are waited for.
 
@@ -206,6 +207,8 @@ class Loaded:
             What to wait for besides the events of the arrays.
         allocator : callable, optional
             Of scratch memory and new results.
+        begun : callable, optional
+            Called before the first command is enqueued, once there is memory for it.
 
         Raises
         ------
@@ -219,7 +222,7 @@ class Loaded:
         lost.last_calls.append(self.prepared.call)
         try:
             run = self._on_device if on_device else self._on_host
-            return run(queue, arrays, scalars, wait_for, allocator)
+            return run(queue, arrays, scalars, wait_for, allocator, begun)
         except BaseException as error:  # Ctrl-C too: the memory of NumPy arrays must not go while a kernel may use it
             lost.settle(queue, error)
             raise
@@ -231,6 +234,7 @@ class Loaded:
         scalars: Sequence[np.generic],
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
+        begun: Callable[[], None] | None,
     ) -> Outcome:
         memory: list[Any] = []
         offsets: list[int] = []
@@ -250,7 +254,7 @@ class Loaded:
                 buffer = array.base_data
                 memory.append(buffer)
                 offsets.append(0 if buffer is None else array.offset)
-            events, after = self._enqueue(queue, memory, offsets, scalars, waiting, allocator)
+            events, after = self._enqueue(queue, memory, offsets, scalars, waiting, allocator, begun)
             event = events["combine"][-1]
             if self._in_order:
                 self._last = event
@@ -269,6 +273,7 @@ class Loaded:
         scalars: Sequence[np.generic],
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
+        begun: Callable[[], None] | None,
     ) -> Outcome:
         slots, operands, found, blocks = self._slots, [], list(arrays), self._blocks
         staged: list[tuple[np.ndarray, Block]] = []
@@ -295,7 +300,7 @@ class Loaded:
         with self._lock:
             if queue is not self._queue:
                 self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
-            events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator)
+            events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator, begun)
             is_in_order = self._in_order
         last = events["combine"][-1]
         if staged or not is_in_order:
@@ -340,6 +345,7 @@ class Loaded:
         scalars: Sequence[Any],
         wait_for: Sequence[cl.Event],
         allocator: Allocator | None,
+        begun: Callable[[], None] | None,
     ) -> tuple[Events, dict[cl.Event, cl.Event]]:
         """Enqueue all parts and return the events of each stage, and `Outcome.after`."""
         # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
@@ -351,14 +357,14 @@ class Loaded:
         self._scalars, is_whole = None, True  # until all have been enqueued
         for part in self._parts:
             try:
-                waited = self._run_part(part, queue, memory, numbers, waited, allocate, events, after)
+                waited = self._run_part(part, queue, memory, numbers, waited, allocate, events, after, begun)
             except OutOfMemoryError as error:
                 is_whole, numbers = False, [*offsets, *scalars]
                 less = self._less(part.part, None, error)
                 while less:
                     each, budget = less.pop(0)
                     try:
-                        waited = self._run_part(each, queue, memory, numbers, waited, allocate, events, after)
+                        waited = self._run_part(each, queue, memory, numbers, waited, allocate, events, after, begun)
                     except OutOfMemoryError as failed:
                         less[:0] = self._less(each.part, budget, failed)
         if is_whole:
@@ -375,6 +381,7 @@ class Loaded:
         allocate: Allocator,
         events: Events,
         after: dict[cl.Event, cl.Event],
+        begun: Callable[[], None] | None,
     ) -> Sequence[cl.Event] | None:
         """Enqueue one part, with these `numbers` if it has others; return what the next one waits for."""
         blocks = []
@@ -382,6 +389,8 @@ class Loaded:
             blocks.append(allocated(allocate, size, purpose))
         if blocks:
             memory = [*memory, *blocks]
+        if begun is not None:
+            begun()
         is_in_order = self._in_order
         for command in part.commands:
             if isinstance(command, _Command):

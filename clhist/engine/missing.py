@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cl_array
 
-from clhist.engine.columns import from_arrow, read_column
+from clhist.engine.columns import from_arrow, present_and_missing, read_column
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array
 from clhist.opencl.arrays import Array
-from clhist.opencl.masks import mask_of
+from clhist.opencl.masks import mask_of, missing_error
 
 _SCALARS = {int, float, bool, str, np.float64, np.float32, np.int64, np.int32}
 NUMBERS = "biufc"
 """Kinds of dtypes of which NumPy's arrays have no missing elements."""
 
 _PLAIN = {np.ndarray, cl_array.Array, type(None), *_SCALARS}
-# The methods that pandas, polars and PyArrow have for missing elements, and for the others.
-_METHODS = (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null"))
 
 
 def are_plain(values: Iterable[Any]) -> bool:
@@ -109,10 +107,7 @@ def refuse_missing(name: str, value: Any, what: str = "an array") -> Array:
     """Return an argument as an array; raise ValueError if an element is missing."""
     array, missing = split(name, value)
     if missing is not None:
-        raise ValueError(
-            f"{name}: expected {what} without missing elements, got {int(missing.sum())} that are masked, NA or null; "
-            "fill or remove them"
-        )
+        raise missing_error(name, missing, what)
     return array
 
 
@@ -157,17 +152,11 @@ def _of_columns(name: str, columns: Sequence[Any]) -> tuple[np.ndarray, np.ndarr
 
 def _of_texts(value: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
     """Return the elements of a column of texts, categories or objects that may be missing; None of all else."""
-    if isinstance(getattr(value, "dtype", None), np.dtype):
+    if isinstance(getattr(value, "dtype", None), np.dtype) or (parts := present_and_missing(value)) is None:
         return None
-    for is_missing, without in _METHODS:
-        if hasattr(value, is_missing) and hasattr(value, without):
-            break
-    else:
-        return None
-    missing = np.asarray(getattr(value, is_missing)(), bool)
-    if not missing.any():
-        return np.asarray(value), None
-    present = np.asarray(getattr(value, without)())
+    present, missing = parts
+    if missing is None:
+        return present, None
     array = np.zeros(missing.shape, present.dtype)
     array[~missing] = present
     return array, missing

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist.codegen.arguments import scalar
+from clhist.codegen.maps import Argument
+from clhist.engine.results import target
 from clhist.engine.scatter import (
     ScatterSpec,
     as_array,
@@ -24,11 +27,10 @@ from clhist.engine.scatter import (
 from clhist.opencl.arrays import Array, common_kind, is_device_array, to_device
 from clhist.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import integer, same_value, supported_dtype
+from clhist.operators.halves import number_of
+from clhist.operators.host import combined
 from clhist.operators.names import COUNT, PAIRS, operator_of_call, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
-from clhist.operators.ufuncs import as_operator
-
-_UFUNCS = (np.add, np.multiply, np.minimum, np.maximum, np.fmin, np.fmax, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
 
 @dataclass
@@ -91,23 +93,25 @@ class Pairs:
         """Return what their engine depends on."""
         return pair_spec(self.operator, self.indices, self.values, prod(self.row), device, self.with_position)
 
-    def by_numpy(self) -> np.ndarray | None:
-        """Return ``dest[i] = op(dest[i], v)`` for each pair, as kernels compute it; None where these are needed.
+    def on_host(self, out: Any) -> Any:
+        """Return ``dest[i] = op(dest[i], v)`` for each pair, as kernels compute it, in `out` if there is one.
 
-        NumPy's are operators of ufuncs, on integers and floats of 4 or 8 bytes, and one array of values.
+        Raises
+        ------
+        TypeError, ValueError
+            As kernels do, if `dest`, `out` or the scalar is wrong.
         """
-        ufunc = _ufunc_of(self.operator)
-        if ufunc is None or len(self.shape) != 1 or not isinstance(self.values, tuple) or len(self.values) != 1:
-            return None
-        dtype = np.dtype(self.operator.dtype.type)  # NumPy's own object, for which `at` has a loop ten times as fast
-        given, bins = self.values[0].astype(dtype, copy=False).reshape(-1), self.indices.reshape(-1)
-        result = np.array(self.dests[0], dtype) if self.dests else np.full(self.shape, self.operator.neutral, dtype)
-        if bins.size and (bins.min() < 0 or bins.max() >= self.shape[0]):
-            inside = (bins >= 0) & (bins < self.shape[0])
-            bins, given = bins[inside], given[inside]
-        with np.errstate(all="ignore"):
-            ufunc.at(result, bins, given)
-        return result
+        operator, values = self.operator, self.values
+        checked = target("", operator, self.shape, self.dest, out)
+        if not isinstance(values, tuple):
+            dtype = number_of(operator.dtype)
+            values = scalar(Argument("values", "value_t", dtype, False, True, False), values)
+        dest = None if checked.dest is None else checked.dest[0]
+        found = combined(operator, self.shape, self.batched, dest, self.indices, values, self.with_position)
+        if checked.out is None:
+            return found
+        checked.out[0][...] = found
+        return out
 
     def by_parts(self) -> Pairs:
         """Return sums of complex numbers as those of vectors of two, real and imaginary part.
@@ -265,15 +269,3 @@ def _check_batched(shape: tuple[int, ...], indices: Array, offsets: Any) -> None
     rows = int(np.size(offsets)) if not is_device_array(offsets) else offsets.size
     if rows != shape[0] + 1:
         raise ValueError(f"offsets: expected {shape[0] + 1} entries, one more than rows of dest, got {rows}")
-
-
-@lru_cache(maxsize=64)
-def _ufunc_of(operator: Operator) -> np.ufunc | None:
-    """Return the ufunc that `operator` stands for, if NumPy has the same result for each value of its dtype."""
-    ufunc = next((each for each in _UFUNCS if each.__name__ == operator.name), None)
-    if ufunc is None or operator.dtype.kind not in "iuf" or operator.dtype.itemsize not in (4, 8):
-        return None
-    try:
-        return ufunc if as_operator(ufunc, operator.dtype) == operator else None
-    except TypeError:  # no such operator on the dtype: one of the caller's has the name
-        return None

@@ -30,7 +30,7 @@ def combine_arrays(
     dest_is_partial: bool = False,
     out_is_partial: bool = False,
     more: Array | None = None,
-    begun: Callable[[], None] = lambda: None,
+    begun: Callable[[], None] | None = None,
 ) -> None:
     """Write to `out` what `dest` and the accumulators `more` are together; NumPy arrays are waited for.
 
@@ -50,7 +50,7 @@ def combine_arrays(
         Whether these are accumulators, neither lifted nor finished.
     more : array, optional
         Accumulators.
-    begun : callable
+    begun : callable, optional
         Called before the first command is enqueued.
     """
     others = [] if more is None else [more]
@@ -64,24 +64,26 @@ def combine_arrays(
     on_device = [array for array in every if is_device_array(array)]
     events = [event for array in on_device for event in array.events]
     if cuda_device_of(queue) is not None:
-        by_cuda = CudaLoaded(queue, prepared)
-        begun()
-        _run_by_cuda(by_cuda, queue, every, out)
+        _run_by_cuda(CudaLoaded(queue, prepared), queue, every, out, begun)
         return
-    loaded = Loaded(queue, prepared)
-    begun()
-    outcome = loaded.run(queue, every, (), len(on_device) == len(every), events)
+    outcome = Loaded(queue, prepared).run(queue, every, (), len(on_device) == len(every), events, begun=begun)
     for array in on_device:
         if outcome.event not in array.events:
             array.add_event(outcome.event)
 
 
-def _run_by_cuda(loaded: CudaLoaded, queue: cl.CommandQueue, arrays: Sequence[Array], out: Array) -> None:
+def _run_by_cuda(
+    loaded: CudaLoaded,
+    queue: cl.CommandQueue,
+    arrays: Sequence[Array],
+    out: Array,
+    begun: Callable[[], None] | None,
+) -> None:
     """Run it on copies of what is NumPy's, in memory of the library of the first array that is CUDA's."""
     first = next(each for each in arrays if isinstance(each, CudaArray))
     with results_like(first.memory):
         placed = [each if isinstance(each, CudaArray) else to_device(queue, each) for each in arrays]
-        loaded.run(queue, placed, (), True)
+        loaded.run(queue, placed, (), True, begun=begun)
         for given, copy in zip(arrays, placed, strict=True):
             if given is out and copy is not out:
                 out[...] = copy.get()

@@ -230,6 +230,7 @@ def as_indices(value: Any, order: str = "dest, op, indices, values", name: str =
     if not indices.size and not is_array(value):
         indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
+        check_width(name, value, indices, NUMBERED)
         raise TypeError(
             missing_integers(name, value, indices)
             or f"{name}: expected integers, got {_kind_of(indices)}; the order is {order}"
@@ -248,6 +249,19 @@ def missing_integers(name: str, value: Any, array: Array) -> str:
     return f"{name}: expected integers without missing values, got {dtype} with some; drop them, or fill them with -1"
 
 
+def check_width(
+    name: str, value: Any, array: Array, remedy: str = "make floats of them by numpy.array(x, float)"
+) -> None:
+    """Raise ValueError if an array is of objects, or floats, since integers of `value` need more than 64 bits."""
+    if array.dtype.kind == "O" or (array.dtype.kind == "f" and isinstance(value, list | tuple)):
+        integers = [each for each in np.array(value, object).flat if isinstance(each, int)]
+        if len(integers) == array.size and (wide := [each for each in integers if not -(2**63) <= each < 2**63]):
+            raise ValueError(f"{name}: expected integers that int64 holds, got {wide[0]}; {remedy}")
+
+
+NUMBERED = "number the values by clhist.factorize"
+
+
 def _kind_of(array: Array) -> str:
     """Return the dtype of an array, or the type of an object that is none."""
     return type(array.item()).__name__ if array.dtype.kind == "O" and array.ndim == 0 else str(array.dtype)
@@ -256,6 +270,8 @@ def _kind_of(array: Array) -> str:
 def _values_as_array(label: str, value: Any, dtype: np.dtype) -> Array:
     """Return `value` as an array, of `dtype` if it is an empty list."""
     array = numbers_as_array(label, value)
+    if array.dtype.kind == "O":
+        check_width(label, value, array)
     return array if array.size or is_array(value) else np.zeros(array.shape, dtype)
 
 
@@ -342,6 +358,7 @@ def _read(argument: Argument, value: Any) -> Any:
     if array.dtype == argument.dtype or hasattr(value, "dtype"):  # a dtype that somebody chose is not changed
         return array
     if array.size and not np.can_cast(array.dtype, argument.dtype, "same_kind"):
+        check_width(argument.name, value, array, f"declare another type than {c_name(argument.dtype)}")
         raise TypeError(f"{argument.name}: expected {shown_dtype(argument.dtype)}, got a list of {array.dtype}")
     converted = array.astype(argument.dtype)
     if argument.dtype.kind in "iu" and not np.array_equal(converted, array):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist.engine.columns import read_column
+from clhist.engine.columns import present_and_missing, read_column
 from clhist.engine.scatter import as_array
 from clhist.grouping.factorized import in_first_order
 from clhist.grouping.keys import encoded, library, numbered, order_of_texts, renumbered
@@ -96,14 +96,8 @@ def without_missing(keys: Any) -> tuple[np.ndarray, np.ndarray | None, bool]:
     if isinstance(getattr(keys, "dtype", None), np.dtype):  # of text that is masked
         missing, array = mask_of(keys), as_array("keys", keys)
         return (array if missing is None else np.asarray(array)[~missing]), missing, False
-    for missing_of, present_of in (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null")):
-        if hasattr(keys, missing_of) and hasattr(keys, present_of):  # of pandas, polars and PyArrow
-            missing = np.asarray(getattr(keys, missing_of)(), bool)
-            present = getattr(keys, present_of)()
-            is_wide = str(getattr(keys, "dtype", "")) in ("Int128", "UInt128")  # which NumPy has not
-            present = np.array(present.to_list(), object) if is_wide else np.asarray(present)
-            return present, missing if missing.any() else None, False
-    return as_array("keys", keys), None, False
+    parts = present_and_missing(keys)
+    return (as_array("keys", keys), None, False) if parts is None else (*parts, False)
 
 
 def scattered(numbers: np.ndarray, missing: np.ndarray) -> np.ndarray:

@@ -13,6 +13,8 @@ from clhist.engine.columns import ColumnData, from_arrow, of_list, picked
 from clhist.engine.each import Elementwise
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array, native
+from clhist.engine.small import is_small
+from clhist.grouping import host
 from clhist.grouping.columns import by_its_library, like_keys, scattered, without_missing
 from clhist.grouping.factorized import factorized
 from clhist.grouping.hints import check_index, check_keys, check_number
@@ -42,8 +44,8 @@ class Groups(NamedTuple):
         Those of the columns, None where one has none.
     on_device : bool
         Whether the caller's keys are on a device.
-    queue : pyopencl.CommandQueue
-        Where they are.
+    queue : pyopencl.CommandQueue or None
+        Where they are; None of few keys on the host, whose statistics the host computes.
     like : tuple of callable or None
         For each column what makes keys a column of the caller's library; None where the array of the keys will do.
     index : pandas.Index or None
@@ -55,7 +57,7 @@ class Groups(NamedTuple):
     labels: Any
     names: tuple[Any, ...]
     on_device: bool
-    queue: cl.CommandQueue
+    queue: cl.CommandQueue | None
     like: tuple[Callable[[Any], Any] | None, ...] = (None,)
     index: Any = None
 
@@ -126,15 +128,18 @@ def _is_column(each: Any) -> bool:
 def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
     names = (getattr(keys, "name", None),)
     numbers, labels, on_device = numbers_of(keys, num_groups is not None, sort, queue)
-    if queue is None:
-        queue = (numbers.queue if is_device_array(numbers) else None) or default_queue()
-    check_context([("keys", numbers)], queue.context)
+    if queue is None and is_device_array(numbers):
+        queue = numbers.queue or default_queue()
+    if queue is not None:
+        check_context([("keys", numbers)], queue.context)
     if labels is None:
         number = integer("num_groups", num_groups, 0)
     elif num_groups is not None:
         raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
     else:
         number = len(labels)
+    if queue is None and not is_small("group_by", max(numbers.size, number), None):
+        queue = default_queue()
     return Groups(
         numbers,
         number,
@@ -184,7 +189,7 @@ def _numbers_on_host(
     return (numbers if missing is None else scattered(numbers, missing)), found.keys
 
 
-def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.CommandQueue) -> ColumnData | None:
+def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.CommandQueue | None) -> ColumnData | None:
     """Return the numbers of values that are no numbers, as texts and categories, as a column; None of numbers.
 
     The numbers are in the order of the values if one of the statistics compares them.
@@ -242,8 +247,15 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
             where = "a device" if first.on_device else "the host"
             raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on {where}")
     queue = first.queue
-    numbers, number, known = first.numbers, first.num_groups, []
+    numbers, number = first.numbers, first.num_groups
+    known: list[Any] = []
     for n, other in enumerate(others, 1):
+        if queue is None:
+            pairs = host.joined(numbers, number, other.numbers, other.num_groups)
+            numbers, keys = host.numbered(pairs, number * other.num_groups, sort=sort or n < len(others))
+            number = len(keys)
+            known.append(keys)
+            continue
         joined = join(numbers, number, other.numbers, other.num_groups, queue)
         is_last = n == len(others)
         on_host = is_last and not first.on_device and (shares_memory(queue.device) or not joined.size)
@@ -255,7 +267,7 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     def labels() -> tuple[np.ndarray, ...]:
         found = [labels_of(*held[0])]
         for keys, (own, n) in zip(known, held[1:], strict=True):
-            left, right = np.divmod(keys.get(), max(1, n))
+            left, right = np.divmod(keys.get() if is_device_array(keys) else keys, max(1, n))
             found = [*(each[left] for each in found), labels_of(own, n)[right]]
         return tuple(found)
 

@@ -19,6 +19,7 @@ from clhist.cuda.imported import is_complete
 # A library that is not imported yet takes longer to import than fewer keys than this to number without it.
 _WORTH_AN_IMPORT = 1 << 19
 _CHUNK = 1 << 14
+_CLOSE = 1 << 14  # range of integers that are marked in a table rather than sorted
 # Objects are distinguished by their addresses where no more than this part of some elements are different ones.
 _SOME, _DIFFERENT = 1 << 16, 0.98
 
@@ -33,7 +34,10 @@ def numbered(keys: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarra
     """
     flat = np.ascontiguousarray(keys).reshape(-1)
     try:
-        labels, codes = _of_objects(flat, sort) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
+        if flat.dtype.kind in "biu":  # sorted already, and never missing
+            labels, codes = _factorized(flat)
+        else:
+            labels, codes = _of_objects(flat, sort) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
     except TypeError as error:
         can = "hashed" + " and sorted" * sort
         raise TypeError(f"keys: expected values that can be {can}, got {keys.dtype}: {error}") from error
@@ -95,6 +99,8 @@ def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return labels, codes
     if kind == "T":
         return _by_dictionary(keys)
+    if kind in "biu" and (found := _by_marks(keys)) is not None:
+        return found
     if kind not in "fcmMSU" or not width or keys.dtype.type is np.longdouble or keys.dtype.type is np.clongdouble:
         labels, codes = np.unique(keys, return_inverse=True)
         return labels, codes.reshape(-1)
@@ -104,6 +110,24 @@ def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bits = flat.view(f"i{width}") if kind in "fmM" else flat
     labels, codes = _by_bits(bits)
     return labels.view(native).astype(keys.dtype, copy=False), codes
+
+
+def _by_marks(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the same of integers close to each other, which are sorted then; None of others."""
+    if not keys.size:
+        return None
+    dtype = keys.dtype
+    keys = keys.view(np.uint8) if dtype.kind == "b" else keys.astype(dtype.newbyteorder("="), copy=False)
+    least, most = keys.min(), keys.max()
+    if int(most) - int(least) >= max(_CLOSE, keys.size):
+        return None
+    places = (keys - least if keys.itemsize == 8 else keys.astype(np.intp) - least).astype(np.intp, copy=False)
+    marks = np.zeros(int(most) - int(least) + 1, bool)
+    marks[places] = True
+    found = np.flatnonzero(marks)
+    ranks = np.zeros(marks.size, np.int32)
+    ranks[found] = np.arange(found.size)
+    return (found.astype(keys.dtype) + least).astype(dtype, copy=False), ranks[places]
 
 
 def _by_bits(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

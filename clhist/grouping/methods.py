@@ -109,7 +109,7 @@ class Methods(Placed, Generic[A]):
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     def transform(self, x: X[A], statistic: str, **options: Any) -> A:
         """Return for each element a statistic of its group.
 
@@ -142,7 +142,7 @@ class Methods(Placed, Generic[A]):
         check_index("x", x, self._index)
         column = read_column(x)
         if column is None and not is_device_array(x) and statistic in OF_ORDER:
-            column = numbered_texts("x", x, (statistic,), self._queue)
+            column = numbered_texts("x", x, (statistic,), self._given_queue)
         if column is not None and column.like is not None and statistic not in ("count", "argmin", "argmax", *OF_ANY):
             x = cast(Any, column._replace(like=None))
             rows: Any = self._rows(self._one(x, statistic, **options))
@@ -163,7 +163,7 @@ class Methods(Placed, Generic[A]):
         found: A = self._places(ascending)
         return found
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     def cumsum(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the sum of the values of its group up to each element.
 
@@ -184,25 +184,25 @@ class Methods(Placed, Generic[A]):
         found: A = self._along("cumsum", x, skipna, dtype)
         return found
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     def cumprod(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the product of the values of its group up to each element; see `cumsum`."""
         found: A = self._along("cumprod", x, skipna, dtype)
         return found
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     def cummin(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the least value of its group up to each element, which may be a date; see `cumsum`."""
         found: A = self._along("cummin", x, skipna)
         return found
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     def cummax(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the largest value of its group up to each element, which may be a date; see `cumsum`."""
         found: A = self._along("cummax", x, skipna)
         return found
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     def rank(self, x: X[A], method: str = "average", *, ascending: bool = True, pct: bool = False) -> A:
         """Return the rank of each value in its group, from 1 on, as a float.
 
@@ -226,7 +226,7 @@ class Methods(Placed, Generic[A]):
         found: A = self._ranked(x, method, ascending, pct)
         return found
 
-    @takes_cuda_as("_keys", on_host="_on_host")
+    @takes_cuda_as("_keys", on_host="_read_to_host")
     def nth(self, x: X[A], n: int) -> A:
         """Return the n-th value of each group, NaN included, from 0 on; from its end if `n` is negative.
 

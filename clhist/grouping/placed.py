@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +12,8 @@ from numpy.typing import DTypeLike
 
 from clhist.engine.columns import ColumnData, of_list, picked, read_column
 from clhist.engine.labelled import unlabelled
-from clhist.engine.scatter import as_array, native
+from clhist.engine.scatter import as_array, check_width, native
+from clhist.grouping import host
 from clhist.grouping.dates import (
     FILLED,
     NAT,
@@ -32,16 +32,18 @@ from clhist.grouping.hints import check_index, check_room
 from clhist.grouping.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouping.running import RUNNING, running, running_of_each
 from clhist.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
+from clhist.opencl.device import default_queue
 from clhist.opencl.elementwise import as_numbers
 from clhist.opencl.lost import check_process
 from clhist.opencl.masks import check_unmasked, mask_of
 from clhist.opencl.operands import in_place
 from clhist.operators.c_types import literal, supported_dtype
 from clhist.operators.names import name_hint
+from clhist.statistics.host import Grouped
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import select, sorts
 from clhist.statistics.selection_texts import Nan, Order
-from clhist.statistics.table import OF_ANY, TABLE, column_of, quantile_of, split_statistics
+from clhist.statistics.table import OF_ANY, TABLE, column_of, host_statistics, quantile_of, split_statistics
 
 OF_ORDER = ("first", "last", "min", "max", "mode", "argmin", "argmax", "count")  # of text by its numbers, too
 
@@ -51,14 +53,29 @@ class Placed:
 
     num_groups: int
     _keys: Array
-    _queue: cl.CommandQueue
+    _given_queue: cl.CommandQueue | None
     _on_device: bool
     _numbers: Numbers
     _shape: tuple[int, ...]
     _index: Any  # of pandas, if the keys have one
 
+    @property
+    def _on_host(self) -> bool:
+        """Whether the host computes statistics, since there are few elements and no queue."""
+        return self._given_queue is None
+
+    @property
+    def _queue(self) -> cl.CommandQueue:
+        """Where kernels run, also those of the few things that only kernels compute."""
+        return default_queue() if self._given_queue is None else self._given_queue
+
+    def _grouped(self, array: Array, column: Column, nan: str = "") -> Grouped:
+        return Grouped(self._keys, array, column, max(1, self.num_groups), nan)
+
     def _bins(self, *sizes: int) -> int:
         """Return the number of results; raise MemoryError if arrays of such bytes for each group do not fit."""
+        if self._on_host:
+            return max(1, self.num_groups)
         check_room(self.num_groups, self._queue, *sizes)
         return max(1, self.num_groups)
 
@@ -74,6 +91,7 @@ class Placed:
         if self._on_device and not array.dtype.isnative:
             raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
         if array.dtype.kind == "O":
+            check_width(name, array, array)
             types = sorted({type(each).__name__ for each in array.flat})
             hint = "; convert them to float64, or to integers of their least unit" if "Decimal" in types else ""
             hint = "; pandas.array(..., dtype='Int64') has missing numbers" if {*types} <= {"int", "NoneType"} else hint
@@ -83,7 +101,8 @@ class Placed:
             )
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
-        check_context([(name, array)], self._queue.context)
+        if self._on_device:
+            check_context([(name, array)], self._queue.context)
         return array if halves else as_numbers(array)
 
     def _apart(self, columns: Mapping[str, Any], skipna: bool, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -102,8 +121,8 @@ class Placed:
             if (column := read_column(x)) is None and not is_device_array(x):
                 if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not {*asked} <= {*SWEPT}:
                     column = ColumnData(np.asarray(x), None)
-                elif {*asked} <= {*OF_ORDER} and (texts := numbered_texts(name, x, asked, self._queue)) is not None:
-                    column = texts
+                elif {*asked} <= {*OF_ORDER}:
+                    column = numbered_texts(name, x, asked, self._given_queue)
             if column is not None:
                 self._check(name, False, column.values.shape)
                 found[name] = self._of_column(name, column, tuple(asked), skipna, options)
@@ -214,10 +233,13 @@ class Placed:
         if missing is None:
             return self
         self._check("x", False, missing.shape)
-        keys = join(self._keys, self.num_groups, as_bytes(missing), 1, self._queue)  # 1 is outside of [0, 1)
-        keys = (keys if is_device_array(self._keys) else keys.get(self._queue)).reshape(self._shape)
+        if self._on_host:
+            keys = host.joined(self._keys, self.num_groups, missing, 1)
+        else:
+            keys = join(self._keys, self.num_groups, as_bytes(missing), 1, self._queue)  # 1 is outside of [0, 1)
+            keys = keys if is_device_array(self._keys) else keys.get(self._queue)
         new = cast(Any, type(self))
-        return new(Groups(keys, self.num_groups, None, (None,), False, self._queue))
+        return new(Groups(keys.reshape(self._shape), self.num_groups, None, (None,), False, self._given_queue))
 
     def _check(self, name: str, on_device: bool, shape: tuple[int, ...]) -> None:
         """Raise TypeError or ValueError if an array is not where the keys are, or not of their shape."""
@@ -232,7 +254,7 @@ class Placed:
     def _placed(self, array: Array) -> Array:
         """Return an array in one dimension, where kernels take it without a copy for each of them."""
         flat = flattened(array)
-        stays = is_device_array(flat) or shares_memory(self._queue.device) or not flat.size
+        stays = self._on_host or is_device_array(flat) or shares_memory(self._queue.device) or not flat.size
         return flat if stays else to_device(self._queue, flat)
 
     def _like_keys(self, result: Array) -> Array:
@@ -265,6 +287,8 @@ class Placed:
         return found
 
     def _most_frequent(self, array: Array, column: Column) -> Array:
+        if self._on_host:
+            return host_statistics(self._grouped(array, column), ("mode",))["mode"]
         return self._like_keys(most_frequent(self._keys, self._bins(8, 8, 8), array, column.skipna, self._queue))
 
     def _with_any(
@@ -298,14 +322,17 @@ class Placed:
         groups, dtype = self._bins(8), getattr(x, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
             array = self._placed(self._array(name, x))
-            if array.size and sorts(array, groups, self._queue):
+            if array.size and not self._on_host and sorts(array, groups, self._queue):
                 column = column_of(name, array.dtype, (), self._numbers.real, skipna, 0, None)
                 return self._returned(self._like_keys(self._selected(array, column, counts=True)))
         try:
-            numbers, labels, on_device = numbers_of(x, False, getattr(dtype, "kind", "") != "O", self._queue)
+            numbers, labels, on_device = numbers_of(x, False, getattr(dtype, "kind", "") != "O", self._given_queue)
         except TypeError as error:
             raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
         self._check(name, on_device, numbers.shape)
+        if self._on_host:
+            found = host.number_of_different(self._keys, groups, numbers, len(labels), skipna)
+            return self._returned(found)
         given = self._keys, groups, numbers, len(labels), skipna, self._queue
         return self._returned(self._like_keys(number_of_different(*given)))
 
@@ -320,6 +347,9 @@ class Placed:
     ) -> Array:
         """Return the median of each group, the quantile of probability `q`, or how many different values it has."""
         bins = self._bins(8)
+        if self._on_host and weights is None:
+            with np.errstate(all="ignore"):
+                return cast(Any, TABLE["quantile"].host)(self._grouped(array, column, nan or ""), q)
         if not array.size:
             nothing = np.full(bins, np.nan, column.result)
             return to_device(self._queue, nothing) if self._on_device else nothing
@@ -348,7 +378,7 @@ class Placed:
         if not isinstance(ascending, bool | np.bool_):
             raise TypeError(f"ascending: expected True or False, got {ascending!r:.60}")
         check_process()
-        return self._of_rows(partial(place_of_each, num_groups=self._bins(8), ascending=bool(ascending)))
+        return self._of_rows((place_of_each, host.place_of_each), ascending=bool(ascending))
 
     def _extremes_beside_nan(self, name: str, values: np.ndarray) -> Any:
         """Return running extremes as polars has them, where NaN is no extreme unless there is nothing else."""
@@ -380,7 +410,7 @@ class Placed:
         result, is_bool = (np.dtype(np.uint8), True) if result.kind == "b" else (result, False)
         array = as_bytes(array) if array.dtype.kind == "b" else array
         of = running(name, native(array.dtype), result, self._numbers.real, missing, nan)
-        found = self._of_rows(partial(running_of_each, num_groups=self._bins(8), of=of), array)
+        found = self._of_rows((running_of_each, host.running_of_each), array, of=of)
         return found if dates is None and not is_bool else found.view(dates or np.bool_)
 
     def _ranked(self, x: Any, method: str, ascending: bool, pct: bool) -> Any:
@@ -396,7 +426,7 @@ class Placed:
         if (column := read_column(x)) is not None:
             values = column.values
             if column.nan_is_value:  # of polars, the greatest
-                values = factorized(values.reshape(-1), self._queue, missing=True).numbers.reshape(values.shape)
+                values = factorized(values.reshape(-1), self._given_queue, missing=True).numbers.reshape(values.shape)
             found = Placed._ranked(self._without(column.missing), values, method, ascending, pct)
             return np.ma.array(found, mask=found != found)
         array, _, dates = self._checked(x, "argmin", True, None)
@@ -407,8 +437,7 @@ class Placed:
             "pct": bool(pct),
             "is_date": dates is not None,
         }
-        compute = partial(rank_of_each, num_groups=self._bins(8), real=self._numbers.real, **options)
-        return self._of_rows(compute, array)
+        return self._of_rows((rank_of_each, host.rank_of_each), array, real=self._numbers.real, **options)
 
     def _nth(self, x: Any, n: int) -> Any:
         """Return the n-th value of each group."""
@@ -416,7 +445,7 @@ class Placed:
             raise TypeError(f"n: expected an integer, got {n!r:.60}")
         check_index("x", x, self._index)
         if (column := read_column(x)) is None and not is_device_array(x):
-            column = numbered_texts("x", x, ("first",), self._queue)
+            column = numbered_texts("x", x, ("first",), self._given_queue)
         if column is not None:
             found = self._nth(column.values, n)
             if column.values.dtype.kind not in "mM":
@@ -428,8 +457,8 @@ class Placed:
         array = as_bytes(array) if is_bool else array
         none = NAT if dates is not None else np.nan if array.dtype.kind == "f" else 0
         place = min(max(int(n), -(2**32)), 2**32)  # no group has more elements, and kernels take 64 bits
-        compute = partial(nth_of_groups, num_groups=self._bins(8), n=place, none=array.dtype.type(none))
-        found = self._of_rows(compute, array, shape=None)[: self.num_groups]
+        ways = nth_of_groups, host.nth_of_groups
+        found = self._of_rows(ways, array, shape=None, n=place, none=array.dtype.type(none))[: self.num_groups]
         return found if dates is None and not is_bool else found.view(dates or np.bool_)
 
     def _checked(
@@ -443,10 +472,25 @@ class Placed:
             raise TypeError(f"x: expected real numbers, which have an order, got {array.dtype}")
         return array, column_of("x", array.dtype, (statistic,), self._numbers.real, skipna, 0, dtype, dates), dates
 
-    def _of_rows(self, compute: Callable[..., Array], *values: Array, shape: tuple[int, ...] | None = ()) -> Any:
-        """Return what is computed of keys and values on a device, of the shape of the keys, as the caller gets it."""
+    def _of_rows(
+        self,
+        ways: tuple[Callable[..., Array], Callable[..., Array]],
+        *values: Array,
+        shape: tuple[int, ...] | None = (),
+        **options: Any,
+    ) -> Any:
+        """Return what is computed of keys and values, of the shape of the keys, as the caller gets it.
+
+        `ways` compute it on a device and on the host.
+        """
+        options["num_groups"] = self._bins(8)
+        if self._on_host:
+            found = ways[1](self._keys, **dict(zip(["values"], map(flattened, values), strict=False)), **options)
+            return found if shape is None else found.reshape(self._shape)
         arrays = [self._keys, *(self._placed(each) for each in values)]
         keys, *rest = (in_place(each, self._queue) for each in arrays)
-        found = compute(keys, values=rest[0], queue=self._queue) if rest else compute(keys, queue=self._queue)
+        if rest:
+            options["values"] = rest[0]
+        found = ways[0](keys, queue=self._queue, **options)
         found = found if self._on_device else found.get(self._queue)
         return found if shape is None else found.reshape(self._shape)

@@ -42,6 +42,8 @@ class Running:
         C of whether the value ``{v}`` is left out; empty if none is.
     none : str
         C of the result of an element that is left out, or in no group.
+    ufunc : numpy.ufunc
+        What combines them on the host.
     """
 
     dtype: np.dtype
@@ -51,21 +53,23 @@ class Running:
     neutral: str
     missing: str
     none: str
+    ufunc: np.ufunc
 
 
 def running(name: str, dtype: np.dtype, result: np.dtype, real: np.dtype, missing: str, none: str) -> Running:
     """Return what cumsum, cumprod, cummin and cummax combine."""
+    ufunc = {"cumsum": np.add, "cumprod": np.multiply, "cummin": np.minimum, "cummax": np.maximum}[name]
     if name in ("cumsum", "cumprod"):
         accumulator = real if result.kind == "f" else result
         return Running(
-            dtype, accumulator, result, *(("a + b", "0") if name == "cumsum" else ("a * b", "1")), missing, none
+            dtype, accumulator, result, *(("a + b", "0") if name == "cumsum" else ("a * b", "1")), missing, none, ufunc
         )
     sign, is_float = "<" if name == "cummin" else ">", dtype.kind == "f"
     limit = (np.inf if name == "cummin" else -np.inf) if is_float else None
     if limit is None:
         limit = getattr(np.iinfo(dtype), "max" if name == "cummin" else "min")
     combine = f"a != a || a {sign} b ? a : b" if is_float else f"a {sign} b ? a : b"  # NaN stays
-    return Running(dtype, dtype, dtype, combine, literal(limit, dtype), missing, none)
+    return Running(dtype, dtype, dtype, combine, literal(limit, dtype), missing, none, ufunc)
 
 
 def running_of_each(keys: Array, num_groups: int, values: Array, of: Running, queue: cl.CommandQueue) -> Array:

@@ -244,9 +244,79 @@ VENDOR_PATHS = (
     ),
 )
 
-# Platforms whose compilers are clang but end the process at its prefetch: their translator to SPIR-V has none.
-# Neither a macro nor a failed build tells.
-_WITHOUT_PREFETCH = ("rusticl",)
+
+class Fault(NamedTuple):
+    """A fault of a driver that may end the process, and so is tried in a child process.
+
+    Attributes
+    ----------
+    words : str
+        What the driver does wrong.
+    consequence : str
+        What clhist does about it, in a sentence.
+    device : str
+        How the names of devices begin that may have it.
+    source : str
+        OpenCL C of a kernel ``clhist_fault`` that one work-item runs on a buffer of 64 integers.
+    first, second : int
+        The first of them before, and the second after a right run.
+    """
+
+    words: str
+    consequence: str
+    device: str
+    source: str
+    first: int
+    second: int
+
+
+class Platform(NamedTuple):
+    """Options and text of all programs for a platform, because of faults of its compiler.
+
+    Attributes
+    ----------
+    options : tuple of str
+        Compiler options.
+    prefix, suffix : str
+        C before and after a program; the prefix ends with ``#line 1``, so that errors name the program's lines.
+    faults : tuple of Fault
+        Those that only a try can show.
+    """
+
+    options: tuple[str, ...] = ()
+    prefix: str = ""
+    suffix: str = ""
+    faults: tuple[Fault, ...] = ()
+
+
+# A load that all work-items share, behind a condition that they share: llvmpipe of Mesa 26.1.6 loads in any case.
+_UNIFORM_LOAD = Fault(
+    "it loads from memory behind conditions that are false",
+    "Work-groups of one work-item are left out: it is planned for as a GPU",
+    "llvmpipe",
+    """kernel void clhist_fault(global int *words)
+{
+    const uint place = words[get_group_id(0)];
+    if (place < 64)
+        words[place] += 1;
+    words[1] = 7;
+}
+""",
+    1 << 30,
+    7,
+)
+
+
+# Mesa's rusticl compiles by clang, but its translator to SPIR-V ends the process at clang's prefetch; neither a macro
+# nor a failed build tells. Mesa's own inlining is wrong for functions with loops, so that clang inlines.
+_PLATFORMS = {
+    "rusticl": Platform(
+        ("-DCLHIST_NO_PREFETCH",),
+        "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n#line 1\n",
+        "\n#pragma clang attribute pop\n",
+        (_UNIFORM_LOAD,),
+    )
+}
 
 # What a device may have besides OpenCL C 1.2 with its 32-bit atomics, with words for it.
 EXTENSIONS = tuple(extension for extension, _ in _EXTENSIONS.values())
@@ -278,7 +348,22 @@ def features_of(extensions: str, platform_name: str, c_version: str) -> frozense
 
 def compiler_options(platform_name: str) -> tuple[str, ...]:
     """Return the options that every program for a platform is built with."""
-    return ("-DCLHIST_NO_PREFETCH",) if platform_name.strip() in _WITHOUT_PREFETCH else ()
+    return _platform(platform_name).options
+
+
+def program_text(platform_name: str, source: str) -> str:
+    """Return the text of a program as it is given to the compiler of a platform."""
+    platform = _platform(platform_name)
+    return platform.prefix + source + platform.suffix
+
+
+def faults_to_try(platform_name: str, device_name: str) -> tuple[Fault, ...]:
+    """Return the faults that a device may have."""
+    return tuple(fault for fault in _platform(platform_name).faults if device_name.strip().startswith(fault.device))
+
+
+def _platform(name: str) -> Platform:
+    return _PLATFORMS.get(name.strip(), Platform())
 
 
 def device_fence(features: Collection[str]) -> tuple[str, tuple[str, ...]]:

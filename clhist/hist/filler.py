@@ -109,13 +109,13 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
                 f"fill: expected the axes {[getattr(ax, 'name', None) for ax in self._added.axes][len(args) :]} by "
                 f"name, got {list(named)}"
             )
-        self._is_filled = True
         given = (*args, *rest, weight, sample)
         may_repeat = not (self._grows or self._reproducible) and any(map(is_device_array, given))
         key = signature_of(*given) if may_repeat else None
         known = self._known.get(key)
         if known is not None:
             self._sweep(known.sweep, known.scale, [given[n] for n in known.places])
+            self._is_filled = True
             self._updates.is_open = False
             return self
         values, weight, sample, _ = present_columns((*args, *rest), weight, sample)
@@ -125,6 +125,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         storage = self._storage
         if columns is None or not takes(self._added, columns):
             by_boost_histogram(self._added, values, weight, sample, threads, self._queue, self._reproducible)
+            self._is_filled = True
             return self
         check_room(self._added, columns)
         stays = storage not in MEANS and (columns.on_device or self._in_pieces(columns))
@@ -143,6 +144,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
             else:
                 self._updates.begin()
                 merge(self._added, storage, piece.weight, sums, piece.queue)
+        self._is_filled = True
         self._updates.end()
         return self
 

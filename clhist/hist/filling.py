@@ -17,6 +17,7 @@ from clhist.binning.sweep import Sweep
 from clhist.engine.cuda_calls import takes_cuda, warn_of_host
 from clhist.engine.signature import Remembered, signature_of
 from clhist.engine.small import check_host_way
+from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, adds_up, columns_of, is_column, looks_at_content, present_columns
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
 from clhist.opencl.arrays import is_device_array, on_host
@@ -153,7 +154,7 @@ def by_boost_histogram(
     given = [*values, weight, sample]
     are_arrays = _ARRAYS.issuperset(map(type, given))
     if not are_arrays:
-        given = _expanded([on_host(each) for each in given])
+        given = _expanded(h, [on_host(each) for each in given])
     *args, weight, sample = given
     options = {"weight": weight, "sample": sample, "threads": threads}
     if reproducible and adds_up(weight, sample):
@@ -165,19 +166,29 @@ def by_boost_histogram(
     BoostHistogram.fill(h, *args, **options)
 
 
-def _expanded(columns: Sequence[Any]) -> list[Any]:
+def _expanded(h: Any, columns: Sequence[Any]) -> list[Any]:
     """Return columns with one value for all entries repeated, of which boost-histogram (issue 960) loses entries."""
     *args, weight, sample = columns
-    if all(map(is_column, args)) and (sample is None or is_column(sample)):
+    size = next((len(column) for column in columns if is_column(column)), None)
+    if size is None or (all(map(is_column, args)) and (sample is None or is_column(sample))):
         return list(columns)
-    size = next((len(each) for each in columns if is_column(each)), None)
+    repeated = [_repeated(value, size, number_kind(ax)) for value, ax in zip(args, h.axes, strict=False)]
+    return [*repeated, *args[len(repeated) :], weight, _repeated(sample, size, "real")]
 
-    def repeated(value: Any) -> Any:
-        if size is None or value is None or is_column(value):
+
+def _repeated(value: Any, size: int, kind: str) -> Any:
+    """Return a value for an axis `size` times; a column, and a value that boost-histogram refuses, as it is."""
+    if kind == "string":
+        return [value] * size if isinstance(value, str) else value
+    if not isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        return value
+    if kind == "integer":
+        # It truncates NumPy's floats to integers of 32 bits, though not those of an array; it refuses Python's.
+        is_refused = isinstance(value, float) and not isinstance(value, np.floating)
+        if is_refused or not -(2**31) <= value < 2**31:
             return value
-        return [value] * size if isinstance(value, str | bytes) else np.full(size, value)
-
-    return [*map(repeated, args), weight, repeated(sample)]
+        value = int(value)
+    return np.full(size, value)
 
 
 _ARRAYS = {np.ndarray, type(None)}

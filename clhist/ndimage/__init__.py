@@ -18,7 +18,7 @@ from clhist.binning.inputs import check_number
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
-from clhist.ndimage.regions import by_scipy, regions_of, without_missing
+from clhist.ndimage.regions import by_scipy, few_by_scipy, regions_of, without_missing
 from clhist.opencl.elementwise import taken
 from clhist.statistic_types import (
     centres_of_regions,
@@ -73,6 +73,8 @@ sum = sum_labels
 
 def _statistic(function: str, name: str, input: Any, labels: Any, index: Any) -> Any:
     """Return a statistic of `clhist.group_by` of each region, or what `function` of SciPy finds."""
+    if name != "median" and (found := few_by_scipy(function, input, labels, index)) is not None:
+        return found
     input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
     if regions is None or (regions.is_complex and name not in ("sum", "mean")):

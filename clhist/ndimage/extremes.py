@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist.ndimage.regions import Regions, by_scipy, regions_of, without_missing
+from clhist.ndimage.regions import Regions, by_scipy, few_by_scipy, regions_of, without_missing
 from clhist.opencl.arrays import Array, is_device_array
 from clhist.opencl.elementwise import zero_where_none
 from clhist.operators.halves import half_name
@@ -15,6 +15,8 @@ from clhist.operators.halves import half_name
 
 def extremes_of(function: str, input: Any, labels: Any, index: Any) -> Any:
     """Return what `function` of `scipy.ndimage` finds: extremes, their positions, or all of both."""
+    if function in ("minimum", "maximum") and (few := few_by_scipy(function, input, labels, index)) is not None:
+        return few
     input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
     if regions is None or regions.is_complex or not prod(regions.values.shape):

@@ -21,6 +21,7 @@ from clhist.hardware.profile_files import usable_profiles
 from clhist.hardware.vendors import features_of
 from clhist.opencl import lost
 from clhist.opencl.caches import is_writable, pocl_cache
+from clhist.opencl.faults import faults_of
 from clhist.opencl.foreign_caches import check_pocl_cache
 from clhist.opencl.icd import library_of, registered_too_late
 from clhist.opencl.probe import proven_features
@@ -31,6 +32,7 @@ HOW_TO_GET_ONE = (
 )
 
 PROFILE_VARIABLE = "CLHIST_PROFILE"
+
 
 # The context is kept as well: on Intel's CPU runtime a queue does not keep its own alive.
 _default: tuple[cl.Context, cl.CommandQueue] | None = None
@@ -109,7 +111,12 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
     # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/notebook/performance.md).
     pocl = device.platform.name.strip() == "Portable Computing Language"
-    return known_problem(device) is not None, device_kind(device) == "cpu", -device.max_compute_units, not pocl
+    return known_problem(device) is not None, is_processor(device), -device.max_compute_units, not pocl
+
+
+def is_in_use() -> bool:
+    """Whether the default queue has been made, which takes some tenths of a second."""
+    return _default is not None
 
 
 def default_queue(*arrays: Any) -> cl.CommandQueue:
@@ -193,9 +200,15 @@ def _asked_for() -> cl.Context:
         ) from error
 
 
+def is_processor(device: cl.Device) -> bool:
+    """Whether `device` is a CPU."""
+    return bool(device.type & cl.device_type.CPU)
+
+
+@lru_cache(maxsize=64)
 def device_kind(device: cl.Device) -> str:
-    """Return "cpu" for a CPU, "gpu" for everything else."""
-    return "cpu" if device.type & cl.device_type.CPU else "gpu"
+    """Return what is planned for: "cpu" for a CPU whose driver runs work-groups of one, "gpu" for everything else."""
+    return "cpu" if is_processor(device) and not faults_of(device) else "gpu"
 
 
 def device_profile(device: cl.Device) -> Profile:
@@ -325,7 +338,7 @@ def report(device: cl.Device, features: frozenset[str] | None = None) -> Report:
 
 def _aliases(device: cl.Device) -> tuple[str, ...]:
     """Return what else a device is called; queries that its driver does not know are errors."""
-    if device_kind(device) == "cpu":
+    if is_processor(device):
         return processor_aliases(_CPUINFO)
     try:
         return (device.board_name_amd.strip(),)

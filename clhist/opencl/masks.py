@@ -23,10 +23,16 @@ def mask_of(value: object) -> np.ndarray | None:
 
 def check_unmasked(name: str, value: object) -> None:
     """Raise ValueError if an element of `value` is masked."""
-    if mask_of(value) is not None:
-        raise ValueError(
-            f"{name}: expected an array without masked elements, got a masked array; fill it by its filled()"
-        )
+    if (mask := mask_of(value)) is not None:
+        raise missing_error(name, mask)
+
+
+def missing_error(name: str, missing: np.ndarray, what: str = "an array") -> ValueError:
+    """Return the error for an argument some of whose elements are missing, where none may be."""
+    return ValueError(
+        f"{name}: expected {what} without missing elements, got {int(missing.sum())} that are masked, NA or null; "
+        "fill or remove them"
+    )
 
 
 def mask_of_values(values: Any) -> np.ndarray | None:

@@ -16,6 +16,7 @@ from pyopencl.tools import DeferredAllocator, MemoryPool
 from clhist.errors import DeviceLostError
 from clhist.opencl.host_memory import host_memory
 from clhist.opencl.lost import check_process, settle
+from clhist.opencl.program import kept_by_context
 from clhist.opencl.upload import uploads
 
 Allocator = Callable[[int], Any]
@@ -72,7 +73,13 @@ def immediate_allocator(queue: cl.CommandQueue) -> Allocator:
 
 
 def _touch(queue: cl.CommandQueue, buffer: Any) -> None:
-    cl.enqueue_copy(queue, buffer, _BYTE, is_blocking=True)  # or a queue out of order might do it last
+    """Write to a buffer and wait, on a queue of our own: the caller's may wait for an event that is theirs to set."""
+    cl.enqueue_copy(_touching(queue.context, queue.device), buffer, _BYTE, is_blocking=True)
+
+
+@kept_by_context
+def _touching(context: cl.Context, device: cl.Device) -> cl.CommandQueue:
+    return cl.CommandQueue(context, device)
 
 
 class _Pool:
@@ -118,9 +125,11 @@ class _Pool:
         return self._pool.managed_bytes
 
     def free(self) -> None:
-        """Give back what has no holder."""
-        settle(self._queue)  # what is enqueued may still use it
-        self._pool.free_held()
+        """Give back what has no holder, unless the queue has more to do than `PATIENCE` seconds."""
+        # What is enqueued may still use it, and may wait for an event that is the caller's to set.
+        if _has_ended(self._queue, time.monotonic() + PATIENCE):
+            settle(self._queue)
+            self._pool.free_held()
 
 
 _pools: dict[int, tuple[cl.CommandQueue, _Pool]] = {}

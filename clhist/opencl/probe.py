@@ -17,7 +17,7 @@ import pyopencl.array as cl_array
 from clhist.codegen.render import render_probe
 from clhist.hardware.atomics import to_prove
 from clhist.hardware.vendors import PROVEN_FENCE, NativeAtomic
-from clhist.opencl.program import building, compiler_options
+from clhist.opencl.program import building, compiler_options, program_of
 
 CELLS = 3  # few, so that many work-items want the same one
 _GROUPS = 8
@@ -63,7 +63,7 @@ def _proven(queue: cl.CommandQueue, atomics: Sequence[NativeAtomic]) -> Iterator
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program | None:
     with building(context):
         try:
-            return cl.Program(context, source).build(options=[*options, *compiler_options(context)])
+            return program_of(context, source).build(options=[*options, *compiler_options(context)])
         except cl.Error:
             return None
 

@@ -163,6 +163,11 @@ def compiler_options(context: cl.Context) -> tuple[str, ...]:
     return (*vendors.compiler_options(context.devices[0].platform.name), *silent(context))
 
 
+def program_of(context: cl.Context, source: str) -> cl.Program:
+    """Return the program of `source` for `context`, to be built, with what its platform's compiler needs around it."""
+    return cl.Program(context, vendors.program_text(context.devices[0].platform.name, source))
+
+
 def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
     """Return the program of `source` for `context`, built at the first call, and again only after many others.
 
@@ -207,7 +212,7 @@ def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Pro
 
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:
     try:
-        return cl.Program(context, source).build(options=[*options, *compiler_options(context)])
+        return program_of(context, source).build(options=[*options, *compiler_options(context)])
     except cl.Error as error:
         log = str(error)
     raise BuildError(explain(log, source), source, log)  # outside: PyOpenCL's error says the same at length

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist.opencl.device import default_queue, device_kind, devices, known_problem
+from clhist.opencl.device import default_queue, devices, is_processor, known_problem
 
 
 def queues_of(given: Any, argument: str = "devices") -> list[cl.CommandQueue]:
@@ -31,7 +31,7 @@ def queues_of(given: Any, argument: str = "devices") -> list[cl.CommandQueue]:
     if isinstance(given, str):
         if given != "all":
             raise ValueError(f"{argument}: expected 'all' or a sequence of devices or queues, got {given!r}")
-        gpus = [each for each in devices() if device_kind(each) != "cpu" and known_problem(each) is None]
+        gpus = [each for each in devices() if not is_processor(each) and known_problem(each) is None]
         return [_queue_of(each) for each in gpus] or [default_queue()]
     if not isinstance(given, Sequence):
         raise TypeError(f"{argument}: expected 'all' or a sequence of devices or queues, got {given!r}")

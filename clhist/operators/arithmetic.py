@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist.operators import equivalents as lifts
-from clhist.operators import fixed_point
+from clhist.operators import fixed_point, host
 from clhist.operators.c_types import c_name, literal, same_value, struct_of
 from clhist.operators.halves import number_of
 from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
@@ -58,7 +59,8 @@ def product(
         for field, operator in operators.items()
     }
     better = Operator(dtype, lifted, name=name) if not (lift or finish) and lifted != dict(operators) else ()
-    return Operator(dtype, operators, name=name, lift=lift, finish=finish, equivalents=better)
+    combined = Operator(dtype, operators, name=name, lift=lift, finish=finish, equivalents=better)
+    return combined if lift or finish else combined.changed(host=host.of_fields(operators))
 
 
 def add(dtype: DTypeLike) -> Operator:
@@ -68,12 +70,13 @@ def add(dtype: DTypeLike) -> Operator:
         return logical_or(found)
     # Where additions of float32 are loops of compare-exchange, exact sums are faster by skew.
     better = [Equivalent(exact(found), fixed_point.MOST_EXACT_VALUES)] if found == np.float32 else []
-    return Operator(found, "a + b", 0, "add", equivalents=better)
+    return _by_ufunc(np.add, Operator(found, "a + b", 0, "add", equivalents=better))
 
 
 def count(dtype: DTypeLike = np.int64) -> Operator:
     """Sums of ones, held in 32 bits while they are counted: for fewer than 2^32 values and no `dest`."""
-    return Operator(integer_dtype(dtype), "a + b", 0, "count", accumulator=np.uint32, most_values=2**32 - 1)
+    counts = Operator(integer_dtype(dtype), "a + b", 0, "count", accumulator=np.uint32, most_values=2**32 - 1)
+    return _by_ufunc(np.add, counts)
 
 
 def reproducible_add(
@@ -150,8 +153,8 @@ def multiply(dtype: DTypeLike) -> Operator:
         return logical_and(found)
     if found.kind == "c":
         product = f"({c_name(found)})(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
-        return Operator(found, product, 1, "multiply", verified=True)
-    return Operator(found, "a * b", 1, "multiply")
+        return _by_ufunc(np.multiply, Operator(found, product, 1, "multiply", verified=True))
+    return _by_ufunc(np.multiply, Operator(found, "a * b", 1, "multiply"))
 
 
 def minimum(dtype: DTypeLike) -> Operator:
@@ -159,8 +162,10 @@ def minimum(dtype: DTypeLike) -> Operator:
     found = real_dtype(dtype)
     if number_of(found).kind == "f":
         combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(found)
-        return Operator(found, combine, largest_of(found), "minimum", equivalents=lifted, verified=True)
-    return Operator(found, "min(a, b)", largest_of(found), "minimum")
+        least = Operator(found, combine, largest_of(found), "minimum", equivalents=lifted, verified=True)
+    else:
+        least = Operator(found, "min(a, b)", largest_of(found), "minimum")
+    return _by_ufunc(np.minimum, least)
 
 
 def maximum(dtype: DTypeLike) -> Operator:
@@ -168,8 +173,10 @@ def maximum(dtype: DTypeLike) -> Operator:
     found = real_dtype(dtype)
     if number_of(found).kind == "f":
         combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(found)
-        return Operator(found, combine, smallest_of(found), "maximum", equivalents=lifted, verified=True)
-    return Operator(found, "max(a, b)", smallest_of(found), "maximum")
+        largest = Operator(found, combine, smallest_of(found), "maximum", equivalents=lifted, verified=True)
+    else:
+        largest = Operator(found, "max(a, b)", smallest_of(found), "maximum")
+    return _by_ufunc(np.maximum, largest)
 
 
 def fmin(dtype: DTypeLike) -> Operator:
@@ -177,7 +184,7 @@ def fmin(dtype: DTypeLike) -> Operator:
     found = real_dtype(dtype)
     if number_of(found).kind != "f":
         return minimum(found)
-    return Operator(found, "fmin(a, b)", np.nan, "fmin", equivalents=lifts.fmin(found))
+    return _by_ufunc(np.fmin, Operator(found, "fmin(a, b)", np.nan, "fmin", equivalents=lifts.fmin(found)))
 
 
 def fmax(dtype: DTypeLike) -> Operator:
@@ -185,7 +192,7 @@ def fmax(dtype: DTypeLike) -> Operator:
     found = real_dtype(dtype)
     if number_of(found).kind != "f":
         return maximum(found)
-    return Operator(found, "fmax(a, b)", np.nan, "fmax", equivalents=lifts.fmax(found))
+    return _by_ufunc(np.fmax, Operator(found, "fmax(a, b)", np.nan, "fmax", equivalents=lifts.fmax(found)))
 
 
 def bitwise_and(dtype: DTypeLike) -> Operator:
@@ -193,19 +200,24 @@ def bitwise_and(dtype: DTypeLike) -> Operator:
     found = integer_dtype(dtype)
     if found.kind == "b":
         return logical_and(found)
-    return Operator(found, "a & b", -1 if found.kind == "i" else np.iinfo(found).max, "bitwise_and")
+    all_bits = -1 if found.kind == "i" else np.iinfo(found).max
+    return _by_ufunc(np.bitwise_and, Operator(found, "a & b", all_bits, "bitwise_and"))
 
 
 def bitwise_or(dtype: DTypeLike) -> Operator:
     """Bits that any value has, as `numpy.bitwise_or`."""
     found = integer_dtype(dtype)
-    return logical_or(found) if found.kind == "b" else Operator(found, "a | b", 0, "bitwise_or")
+    if found.kind == "b":
+        return logical_or(found)
+    return _by_ufunc(np.bitwise_or, Operator(found, "a | b", 0, "bitwise_or"))
 
 
 def bitwise_xor(dtype: DTypeLike) -> Operator:
     """Bits that an odd number of values has, as `numpy.bitwise_xor`."""
     found = integer_dtype(dtype)
-    return logical_xor(found) if found.kind == "b" else Operator(found, "a ^ b", 0, "bitwise_xor")
+    if found.kind == "b":
+        return logical_xor(found)
+    return _by_ufunc(np.bitwise_xor, Operator(found, "a ^ b", 0, "bitwise_xor"))
 
 
 def logical_and(dtype: DTypeLike = np.bool_) -> Operator:
@@ -252,4 +264,10 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
 def _logical(dtype: DTypeLike, combine: str, neutral: int, name: str) -> Operator:
     found = real_dtype(dtype)
     # Lifted values are 0 or 1, of which the neutral element is the identity.
-    return Operator(found, combine, neutral, name, accumulator=np.uint32, lift="v != 0", finish="a != 0", verified=True)
+    lifted = {"accumulator": np.uint32, "lift": "v != 0", "finish": "a != 0"}
+    operator = Operator(found, combine, neutral, name, verified=True, **lifted)  # type: ignore[arg-type]
+    return operator.changed(host=partial(host.by_logic, getattr(np, name)))
+
+
+def _by_ufunc(ufunc: np.ufunc, operator: Operator) -> Operator:
+    return operator.changed(host=partial(host.by_ufunc, ufunc))

@@ -44,6 +44,7 @@ _DTYPES = {name: dtype for dtype, name in _C_NAMES.items() if dtype.kind != "b"}
 }
 
 _CONVERSIONS = {
+    "object": "; make floats of integers beyond 64 bits by numpy.array(x, float)",
     "longdouble": "; convert it by .astype(numpy.float64)",
     "float128": "; convert it by .astype(numpy.float64)",
     "M": "; compute on .view(numpy.int64), in which NaT is the least number",

@@ -23,6 +23,7 @@ from clhist.operators.c_types import (
     supported_dtype,
 )
 from clhist.operators.halves import half_name, number_of
+from clhist.operators.host import Host
 from clhist.operators.kinds import largest_of, smallest_of
 from clhist.operators.recognition import recognise
 
@@ -177,6 +178,7 @@ class Operator:
     kept_if: str = ""  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
     verified: bool = field(compare=False, default=False)
     samples: np.ndarray | None = field(compare=False, default=None)
+    host: Host | None = field(compare=False, default=None)  # of ready ones: what computes few elements without a device
 
     def __init__(  # noqa: PLR0913  # what an operator may say
         self,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist.operators import equivalents as lifts
+from clhist.operators import host
 from clhist.operators.halves import number_of
 from clhist.operators.kinds import dtype_of_kind, largest_of, real_dtype, smallest_of
 from clhist.operators.operator import Operator
@@ -67,7 +70,8 @@ def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Op
     packed = lifts.arg(name, pair, neutral)
     loses = f"b.value {'<' if better == '>' else '>'} a.value"
     found = Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)
-    return found.changed(kept_if=loses)
+    extreme = np.maximum if better == ">" else np.minimum
+    return found.changed(kept_if=loses, host=partial(host.extreme_pair, extreme))
 
 
 def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
@@ -78,4 +82,5 @@ def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str
     # Only the neutral element has the index of another pair, and then that pair wins.
     combine = f"(b.index {better} a.index || (b.index == a.index && b.value != 0)) ? b : a"
     packed = lifts.position(name, pair, neutral)
-    return Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)
+    found = Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)
+    return found.changed(host=partial(host.positioned_pair, np.minimum if better == "<" else np.maximum))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhist.operators import host
 from clhist.operators.arithmetic import add, product
 from clhist.operators.c_types import c_name, literal
 from clhist.operators.kinds import dtype_of_kind, float_dtype
@@ -40,9 +41,11 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
             f"(accumulator_t){{convert_{c_name(sums)}(v), 1}}",
             f"{convert}(a.sum / ({c_name(held)})a.number)",
         )
-        return product({"sum": add(sums), "number": number}, found, lift=lift, finish=finish, name="mean")
-    parts = {"sum": add(held), "number": number}
-    return product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
+        means = product({"sum": add(sums), "number": number}, found, lift=lift, finish=finish, name="mean")
+    else:
+        parts = {"sum": add(held), "number": number}
+        means = product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
+    return means.changed(host=partial(host.mean))
 
 
 class SumAndNumber(NamedTuple):
@@ -64,6 +67,9 @@ def sum_and_number(operator: Operator) -> SumAndNumber | None:
     return SumAndNumber(add(sums), add(np.uint64))
 
 
+_FEW = 64  # values, of which any pivot costs so many rounding units at most
+
+
 def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
     """The variance of the values, NaN for bins with at most `ddof` of them.
 
@@ -79,9 +85,9 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
     Notes
     -----
     A bin holds one of its values as a pivot, and sums of the deviations from it and of their squares, so that an offset
-    of all values does not cancel digits. Shared copies need a lock; `product` of sums is faster where the mean is
-    small. With N values in a bin, the relative error is usually a few, and at most about N^2 rounding units of
-    `accumulator`.
+    of all values does not cancel digits. From 64 values on, the pivot moves to the mean whenever their number has
+    doubled, so that an outlier does not either. Shared copies need a lock; `product` of sums is faster where the mean
+    is small. The relative error is a few rounding units of `accumulator`, and with outliers some hundred.
     """
     found, real_dtype = float_dtype(dtype), float_dtype(accumulator, "accumulator")
     if not isinstance(ddof, int | np.integer) or ddof < 0:
@@ -98,10 +104,27 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
         accumulator=held,
         lift="(accumulator_t){1, v, 0, 0}",
         finish=f"{function}_finish(a, {ddof})",
-        preamble=f"""accumulator_t {function}(const accumulator_t a, const accumulator_t b)
+        preamble=f"""accumulator_t {function}_moved(const accumulator_t a, const accumulator_t b)
 {{
-    const {real} d = a.number && b.number ? b.pivot - a.pivot : 0;
-    accumulator_t sum = {{a.number + b.number, a.number ? a.pivot : b.pivot, a.shift + (b.shift + d * b.number),
+    // Around the pivot of the side with more values, then around their mean: any value may be an outlier.
+    const bool is_less = a.number < b.number;
+    const accumulator_t most = is_less ? b : a, few = is_less ? a : b;
+    const {real} d = few.number ? few.pivot - most.pivot : 0;
+    accumulator_t sum = {{a.number + b.number, most.pivot, most.shift + (few.shift + d * few.number),
+        most.squares + (few.squares + d * (2 * few.shift + d * few.number))}};
+    sum.pivot += sum.shift / sum.number;
+    const {real} moved = sum.pivot - most.pivot;
+    sum.squares -= moved * (2 * sum.shift - moved * sum.number);
+    sum.shift -= moved * sum.number;
+    return sum;
+}}
+accumulator_t {function}(const accumulator_t a, const accumulator_t b)
+{{
+    const ulong number = a.number + b.number;
+    if ((number ^ a.number) > (a.number | {_FEW - 1}))  // another power of two of values
+        return {function}_moved(a, b);
+    const {real} pivot = a.number ? a.pivot : b.pivot, d = b.pivot - pivot;
+    accumulator_t sum = {{number, pivot, a.shift + (b.shift + d * b.number),
         a.squares + (b.squares + d * (2 * b.shift + d * b.number))}};
     return sum;
 }}
@@ -112,15 +135,17 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
     return a.number > ddof ? (sum < 0 ? 0 : sum) / (a.number - ddof) : {nan};
 }}""",
         verified=True,
-    )
+    ).changed(host=partial(host.variance, int(ddof), False))
 
 
 def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
     """The square root of `variance`, with its parameters."""
-    return with_finish(variance(dtype, ddof, accumulator), "sqrt({})", "standard_deviation")
+    root = with_finish(variance(dtype, ddof, accumulator), "sqrt({})", "standard_deviation")
+    return root.changed(host=partial(host.variance, int(ddof), True))
 
 
 def with_finish(operator: Operator, finish: str, name: str) -> Operator:
     """Return `operator`, lifted forms included, with the C expression `finish` of its result, written as ``{}``."""
     lifted = tuple(each._replace(operator=with_finish(each.operator, finish, name)) for each in operator.equivalents)
-    return operator.changed(finish=finish.format(f"({operator.finish})"), name=name, equivalents=lifted)
+    finished = finish.format(f"({operator.finish})")
+    return operator.changed(finish=finished, name=name, equivalents=lifted, host=None)

@@ -192,7 +192,7 @@ def histogram2d_engine(  # noqa: PLR0913  # pyFAI's arguments
     bins : (int, int)
         How many bins there are along each.
     radial_range, azimuth_range : (float, float), optional
-        Where the first bin begins and the last ends; defaults to all pixels.
+        Where the first bin begins and the last ends; defaults to all pixels that are not masked.
     allow_radial_neg : bool
         Whether bins may begin below 0.
     chiDiscAtPi, pos1_period
@@ -218,14 +218,14 @@ variance, dark_variance, error_model, weighted_average, kept
     }  # fmt: skip
     least = None if allow_radial_neg or radial_range is not None else 0.0
     if kept is not None:
-        radial_range = kept.range_of("radial", radial, radial_range)
-        azimuth_range = kept.range_of("azimuthal", azimuthal, azimuth_range)
+        radial_range = kept.range_of("radial", radial, radial_range, mask)
+        azimuth_range = kept.range_of("azimuthal", azimuthal, azimuth_range, mask)
         arrays = kept.all_of(arrays)
     scalars = dummy, delta_dummy, normalization_factor
     frame = Frame.of(("radial", "azimuthal"), arrays, scalars, error_model, weighted_average)
     number = [max(1, int(each)) for each in np.broadcast_to(bins, 2)]
-    along = axis("radial", radial, number[0], radial_range, least)
-    around = axis("azimuthal", azimuthal, number[1], azimuth_range)
+    along = axis("radial", radial, number[0], radial_range, least, mask)
+    around = axis("azimuthal", azimuthal, number[1], azimuth_range, mask=mask)
     sums = frame.sums((along, around))
     found = {name: each.reshape(number).T for name, each in sums.items()}
     intensity, std, sem = _averages(found, found["count"] > 0, empty, frame.model)

@@ -34,11 +34,11 @@ class Axis(NamedTuple):
         return self.low + self.width * (np.arange(self.number) + 0.5)
 
 
-def axis(name: str, positions: Any, number: int, ends: Any, least: float | None = None) -> Axis:
+def axis(name: str, positions: Any, number: int, ends: Any, least: float | None = None, mask: Any = None) -> Axis:
     """Return the bins of an axis, from `least` on; the largest position is in the last one, as in pyFAI."""
     if number < 1:
         raise ValueError(f"npt: expected at least 1, got {number!r}")
-    low, high = extent(positions) if ends is None else (float(min(ends)), float(max(ends)))
+    low, high = extent(positions, mask) if ends is None else (float(min(ends)), float(max(ends)))
     if least is not None:
         low = max(low, least)
     if not np.isfinite([low, high]).all():
@@ -47,10 +47,15 @@ def axis(name: str, positions: Any, number: int, ends: Any, least: float | None 
     return Axis(int(number), low, (above - low) / number)
 
 
-def extent(positions: Any) -> tuple[float, float]:
-    """Return the least and the largest position."""
+def extent(positions: Any, mask: Any = None) -> tuple[float, float]:
+    """Return the least and the largest position, of pixels that are not masked if there are such."""
     found, missing = split("positions", on_host(positions))
     found = found if missing is None else found[~missing]
+    if mask is not None and mask is not False:
+        there, absent = split("mask", on_host(mask))
+        present = np.asarray(there).reshape(-1) == 0
+        present = present if absent is None else present & ~absent.reshape(-1)
+        found = found.reshape(-1)[present] if present.size == found.size and present.any() else found
     return (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
 
 

@@ -25,7 +25,9 @@ class KeptArrays:
     """
 
     def __init__(self) -> None:
-        self._found: OrderedDict[int, tuple[weakref.ref, cl_array.Array, tuple[float, float] | None]] = OrderedDict()
+        self._found: OrderedDict[int, tuple[weakref.ref, cl_array.Array]] = OrderedDict()
+        # Of positions and masks that are alive, by their numbers.
+        self._ranges: dict[int, tuple[weakref.ref | None, tuple[float, float]]] = {}
         self._lock = threading.RLock()  # an array may be let go of, and so removed, within
 
     def __len__(self) -> int:
@@ -38,32 +40,36 @@ class KeptArrays:
             for name, array in arrays.items()
         }
 
-    def range_of(self, name: str, positions: Any, ends: Any) -> Any:
-        """Return the ends of an axis, or those of positions."""
-        if ends is not None or type(positions) is not np.ndarray:
+    def range_of(self, name: str, positions: Any, ends: Any, mask: Any = None) -> Any:
+        """Return the ends of an axis, or those of positions that are not masked."""
+        is_none = mask is None or mask is False
+        if ends is not None or type(positions) is not np.ndarray or not (is_none or type(mask) is np.ndarray):
             return ends
         with self._lock:
-            reference, copy, found = self._kept(name, positions)
-            if found is None:
-                found = extent(positions)
-                self._found[id(positions)] = reference, copy, found
+            self._kept(name, positions)
+            of_mask, found = self._ranges.get(id(positions), (None, None))
+            if found is None or (of_mask is not None if is_none else of_mask is None or of_mask() is not mask):
+                found = extent(positions, mask)
+                self._ranges[id(positions)] = None if is_none else weakref.ref(mask), found
         return found
 
-    def _kept(self, name: str, array: np.ndarray) -> tuple[weakref.ref, cl_array.Array, tuple[float, float] | None]:
+    def _kept(self, name: str, array: np.ndarray) -> tuple[weakref.ref, cl_array.Array]:
         queue = default_queue()
         with self._lock:
             found = self._found.get(id(array))
             if found is None or found[0]() is not array or found[1].context != queue.context:
                 copy = cl_array.to_device(queue, flattened(name, array))
                 copy.finish()  # or the event of its copying keeps the array
-                found = weakref.ref(array, partial(self._forget, id(array))), copy, None
+                found = weakref.ref(array, partial(self._forget, id(array))), copy
                 self._found[id(array)] = found
+                self._ranges.pop(id(array), None)
             self._found.move_to_end(id(array))
             while len(self._found) > _MOST:
-                self._found.popitem(last=False)
+                self._ranges.pop(self._found.popitem(last=False)[0], None)
         return found
 
     def _forget(self, key: int, reference: weakref.ref) -> None:
         with self._lock:
             if key in self._found and self._found[key][0] is reference:
                 del self._found[key]
+                self._ranges.pop(key, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.halves import half_name
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
+from clhist.statistics import host
 from clhist.statistics.outputs import Column, Numbers, Output, converted, extreme, moments_of, positioned
 from clhist.statistics.variance import variance
 
@@ -58,6 +60,8 @@ class Statistic:
         Of `clhist.stats`: the result of a bin without values.
     takes : tuple of str
         Arguments of its own. `clhist.GroupBy.agg` leaves such a statistic to its method.
+    host : callable or None
+        What computes it of few elements, of a `Grouped`; None of what does not depend on values, or not on their order.
     """
 
     dtype: Callable[[Column], np.dtype]
@@ -72,6 +76,7 @@ class Statistic:
     finish: Callable[[Parts], Array] | None = None
     of_none: float = np.nan
     takes: tuple[str, ...] = ()
+    host: Callable[..., Array] | None = None
 
 
 def column_of(
@@ -210,6 +215,7 @@ TABLE: dict[str, Statistic] = {
         parts=("sum",),
         finish=lambda parts: parts["sum"],
         of_none=0,
+        host=host.total,
     ),
     "mean": Statistic(
         _result,
@@ -218,37 +224,54 @@ TABLE: dict[str, Statistic] = {
         rounds=True,
         parts=("sum", "count"),
         finish=_of_some(lambda parts: parts["sum"] / parts["count"]),
+        host=lambda grouped: grouped.mean.astype(grouped.column.result),
     ),
     "count": Statistic(
-        _int64, kinds=_ANY, is_moment=True, parts=("count",), finish=lambda parts: parts["count"], of_none=0
+        _int64,
+        kinds=_ANY,
+        is_moment=True,
+        parts=("count",),
+        finish=lambda parts: parts["count"],
+        of_none=0,
+        host=lambda grouped: grouped.counts,
     ),
-    "var": Statistic(_result, rounds=True),
+    "var": Statistic(_result, rounds=True, host=partial(host.spread, "var")),
     "std": Statistic(
         _result,
         kinds=_DATED,
         rounds=True,
         parts=("sum", "count"),
         finish=lambda parts: np.sqrt(variance(parts["count"].astype(np.float64), parts["shift"], parts["squares"])),
+        host=partial(host.spread, "std"),
     ),
     # SciPy's least value ignores NaN, but its greatest does not.
-    "min": Statistic(_own, _extreme("min"), kinds=_DATED, parts=("fmin",), finish=lambda parts: parts["fmin"]),
-    "max": Statistic(
-        _own, _extreme("max"), kinds=_DATED, parts=("maximum", "count"), finish=_of_some(lambda parts: parts["maximum"])
+    "min": Statistic(
+        _own, _extreme("min"), kinds=_DATED, parts=("fmin",), finish=lambda parts: parts["fmin"], host=host.least
     ),
-    "argmin": Statistic(_int64, _positioned("argmin"), kinds=_DATED, is_position=True),
-    "argmax": Statistic(_int64, _positioned("argmax"), kinds=_DATED, is_position=True),
-    "first": Statistic(_own, _positioned("first"), kinds=_DATED, is_position=True),
-    "last": Statistic(_own, _positioned("last"), kinds=_DATED, is_position=True),
-    "sem": Statistic(_result, rounds=True),
-    "skew": Statistic(_result, rounds=True, merges=False),
-    "kurt": Statistic(_result, rounds=True, merges=False),
-    "median": Statistic(_result, kinds=_DATED, is_apart=True, merges=False, finish=lambda parts: parts["median"]),
-    "prod": Statistic(_total, _product_of, kinds=_ALL),
-    "any": Statistic(_bool, _logical("any", operators.logical_or(np.bool_))),
-    "all": Statistic(_bool, _logical("all", operators.logical_and(np.bool_))),
+    "max": Statistic(
+        _own,
+        _extreme("max"),
+        kinds=_DATED,
+        parts=("maximum", "count"),
+        finish=_of_some(lambda parts: parts["maximum"]),
+        host=host.largest,
+    ),
+    "argmin": Statistic(_int64, _positioned("argmin"), kinds=_DATED, is_position=True, host=host.place_of_least),
+    "argmax": Statistic(_int64, _positioned("argmax"), kinds=_DATED, is_position=True, host=host.place_of_largest),
+    "first": Statistic(_own, _positioned("first"), kinds=_DATED, is_position=True, host=host.first),
+    "last": Statistic(_own, _positioned("last"), kinds=_DATED, is_position=True, host=host.last),
+    "sem": Statistic(_result, rounds=True, host=partial(host.spread, "sem")),
+    "skew": Statistic(_result, rounds=True, merges=False, host=partial(host.spread, "skew")),
+    "kurt": Statistic(_result, rounds=True, merges=False, host=partial(host.spread, "kurt")),
+    "median": Statistic(
+        _result, kinds=_DATED, is_apart=True, merges=False, finish=lambda parts: parts["median"], host=host.quantile
+    ),
+    "prod": Statistic(_total, _product_of, kinds=_ALL, host=host.product),
+    "any": Statistic(_bool, _logical("any", operators.logical_or(np.bool_)), host=host.any_of),
+    "all": Statistic(_bool, _logical("all", operators.logical_and(np.bool_)), host=host.all_of),
     "size": Statistic(_int64, kinds=_ANY, is_apart=True, merges=False),
     "nunique": Statistic(_int64, kinds=_ANY, is_apart=True, merges=False),
-    "mode": Statistic(_own, kinds=_DATED, is_apart=True, merges=False),
+    "mode": Statistic(_own, kinds=_DATED, is_apart=True, merges=False, host=host.mode),
     "quantile": Statistic(
         _result,
         kinds=_DATED,
@@ -256,6 +279,7 @@ TABLE: dict[str, Statistic] = {
         merges=False,
         takes=("q", "weights"),
         finish=lambda parts: parts["quantile"],
+        host=host.quantile,
     ),
 }
 STATISTICS = tuple(name for name, each in TABLE.items() if not each.takes)  # of `clhist.GroupBy.agg`
@@ -271,3 +295,14 @@ PARTS: dict[str, tuple[Callable[[bool], Operator], str]] = {
     "fmin": (lambda few: operators.fmin(np.float64), "(double)v0[i]"),
     "maximum": (lambda few: operators.maximum(np.float64), "(double)v0[i]"),
 }
+
+
+def host_statistics(grouped: host.Grouped, names: Sequence[str]) -> dict[str, Array]:
+    """Return statistics by their names, which the host computes of few elements."""
+    found = {}
+    with np.errstate(all="ignore"):
+        for name in names:
+            compute = TABLE[name].host
+            assert compute is not None
+            found[name] = compute(grouped)
+    return found

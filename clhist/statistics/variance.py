@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-_CANCELLED = "1e-10f"  # of the squares of deviations, where all of these are the same
+CANCELLED = 1e-10  # of the squares of deviations, where all of these are the same
 
 
 def deviation_terms(value: str, mean: str, weight: str = "") -> tuple[str, str]:
@@ -45,7 +45,7 @@ def central_moments_text(real: str) -> str:
     Where all values are equal, what rounding leaves of the second is taken for 0.
     """
     return f"""const {real} d = shift / number, all = squares - d * shift;
-    const {real} second = all > squares * {_CANCELLED} ? all : 0;
+    const {real} second = all > squares * {CANCELLED}f ? all : 0;
     const {real} third = cubes - 3 * d * squares + 2 * number * d * d * d;
     const {real} fourth = fourths - 4 * d * cubes + 6 * d * d * squares - 3 * number * d * d * d * d;"""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -237,7 +238,7 @@ def test_a_calibrated_profile_is_used(tmp_path, monkeypatch, queue):
 
 
 # Of what other tests leave to kernels.
-_LEAST = {"bincount": 2**15, "reduce_by_index": 2**12}
+_LEAST = {"bincount": 2**15, "reduce_by_index": 2**12, "group_by": 2**14}
 MEASURED = [call for call in small.LEAST if call != "boost-histogram" or find_spec("boost_histogram")]
 
 
@@ -246,7 +247,7 @@ def test_which_arrays_are_small_is_measured(monkeypatch, queue):
     monkeypatch.setattr(small, "LEAST", {call: _LEAST.get(call, least) for call, least in small.LEAST.items()})
     monkeypatch.setattr(host_sizes, "_SIZES", (2048, 4096, 8192))
     monkeypatch.setattr(host_sizes, "_seconds", lambda bench, call: next(seconds))
-    seconds = iter([1, 2, 3, 2] + [2, 1] * 5)  # faster at 8192 alone; never
+    seconds = iter([1, 2, 3, 2] + [2, 1] * 6)  # faster at 8192 alone; never
     found = host_sizes.host_sizes(Bench.of(queue.device, quick=True))
     assert list(found) == [small.rate_name(call) for call in MEASURED]
     assert [(each.value, each.unit) for each in found.values()] == [(8192, "elements")] * len(MEASURED)
@@ -260,7 +261,7 @@ def test_which_arrays_are_small_is_measured(monkeypatch, queue):
         assert not small.is_small(call, 10, None, axis=0)
         assert not small.is_small(call, 10, queue)
     monkeypatch.setattr(small, "own_profile", lambda device: replace(profile, rates={}))
-    assert [small.pays_off(call, 2**13) for call in small.LEAST] == [False, True, False, True, False, True]
+    assert [small.pays_off(call, 2**13) for call in small.LEAST] == [False, True, False, True, False, False, True]
     monkeypatch.setattr(small, "default_queue", lambda: pytest.fail("looked for a device"))
     assert small.is_small("1 dimension", 1000, None)
 
@@ -280,3 +281,19 @@ def test_host_sizes_run(monkeypatch, queue):
     found = host_sizes.host_sizes(Bench.of(queue.device, quick=True))
     assert set(found) == set(map(small.rate_name, MEASURED))
     assert all(each.value in (1024, 2048) for each in found.values())
+
+
+def test_the_least_size_depends_on_compute_units(monkeypatch, queue):
+    """The fewer they are, the larger it is; what was measured on the device counts more."""
+    profile = replace(own_profile(queue.device), rates={})
+    monkeypatch.setattr(small, "own_profile", lambda device: profile)
+    monkeypatch.setattr(small, "LEAST", {"bincount": 4000})
+    for units, least in ((1, 40_000), (2, 8000), (5, 5000)):
+        device = SimpleNamespace(max_compute_units=units)
+        monkeypatch.setattr(small, "default_queue", lambda device=device: SimpleNamespace(device=device))
+        assert [small.pays_off("bincount", size) for size in (least - 1, least)] == [False, True]
+    profile = replace(profile, rates={small.rate_name("bincount"): 3000.0})
+    assert [small.pays_off("bincount", size) for size in (2999, 3000)] == [False, True]
+    monkeypatch.setattr(small, "is_in_use", lambda: False)
+    monkeypatch.setattr(small, "default_queue", lambda: pytest.fail("looked for a device"))
+    assert not small.pays_off("bincount", 3999)

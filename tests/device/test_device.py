@@ -19,11 +19,17 @@ from clhist.opencl import device
 from clhist.opencl import icd as runtimes
 
 
+class Fake(SimpleNamespace):
+    """A device, which like PyOpenCL's can be a key of a cache."""
+
+    __hash__ = object.__hash__
+
+
 def fake_device(
     name="Turbo", kind=cl.device_type.GPU, units=8, platform="ACME OpenCL", version="OpenCL 3.0 1.0", **more
 ):
     about = SimpleNamespace(name=platform, version=version)
-    return SimpleNamespace(
+    return Fake(
         name=name, type=kind, max_compute_units=units, platform=about, version=more.get("device_version", "OpenCL 3.0")
     )
 
@@ -184,7 +190,8 @@ def test_a_profile_says_what_updates_may_use(queue, gpu_like):
     assert clhist.device_profile(queue.device).features == has
     assert clhist.device_profile(queue.device).atomics["add", "int32", "local"] == "core"
     choices = {"memory": "global", "copies": 1}
-    assert of(gpu_like).plan(10**6, 100, **choices).update == "native"
+    best = "native" if "int64_base_atomics" in has else "lock"  # Mesa's llvmpipe lacks them
+    assert of(gpu_like).plan(10**6, 100, **choices).update == best
     poor = dataclasses.replace(gpu_like, features=has - {"int64_base_atomics"})
     assert of(poor).plan(10**6, 100, **choices).update == "lock"
     assert ("add", "int64", "global") not in poor.atomics

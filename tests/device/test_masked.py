@@ -135,17 +135,17 @@ MASKED = np.ma.array(np.zeros(3, np.int32), mask=[False, True, False])
 def test_a_kernel_refuses(name):
     kernel = HistogramKernel(None, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)")
     given = {"x": np.zeros(3, np.int32)} | {name: MASKED}
-    with pytest.raises(ValueError, match=f"^{name}: expected an array without masked elements"):
+    with pytest.raises(ValueError, match=f"^{name}: expected an array without missing elements"):
         kernel(given.pop("x"), num_bins=3, **given)
     if name == "x":
-        with pytest.raises(ValueError, match=r"^x: expected an array without masked elements"):
+        with pytest.raises(ValueError, match=r"^x: expected an array without missing elements"):
             kernel.accumulator(3).add(MASKED)
 
 
 def test_bins_are_not_masked(queue):
-    with pytest.raises(ValueError, match=r"^dest: expected an array without masked elements"):
+    with pytest.raises(ValueError, match=r"^dest: expected an array without missing elements"):
         reduce_by_index(MASKED, np.add, [0], np.int32(1))
-    with pytest.raises(ValueError, match=r"^out: expected an array without masked elements"):
+    with pytest.raises(ValueError, match=r"^out: expected an array without missing elements"):
         reduce_by_index(np.zeros(3, np.int32), np.add, [0], np.int32(1), out=MASKED)
     assert reduce_by_index(np.ma.zeros(3, np.int32), np.add, [0], np.int32(1)).tolist() == [1, 0, 0]
     with pytest.raises(TypeError, match="copies nothing between host and device"):

@@ -85,3 +85,23 @@ def test_histo_skips_masked_points(dtype):
 def test_arrays_without_masked_elements_are_taken():
     whole = np.ma.masked_array(GREY, np.zeros(GREY.shape, bool))
     np.testing.assert_array_equal(image_histogram(whole), np.bincount(GREY.ravel(), minlength=256))
+
+
+def test_missing_elements_of_tables():
+    """Those of pandas are skipped or refused as masked ones are; columns without any are arrays."""
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    rng = np.random.default_rng(2)
+    x, y = rng.integers(0, 90, (2, 3000))
+    present = rng.random(3000) < 0.8
+    column = pandas.Series(x, dtype="Int16").where(present)
+    counts, *_ = histo(column, pandas.Series(y), 16)
+    expected = np.histogram2d(x[present], y[present], 16)
+    np.testing.assert_array_equal(counts, np.minimum(expected[0], 255))
+    table = pandas.DataFrame(POINTS, columns=["x", "y", "z"])
+    np.testing.assert_array_equal(kmeans(table, 2, seed=0).labels, kmeans(POINTS, 2, seed=0).labels)
+    table = table.convert_dtypes()
+    table.iloc[1, 1] = pandas.NA
+    with pytest.raises(ValueError, match=r"^points: expected an array without missing elements, got 1"):
+        kmeans(table, 2)
+    with pytest.raises(ValueError, match=r"^joint: expected an array without missing elements, got 1"):
+        mutual_information(table)

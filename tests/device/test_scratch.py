@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist import operators
+from clhist import HistogramKernel, operators
 from clhist.opencl import memory as scratch
 from clhist.selftest.cases import pair_kernel
 
@@ -77,3 +79,38 @@ def test_memory_that_is_found_missing_by_its_first_use(gpu_like, queue, touched)
         call()
     touched.most = 2**62
     np.testing.assert_array_equal(call(), np.bincount(bins, minlength=5000))
+
+
+@pytest.mark.parametrize("order", ["in order", "out of order"])
+def test_new_memory_does_not_wait_for_an_event_of_the_caller(queue, out_of_order_queue, order):
+    """A sort allocates behind its first kernel, which waits for an event that this thread sets later."""
+    own = cl.CommandQueue(queue.context) if order == "in order" else out_of_order_queue
+    kernel = HistogramKernel(queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)")
+    x = cl_array.to_device(own, np.arange(9000, dtype=np.int32) % 50)
+    own.finish()
+    ready, found = cl.UserEvent(queue.context), []
+
+    def call():
+        found.append(kernel(x, num_bins=50, queue=own, wait_for=[ready], update="sort", return_event=True))
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(60)
+    has_returned = not thread.is_alive()
+    ready.set_status(cl.command_execution_status.COMPLETE)
+    thread.join(60)
+    assert has_returned
+    np.testing.assert_array_equal(found[0][0].get(own), 180)
+
+
+def test_idle_memory_stays_while_its_queue_waits_for_the_caller(queue, monkeypatch):
+    monkeypatch.setattr(scratch, "PATIENCE", 0.05)
+    own, ready = cl.CommandQueue(queue.context), cl.UserEvent(queue.context)
+    pool = scratch._Pool(own)
+    pool(5000)
+    cl.enqueue_barrier(own, [ready])
+    pool.free()
+    assert pool.size >= 5000
+    ready.set_status(cl.command_execution_status.COMPLETE)
+    pool.free()
+    assert pool.size == 0

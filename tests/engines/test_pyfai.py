@@ -187,3 +187,63 @@ def test_its_own_tests():
     modules = [f"pyFAI.test.test_{name}" for name in ("uncertainties", "flat", "error_model", "polarization", "dummy")]
     different = ["test_azimuthal_model"]  # whose other engines have the online formula
     assert run_tests(PLUGIN, "--pyargs", *modules, different=different)["passed"] >= 10
+
+
+MASKS = ["bool", "int8", "negative", "list", "Fortran's order", "view", "all", "border"]
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_kinds_of_masks(dim, integrator, rng):
+    """Without a range, two dimensions begin and end with the pixels that are not masked."""
+    frame, mask = rng.poisson(100, SHAPE), rng.random(SHAPE) < 0.2
+    border = mask.copy()
+    border[:20] = border[-20:] = border[:, :9] = True
+    masks = {
+        "bool": mask,
+        "int8": mask.astype(np.int8),
+        "negative": -mask.astype(np.int8),
+        "list": mask.tolist(),
+        "Fortran's order": np.asfortranarray(mask),
+        "view": np.repeat(mask, 2, 1)[:, ::2],
+        "all": np.ones(SHAPE, bool),
+        "border": border,
+    }
+    for name in MASKS:
+        ours, theirs = integrated(integrator, dim, frame, mask=masks[name])
+        if name != "all":
+            same(ours, theirs, ["radial", "azimuthal", "intensity"][: 3 if dim == 2 else 1])
+        np.testing.assert_array_equal(ours.count, theirs.count, err_msg=name)
+    kept = method(dim, keep=True)
+    for each in (mask, border, None, border, mask):
+        ours, theirs = integrated(integrator, dim, frame, kept, mask=each)
+        np.testing.assert_allclose(ours.radial, theirs.radial, rtol=1e-6)
+        np.testing.assert_array_equal(ours.count, theirs.count)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_dummies_and_missing_pixels(dim, integrator, rng):
+    frame, mask = rng.poisson(100, SHAPE), rng.random(SHAPE) < 0.2
+    few, nan = np.where(mask, -5, frame).astype(np.int32), np.where(mask, np.nan, frame).astype(np.float32)
+    large = np.where(mask, 2**32 - 1, frame).astype(np.uint32)
+    for given, options in (
+        (few, {"dummy": -5}),
+        (few, {"dummy": -4, "delta_dummy": 2}),
+        (few, {"dummy": -5, "mask": np.roll(mask, 3)}),
+        (large, {"dummy": 2**32 - 1}),
+        (nan, {}),
+        (nan, {"dummy": np.nan}),
+        (frame, {"flat": nan}),
+        (frame, {"dark": nan}),
+    ):
+        ours, theirs = integrated(integrator, dim, given, **options)
+        np.testing.assert_array_equal(ours.count, theirs.count)
+        np.testing.assert_allclose(ours.intensity, theirs.intensity, rtol=2e-5)
+    masked = integrator.integrate1d(np.ma.array(frame, mask=mask), 90, method=method(1))
+    np.testing.assert_array_equal(masked.count, integrator.integrate1d(frame, 90, mask=mask, method=method(1)).count)
+
+
+def integrated(integrator, dim, frame, ours=None, **options):
+    """Return what ours and pyFAI's engine make of a frame."""
+    function, number = (integrator.integrate1d, (90,)) if dim == 1 else (integrator.integrate2d, (40, 30))
+    given = {"unit": "q_nm^-1", **options}
+    return [function(frame, *number, method=each, **given) for each in (ours or method(dim), THEIRS)]

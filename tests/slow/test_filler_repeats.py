@@ -15,6 +15,7 @@ from repeats import N, given
 bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
 
 import clhist.hist  # noqa: E402
+from clhist.engine import launcher  # noqa: E402
 from clhist.hist import Filler  # noqa: E402
 
 STORAGES = [bh.storage.Weight, bh.storage.Double, bh.storage.Int64, bh.storage.Mean]
@@ -83,8 +84,37 @@ def test_a_fill_is_enqueued_alone(queue, numbers, checks, monkeypatch):
         patch.setattr("clhist.engine.launcher.Loaded.run", _refuse)
         with pytest.raises(KeyboardInterrupt):
             filler.fill(x, y, weight=w)
+    assert_same(filler.result(), expected)  # of what failed there is nothing
+
+
+def test_a_fill_that_fails_before_its_first_launch_adds_nothing(queue, numbers, monkeypatch):
+    """Sums of one array change in place: after a launch they may hold a part of the fill, and the filler refuses."""
+    x, y, _, z = given(queue, np.nan_to_num(numbers, neginf=3))
+    host, w = np.arange(len(numbers[0])) / 4, cl_array.to_device(queue, np.arange(len(numbers[0])) / 4)
+    filler, expected = Filler(empty(bh.storage.Double), queue=queue), empty(bh.storage.Double)
+    for n in range(5):
+        filler.fill(y, z, weight=w)  # which the next one is joined to
+        expected.fill(y.get(), z.get(), weight=host)
+        with monkeypatch.context() as patch:
+            patch.setattr("clhist.engine.launcher.Loaded.run", _refuse)
+            with pytest.raises(KeyboardInterrupt):
+                filler.fill((x, z)[n % 2], y, weight=w)
+        assert_same(filler.fill(z, y, weight=w).result(), expected.fill(z.get(), y.get(), weight=host))
+    filler.fill(x, y, weight=w)
+    run = launcher._Command.run
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher._Command, "run", lambda *args: _refuse(run(*args)))
+        with pytest.raises(KeyboardInterrupt):
+            filler.fill(x, y, weight=w)
     with pytest.raises(RuntimeError, match=r"^Filler: an exception, such as that of Ctrl-C, ended an earlier call"):
-        filler.result()  # the bins may hold a part of what failed
+        filler.result()
+
+
+def test_a_filler_counts_as_filled_once_it_is(queue, numbers):
+    filler, other = Filler(empty(bh.storage.Int64)), Filler(empty(bh.storage.Int64))
+    with pytest.raises(ValueError, match="compatible lengths"):
+        filler.fill(numbers[0], numbers[1][:-1])
+    assert other.merge(filler).merge(filler).result().sum(flow=True) == 0
 
 
 def _refuse(*args):

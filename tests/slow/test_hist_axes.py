@@ -96,3 +96,29 @@ def test_thirty_two_axes(queue):
     x = [random.integers(0, 2, 5000) if n < 8 else random.integers(0, 1, 5000) for n in range(32)]
     expected = empty(axes, bh.storage.Int64()).fill(*x)
     assert_same(clhist.hist.fill(empty(axes, bh.storage.Int64()), *x, queue=queue), expected, exact=True)
+
+
+SCALARS = [1, 1.0, 1.5, np.float64(1), np.float32(-1.5), np.float64("nan"), 2**40, True, np.int8(1), "a", b"a", 1j]
+AXES = {
+    "integers": bh.axis.Integer(-1, 3),
+    "categories": bh.axis.IntCategory([1, 2]),
+    "numbers": bh.axis.Regular(3, 0, 3),
+    "booleans": bh.axis.Boolean(),
+    "texts": bh.axis.StrCategory(["a"]),
+}
+
+
+def outcome(method, axis, scalar):
+    h = bh.Histogram(axis, bh.axis.Regular(2, 0, 2))
+    try:
+        method(h, scalar, [0.5, 1.5])
+    except (RuntimeError, TypeError, ValueError) as error:
+        return type(error), str(error)
+    return h.view(flow=True).tolist()
+
+
+@pytest.mark.parametrize("axis", AXES.values(), ids=AXES)
+@pytest.mark.parametrize("scalar", SCALARS, ids=repr)
+def test_scalars_among_few_entries(scalar, axis):
+    """A scalar is taken, truncated or refused as by boost-histogram, which casts scalars otherwise than arrays."""
+    assert outcome(clhist.hist.fill, axis, scalar) == outcome(bh.Histogram.fill, axis, scalar)

@@ -48,12 +48,51 @@ def test_operators_and_groups(offset, rng):
     np.testing.assert_allclose(stream.result(), expected, rtol=1e-12)
 
 
-def test_an_outlier_first(rng):
-    x = rng.normal(size=SIZE)
-    x[0] = 1e7
-    found = clhist.reduce_by_index(1, "var", np.zeros(SIZE, int), x)
-    # The pivot is the outlier: digits are lost by the number of values, at most.
-    np.testing.assert_allclose(found, reference(x)[1] / SIZE, rtol=SIZE * 1e-15)
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+@pytest.mark.parametrize("outlier", [1e7, -1e12, 1e15])
+def test_outliers_first_in_each_group(outlier, offset, rng):
+    """One that is a pivot costs no digit, in whichever function."""
+    bins = np.arange(SIZE, dtype=np.int32) % 3
+    x = offset + rng.normal(size=SIZE)
+    x[:3] = outlier
+    number = np.bincount(bins)
+    expected = np.array([reference(x[bins == k])[1] for k in range(3)]) / number
+    stream, filler = clhist.Accumulator(operators.variance(np.float64), 3), clhist.hist.Filler(means_of_bins())
+    for begin in range(0, SIZE, 30_000):
+        stream.add(bins[begin : begin + 30_000], x[begin : begin + 30_000])
+        filler.fill(bins[begin : begin + 30_000], sample=x[begin : begin + 30_000])
+    filled = clhist.hist.fill(means_of_bins(), bins, sample=x)
+    found = {
+        "var": clhist.reduce_by_index(3, "var", bins, x),
+        "std": clhist.reduce_by_index(3, "std", bins, x) ** 2,
+        "sort": clhist.reduce_by_index(3, "var", bins, x, update="sort"),
+        "stream": stream.result(),
+        "groups": clhist.group_by(bins, 3).var(x, ddof=0),
+        "regions": clhist.ndimage.variance(x, bins, [0, 1, 2]),
+        "bins": stats.binned_statistic(bins, x, "std", 3).statistic ** 2,
+        "fill": filled.view()["_sum_of_deltas_squared"] / number,
+        "filler": filler.result().view()["_sum_of_deltas_squared"] / number,
+    }
+    for name, variances in found.items():
+        np.testing.assert_allclose(variances, expected, rtol=2e-12, err_msg=name)
+
+
+def test_outliers_of_float32_and_in_merged_parts(rng):
+    x = rng.normal(size=SIZE).astype(np.float32)
+    x[0] = x[60_000] = 1e6
+    zeros, parts = np.zeros(SIZE, np.int32), []
+    for begin, end in ((0, 1), (1, 40), (40, 60_000), (60_000, SIZE)):
+        stream = clhist.Accumulator(operators.variance(np.float32), 1)
+        parts.append(stream.add(zeros[begin:end], x[begin:end]).partial())
+    for order in (parts, parts[::-1]):
+        total = clhist.Accumulator(operators.variance(np.float32), 1)
+        for part in order:
+            total.merge(part)
+        np.testing.assert_allclose(total.result(), reference(x)[1] / SIZE, rtol=1e-7)
+
+
+def means_of_bins():
+    return bh.Histogram(bh.axis.Integer(0, 3), storage=bh.storage.Mean())
 
 
 @pytest.mark.parametrize("constant", [0.1, 1e15 / 3, 12345.6789])

@@ -18,9 +18,11 @@ from clhist.hardware.vendors import (
     VENDOR_PATHS,
     compiler_options,
     device_fence,
+    faults_to_try,
     features_of,
     local_adds_loop,
     of_warps,
+    program_text,
 )
 from clhist.planning.plan import Output
 
@@ -148,6 +150,14 @@ def test_only_platforms_without_a_prefetch_are_built_without_it():
         "AMD Accelerated Parallel Processing",
     ):
         assert compiler_options(name) == ()
+        assert program_text(name, "int x;") == "int x;"
+        assert faults_to_try(name, "llvmpipe") == ()
+    # Lines are counted from the program's first, and llvmpipe alone has a fault to try.
+    text = program_text("rusticl ", "int x;")
+    assert text.startswith("#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n")
+    assert "#line 1\nint x;\n#pragma clang attribute pop" in text
+    assert len(faults_to_try("rusticl", "llvmpipe (LLVM 19.1.7, 256 bits)")) == 1
+    assert faults_to_try("rusticl", "V3D 7.1") == ()
     golden = Path(__file__).parent / "golden" / "sources"
     texts = [path.read_text(encoding="utf-8") for path in golden.glob("*.cl")]
     with_prefetch = [text for text in texts if "__builtin_prefetch" in text]

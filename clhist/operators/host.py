@@ -1,0 +1,244 @@
+"""Host implementations of operators, for few elements: a function for each, a field of its `Operator`.
+
+Each takes the operator, the initial contents of the bins or None, the bin of each value, all of them in range, the
+values, and the number of bins. It returns the contents of the bins, of the dtype of the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from clhist.operators.halves import number_of
+
+if TYPE_CHECKING:
+    from clhist.operators.operator import Operator
+
+_INTP, _UINTP, _FLOAT64 = np.dtype(np.intp), np.dtype(np.uintp), np.dtype(np.float64)
+_FEW = (
+    16_384  # elements, for which numpy.bincount takes less than numpy.add.at, and argmax than max; on an EPYC of Zen 2
+)
+_quiet = partial(np.errstate, all="ignore")
+Host: TypeAlias = partial[np.ndarray]  # of one of the functions below
+
+
+def by_ufunc(
+    ufunc: np.ufunc, operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int
+) -> np.ndarray:
+    """Combine by a ufunc: modulo 2^bits of integers, in float32 of half precision."""
+    dtype = operator.dtype
+    if ufunc is np.add:
+        if dest is None and dtype == _FLOAT64 and bins.size < _FEW:
+            found = np.bincount(bins, values, number)
+            return found if bins.size else found.astype(dtype)  # of none NumPy's are integers
+        is_narrow = number_of(dtype).kind == "f" and dtype.itemsize < 8
+        if is_narrow or (values.strides == (0,) and dtype.kind in "iuf"):
+            return _sums(dtype, dest, bins, values, number)
+    held = number_of(dtype).type  # NumPy's own dtypes, for which `at` has a loop thirty times as fast
+    if dest is not None:
+        result = dest.astype(held)
+    else:
+        result = np.empty(number, held)
+        result.fill(operator.neutral)
+    values = values if values.dtype is result.dtype else values.view(result.dtype)
+    if dtype.kind in "biu":
+        ufunc.at(result, bins, values)
+    else:
+        with _quiet():
+            ufunc.at(result, bins, values)
+    return result if held is dtype.type else result.astype(dtype)
+
+
+def in_range(bins: np.ndarray, values: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return bins and values without those of bins that do not exist."""
+    unsigned = bins.view(_UINTP)  # negative ones are the largest
+    if not bins.size:
+        return bins, values
+    largest = unsigned[unsigned.argmax()] if bins.size < _FEW else np.maximum.reduce(unsigned)
+    if largest < number:
+        return bins, values
+    is_inside = unsigned < number
+    return bins[is_inside], values[is_inside] if values.strides != (0,) else values[: is_inside.sum()]
+
+
+@_quiet()
+def _sums(dtype: np.dtype, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int) -> np.ndarray:
+    """Return sums in float64, rounded once; of one value for all by their number."""
+    if values.strides == (0,):
+        counts = np.bincount(bins, minlength=number)
+        # A bin without values has no infinity.
+        one = values[0] if values.size else 0
+        sums = counts.astype(dtype) * one if dtype.kind in "iu" else np.where(counts, counts * one, 0)
+    else:
+        sums = np.bincount(bins, values, number)
+    return (sums if dest is None else dest + sums).astype(dtype, copy=False)
+
+
+def by_logic(
+    ufunc: np.ufunc, operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int
+) -> np.ndarray:
+    """Combine whether values are not zero by a logical ufunc."""
+    result = np.full(number, ufunc is np.logical_and) if dest is None else dest != 0
+    is_set = values != 0
+    if ufunc is np.logical_xor:
+        result ^= (np.bincount(bins[is_set], minlength=number) & 1).astype(bool)
+    else:  # a value decides its bin
+        result[bins[is_set == (ufunc is np.logical_or)]] = ufunc is np.logical_or
+    return result.astype(operator.dtype)
+
+
+def _with_dest(dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return bins and values with the initial contents as one more value of each bin."""
+    if dest is None:
+        return bins, values
+    return np.concatenate([np.arange(dest.size), bins]), np.concatenate([dest, values])
+
+
+@_quiet()
+def mean(operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int) -> np.ndarray:
+    """Return means, summed in float64."""
+    bins, values = _with_dest(dest, bins, values)
+    counts = np.bincount(bins, minlength=number)
+    if values.dtype.kind != "c":
+        return (np.bincount(bins, values, number) / counts).astype(operator.dtype)
+    result = np.empty(number, np.complex128)  # a division by a complex number would make NaN of infinities
+    result.real = np.bincount(bins, values.real, number) / counts
+    result.imag = np.bincount(bins, values.imag, number) / counts
+    return result.astype(operator.dtype)
+
+
+@_quiet()
+def variance(
+    ddof: int,
+    is_root: bool,
+    operator: Operator,
+    dest: np.ndarray | None,
+    bins: np.ndarray,
+    values: np.ndarray,
+    number: int,
+) -> np.ndarray:
+    """Return variances, or their square roots, by sums of deviations from a value of each bin, then from the mean."""
+    bins, values = _with_dest(dest, bins, values.astype(np.float64))
+    counts = np.bincount(bins, minlength=number)
+    around = np.zeros(number)
+    around[bins] = values
+    for _ in range(2):
+        deviations = values - around[bins]
+        shift = np.bincount(bins, deviations, number)
+        around += shift / counts
+    squares = np.bincount(bins, deviations * deviations, number)
+    found = np.maximum(squares - shift * (shift / counts), 0)
+    found = np.where(counts > ddof, found / (counts - ddof), np.nan)
+    return (np.sqrt(found) if is_root else found).astype(operator.dtype)
+
+
+def extreme_pair(
+    ufunc: np.ufunc, operator: Operator, dest: np.ndarray | None, bins: np.ndarray, pairs: np.ndarray, number: int
+) -> np.ndarray:
+    """Return the pair of the least or the largest value of each bin, of equal ones that of the lowest index."""
+    bins, pairs = _with_dest(dest, bins, pairs)
+    result = np.full(number, np.array(operator.neutral, operator.dtype))
+    values, index = pairs["value"], pairs["index"]
+    ufunc.at(result["value"], bins, values)
+    wins = np.flatnonzero((values == result["value"][bins]) | (values != values))  # a NaN has won its bin
+    np.minimum.at(result["index"], bins[wins], index[wins])
+    return result
+
+
+def positioned_pair(
+    ufunc: np.ufunc, operator: Operator, dest: np.ndarray | None, bins: np.ndarray, pairs: np.ndarray, number: int
+) -> np.ndarray:
+    """Return the pair of the lowest or the highest index of each bin."""
+    bins, pairs = _with_dest(dest, bins, pairs)
+    result = np.full(number, np.array(operator.neutral, operator.dtype))
+    ufunc.at(result["index"], bins, pairs["index"])
+    for wins in (pairs["index"] == result["index"][bins],) * 2:  # of equal ones one that is not zero
+        result["value"][bins[wins]] = pairs["value"][wins]
+        wins &= pairs["value"] != 0
+    return result
+
+
+def by_fields(
+    operators: Mapping[str, Operator],
+    operator: Operator,
+    dest: np.ndarray | None,
+    bins: np.ndarray,
+    values: np.ndarray,
+    number: int,
+) -> np.ndarray:
+    """Combine each field by its operator."""
+    result = np.empty(number, operator.dtype)
+    for name, each in operators.items():
+        compute: Any = each.host
+        result[name] = compute(each, None if dest is None else dest[name], bins, values[name], number)
+    return result
+
+
+def of_fields(operators: Mapping[str, Operator]) -> Host | None:
+    """Return what combines each field by its operator; None if one has no such function."""
+    return partial(by_fields, dict(operators)) if all(each.host is not None for each in operators.values()) else None
+
+
+def of_bins(
+    operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int
+) -> np.ndarray:
+    """Return the contents of `number` bins; `values` are in one dimension, those of bins that do not exist ignored."""
+    bins = bins if bins.dtype is _INTP else bins.astype(_INTP, copy=False).view(_INTP)
+    held = number_of(operator.dtype)
+    if values.dtype != held and held.names is None:
+        with _quiet():
+            values = values.astype(held)
+    assert operator.host is not None
+    bins, values = in_range(bins, values, number)
+    return operator.host(operator, dest, bins, values, number)
+
+
+def combined(
+    operator: Operator,
+    shape: tuple[int, ...],
+    batched: bool,
+    dest: np.ndarray | None,
+    indices: np.ndarray,
+    values: Any,
+    with_position: bool = False,
+) -> np.ndarray:
+    """Return ``dest[i] = op(dest[i], v)`` for each pair, as kernels compute it.
+
+    Parameters
+    ----------
+    operator : Operator
+        One with `host`.
+    shape : tuple of int
+        Of the result; of histograms and bins if it is `batched`.
+    dest : array of `shape`, or None
+        Initial contents.
+    indices : array of integers
+        Bins. Those that do not exist are ignored.
+    values : tuple of array, or scalar
+        One array, or one for each field of the operator's dtype.
+    with_position : bool
+        Whether the values lack their index, which is their position.
+    """
+    bins, number, row = indices.reshape(-1), prod(shape), prod(shape[1 + batched :])
+    if type(values) is not tuple:
+        values = np.broadcast_to(np.asarray(values, number_of(operator.dtype)), bins.size * row)
+    elif len(values) == 1 and not with_position:
+        values = values[0].reshape(-1)
+    else:
+        columns = (*values, np.arange(values[0].size).reshape(values[0].shape)) if with_position else values
+        values = np.empty(values[0].size, operator.dtype)
+        for name, each in zip(operator.dtype.names or (), columns, strict=True):
+            values[name] = each.reshape(-1)
+    if batched or row > 1:
+        count = shape[batched]
+        bins = bins.astype(np.intp, copy=False)
+        is_outside = bins.view(np.uintp) >= count
+        if batched:
+            bins = bins + np.repeat(np.arange(shape[0]) * count, bins.size // shape[0])
+        bins = np.where(is_outside[:, None], -1, bins[:, None] * row + np.arange(row)).reshape(-1)
+    result = None if dest is None else dest.reshape(-1)
+    return of_bins(operator, result, bins, values, number).reshape(shape)

@@ -1,0 +1,118 @@
+"""Faults of drivers that end the process: tried in a child process, once, and only where a record says so."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import clhist
+from clhist.hardware.vendors import Fault
+from clhist.opencl import device as devices
+from clhist.opencl import faults
+from clhist.opencl.device import default_queue
+
+SOURCE = "kernel void clhist_fault(global int *words) { words[1] = words[0] + 1; }"
+RIGHT = Fault("it is tested", "Nothing is left out", "", SOURCE, 3, 4)
+WRONG = RIGHT._replace(second=5)
+
+
+@pytest.fixture(autouse=True)
+def caches(monkeypatch, tmp_path):
+    monkeypatch.setattr(faults, "platformdirs", SimpleNamespace(user_cache_path=lambda name: tmp_path / name))
+
+
+@pytest.fixture
+def no_child(monkeypatch):
+    def run(*_, **__):
+        raise AssertionError("a child process was started")
+
+    monkeypatch.setattr(faults.subprocess, "run", run)
+
+
+def test_a_right_kernel_shows_no_fault_and_runs_once(monkeypatch, request):
+    device = default_queue().device
+    assert not faults._is_shown(device, RIGHT)
+    request.getfixturevalue("no_child")
+    assert not faults._is_shown(device, RIGHT)
+
+
+def test_a_wrong_kernel_is_reported_once(request):
+    device = default_queue().device
+    with pytest.warns(RuntimeWarning, match=r"it is tested; a kernel in another process was wrong\. Nothing is left"):
+        assert faults._is_shown(device, WRONG)
+    request.getfixturevalue("no_child")
+    assert faults._is_shown(device, WRONG)  # without a warning, which would be an error
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("import os; os.abort()", r"ended another process with status -6"),
+        ("raise SystemExit(8)", r"ended another process with status 8"),
+        ("import time; time.sleep(60)", r"took more than 2 s"),
+    ],
+)
+def test_a_child_that_ends_or_hangs_behind_its_begin(monkeypatch, end, words):
+    monkeypatch.setattr(faults, "_CHILD", f"print('begins', flush=True)\n{end}")
+    monkeypatch.setattr(faults, "_SECONDS", 2)
+    with pytest.warns(RuntimeWarning, match=words):
+        assert faults._is_shown(default_queue().device, RIGHT)
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(1)", "import time; time.sleep(60)"])
+def test_a_child_that_cannot_try_says_nothing_of_the_device(monkeypatch, tmp_path, end):
+    monkeypatch.setattr(faults, "_CHILD", end)
+    monkeypatch.setattr(faults, "_SECONDS", 2)
+    assert not faults._is_shown(default_queue().device, WRONG)
+    assert not list(tmp_path.rglob("*"))  # the next process tries again
+
+
+def test_an_interrupt_leaves_nothing_behind(monkeypatch, tmp_path):
+    def run(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(faults.subprocess, "run", run)
+        with pytest.raises(KeyboardInterrupt):
+            faults._is_shown(default_queue().device, RIGHT)
+    assert not list(tmp_path.rglob("*"))
+    assert not faults._is_shown(default_queue().device, RIGHT)
+
+
+def test_an_embedded_interpreter_is_not_started(monkeypatch, no_child):
+    monkeypatch.setattr(faults.sys, "executable", "/usr/bin/blender")
+    assert not faults._is_shown(default_queue().device, WRONG)
+
+
+def test_devices_without_a_record_start_no_child(no_child):
+    device = default_queue().device
+    if device.platform.name.strip() == "rusticl":
+        pytest.skip("has a record")
+    faults.faults_of.cache_clear()
+    assert faults.faults_of(device) == ()
+
+
+@pytest.fixture
+def forgetful():
+    kept = (devices.device_kind, devices.own_profile, devices._claimed_profile)
+    for function in kept:
+        function.cache_clear()
+    yield
+    for function in kept:
+        function.cache_clear()
+
+
+def test_a_device_with_the_fault_is_planned_for_as_a_gpu(monkeypatch, forgetful):
+    """What it computes stays right, and work-groups of one raise before anything is enqueued."""
+    for module in ("clhist.opencl.device", "clhist.engine.build"):
+        monkeypatch.setattr(f"{module}.faults_of", lambda device: (WRONG,))
+    queue = default_queue()
+    assert devices.device_kind(queue.device) == "gpu"
+    kernel = clhist.HistogramKernel(
+        queue.context, clhist.operators.add(np.int32), arguments="const int *bins", map="EMIT(bins[i], 1)"
+    )
+    bins = np.array([1 << 30, 5, -3, 5], np.int32)
+    for choices in ({"copies": 1}, {"work_group_size": 1}):
+        with pytest.raises(clhist.UnsupportedError, match="runs no work-groups of one work-item, since it is tested"):
+            kernel(bins, num_bins=7, update="private", memory="global", **choices)
+    np.testing.assert_array_equal(kernel(bins, num_bins=7), [0, 0, 0, 0, 0, 2, 0])

@@ -1,0 +1,217 @@
+"""Statistics of groups on the host and on the device: the same results, for keys and values of all kinds."""
+
+# ruff: noqa: B023  # calls are made before a loop goes on
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pytest
+from both_ways import assert_same, plain, ways
+from histograms import outcome
+
+import clhist
+from clhist.statistics.table import STATISTICS, TABLE
+
+RNG = np.random.default_rng(11)
+SIZE = 300
+KEYS = RNG.integers(-2, 9, SIZE)
+KEYS[KEYS == 7] = 6
+GROUPS = 8  # the last but one is empty; -2, -1 and 8 are in none
+INTEGERS = RNG.integers(-9, 9, SIZE)
+
+
+def floats(dtype="f8"):
+    """Return values of which some are equal, and NaN, infinities and zeros of both signs."""
+    x = np.round(RNG.normal(size=SIZE), 1).astype(dtype)
+    x[::17], x[5::31], x[7::61], x[8::67] = np.nan, -0.0, np.inf, -np.inf
+    x[KEYS == 3] = np.nan
+    return x
+
+
+VALUES = {
+    "f8": floats(),
+    "f4": floats("f4"),
+    "f2": floats("f2"),
+    "finite": np.round(RNG.normal(size=SIZE), 2) + 1e6,
+    "i1": INTEGERS.astype("i1"),
+    "u8": INTEGERS.astype("u8"),
+    "i8": RNG.integers(-(2**62), 2**62, SIZE),
+    "bool": INTEGERS > 0,
+    "c8": np.array(floats("f4"), "c8"),
+    "dates": np.where(INTEGERS > 6, np.datetime64("NaT", "s"), np.datetime64("2020-02-03", "s") + INTEGERS * 40_000),
+    "durations": (INTEGERS * 777).astype("m8[ms]"),
+    "masked": np.ma.array(floats("f4"), mask=INTEGERS > 5),
+    "nullable": pandas.array(np.ma.array(INTEGERS, mask=INTEGERS > 5).tolist(), dtype="Int16"),
+    "texts": np.array([f"t{n}" for n in INTEGERS], object),
+    "strided": np.repeat(floats(), 2)[::2],
+    "swapped": floats().astype(">f8"),
+}
+
+
+def compare(monkeypatch, call):
+    """Check that a call gives the same both ways; return it."""
+    on_host, on_device = (_plain(outcome(call)) for _ in ways(monkeypatch))
+    assert_same(on_host, on_device, exact=False)
+    return on_host
+
+
+def _plain(found):
+    found = plain(found)
+    if isinstance(found, dict):
+        return {name: _plain(each) for name, each in found.items()}
+    if isinstance(found, np.ma.MaskedArray):
+        return [np.ma.getmaskarray(found), found.filled(found.dtype.type(0))]
+    if isinstance(found, np.ndarray) and found.dtype.kind in "mM":
+        return found.view(np.int64)
+    if isinstance(found, np.generic):
+        return np.array(found)
+    if hasattr(found, "isna") or (isinstance(found, np.ndarray) and found.dtype.kind == "O"):
+        return [str(each) for each in found]
+    return found
+
+
+def statistics_for(name):
+    kind = VALUES[name].dtype.kind
+    if name == "texts":
+        return ("count", "first", "last", "mode", "min", "max", "argmin", "argmax", "size", "nunique")
+    return tuple(each for each in STATISTICS if kind in TABLE[each].kinds)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_statistics(name, monkeypatch):
+    x, names = VALUES[name], statistics_for(name)
+    several = names if VALUES[name].dtype.kind in "cO" else (*names, "q90", "q25")
+    compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).agg(x=(x, *several)))
+    if VALUES[name].dtype.kind not in "mMO":
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).agg(x=(x, *names), skipna=False, ddof=1))
+    if name in ("f4", "i8"):
+        sums = tuple(each for each in names if TABLE[each].dtype.__name__ in ("_result", "_total"))
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).agg(x=(x, *sums), dtype="f4"))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_of_few_elements(size, monkeypatch):
+    for name in ("f8", "i8", "dates"):
+        x = VALUES[name][:size]
+        compare(monkeypatch, lambda: clhist.group_by(KEYS[3 : 3 + size], GROUPS).agg(x=(x, *statistics_for(name))))
+        for method in ("cumsum", "cummax", "rank"):
+            compare(monkeypatch, lambda: getattr(clhist.group_by(KEYS[3 : 3 + size], GROUPS), method)(x))
+    compare(monkeypatch, lambda: clhist.group_by(KEYS[:size]).size())
+
+
+@pytest.mark.parametrize("name", ["f8", "i1", "u8", "bool", "dates", "masked", "nullable"])
+def test_running_and_ranks(name, monkeypatch):
+    x = VALUES[name]
+    for method in ("cumsum", "cumprod", "cummin", "cummax"):
+        compare(monkeypatch, lambda: getattr(clhist.group_by(KEYS, GROUPS), method)(x))
+        if name in ("f8", "masked"):
+            compare(monkeypatch, lambda: getattr(clhist.group_by(KEYS, GROUPS), method)(x, skipna=False))
+            many = np.arange(SIZE) // 3
+            compare(monkeypatch, lambda: getattr(clhist.group_by(many, SIZE), method)(x))
+    for method in ("average", "min", "max", "first", "dense"):
+        for options in ({}, {"ascending": False, "pct": True}):
+            compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).rank(x, method, **options))
+    for n in (0, 2, -1, 10**6):
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).nth(x, n))
+    for statistic in ("mean", "first", "count"):
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).transform(x, statistic))
+
+
+def test_other_methods(monkeypatch):
+    x, w = VALUES["f8"], np.abs(VALUES["finite"])
+    compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).size())
+    for options in ({}, {"skipna": False}, {"dtype": "f4"}):
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).weighted_mean(x, w, **options))
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).quantile(x, [0.1, 1], **options))
+    compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).quantile(x, 0.3, weights=w))
+    compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).quantile(VALUES["dates"], [0.3, 0.5]))
+    for ascending in (True, False):
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).cumcount(ascending=ascending))
+    finite = VALUES["finite"]
+    sums = compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).agg(x=(finite, "sum", "mean"), reproducible=True))
+    expected = pandas.Series(finite[KEYS == 2]).sum()
+    np.testing.assert_allclose(sums["x"]["sum"][2], expected, rtol=1e-14)
+
+
+OF_KEYS = {
+    "integers": KEYS * 1000,
+    "close": KEYS.astype("i1"),
+    "far": KEYS * 2**50,
+    "uint64": (KEYS + 2).astype("u8") + np.uint64(2**63),
+    "booleans": KEYS > 3,
+    "floats": VALUES["f8"],
+    "dates": VALUES["dates"],
+    "swapped": KEYS.astype(">i4"),
+    "texts": np.array([f"t{n}" for n in KEYS]),
+    "objects": np.array([None if n < 0 else f"t{n}" for n in KEYS], object),
+    "masked": np.ma.array(KEYS, mask=KEYS > 6),
+    "nullable": pandas.array(np.ma.array(KEYS, mask=KEYS > 6).tolist(), dtype="Int32"),
+    "categories": pandas.Categorical([f"t{n}" for n in KEYS]),
+    "list": KEYS.tolist(),
+    "two": [KEYS, VALUES["f8"]],
+    "three": [KEYS > 2, np.array([f"t{n}" for n in INTEGERS]), KEYS * 2**40],
+    "frame": pandas.DataFrame({"a": KEYS, "b": INTEGERS > 0}),
+    "image": KEYS.reshape(20, 15),
+}
+
+
+@pytest.mark.parametrize("name", OF_KEYS)
+def test_keys(name, monkeypatch):
+    keys = OF_KEYS[name]
+    x = VALUES["finite"].reshape(np.shape(keys)) if name == "image" else VALUES["finite"]
+    for sort in (True, False):
+
+        def call(sort=sort):
+            groups = clhist.group_by(keys, sort=sort)
+            labels = groups.keys if isinstance(groups.keys, tuple) else (groups.keys,)
+            shown = [[str(each) for each in label] for label in labels]
+            return {
+                "keys": np.array(shown),
+                **groups.agg(x=(x, "sum", "argmax"))["x"],
+                "rows": groups.transform(x, "min"),
+            }
+
+        compare(monkeypatch, call)
+
+
+def test_errors(monkeypatch):
+    x = VALUES["f8"]
+    calls = (
+        lambda groups: groups.mean(x[:-1]),
+        lambda groups: groups.sum(VALUES["texts"]),
+        lambda groups: groups.median(VALUES["c8"]),
+        lambda groups: groups.agg(x=(x, "nope")),
+        lambda groups: groups.agg(x=(x, "mean"), dtype="i4"),
+        lambda groups: groups.var(x, ddof=-1),
+        lambda groups: groups.rank(x, "nope"),
+        lambda groups: groups.nth(x, 1.5),
+        lambda groups: groups.quantile(x, 2),
+        lambda groups: groups.quantile(x, 0.5, weights=-np.abs(x)),
+        lambda groups: groups.agg(x=(x, "prod"), reproducible=True),
+        lambda groups: clhist.group_by(KEYS, -1),
+        lambda groups: clhist.group_by([KEYS, KEYS[1:]]),
+    )
+    for call in calls:
+        kind, *_ = compare(monkeypatch, lambda: call(clhist.group_by(KEYS, GROUPS)))
+        assert issubclass(kind, Exception)
+
+
+def test_few_elements_need_no_device(monkeypatch):
+    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: False)
+    monkeypatch.setattr("clhist.grouping.placed.default_queue", lambda: pytest.fail("a device is looked for"))
+    groups = clhist.group_by([KEYS, KEYS > 2])
+    groups.agg(x=(VALUES["f8"], *(each for each in STATISTICS)))
+    groups.transform(VALUES["nullable"], "sum")
+    assert repr(groups).endswith("on the host>")
+
+
+@pytest.mark.parametrize("function", ["sum_labels", "mean", "variance", "standard_deviation", "minimum", "maximum"])
+def test_regions(function, monkeypatch):
+    """SciPy computes few plain numbers in several regions, groups all else."""
+    import scipy.ndimage  # noqa: F401  # only what is imported is used
+
+    labels, index = KEYS.reshape(20, 15) + 2, np.array([1, 9, 3, 200, 3])
+    for name in ("f8", "f4", "i8", "u8", "i1", "bool"):
+        image = VALUES[name].reshape(20, 15)
+        for wanted in (index, index.tolist(), 4, None, index.reshape(1, 5), index[:0]):
+            compare(monkeypatch, lambda: getattr(clhist.ndimage, function)(image, labels, wanted))

@@ -1,0 +1,147 @@
+"""Operators on the host and on the device: the same results, for every named operator, ufunc, form and option."""
+
+# ruff: noqa: B023  # calls are made before a loop goes on
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from both_ways import assert_same, plain, ways
+from histograms import outcome
+
+import clhist
+
+FLOATS = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -2.25, 1e-3])
+BINS = 6
+
+
+def values_of(dtype, size):
+    """Return values with extremes of the dtype among them, and NaN, infinities and zeros in the first bins."""
+    rng = np.random.default_rng(size)
+    dtype = np.dtype(dtype)
+    if dtype.kind in "fc":
+        x = rng.normal(size=size).astype(dtype)
+        return x + (1j * rng.normal(size=size)).astype(dtype) if dtype.kind == "c" else x
+    if dtype.kind == "b":
+        return rng.random(size) < 0.5
+    limits = np.iinfo(dtype)
+    x = rng.integers(limits.min, limits.max, size, dtype, endpoint=True)
+    x[:2] = [limits.min, limits.max][: x[:2].size]
+    return x
+
+
+def bins_of(size):
+    """Return bins of which some do not exist; the last one has no value."""
+    return np.random.default_rng(size + 1).choice([*range(-3, BINS - 1), BINS, -(2**62), 2**40], size)
+
+
+def compare(monkeypatch, arguments, **more):
+    """Check that both ways give the same."""
+    on_host, on_device = (plain(outcome(clhist.reduce_by_index, *arguments(), **more)) for _ in ways(monkeypatch))
+    assert_same(on_host, on_device, exact=False)
+    return on_host
+
+
+NAMED = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax", "first", "last", "count")
+UFUNCS = (np.fmin, np.fmax, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.logical_xor)
+CASES = [
+    *((op, "f4") for op in (*NAMED, "mean", "var", "std", np.fmin, np.fmax, np.logical_xor)),
+    *((op, "f8") for op in ("sum", "mean", "min", "argmax", "std")),
+    *((op, "i1") for op in (*NAMED, *UFUNCS)),
+    *((op, "u8") for op in (*NAMED, *UFUNCS)),
+    *((op, "i8") for op in ("sum", "max", "argmin", "mean", "var", "last")),
+    *((op, "?") for op in ("sum", "prod", "min", "any", np.logical_xor, np.bitwise_and, "mean")),
+    *((op, "f2") for op in ("sum", "max", "argmax")),
+    *((op, "c8") for op in ("sum", "prod", "mean")),
+]
+
+
+@pytest.mark.parametrize(("op", "dtype"), CASES, ids=lambda each: getattr(each, "__name__", each))
+def test_both_ways(op, dtype, monkeypatch):
+    for size in (0, 1, 200):
+        values, bins = values_of(dtype, size), bins_of(size)
+        compare(monkeypatch, lambda: (BINS, op, bins, values))
+    if np.dtype(dtype).kind == "f":
+        special = np.concatenate([values, FLOATS, FLOATS[2:], np.zeros(2)]).astype(dtype)
+        for moved in range(3):
+            places = np.concatenate([bins, np.arange(moved, moved + 8) % 4, [4] * 6, [0, 1]])
+            compare(monkeypatch, lambda: (BINS, op, places, special))
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "var", "min", "any", "count", "argmax", "first"])
+def test_initial_contents_and_results(op, monkeypatch):
+    """Which are one more value of each bin; an `out` may share their memory."""
+    values, bins = values_of("f4", 200), bins_of(200)
+    start = np.arange(BINS, dtype=np.float32) - 2
+    if op in ("argmax", "first"):
+        pairs = clhist.operators.argmax(np.float32).dtype
+        start = np.array([(x, 5 * k) for k, x in enumerate(start)], pairs)
+    compare(monkeypatch, lambda: (start, op, bins, values))
+    on_host = compare(monkeypatch, lambda: (start, op, bins, values), out=np.zeros_like(start))
+    for _ in ways(monkeypatch):
+        dest = start.copy()
+        assert clhist.reduce_by_index(dest, op, bins, values, out=dest) is dest
+        assert_same(dest, on_host, exact=False)
+    for wrong in (
+        np.zeros(BINS, "i2"),
+        np.zeros(BINS + 1, start.dtype),
+        [0] * BINS,
+        np.zeros((BINS, 2), start.dtype)[:, 0],
+    ):
+        assert issubclass(compare(monkeypatch, lambda: (start, op, bins, values), out=wrong)[0], Exception)
+
+
+def test_forms(monkeypatch):
+    """Scalars, vectors, batches, structs, masks, other byte orders, strides, lists and narrower values."""
+    bins, x = bins_of(300), values_of("f4", 300)
+    rows = values_of("f4", 900).reshape(300, 3)
+    for op in ("sum", "max", "mean", "argmax"):
+        compare(monkeypatch, lambda: ((BINS, 3), op, bins, rows))
+        compare(monkeypatch, lambda: ((4, BINS), op, bins.reshape(4, 75), x.reshape(4, 75)), batched=True)
+    for scalar in (2, 2.5, np.inf, np.float32(0.1), "x", None, 1 + 1j):
+        compare(monkeypatch, lambda: (np.ones(BINS, "f4"), "sum", bins, scalar))
+    for scalar in (2, 300, 1.5):
+        compare(monkeypatch, lambda: (np.ones(BINS, "i1"), "sum", bins, scalar))
+    compare(monkeypatch, lambda: (BINS, "argmin", bins, (x, np.arange(300)[::-1])))
+    compare(monkeypatch, lambda: (BINS, "first", bins, (x, np.arange(300) // 7)))
+    dtype = np.dtype([("a", np.float32), ("b", np.int32)])
+    structs = np.zeros(300, dtype)
+    structs["a"], structs["b"] = x, values_of("i4", 300)
+    compare(monkeypatch, lambda: (np.zeros(BINS, dtype), np.maximum, bins, structs))
+    compare(monkeypatch, lambda: (np.zeros(BINS, dtype), np.add, bins, (structs["a"], structs["b"])))
+    masked = np.ma.array(x, mask=np.arange(300) % 3 == 0)
+    for op in ("sum", "last", "mean"):
+        compare(monkeypatch, lambda: (BINS, op, np.ma.array(bins, mask=np.arange(300) % 5 == 0), masked))
+    for given in (
+        bins.astype("i1"),
+        (bins % 5).astype("u8"),
+        bins.astype(">i4"),
+        np.repeat(bins, 2)[::2],
+        bins.tolist(),
+    ):
+        compare(monkeypatch, lambda: (BINS, "sum", given, x))
+    for given in (x.astype(">f4"), np.repeat(x, 2)[::2], x.tolist(), x.astype("f2"), x.astype("i2"), x.astype("?")):
+        compare(monkeypatch, lambda: (np.zeros(BINS, "f4"), "sum", bins, given))
+        compare(monkeypatch, lambda: (np.zeros(BINS, ">f4"), "mean", bins, given))
+
+
+def test_options_keep_a_call_on_the_device(monkeypatch):
+    """Where a host implementation lacks them; operators in C have none."""
+    bins, x = bins_of(200), values_of("f4", 200)
+    square = clhist.Operator(np.float32, "a + b", 0, "squares", lift="v * v", finish="a")
+    assert square.host is None
+    assert clhist.operators.product({"a": square}).host is None
+    compare(monkeypatch, lambda: (BINS, square, bins, x))
+    for options in ({"reproducible": True}, {"memory": "global"}, {"dtype": "f8"}):
+        compare(monkeypatch, lambda: (BINS, "sum", bins, x), **options)
+    exact = compare(monkeypatch, lambda: (BINS, "sum", bins, x), reproducible=True)
+    summed = [x[bins == k].astype("f8").sum() for k in range(BINS)]
+    np.testing.assert_array_equal(exact, np.array(summed, "f4"))
+    count = clhist.operators.count(np.int64)
+    assert "expected none for count" in str(compare(monkeypatch, lambda: (np.zeros(BINS, int), count, bins, 1)))
+
+
+def test_sums_of_a_large_bin_are_accurate(monkeypatch):
+    x = np.full(3000, 0.1, np.float32)
+    for _ in ways(monkeypatch):
+        found = clhist.reduce_by_index(1, "sum", np.zeros(3000, int), x)
+        np.testing.assert_allclose(found, 3000 * np.float64(np.float32(0.1)), rtol=2e-6)
