@@ -5,9 +5,12 @@ On a CPU a NumPy array is used in place; on other devices it is copied there, an
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +18,6 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.opencl import lost
 from clhist.opencl.arrays import HOST_ALIGNMENT, Array, address_of, empty, shares_memory, takes_any_address
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.program import kept_by_context
@@ -139,19 +141,26 @@ def blocks_of(context: cl.Context) -> Blocks | None:
     return Blocks(context)
 
 
+class _Ending(weakref.ref):  # type: ignore[type-arg]
+    """A reference to a buffer, whose callback is C: Ctrl-C would end Python's in the middle, and be lost there."""
+
+    __slots__ = ("after", "finish")
+    __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference are its buffer's
+
+
+_endings = set[_Ending]()
+_finish = methodcaller("finish")
+os.register_at_fork(after_in_child=_endings.clear)  # a child's OpenCL would wait for ever
+
+
 class HostBuffer(cl.Buffer):
     """A NumPy array's memory, which OpenCL does not keep until a kernel has ended, as it does its own buffers."""
 
-    _queue: cl.CommandQueue | None = None  # of one that was never made
-
     def __init__(self, queue: cl.CommandQueue, *arguments: Any) -> None:
-        self._queue = queue
         super().__init__(*arguments)
-
-    def __del__(self) -> None:
-        # Not in a fork, where OpenCL is unchecked again. No function is called: Ctrl-C would end it, and this.
-        if self._queue is not None and not lost.unchecked:
-            self._queue.finish()
+        waits, ends = _Ending(self, _finish), _Ending(self, _endings.discard)
+        waits.finish, ends.after = queue.finish, waits
+        _endings.add(ends)
 
 
 def in_place(array: Array, queue: cl.CommandQueue) -> Array:

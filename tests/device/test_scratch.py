@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -13,6 +15,8 @@ import pytest
 import clhist
 from clhist import HistogramKernel, operators
 from clhist.opencl import memory as scratch
+from clhist.opencl.arrays import shares_memory
+from clhist.opencl.operands import in_place
 from clhist.selftest.cases import pair_kernel
 
 
@@ -114,3 +118,28 @@ def test_idle_memory_stays_while_its_queue_waits_for_the_caller(queue, monkeypat
     ready.set_status(cl.command_execution_status.COMPLETE)
     pool.free()
     assert pool.size == 0
+
+
+def test_ctrl_c_while_the_memory_of_an_array_is_waited_for(queue):
+    """It is delivered to the caller, and the array outlives the kernel that reads it."""
+    source = """__kernel void slow(__global const long *a, __global long *r) {
+        long t = 0; for (long i = 0; i < 20000000; i++) t += a[i % 1000] ^ i; r[0] = t; }"""
+    kernel = cl.Kernel(cl.Program(queue.context, source).build(), "slow")
+    array, result = np.arange(1 << 16), cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 8)
+    events = []
+
+    def call():
+        events.append(kernel(queue, (1,), (1,), in_place(array, queue).base_data, result))
+
+    call()  # which compiles
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            call()
+            time.sleep(5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    if shares_memory(queue.device):
+        assert events[-1].command_execution_status == cl.command_execution_status.COMPLETE
