@@ -144,6 +144,8 @@ def blocks_of(context: cl.Context) -> Blocks | None:
 class _Ending(weakref.ref):  # type: ignore[type-arg]
     """A reference to a buffer, whose callback is C: Ctrl-C would end Python's in the middle, and be lost there."""
 
+    finish: Callable[[], None]
+    after: _Ending
     __slots__ = ("after", "finish")
     __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference are its buffer's
 

@@ -131,13 +131,16 @@ def test_ctrl_c_while_the_memory_of_an_array_is_waited_for(queue):
     def call():
         events.append(kernel(queue, (1,), (1,), in_place(array, queue).base_data, result))
 
+    def interrupted():
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        call()
+        time.sleep(5)
+
     call()  # which compiles
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, 0.01)
-            call()
-            time.sleep(5)
+            interrupted()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
