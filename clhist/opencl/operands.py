@@ -141,7 +141,7 @@ def blocks_of(context: cl.Context) -> Blocks | None:
     return Blocks(context)
 
 
-class _Ending(weakref.ref):  # type: ignore[type-arg]
+class _Ending(weakref.ref):
     """A reference to a buffer, whose callback is C: Ctrl-C would end Python's in the middle, and be lost there."""
 
     finish: Callable[[], None]
