@@ -124,7 +124,7 @@ def test_device_arrays(queue):
     with pytest.raises(ValueError, match="values: expected one dimension, got 2"):
         clhist.factorize(cl_array.to_device(queue, keys.reshape(2, -1)))
     assert [each.tolist() for each in clhist.factorize(np.ma.array([1, 2], mask=[0, 1]))] == [[0, -1], [1]]
-    with pytest.raises(ValueError, match=r"^values: expected an array without masked"):
+    with pytest.raises(ValueError, match=r"^values: expected an array without missing elements"):
         clhist.factorize(np.ma.array(["a", "b"], mask=[0, 1]))
     with pytest.raises(ValueError, match="x: expected a contiguous array"):
         clhist.unique(cl_array.to_device(queue, keys)[::2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import pickle
 from types import MappingProxyType
 
@@ -58,6 +59,8 @@ def plain(value):
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, functools.partial):
+        return value.func, plain(value.args), plain(value.keywords)
     if isinstance(value, BaseException):
         return type(value).__name__, value.args, vars(value)
     if dataclasses.is_dataclass(value):
