@@ -145,6 +145,7 @@ def cases(queue: Any) -> dict[str, Callable[[], Case]]:
 def _uploads(queue: cl.CommandQueue) -> Case:
     """Return copies by page-locked memory, which a device without any would need."""
     there, made = cl_array.zeros(queue, MOST, np.int32), [Uploads(queue.context, queue.device, part=4096, threads=1)]
+    queue.finish()  # uploads have a queue of their own, which would not wait for the zeros
 
     def call(n: int) -> Any:
         try:
