@@ -231,8 +231,8 @@ def _nan_where_masked(X: Any) -> Any:
 
 def _loses_gradients(loss: Any, y: Any, weights: Any) -> bool:
     """Return whether most gradients of the first tree are hardly a unit, which follows from the largest one."""
-    if np.iscomplexobj(y) or np.iscomplexobj(weights):  # scikit-learn refuses these; a cast would warn before
-        return False
+    if any(getattr(getattr(array, "dtype", None), "kind", "") == "c" for array in (y, weights)):
+        return False  # scikit-learn refuses complex numbers; a cast would warn before
     try:
         every = [] if weights is None else [np.abs(np.asarray(weights, np.float64))]  # hessians are proportional
         if loss in _UNBOUNDED:
