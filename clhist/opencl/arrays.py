@@ -228,12 +228,6 @@ def shares_memory(device: cl.Device) -> bool:
     return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
 
 
-@lru_cache(maxsize=64)
-def takes_any_address(device: cl.Device) -> bool:
-    """Whether kernels on `device` use host memory in place wherever it begins."""
-    return shares_memory(device) and device.platform.name.strip() == "Portable Computing Language"
-
-
 def overlap(first: Array, second: Array) -> bool:
     """Whether two arrays share memory."""
     if not is_device_array(first) and not is_device_array(second):

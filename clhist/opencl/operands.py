@@ -18,7 +18,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.opencl.arrays import HOST_ALIGNMENT, Array, address_of, empty, shares_memory, takes_any_address
+from clhist.opencl.arrays import HOST_ALIGNMENT, Array, address_of, empty, shares_memory
 from clhist.opencl.cuda_arrays import NotDirectError, is_cuda
 from clhist.opencl.program import kept_by_context
 from clhist.opencl.upload import FEWEST_BYTES, uploads
@@ -71,9 +71,8 @@ def operand(
             if written:
                 buffer = make(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
                 return Operand(buffer, 0, partial(_map, queue, buffer, array))
-            if takes_any_address(queue.device):
-                return Operand(make(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array), 0, _nothing)
-            # Intel's runtime copies what does not begin at such an address, and NumPy's large arrays do not.
+            # Intel's runtime copies what does not begin at such an address, and NumPy's large arrays do not; kernels
+            # align their loads by the offset.
             address = address_of(array)
             offset = address % HOST_ALIGNMENT
             interface = {"version": 3, "shape": (size + offset,), "typestr": "|u1", "data": (address - offset, False)}
