@@ -237,8 +237,11 @@ def _loses_gradients(loss: Any, y: Any, weights: Any) -> bool:
         every = [] if weights is None else [np.abs(np.asarray(weights, np.float64))]  # hessians are proportional
         if loss in _UNBOUNDED:
             values = np.asarray(y, np.float64)
-            sizes = np.abs(values - np.median(values))
-            every.append(sizes if weights is None else sizes * every[0])
+            if not values.size:
+                return False
+            with np.errstate(invalid="ignore", over="ignore"):
+                sizes = np.abs(values - np.median(values))
+                every.append(sizes if weights is None else sizes * every[0])
     except (TypeError, ValueError):  # scikit-learn says what is wrong
         return False
     for sizes in every:
