@@ -153,7 +153,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
-    if (few := _on_host(pairs, given, is_alone, options, offsets)) is not None:
+    # The host has no event to return.
+    if not with_event and (few := _on_host(pairs, given, is_alone, options, offsets)) is not None:
         return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
     whole, given_out = pairs, out

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from clhist.operators.operator import Operator
 
 _INTP, _UINTP, _FLOAT64 = np.dtype(np.intp), np.dtype(np.uintp), np.dtype(np.float64)
-_FEW = (
-    16_384  # elements, for which numpy.bincount takes less than numpy.add.at, and argmax than max; on an EPYC of Zen 2
-)
+# Elements below which numpy.bincount takes less time than numpy.add.at, and argmax than max; on an EPYC (Zen 2).
+_FEW = 16_384
 _quiet = partial(np.errstate, all="ignore")
 Host: TypeAlias = partial[np.ndarray]  # of one of the functions below
 
@@ -33,16 +32,16 @@ def by_ufunc(
     dtype = operator.dtype
     if ufunc is np.add:
         if dest is None and dtype == _FLOAT64 and bins.size < _FEW:
-            found = np.bincount(bins, values, number)
-            return found if bins.size else found.astype(dtype)  # of none NumPy's are integers
+            sums = np.bincount(bins, values, number)
+            return sums if bins.size else sums.astype(dtype)  # of none NumPy's are integers
         is_narrow = number_of(dtype).kind == "f" and dtype.itemsize < 8
         if is_narrow or (values.strides == (0,) and dtype.kind in "iuf"):
             return _sums(dtype, dest, bins, values, number)
-    held = number_of(dtype).type  # NumPy's own dtypes, for which `at` has a loop thirty times as fast
+    native = number_of(dtype).type  # NumPy's own dtypes, for which `at` has a loop thirty times as fast
     if dest is not None:
-        result = dest.astype(held)
+        result = dest.astype(native)
     else:
-        result = np.empty(number, held)
+        result = np.empty(number, native)
         result.fill(operator.neutral)
     values = values if values.dtype is result.dtype else values.view(result.dtype)
     if dtype.kind in "biu":
@@ -50,7 +49,7 @@ def by_ufunc(
     else:
         with _quiet():
             ufunc.at(result, bins, values)
-    return result if held is dtype.type else result.astype(dtype)
+    return result if native is dtype.type else result.astype(dtype)
 
 
 def in_range(bins: np.ndarray, values: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -131,9 +130,9 @@ def variance(
         shift = np.bincount(bins, deviations, number)
         around += shift / counts
     squares = np.bincount(bins, deviations * deviations, number)
-    found = np.maximum(squares - shift * (shift / counts), 0)
-    found = np.where(counts > ddof, found / (counts - ddof), np.nan)
-    return (np.sqrt(found) if is_root else found).astype(operator.dtype)
+    variances = np.maximum(squares - shift * (shift / counts), 0)
+    variances = np.where(counts > ddof, variances / (counts - ddof), np.nan)
+    return (np.sqrt(variances) if is_root else variances).astype(operator.dtype)
 
 
 def extreme_pair(
@@ -156,9 +155,10 @@ def positioned_pair(
     bins, pairs = _with_dest(dest, bins, pairs)
     result = np.full(number, np.array(operator.neutral, operator.dtype))
     ufunc.at(result["index"], bins, pairs["index"])
-    for wins in (pairs["index"] == result["index"][bins],) * 2:  # of equal ones one that is not zero
-        result["value"][bins[wins]] = pairs["value"][wins]
-        wins &= pairs["value"] != 0
+    wins = pairs["index"] == result["index"][bins]
+    result["value"][bins[wins]] = pairs["value"][wins]
+    wins &= pairs["value"] != 0  # written last: of equal positions a value that is not zero stays
+    result["value"][bins[wins]] = pairs["value"][wins]
     return result
 
 
@@ -172,15 +172,15 @@ def by_fields(
 ) -> np.ndarray:
     """Combine each field by its operator."""
     result = np.empty(number, operator.dtype)
-    for name, each in operators.items():
-        compute: Any = each.host
-        result[name] = compute(each, None if dest is None else dest[name], bins, values[name], number)
+    for name, field in operators.items():
+        compute: Any = field.host
+        result[name] = compute(field, None if dest is None else dest[name], bins, values[name], number)
     return result
 
 
 def of_fields(operators: Mapping[str, Operator]) -> Host | None:
     """Return what combines each field by its operator; None if one has no such function."""
-    return partial(by_fields, dict(operators)) if all(each.host is not None for each in operators.values()) else None
+    return partial(by_fields, dict(operators)) if all(field.host is not None for field in operators.values()) else None
 
 
 def of_bins(
@@ -188,10 +188,10 @@ def of_bins(
 ) -> np.ndarray:
     """Return the contents of `number` bins; `values` are in one dimension, those of bins that do not exist ignored."""
     bins = bins if bins.dtype is _INTP else bins.astype(_INTP, copy=False).view(_INTP)
-    held = number_of(operator.dtype)
-    if values.dtype != held and held.names is None:
+    dtype = number_of(operator.dtype)
+    if values.dtype != dtype and dtype.names is None:
         with _quiet():
-            values = values.astype(held)
+            values = values.astype(dtype)
     assert operator.host is not None
     bins, values = in_range(bins, values, number)
     return operator.host(operator, dest, bins, values, number)
@@ -231,8 +231,8 @@ def combined(
     else:
         columns = (*values, np.arange(values[0].size).reshape(values[0].shape)) if with_position else values
         values = np.empty(values[0].size, operator.dtype)
-        for name, each in zip(operator.dtype.names or (), columns, strict=True):
-            values[name] = each.reshape(-1)
+        for name, column in zip(operator.dtype.names or (), columns, strict=True):
+            values[name] = column.reshape(-1)
     if batched or row > 1:
         count = shape[batched]
         bins = bins.astype(np.intp, copy=False)

@@ -145,3 +145,14 @@ def test_sums_of_a_large_bin_are_accurate(monkeypatch):
     for _ in ways(monkeypatch):
         found = clhist.reduce_by_index(1, "sum", np.zeros(3000, int), x)
         np.testing.assert_allclose(found, 3000 * np.float64(np.float32(0.1)), rtol=2e-6)
+
+
+@pytest.mark.parametrize("dest", [5, np.arange(5.0)], ids=["number", "array"])
+def test_an_event_is_returned(dest):
+    """The host has none: a call that wants one runs on the device, also after others of its kind."""
+    indices, values = np.array([0, 4, 4, -1, 7]), np.arange(5.0)
+    for _ in range(2):
+        expected = clhist.reduce_by_index(dest, np.add, indices, values)
+        result, event = clhist.reduce_by_index(dest, np.add, indices, values, return_event=True)
+        event.wait()
+        np.testing.assert_array_equal(result, expected)
