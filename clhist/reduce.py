@@ -153,8 +153,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
     _check_options(options, reproducible, max_abs)
     pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
-    # The host has no event to return.
-    if not with_event and (few := _on_host(pairs, given, is_alone, options, offsets)) is not None:
+    if (few := _on_host(pairs, given, is_alone, (options, with_event, offsets))) is not None:
         return few
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
     whole, given_out = pairs, out
@@ -192,10 +191,11 @@ def _repeated_on_host(given: tuple[Any, ...]) -> np.ndarray | None:
     return of_bins(operator, None if type(dest) is int else dest, indices, values, number)
 
 
-def _on_host(pairs: Pairs, given: tuple[Any, ...], is_alone: bool, options: Mapping[str, Any], offsets: Any) -> Any:
+def _on_host(pairs: Pairs, given: tuple[Any, ...], is_alone: bool, rest: tuple[Mapping[str, Any], bool, Any]) -> Any:
     """Return the result of few elements, which the host computes; None of many, or of what only kernels compute."""
     dest, op, indices, values, queue, out, reproducible, *_ = given
-    if options or reproducible or offsets is not None:
+    options, with_event, offsets = rest
+    if options or with_event or reproducible or offsets is not None:  # the host has no event to return
         return None
     if pairs.operator.host is None or pairs.fields or pairs.on_device:
         return None
