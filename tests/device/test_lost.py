@@ -127,9 +127,12 @@ def test_another_error_is_not_taken_for_it(kernel):
     ],
     ids=lambda error: error.routine,
 )
-def test_an_error_that_misleads(error, failing, monkeypatch):
-    """What a lost device answers first may be any of these: then nothing on its queue ends."""
-    kernel = HistogramKernel(None, SUM, arguments="const int *x", map=f"EMIT(x[i], (int){len(error.routine)})")
+def test_an_error_that_misleads(error, failing, monkeypatch, queue):
+    """A lost device may raise any of these first; then nothing on its queue ends."""
+    # Pools belong to queues and contexts: in new ones, a call creates its buffers, whatever ran before.
+    context = cl.Context([queue.device])
+    fresh = cl.CommandQueue(context)
+    kernel = HistogramKernel(context, SUM, arguments="const int *x", map=f"EMIT(x[i], (int){len(error.routine)})")
     places = {
         "clEnqueueNDRangeKernel": (cl, "enqueue_nd_range_kernel"),
         "clBuildProgram": (cl.Program, "build"),
@@ -138,9 +141,9 @@ def test_an_error_that_misleads(error, failing, monkeypatch):
     failing(*places[error.routine], error)
     monkeypatch.setattr(lost, "settle", settle_where_nothing_ends(lost.settle))
     with pytest.raises(DeviceLostError, match=r"was lost: a kernel failed on it"):
-        kernel(X, num_bins=4)
+        kernel(X, num_bins=4, queue=fresh)
     with pytest.raises(DeviceLostError, match=r"came later"):
-        kernel(X, num_bins=4)
+        kernel(X, num_bins=4, queue=fresh)
 
 
 class Endless:
