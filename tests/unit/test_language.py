@@ -57,7 +57,7 @@ def problems(text: str) -> list[str]:
 def test_pages(page):
     text = page.read_text(encoding="utf-8")
     assert not problems(text)
-    assert not re.search(DATE, text)
+    assert not re.search(DATE, re.sub(r"^## \[.*", "", text, flags=re.MULTILINE))  # the changelog's releases have one
 
 
 def test_help():
