@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES = [ROOT / name for name in ("README.md", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES += [path for path in sorted((ROOT / "docs").rglob("*.md")) if "notebook" not in path.parts]
 
 # Paraphrases of the field's terms, translated idioms, and what a clone has not.
