@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from clhist.hardware.atomics import native_atomic
+from clhist.operators.c_types import shown_dtype
 from clhist.operators.operator import Operator, Part
 
 
@@ -156,7 +157,8 @@ def choose_updates(
     available = available_updates(operator, memory, features)
     if forced != "private" and forced not in available:
         raise ValueError(
-            f"update: {forced!r} is not available for {operator.name} on {operator.accumulator} in {memory} "
+            f"update: {forced!r} is not available for {operator.name} on "
+            f"{shown_dtype(operator.accumulator)} in {memory} "
             f"memory on this device; available: {', '.join(('private', *available))}"
         )
     return (forced,) * len(operator.parts)
