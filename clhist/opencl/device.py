@@ -109,7 +109,7 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
 
 
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
-    # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/notebook/performance.md).
+    # Note [PoCL ranks before Intel's runtime], docs/decisions/0003.
     pocl = device.platform.name.strip() == "Portable Computing Language"
     return known_problem(device) is not None, is_processor(device), -device.max_compute_units, not pocl
 

@@ -368,7 +368,7 @@ def make_plan(
 ) -> P:
     """Return the plan of a strategy: `sharers` work-items share `copies` copies; `details` are of its class."""
     cooperation = ceil(sharers / copies)
-    # A GPU's native atomics on local memory are faster than a load and a store (measured, docs/notebook).
+    # Note [Native atomics beat private copies in local memory], docs/decisions/0007.
     native_on_gpu = update == "native" and not load.on_cpu
     if cooperation == 1 and load.choices.update is None and update not in WITHOUT_UPDATES and not native_on_gpu:
         update = "private"

@@ -36,8 +36,9 @@ from clhist.planning.updates import (
 )
 from clhist.planning.workload import Workload
 
-# On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
-# 64 bits 191; in three passes and more the addition in global memory is ahead (docs/notebook/performance.md).
+# On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums,
+# an addition of 64 bits 191; from three passes on the addition in global memory is ahead.
+# Note [When a wider bin pays], docs/decisions/0010.
 _PASSES_WORTH_A_WIDER_BIN = 2
 _MANY_ELEMENTS = 2**24  # to which looking at some values is little beside the sweep (measured there, too)
 

@@ -29,7 +29,7 @@ from clhist.statistics.selection_texts import CPU, GPU, Order, Recipe, texts
 
 _MOST_BINS = 1 << 20  # of one digit of all groups
 _DIGIT_BITS = (4, 11)
-# Groups for each core of a CPU that sorts the values by group: Xeon, two cores, docs/notebook/performance.md.
+# Groups a core from which a CPU sorts the values by group. Note [Groups sorted on CPUs], docs/decisions/0021.
 _MANY_GROUPS = 128
 _MOST_SORTED = 1 << 32
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-    if "```python" in path.read_text(encoding="utf-8") and "notebook" not in path.parts
+    if "```python" in path.read_text(encoding="utf-8")
 )
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 

@@ -12,9 +12,9 @@ _INLINE = re.compile(r"`(clhist [^`]+)`")
 
 
 def pages() -> list[Path]:
-    """Return the pages, without the notebooks."""
+    """Return the pages."""
     found = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
-    return found + [path for path in sorted((ROOT / "docs").rglob("*.md")) if "notebook" not in path.parts]
+    return found + sorted((ROOT / "docs").rglob("*.md"))
 
 
 def pasted(page: Path) -> list[list[str]]:
