@@ -1,6 +1,7 @@
 """Plans that an engine has built and loaded, by the numbers that plans depend on: several signatures share them.
 
 Calls of close numbers are planned together, for the largest of them: to plan each takes longer than most of them run.
+Note [Close sizes share a plan], docs/decisions/0015.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 These libraries are done with few elements before a kernel has started. What they compute has to be what kernels
 compute, but for the rounding of sums in no defined order; so no option that they lack may be given.
+Note [The host computes few elements], docs/decisions/0016.
 """
 
 from __future__ import annotations

@@ -33,8 +33,9 @@ SPILLED_BINS = 16  # of a work-group, a power of two, before whole counters are 
 # times as long as spread input on an H200. Note [Hot share of spills], docs/decisions/0006.
 HOT_SHARE = 0.08
 SAMPLE = 2048  # elements that are looked at before the counters are taken
-# Each of these atomics returns what it found, so that those of one bin wait: three times as long where all are. Input
-# must be spread as for so many bits, even where wider counters would hold it.
+# Fetching atomics serialise on a hot bin: three times as long if all values hit one bin. So input must be
+# spread as for 8 bits, even where wider counters would hold it.
+# Note [A look before packed counters], docs/decisions/0006.
 MOST_RACE_FACTOR, SPREAD_BITS = 256, 8
 # A counter holds so many times what it is expected to count: spread input then hardly spills.
 HEADROOM = 4
