@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         unique,
     )
     from clhist.groupby import GroupBy, group_by
+    from clhist.grouping.frame_groups import FrameGroupBy
     from clhist.hardware.profile import Profile, named_profile
     from clhist.kernel import HistogramKernel
     from clhist.multi import MultiAccumulator
@@ -64,6 +65,7 @@ _HOMES = {
     "BuildError": "errors",
     "Choices": "planning.problem",
     "DeviceLostError": "errors",
+    "FrameGroupBy": "grouping.frame_groups",
     "GroupBy": "groupby",
     "Histogram": "planning.problem",
     "HistogramKernel": "kernel",
@@ -178,6 +180,7 @@ __all__ = [
     "BuildError",
     "Choices",
     "DeviceLostError",
+    "FrameGroupBy",
     "GroupBy",
     "Histogram",
     "HistogramKernel",

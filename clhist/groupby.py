@@ -18,8 +18,10 @@ from clhist.engine.scatter import native
 from clhist.engine.shown_options import shows
 from clhist.engine.small import check_refused
 from clhist.grouping.dates import NAT, as_integers
+from clhist.grouping.frame_groups import FrameGroupBy, names_of_keys
+from clhist.grouping.frames import read_frame
 from clhist.grouping.groups import Groups, groups_of, labels_of
-from clhist.grouping.hints import Hints, check_by_name, check_index
+from clhist.grouping.hints import Hints, check_by_name, check_index, check_number
 from clhist.grouping.methods import A, Methods, X
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
@@ -47,11 +49,23 @@ def group_by(  # type: ignore[overload-overlap]
 def group_by(
     keys: Values | Sequence[Any], num_groups: int | None = ..., *, sort: bool = ..., queue: _Queue = ...
 ) -> GroupBy[HostArray]: ...
+@overload
+def group_by(
+    keys: Any, num_groups: str | Sequence[str], *names: str, sort: bool = ..., queue: _Queue = ...
+) -> FrameGroupBy: ...
 @shows()
 def group_by(
-    keys: Any, num_groups: int | None = None, *, sort: bool = True, queue: _Queue = None, **wrong: Any
-) -> GroupBy[Any]:
+    keys: Any,
+    num_groups: int | str | Sequence[str] | None = None,
+    *names: str,
+    sort: bool = True,
+    queue: _Queue = None,
+    **wrong: Any,
+) -> GroupBy[Any] | FrameGroupBy:
     """Group elements by equal keys, for statistics of each group.
+
+    ``group_by(table, "zone", "hour")`` groups the rows of a table of pandas, polars or PyArrow by columns of keys, and
+    its results are tables of the same library.
 
     Parameters
     ----------
@@ -64,7 +78,10 @@ def group_by(
         null, NaN, NaT or masked belong to no group; NaN of polars is a key.
     num_groups : int, optional
         Number of groups, for integer keys that are the numbers of groups: empty groups have results as well, and those
-        outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for.
+        outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for. If `keys`
+        is a table, the name of a column of keys instead, or a list of names.
+    *names : str
+        If `keys` is a table, the names of more columns of keys.
     sort : bool
         Whether groups come in the order of their keys, rather than in that of their first elements. Categories keep
         theirs.
@@ -74,10 +91,13 @@ def group_by(
 
     Returns
     -------
-    GroupBy
+    GroupBy or FrameGroupBy
+        The latter of a table and names of columns.
 
     Raises
     ------
+    KeyError
+        If a table has no column of a name.
     TypeError, ValueError
         If an argument is wrong; it is named.
 
@@ -97,7 +117,15 @@ def group_by(
         several = "columns" if isinstance(wrong[name], list | tuple) else "column"
         hint = f"; pass the {several}: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups, sort or queue as keywords, got {wrong[name]!r}{hint}")
-    return GroupBy(groups_of(keys, num_groups, sort, queue))
+    if names or isinstance(num_groups, str | list | tuple):
+        frame = read_frame(keys)
+        if frame is None:
+            check_number(num_groups)
+            raise TypeError(f"keys: expected a table with named columns, got {type(keys).__name__}")
+        by = names_of_keys(num_groups, *names)
+        columns = [frame.key_column("keys", name) for name in by]
+        return FrameGroupBy(frame, by, GroupBy(groups_of(columns, None, sort, queue)))
+    return GroupBy(groups_of(keys, cast(int | None, num_groups), sort, queue))
 
 
 def _missing_of(*arrays: Any) -> np.ndarray | None:

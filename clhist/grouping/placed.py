@@ -95,6 +95,8 @@ class Placed:
             types = sorted({type(each).__name__ for each in array.flat})
             hint = "; convert them to float64, or to integers of their least unit" if "Decimal" in types else ""
             hint = "; pandas.array(..., dtype='Int64') has missing numbers" if {*types} <= {"int", "NoneType"} else hint
+            if "str" in types:
+                hint = f"; statistics of text are {', '.join((*OF_ORDER, *OF_ANY))}"
             raise TypeError(
                 f"{name}: OpenCL has no type for object; expected numbers, booleans, dates or durations, "
                 f"got {' and '.join(types[:3])}{hint}"
