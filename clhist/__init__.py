@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from clhist.planning.sweeps import plan, plan_sweeps
     from clhist.race_factor import RaceFactor
     from clhist.spec import Spec
+    from clhist.statistics.table import quantile
 
 _SUBMODULES = ("dask", "errors", "flox", "hist", "jax", "ndimage", "operators", "stats", "torch", "typing")
 # Public names are imported when first used: all of them take 0.2 s, what one function needs half of it.
@@ -97,6 +98,7 @@ _HOMES = {
     "named_profile": "hardware.profile",
     "plan": "planning.sweeps",
     "plan_sweeps": "planning.sweeps",
+    "quantile": "statistics.table",
     "reduce_by_index": "reduce",
     "unique": "unique",
 }
@@ -215,6 +217,7 @@ __all__ = [
     "operators",
     "plan",
     "plan_sweeps",
+    "quantile",
     "reduce_by_index",
     "stats",
     "unique",
