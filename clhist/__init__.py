@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from clhist.race_factor import RaceFactor
     from clhist.spec import Spec
     from clhist.statistics.table import quantile
+    from clhist.tables import crosstab, value_counts
 
 _SUBMODULES = ("dask", "errors", "flox", "hist", "jax", "ndimage", "operators", "stats", "torch", "typing")
 # Public names are imported when first used: all of them take 0.2 s, what one function needs half of it.
@@ -84,6 +85,7 @@ _HOMES = {
     "bincount": "bincount",
     "check_operator": "engine.operator_check",
     "clear_caches": "engine.clear",
+    "crosstab": "tables",
     "default_queue": "opencl.device",
     "device_profile": "opencl.device",
     "digitize": "digitize",
@@ -101,6 +103,7 @@ _HOMES = {
     "quantile": "statistics.table",
     "reduce_by_index": "reduce",
     "unique": "unique",
+    "value_counts": "tables",
 }
 # What other libraries call the same.
 _ELSEWHERE = {
@@ -114,7 +117,6 @@ _ELSEWHERE = {
     ),
     "aggregate": "group_by(keys).agg(x=(x, 'mean'))",
     "groupby_reduce": "group_by(keys).mean(x)",
-    "value_counts": "group_by(keys).size()",
     "hist2d": "histogram2d(x, y)",
     "searchsorted": "digitize(x, bins)",
     **dict.fromkeys(
@@ -201,6 +203,7 @@ __all__ = [
     "bincount",
     "check_operator",
     "clear_caches",
+    "crosstab",
     "default_queue",
     "device_profile",
     "digitize",
@@ -221,4 +224,5 @@ __all__ = [
     "reduce_by_index",
     "stats",
     "unique",
+    "value_counts",
 ]

@@ -94,10 +94,10 @@ class FrameGroupBy:
         inputs: dict[str, tuple[Any, list[str]]] = {}  # a column and its statistics, by label
         outputs: dict[str, tuple[str, str]] = {}  # the label and statistic of each result
         for name, (column, *asked) in ((name, self._checked(name, given)) for name, given in columns.items()):
-            key = column if self._is_name(column) else id(column)
+            key = column if self._frame.is_name(column) else id(column)
             if key not in labels:
                 labels[key] = self._label(name, column, labels.values())
-                inputs[labels[key]] = self._values(name, column), []
+                inputs[labels[key]] = self._frame.values_of(name, column), []
             statistics = inputs[labels[key]][1]
             statistics += [each for each in asked if each not in statistics]
             for each in asked:
@@ -134,9 +134,9 @@ class FrameGroupBy:
         pandas.Series, polars.Series or pyarrow.ChunkedArray
             Of pandas with the index of the table; named as the column.
         """
-        values = self._values("column", column)
+        values = self._frame.values_of("column", column)
         result = self._frame.values(values, statistic, self.groups.transform(values, statistic, **options))
-        return self._frame.with_rows(column if self._is_name(column) else statistic, result)
+        return self._frame.with_rows(column if self._frame.is_name(column) else statistic, result)
 
     def _keys(self) -> dict[Any, Any]:
         """Return the keys of the groups as columns of the library, by name."""
@@ -152,21 +152,11 @@ class FrameGroupBy:
             raise TypeError(f"{name}: expected a tuple of a column and its statistics, or 'size', got {given!r:.60}")
         return given[0], *named_statistics(given[1:])
 
-    def _is_name(self, column: Any) -> bool:
-        return isinstance(column, str | int) or (isinstance(column, tuple) and column in self._frame.names)
-
     def _label(self, name: str, column: Any, labels: Collection[str]) -> str:
-        label = str(column) if self._is_name(column) else name
+        label = str(column) if self._frame.is_name(column) else name
         while label in labels or label in _OPTIONS:
             label += "_"
         return label
-
-    def _values(self, name: str, column: Any) -> Any:
-        """Return a column by its name, or an array beside the table."""
-        if self._is_name(column):
-            return self._frame.column(name, column)
-        self._frame.check_library(name, column)
-        return column
 
 
 def names_of_keys(*names: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from clhist.grouping.columns import like_keys
+from clhist.grouping.hints import check_index
 from clhist.grouping.table import arrow_table, as_pandas, pandas_frame, polars_frame
 from clhist.opencl.arrays import is_device_array
 
@@ -79,16 +80,29 @@ class Frame:
             return import_module("pandas").array(array, dtype=import_module("pandas").ArrowDtype(array.type))
         return result
 
-    def check_library(self, argument: str, value: Any) -> None:
-        """Raise TypeError if a value is a column or table of another library."""
-        other = library_of(value)
-        if other not in (None, self.library):
-            raise TypeError(
-                f"{argument}: expected a column of {self.library}, as the table is, got one of {other}; "
-                f"convert one of both"
-            )
+    def is_name(self, column: Any) -> bool:
+        """Whether `column` is the name of a column, rather than an array."""
+        return isinstance(column, str | int) or (isinstance(column, tuple) and column in self.names)
 
-    def with_keys(self, keys: Mapping[Any, Any], columns: Mapping[str, Any]) -> Any:
+    def values_of(self, argument: str, column: Any) -> Any:
+        """Return a column by its name, or an array beside the table.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If there is no such column, or the array is one of another library, or has another index.
+        """
+        if self.is_name(column):
+            return self.column(argument, column)
+        if library_of(column) not in (None, self.library):
+            raise TypeError(
+                f"{argument}: expected a column of {self.library}, as the table is, got one of {library_of(column)}; "
+                "convert one of both"
+            )
+        check_index(argument, column, getattr(self.table, "index", None))
+        return column
+
+    def with_keys(self, keys: Mapping[Any, Any], columns: Mapping[Any, Any]) -> Any:
         """Return a table of the library with a row for each group; keys are the index of pandas."""
         if self.library == "pandas":
             return pandas_frame([*keys.values()], [*keys], columns)
