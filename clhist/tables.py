@@ -209,10 +209,10 @@ def _binned(frame: Frame, name: str, bins: int | Sequence[float]) -> tuple[np.nd
     """Return counts of a column by bins, and the edges of these."""
     column = frame.column("table", name)
     data = read_column(column)
-    try:
-        counts, edges = histogram(np.asarray(column) if data is None else data.present, bins)
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("a:", f"{name}:", 1)) from error
+    values = np.asarray(column) if data is None else data.present
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"bins: expected none, since {name!r} has no numbers, got {bins!r:.60}")
+    counts, edges = histogram(values, bins)
     return counts, {f"{name}_left": edges[:-1], f"{name}_right": edges[1:]}
 
 

@@ -134,8 +134,10 @@ def like_keys(keys: Any) -> Callable[[Any], Any] | None:
 
 
 def _as_arrow(labels: np.ndarray, kind: Any) -> Any:
-    array = import_module("pyarrow").array(labels.tolist() if labels.dtype.kind in "OU" else labels)
-    return array.cast(kind)
+    pyarrow = import_module("pyarrow")
+    if pyarrow.types.is_null(kind):  # to which no other type is cast
+        return pyarrow.nulls(len(labels))
+    return pyarrow.array(labels.tolist() if labels.dtype.kind in "OU" else labels).cast(kind)
 
 
 def _of_polars(labels: np.ndarray, series: Any, dtype: Any) -> Any:

@@ -145,9 +145,8 @@ def pandas_frame(keys: Sequence[Any], names: Sequence[Any], columns: Mapping[Any
     if len(keys) > 1:
         index = pandas.MultiIndex.from_arrays(keys, names=names)
     else:
-        # Tuples make a MultiIndex.
-        values = keys[0].tolist() if keys[0].dtype == object else keys[0]
-        index = pandas.Index(values, name=names[0])
+        values = keys[0].tolist() if keys[0].dtype == object else keys[0]  # of which pandas infers a type
+        index = pandas.Index(values, name=names[0], tupleize_cols=False)
     return pandas.DataFrame({name: as_pandas(each, pandas) for name, each in columns.items()}, index=index)
 
 

@@ -124,6 +124,12 @@ ARROW = pyarrow.table({"k": [1], "x": [1]})
         (lambda: clhist.value_counts(FRAME, "zome"), KeyError, "did you mean 'zone'"),
         (lambda: clhist.value_counts(np.arange(3)), TypeError, r"^table: .* got ndarray; clhist.unique\(x, return_c"),
         (lambda: clhist.value_counts(FRAME, "zone", "hour", bins=3), TypeError, "^bins: expected none with 2 columns"),
+        (
+            lambda: clhist.value_counts(FRAME, "zone", bins=3),
+            TypeError,
+            "^bins: expected none, since 'zone' has no num",
+        ),
+        (lambda: clhist.value_counts(FRAME, "day", bins=3), TypeError, "^bins: expected none, since 'day' has no numb"),
         (lambda: clhist.value_counts(FRAME, "fare", bins=[2, 1]), ValueError, "bins. must increase"),
         (lambda: clhist.crosstab(FRAME, "zone", "zone"), ValueError, "^columns: expected the name of one column"),
         (lambda: clhist.crosstab(FRAME, "zone", ["hour", "day"]), ValueError, "^columns: expected the name of one"),

@@ -142,6 +142,19 @@ def test_arrow():
         np.testing.assert_allclose(found["mean"], expected["mean"])
 
 
+def test_other_keys():
+    frame = pandas.DataFrame(
+        {"pair": [(1, 2), (1, 2), (3, 4)], "month": pandas.period_range("2026-01", periods=3, freq="M")}
+    )
+    for key in frame:
+        assert_frame_equal(clhist.group_by(frame, key).size("n"), frame.groupby(key).size().to_frame("n"))
+    for array in (pyarrow.nulls(2), pyarrow.array([1, 1], pyarrow.decimal128(5, 2)), pyarrow.array([b"x", b"x"])):
+        table = pyarrow.table({"k": array})
+        found = clhist.group_by(table, "k").size()
+        assert found.schema.field("k").type == array.type
+        assert found["size"].to_pylist() == [2] * (array.null_count == 0)
+
+
 class OnlyCapsule:
     """A table of another library, which has the Arrow PyCapsule interface."""
 
