@@ -145,8 +145,9 @@ def pandas_frame(keys: Sequence[Any], names: Sequence[Any], columns: Mapping[Any
     if len(keys) > 1:
         index = pandas.MultiIndex.from_arrays(keys, names=names)
     else:
-        values = keys[0].tolist() if keys[0].dtype == object else keys[0]  # of which pandas infers a type
-        index = pandas.Index(values, name=names[0], tupleize_cols=False)
+        values = keys[0].tolist() if keys[0].dtype == object else keys[0]
+        # Tuples without a name come from a MultiIndex and become one; those of a named column stay tuples.
+        index = pandas.Index(values, name=names[0], tupleize_cols=names[0] is None)
     return pandas.DataFrame({name: as_pandas(each, pandas) for name, each in columns.items()}, index=index)
 
 
