@@ -33,6 +33,14 @@ class RaceFactor:
         How many windows of consecutive elements were looked at.
     seconds : float
         What it took, waiting included.
+
+    Examples
+    --------
+    >>> kernel = clhist.HistogramKernel(
+    ...     None, "count", arguments="const int *bin", map="EMIT(bin[i], 1)"
+    ... )
+    >>> kernel.race_factor(np.zeros(10_000, np.int32), num_bins=10).value
+    10.0
     """
 
     value: float

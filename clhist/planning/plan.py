@@ -120,6 +120,13 @@ class Plan:
     again : Plan or None
         What computes if this one raises its flag: of narrow sums, again where values do not fit these
         (`clhist.planning.narrow`).
+
+    Examples
+    --------
+    >>> problem = clhist.Problem.of(clhist.operators.count(), 2041, 50_000_000)
+    >>> plan = clhist.plan(problem, clhist.named_profile("nvidia-h200"))
+    >>> plan.memory, plan.passes
+    ('local', 1)
     """
 
     strategy: ClassVar[str] = ""

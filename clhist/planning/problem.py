@@ -37,6 +37,11 @@ class Choices:
     """Choices that the caller makes; None leaves one to the model. See `clhist.HistogramKernel.__call__`.
 
     Each says in its metadata what of a plan it `forces`; None for one that every strategy heeds, which changes no plan.
+
+    Examples
+    --------
+    >>> clhist.Choices(memory="global").memory
+    'global'
     """
 
     update: str | None = field(default=None, metadata={"forces": "update"})
@@ -113,6 +118,11 @@ class Histogram:
         Upper bound on the (bin, value) pairs that one element emits to it; None if unknown.
     value : str or None
         C expression of the value that all pairs share; None if values differ.
+
+    Examples
+    --------
+    >>> clhist.Histogram(clhist.operators.count(), 2041).bins
+    2041
     """
 
     operator: Operator
@@ -156,6 +166,12 @@ class Problem:
         field of a struct, several operators, or the caller's compiler options, whose second stages are other programs.
     rows : Rows or None
         If values are rows.
+
+    Examples
+    --------
+    >>> problem = clhist.Problem.of(clhist.operators.count(), 2041, 50_000_000)
+    >>> problem.size
+    50000000
     """
 
     histograms: tuple[Histogram, ...]
