@@ -26,7 +26,7 @@ class RaceFactor:
     Attributes
     ----------
     value : float
-        RF, at least 1: H consecutive pairs touch about H / RF distinct bins.
+        Bins divided by the distinct bins that as many consecutive pairs touch; at least 1.
     pairs, distinct : int
         What was counted in all windows: pairs of bins that exist, and the distinct bins of each window.
     windows : int

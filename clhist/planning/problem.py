@@ -111,7 +111,7 @@ class Histogram:
     operator : Operator
         How its values are combined.
     bins : int
-        H.
+        Number of bins.
     suffix : str
         What its ``EMIT`` ends in; nothing for the only one of a kernel.
     max_pairs : int or None
@@ -146,13 +146,13 @@ class Problem:
     histograms : tuple of Histogram
         What the call computes.
     size : int
-        N: elements of the input.
+        Number of elements of the input.
     num_histograms : int or None
-        N_out of a batch; None if the call is none.
+        Number of histograms in a batch; None if the call is none.
     equal_shares : bool
         Whether each histogram of a batch has the same number of elements.
     race_factor : float
-        RF: a run of H consecutive elements touches H / RF distinct bins.
+        Bins divided by the distinct bins that as many consecutive elements touch.
     choices : Choices
         Made by the caller.
     memory_budget : int or None
@@ -195,7 +195,7 @@ class Problem:
         operator : Operator
             How values are combined.
         bins, size : int
-            H and N.
+            Number of bins, and of elements.
         **more
             Further attributes of `Problem`; `value` and `max_pairs` are those of the `Histogram`.
         """
