@@ -210,8 +210,8 @@ class HistogramKernel(KernelCalls[K]):
                 first, for maps that emit one value per element; with ``update="private"`` a CPU does so in its caches.
             copies, passes, work_group_size : int, optional
                 Force the numbers of copies, passes and work-items of a work-group. With ``memory="partitioned"``,
-                `passes` is the minimum number of partitions. A UserWarning says once if the work-items or `memory_budget` allow
-                fewer copies.
+                `passes` is the minimum number of partitions. A UserWarning says once if the
+                work-items or `memory_budget` allow fewer copies.
             locks : int, optional
                 Number of locks that the bins of all copies share, a power of two. Defaults to one per bin.
             pass_order : {"in turn", "side by side"}, optional
