@@ -155,6 +155,14 @@ class GroupBy(
     ----------
     num_groups : int
         How many groups there are, empty ones included.
+
+    Examples
+    --------
+    >>> groups = clhist.group_by(["a", "b", "a"])
+    >>> groups.size()
+    array([2, 1])
+    >>> groups.sum([1.0, 2.0, 4.0])
+    array([5., 2.])
     """
 
     def __init__(self, groups: Groups) -> None:

@@ -238,6 +238,14 @@ def histogramdd(
     Notes
     -----
     As of `histogram`; NumPy is slower here, and fewer points are left to it.
+
+    Examples
+    --------
+    >>> points = np.array([[0.1, 0.3], [0.2, 0.4], [0.9, 0.8]])
+    >>> counts, edges = clhist.histogramdd(points, bins=2)
+    >>> counts
+    array([[2., 0.],
+           [0., 1.]])
     """
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
@@ -314,6 +322,13 @@ def histogram2d(
     ------
     TypeError, ValueError
         As NumPy's.
+
+    Examples
+    --------
+    >>> counts, x_edges, y_edges = clhist.histogram2d([0.1, 0.2, 0.9], [0.3, 0.4, 0.8], bins=2)
+    >>> counts
+    array([[2., 0.],
+           [0., 1.]])
     """
     options: Any = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
     if type(x) is not np.ndarray or type(y) is not np.ndarray:
@@ -358,6 +373,11 @@ def histogram_bin_edges(
     ------
     TypeError, ValueError
         As NumPy's.
+
+    Examples
+    --------
+    >>> clhist.histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
+    array([0., 2., 4.])
     """
     check_number(bins)
     bins = as_edges("bins", bins)

@@ -266,6 +266,13 @@ def merge(partials: Iterable[Partial[K]], *, allow_repeat: bool = False) -> Part
     -----
     Operations that NumPy has are done on the host, others on the default device. Which partial results are merged in
     which order affects only the rounding of floats.
+
+    Examples
+    --------
+    >>> spec = clhist.Spec("count", 3)
+    >>> parts = [spec.partial(np.array(bins), 1) for bins in ([0, 2], [2, 2])]
+    >>> spec.result(clhist.merge(parts))
+    array([1, 0, 3])
     """
     if isinstance(partials, Partial):
         raise TypeError("partials: expected an iterable of Partial, got a single one")

@@ -116,6 +116,13 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     accumulated in float64. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value,
     and of "quantile" it makes the bin NaN.
     Statistics wait for the device.
+
+    Examples
+    --------
+    >>> points = np.array([[0.1, 0.3], [0.2, 0.4], [0.9, 0.8]])
+    >>> clhist.stats.binned_statistic_dd(points, [1.0, 3.0, 5.0], "max", bins=2).statistic
+    array([[ 3., nan],
+           [nan,  5.]])
     """
     check_reproducible(reproducible)
     names = _names(statistic)
@@ -276,6 +283,12 @@ def binned_statistic(
     -------
     BinnedStatisticResult
         SciPy's: `statistic`, `bin_edges`, `binnumber`.
+
+    Examples
+    --------
+    >>> x, values = np.array([0.1, 0.2, 0.9]), np.array([1.0, 3.0, 5.0])
+    >>> clhist.stats.binned_statistic(x, values, "mean", bins=2, range=(0, 1)).statistic
+    array([2., 5.])
     """
     if hasattr(bins, "__len__") and len(bins) != 1:
         bins = [np.asarray(as_edges("bins", bins), float)]
@@ -316,6 +329,13 @@ def binned_statistic_2d(
     -------
     BinnedStatistic2dResult
         SciPy's: `statistic`, `x_edge`, `y_edge`, `binnumber`.
+
+    Examples
+    --------
+    >>> x, y = np.array([0.1, 0.2, 0.9]), np.array([0.3, 0.4, 0.8])
+    >>> clhist.stats.binned_statistic_2d(x, y, None, "count", bins=2).statistic
+    array([[2., 0.],
+           [0., 1.]])
     """
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [np.asarray(as_edges("bins", bins), float)] * 2

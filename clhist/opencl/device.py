@@ -135,6 +135,12 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
         If there is no device, or only one that is known not to work.
     DeviceLostError
         If the device was lost to a fault.
+
+    Examples
+    --------
+    >>> queue = clhist.default_queue()
+    >>> clhist.bincount([0, 2, 2], queue=queue)
+    array([1, 0, 2])
     """
     global _default
     if lost.unchecked:
@@ -221,6 +227,12 @@ def device_profile(device: cl.Device) -> Profile:
     ProfileError
         If a profile is broken, a number is nowhere to be had, or the named profile is missing or claims more than the
         device has.
+
+    Examples
+    --------
+    >>> profile = clhist.device_profile(clhist.default_queue().device)
+    >>> profile.local_memory > 0
+    True
     """
     name, directory, instead = profile_names()
     if instead is not None:

@@ -62,6 +62,12 @@ def plan(problem: Problem, profile: Profile) -> Plan:
         than one sweep: `plan_sweeps` plans those.
     MemoryError
         If not even one copy fits the budget.
+
+    Examples
+    --------
+    >>> problem = clhist.Problem.of(clhist.operators.count(), 2041, 50_000_000)
+    >>> clhist.plan(problem, clhist.named_profile("nvidia-h200")).update
+    'native'
     """
     plans = plan_sweeps(problem, profile)
     if len(plans) != 1:
@@ -80,6 +86,12 @@ def plan_sweeps(problem: Problem, profile: Profile, indices: Collection[int] | N
     ------
     ValueError, MemoryError
         As `clhist.planning.choose.plan_sweep`, and for an update that an operator cannot have.
+
+    Examples
+    --------
+    >>> problem = clhist.Problem.of(clhist.operators.count(), 2041, 50_000_000)
+    >>> len(clhist.plan_sweeps(problem, clhist.named_profile("nvidia-h200")))
+    1
     """
     wanted = range(len(problem.histograms)) if indices is None else indices
     each = [_best_form(index, problem, profile) for index in wanted]

@@ -74,6 +74,7 @@ def test_help():
 
 MODULES = "clhist", "clhist.operators", "clhist.stats", "clhist.ndimage", "clhist.cases"
 EXTRAS = {  # which CI's stages have
+    "clhist.boosting": "sklearn",
     "clhist.hist": "boost_histogram",
     "clhist.dask": "dask",
     "clhist.flox": "flox",
@@ -100,6 +101,15 @@ def test_public_docstrings():
             if callable(value) and (not member.startswith("_") or member == "__call__"):
                 text = inspect.getdoc(value) or ""
                 assert not problems(text), f"{name}.{member}"
+
+
+def test_public_functions_and_classes_have_examples():
+    named = [
+        (name, each)
+        for name, each in public_objects()
+        if inspect.isclass(each) or inspect.isroutine(inspect.unwrap(each))
+    ]
+    assert [name for name, each in named if ">>>" not in (inspect.getdoc(each) or "")] == []
 
 
 # What comments and docstrings may not say either: paraphrases that stood there, and what they say now.
