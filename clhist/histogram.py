@@ -28,6 +28,8 @@ from clhist.binning.found import FoundBins, found_bins
 from clhist.binning.host import (
     are_for_numpy,
     even_edges,
+    few_by_numpy,
+    few_points_by_numpy,
     histogram_on_host,
     histogramdd_on_host,
     is_for_numpy,
@@ -133,6 +135,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     >>> counts, edges
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
+    if axis is weights is where is queue is out is None and (few := few_by_numpy(a, bins, range, density)):
+        return few
     given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
     result, found, is_new = repeated(key, (a, where, weights), density, out)
@@ -239,6 +243,8 @@ def histogramdd(
     -----
     As of `histogram`; NumPy is slower here, and fewer points are left to it.
     """
+    if weights is where is queue is out is None and (few := few_points_by_numpy(sample, bins, range, density)):
+        return few
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
