@@ -14,7 +14,15 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.axes.thresholds import rounded_bins
-from clhist.binning.by_scipy import are_counts, by_scipy, few_by_scipy, numbers_by_scipy, rounds, scipy_functions, unknown
+from clhist.binning.by_scipy import (
+    are_counts,
+    by_scipy,
+    few_by_scipy,
+    numbers_by_scipy,
+    rounds,
+    scipy_functions,
+    unknown,
+)
 from clhist.binning.counts import flat, present
 from clhist.binning.inputs import as_array, as_edges, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
@@ -119,9 +127,9 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     """
     check_reproducible(reproducible)
     again = binned_statistic_result
-    if again is where is queue is q is weights is None and binnumber is True and not reproducible:
-        if (few := few_by_scipy(sample, values, statistic, bins, range, expand_binnumbers)) is not None:
-            return few
+    is_plain = again is where is queue is q is weights is None and binnumber is True and not reproducible
+    if is_plain and (few := few_by_scipy(sample, values, statistic, bins, range, expand_binnumbers)) is not None:
+        return few
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
