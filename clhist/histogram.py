@@ -135,7 +135,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     >>> counts, edges
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
-    if axis is weights is where is queue is out is None and (few := few_by_numpy(a, bins, range, density)):
+    if few := few_by_numpy(a, bins, range, density, (axis, weights, where, queue, out)):
         return few
     given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
@@ -243,7 +243,7 @@ def histogramdd(
     -----
     As of `histogram`; NumPy is slower here, and fewer points are left to it.
     """
-    if weights is where is queue is out is None and (few := few_points_by_numpy(sample, bins, range, density)):
+    if few := few_points_by_numpy(sample, bins, range, density, (weights, where, queue, out)):
         return few
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):

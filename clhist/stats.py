@@ -127,15 +127,15 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     """
     check_reproducible(reproducible)
     again = binned_statistic_result
-    is_plain = again is where is queue is q is weights is None and binnumber is True and not reproducible
-    if is_plain and (few := few_by_scipy(sample, values, statistic, bins, range, expand_binnumbers)) is not None:
+    options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
+    others = {**options, "again": again, "where": where, "weights": weights, "no numbers": not binnumber}
+    if (few := few_by_scipy(sample, values, statistic, bins, range, expand_binnumbers, others)) is not None:
         return few
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
     bins = as_edges("bins", bins)
     values, missing = _missing_elements(points, values, weights)
-    options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     if points is not None and missing is not None:
         given = {"values": values, "weights": weights, "where": where}
         return _of_present(points, given, missing, statistic, bins, range, expand_binnumbers, again, binnumber, options)
@@ -158,7 +158,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
     expand, more = expand_binnumbers if binnumber else None, {"reproducible": reproducible, "q": q, "weights": weights}
     results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, expand=expand, **more)
-    chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
+    chosen = results if isinstance(statistic, list | tuple) else results[names[0]]
     return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -31,8 +31,16 @@ def scipy_functions() -> Any:
     return _binned_statistic
 
 
-def few_by_scipy(sample: Any, values: Any, statistic: Any, bins: Any, range: Any, expand: bool) -> Any:
-    """Return SciPy's own result of few plain points by even bins; None of calls that need more checks."""
+def few_by_scipy(
+    sample: Any, values: Any, statistic: Any, bins: Any, range: Any, expand: bool, others: Mapping[str, Any]
+) -> Any:
+    """Return SciPy's own result of few plain points by even bins; None of calls that need more checks.
+
+    Those have other arguments than None and False, too.
+    """
+    for value in others.values():
+        if value is not None and value is not False:
+            return None
     if type(statistic) is not str or statistic not in _AS_SCIPY or type(bins) is not int:
         return None
     if not 0 < bins <= _MOST_BINS or not are_plain_columns(sample) or type(values) is not np.ndarray:

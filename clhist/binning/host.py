@@ -77,8 +77,10 @@ def _even_edges(bins: int, ends: tuple[float, float], as_text: tuple[str, ...], 
     return numpy_edges(np.empty(0, dtype), bins, ends)
 
 
-def few_by_numpy(a: Any, bins: Any, range: Any, density: Any) -> Any:
-    """Return NumPy's histogram of few plain numbers; None of calls that need more checks."""
+def few_by_numpy(a: Any, bins: Any, range: Any, density: Any, others: tuple[Any, ...]) -> Any:
+    """Return NumPy's histogram of few plain numbers; None of calls that need more checks, or have other arguments."""
+    if not _are_none(others):
+        return None
     if type(a) is not np.ndarray or not are_plain_numbers(a) or pays_off("1 dimension", a.size):
         return None
     if type(bins) is int:
@@ -88,9 +90,13 @@ def few_by_numpy(a: Any, bins: Any, range: Any, density: Any) -> Any:
     return numpy_histogram(a, bins, range, density)
 
 
-def few_points_by_numpy(sample: Any, bins: Any, range: Any, density: Any) -> Any:
-    """Return NumPy's histogram of few plain points by even bins; None of calls that need more checks."""
-    if type(bins) is not int or not 0 < bins < _MOST_KEPT or not are_plain_columns(sample):
+def _are_none(others: tuple[Any, ...]) -> bool:
+    return all(value is None for value in others)  # arrays have no truth
+
+
+def few_points_by_numpy(sample: Any, bins: Any, range: Any, density: Any, others: tuple[Any, ...]) -> Any:
+    """Return NumPy's histogram of few plain points by even bins; None as `few_by_numpy`."""
+    if not _are_none(others) or type(bins) is not int or not 0 < bins < _MOST_KEPT or not are_plain_columns(sample):
         return None
     if pays_off("2 dimensions", sample[0].size):
         return None
