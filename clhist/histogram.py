@@ -249,7 +249,7 @@ def histogramdd(
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
         if isinstance(known := kept.get(key), Prepared):
-            return known((*points.arrays, where, weights), density, out), [each.copy() for each in known.edges]
+            return known((*points.arrays, where, weights), density, out), list(map(np.copy, known.edges))
     weights, missing = (None, None) if weights is None else split_array("weights", weights)
     if points is None or points.dims == 0:
         check_host_way("a sample without dimensions", queue, where=where, out=out)

@@ -315,9 +315,10 @@ class Engine:
             if type(array) is not np.ndarray or not array.size or not array.flags.c_contiguous:
                 return None
             parts.append((kind, dtype, *aligned))
-        if call.size is None and self.source.sizing is None:
-            return None
-        size = args[self.source.sizing].size if call.size is None else call.size
+        if (size := call.size) is None:
+            if self.source.sizing is None:
+                return None
+            size = args[self.source.sizing].size
         return ("any size", *parts, planned_size(size), bins, call.size is None, *key[len(parts) + 2 :])
 
     def _first(
