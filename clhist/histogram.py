@@ -146,7 +146,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
     check_number(bins)
-    bins = bins if type(bins) is int else as_edges("bins", bins)
+    bins = as_edges("bins", bins)
     a, weights, where = checked_data(a, weights, where, whole=axis is not None)
     on_device = is_device_array(a)
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
