@@ -251,9 +251,7 @@ class Engine:
             key = signature_of_call(self.arguments, args, call, self.context, targets)
         else:
             key = signature_of_targets(known, call, targets)
-        ready = self._calls.get(key)
-        if ready is None and known is None and not targets:
-            ready = self._of_another_size(key, args, call)
+        ready = self._calls.get(key) or self._of_another_size(key, args, call, known is None and not targets)
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
             arrays: list[Any] = [] if known is None else list(args)
             scalars: Sequence[Any] = ()
@@ -275,8 +273,10 @@ class Engine:
             return self._first(key, args, call, targets, exact=exact)
         return self._first(key, known.with_arrays(args), call, targets, known.fixed, exact=exact)
 
-    def _of_another_size(self, key: Hashable, args: Sequence[Any], call: Call) -> Ready | None:
+    def _of_another_size(self, key: Hashable, args: Sequence[Any], call: Call, is_whole: bool) -> Ready | None:
         """Return what runs a call that differs from an earlier one in its numbers of elements and bins alone, or None.
+
+        None also if it is not `is_whole`: its arguments are not all there, or its results go to the caller's arrays.
 
         Raises
         ------
@@ -284,7 +284,7 @@ class Engine:
             As `check` does of these numbers.
         """
         bins = call.num_bins
-        if type(bins) is not int:
+        if not is_whole or type(bins) is not int:
             return None
         alike = self._calls.get(self._key_of_sizes(key, args, call, bins))
         if alike is None and call.largest is None and bins > 0:
