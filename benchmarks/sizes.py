@@ -101,7 +101,7 @@ def _add(a: Inputs) -> tuple[Call, Call]:
 
 def _group_by(a: Inputs) -> tuple[Call, Call]:
     values, names = import_module("pandas").Series(a.x), list(_FIVE)
-    return lambda: clhist.group_by(a.keys).agg(x=(a.x, *_FIVE))["x"], lambda: values.groupby(a.keys).agg(names)
+    return lambda: clhist.group_by(a.keys).agg(x=(a.x, _FIVE))["x"], lambda: values.groupby(a.keys).agg(names)
 
 
 def _median(a: Inputs) -> tuple[Call, Call]:
