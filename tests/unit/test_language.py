@@ -8,8 +8,10 @@ import io
 import re
 import tokenize
 from pathlib import Path
+from statistics import median
 
 import pytest
+from documents import sentences
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / name for name in ("README.md", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
@@ -40,6 +42,7 @@ FORBIDDEN = {
     r"\bnobody looks\b": "without host synchronisation",
     r"\bwhere (?:they|it) lies?\b": "in place",
 }
+LONGEST = 30  # words of a sentence
 # Dates of measurements are in docs/results and in the profiles of devices.
 DATE = r"\b20\d\d-\d\d-\d\d\b"
 
@@ -59,6 +62,25 @@ def test_pages(page):
     text = page.read_text(encoding="utf-8")
     assert not problems(text)
     assert not re.search(DATE, re.sub(r"^## \[.*", "", text, flags=re.MULTILINE))  # the changelog's releases have one
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_sentences(page):
+    long = [text for text in sentences(page.read_text(encoding="utf-8")) if len(text.split()) > LONGEST]
+    assert not long
+
+
+def test_half_of_all_sentences_are_short():
+    lengths = [len(text.split()) for page in PAGES for text in sentences(page.read_text(encoding="utf-8"))]
+    assert len(lengths) > 1000
+    assert median(lengths) <= 16
+
+
+def test_sentences_are_found():
+    text = (
+        "# A title\n\nOne `a. b` [link](x. y) is\nhere, 7. Two; three:\n\n- four. Five\n\n    code. code\n\n| a. | b |\n"
+    )
+    assert sentences(text) == ["One code [link] is here, 7.", "Two;", "three:", "four.", "Five"]
 
 
 def test_help():
