@@ -116,3 +116,29 @@ def test_a_device_with_the_fault_is_planned_for_as_a_gpu(monkeypatch, forgetful)
         with pytest.raises(clhist.UnsupportedError, match="runs no work-groups of one work-item, since it is tested"):
             kernel(bins, num_bins=7, update="private", memory="global", **choices)
     np.testing.assert_array_equal(kernel(bins, num_bins=7), [0, 0, 0, 0, 0, 2, 0])
+
+
+@pytest.mark.parametrize("columns", [None, 3])
+@pytest.mark.parametrize("ufunc", [np.multiply, np.minimum])
+def test_bytes_of_dest(ufunc, columns, rng):
+    """A branch that chooses between a byte of `dest` and a constant ends the process on llvmpipe of Mesa 25.0.7."""
+    bins = rng.integers(-1, 40, 40_001, np.int32)
+    shape = () if columns is None else (columns,)
+    values = rng.integers(-3, 4, (bins.size, *shape)).astype(np.int8)
+    dest = np.full((37, *shape), 2, np.int8)
+    result = clhist.reduce_by_index(dest, ufunc, bins, values, queue=default_queue())
+    inside = (bins >= 0) & (bins < 37)
+    expected = dest.copy()
+    ufunc.at(expected, bins[inside], values[inside])
+    np.testing.assert_array_equal(result, expected, strict=True)
+
+
+def test_fields_of_bytes_of_dest(rng):
+    operator = clhist.operators.argmax(np.int8)
+    bins = rng.integers(-1, 40, 40_001, np.int32)
+    values = np.zeros(bins.size, operator.dtype)
+    values["value"], values["index"] = rng.integers(-128, 128, bins.size), np.arange(bins.size)
+    dest = values[:37].copy()
+    result = clhist.reduce_by_index(dest, operator, bins, values, queue=default_queue())
+    expected = np.maximum(dest["value"], [values["value"][bins == k].max() for k in range(37)])
+    np.testing.assert_array_equal(result["value"], expected)
