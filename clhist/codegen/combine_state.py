@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhist.codegen.specs import CombineSpec
+from clhist.operators.c_types import scalars_of
 from clhist.operators.halves import ELEMENT, half_name, loaded, stored
 from clhist.planning.passes import CyclicPasses
 
@@ -92,10 +93,8 @@ class CombineState:
 
 
 def has_bytes(dtype: np.dtype) -> bool:
-    """Return whether a dtype has numbers of one byte, which a loop of one round takes from `dest` in the place of a branch.
+    """Return whether a dtype has numbers of one byte, which a loop takes from `dest` in the place of a branch.
 
     llvmpipe of Mesa 25.0.7 ends the process where a branch chooses between a byte and a constant.
     """
-    if dtype.fields:
-        return any(has_bytes(field[0]) for field in dtype.fields.values())
-    return dtype.base.itemsize == 1
+    return any(each.itemsize == 1 for each in scalars_of(dtype))

@@ -10,6 +10,7 @@ from clhist.hardware.vendors import Fault
 from clhist.opencl import device as devices
 from clhist.opencl import faults
 from clhist.opencl.device import default_queue
+from clhist.selftest.cases import CASES, problem
 
 SOURCE = "kernel void clhist_fault(global int *words) { words[1] = words[0] + 1; }"
 RIGHT = Fault("it is tested", "Nothing is left out", "", SOURCE, 3, 4)
@@ -142,3 +143,28 @@ def test_fields_of_bytes_of_dest(rng):
     result = clhist.reduce_by_index(dest, operator, bins, values, queue=default_queue())
     expected = np.maximum(dest["value"], [values["value"][bins == k].max() for k in range(37)])
     np.testing.assert_array_equal(result["value"], expected)
+
+
+def test_structs_that_are_updated_again_and_again():
+    """llvmpipe of Mesa 25.0.7 loads what was there before the last store, where the struct was stored as a whole."""
+    bins, values, check = problem("two largest")
+    operator = CASES["two largest"].operator
+    dest = np.full(37, np.array(operator.neutral).astype(operator.dtype))
+    check(clhist.reduce_by_index(dest, operator, bins, values, queue=default_queue()))
+
+
+def test_structs_of_arrays_that_are_updated(rng):
+    value = np.dtype([("sums", np.int64, (2, 2)), ("count", np.int16)], align=True)
+    code = "value_t r = a; for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) r.sums[i][j] += b.sums[i][j]; "
+    operator = clhist.Operator(
+        value,
+        "add_all(a, b)",
+        np.zeros((), value),
+        preamble=f"value_t add_all(value_t a, value_t b) {{ {code}r.count += b.count; return r; }}",
+    )
+    bins = rng.integers(-1, 7, 5001, np.int32)
+    values = np.zeros(bins.size, value)
+    values["sums"], values["count"] = rng.integers(-99, 99, (bins.size, 2, 2)), 1
+    result = clhist.reduce_by_index(np.zeros(7, value), operator, bins, values, queue=default_queue())
+    np.testing.assert_array_equal(result["count"], [(bins == k).sum() for k in range(7)])
+    np.testing.assert_array_equal(result["sums"], [values["sums"][bins == k].sum(0) for k in range(7)])
