@@ -51,7 +51,13 @@ accumulator_t clhist_write_bin(
 ${wrapped(["const ulong k", "const accumulator_t held", *[p.declaration for p in result_parameters]])})
 {
 ${arrays()}
+% if state.has_bytes:
+    accumulator_t total = held;
+    for (int n = 0; n < has_dest; ++n)
+        total = clhist_combine(${state.dest("k")}, total);
+% else:
     const accumulator_t total = clhist_combine(has_dest ? ${state.dest("k")} : clhist_neutral(), held);
+% endif
     ${state.store("k")}
     return total;
 }
@@ -120,7 +126,13 @@ ${section.fill("combine")}
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
 % endif
         ${state.place}
+% if state.has_bytes:
+        accumulator_t total = clhist_neutral();
+        for (int n = 0; n < has_dest; ++n)
+            total = clhist_combine(total, ${state.dest("k")});
+% else:
         accumulator_t total = has_dest ? ${state.dest("k")} : clhist_neutral();
+% endif
 ${without_copies()}
         for (ulong copy = 0; copy < copies; ++copy)
             total = clhist_combine(total, ${state.copy});
@@ -146,8 +158,13 @@ ${without_copies()}
     accumulator_t total = clhist_neutral();
     if (k < clhist_num_bins) {
         ${state.place}
+% if state.has_bytes:
+        for (int n = 0; n < has_dest && row == 0; ++n)
+            total = clhist_combine(total, ${state.dest("k")});
+% else:
         if (row == 0 && has_dest)
             total = ${state.dest("k")};
+% endif
 ${without_copies()}
         for (ulong copy = row; copy < copies; copy += ${spec.rows})
             total = clhist_combine(total, ${state.copy});

@@ -6,6 +6,7 @@
     BYTES_AHEAD = 8192  # that values are asked for
 %>\
 <%
+    from clhist.codegen.combine_state import has_bytes
     sweep, text = spec.sweep, spec.text
     group, d, v = sweep.work_group_size, text.rows.components, spec.vector
     operator = sweep.outputs[0].operator
@@ -123,7 +124,13 @@ ${kernel.results()}\
         accumulator_t total = out[k];
         for (uint part = 0; part + 1 < clhist_parts; ++part)
 % else:
+% if has_bytes(operator.dtype):
+        accumulator_t total = clhist_neutral();
+        for (int n = 0; n < clhist_has_dest; ++n)
+            total = clhist_combine(total, clhist_lift(dest[k]));
+% else:
         accumulator_t total = clhist_has_dest ? clhist_lift(${loaded("dest[k]", operator.dtype)}) : clhist_neutral();
+% endif
         for (uint part = 0; part < clhist_parts; ++part)
 % endif
             total = clhist_combine(total, clhist_held[part * clhist_cells + k]);

@@ -14,6 +14,7 @@
 </%def>
 
 <%!
+    from clhist.operators.c_types import assigned
     from clhist.operators.narrow import NOT_ADDED
     from clhist.planning.packed import RAISED
 
@@ -42,6 +43,11 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 % if condition:
     if (clhist_replaces${n}(bin->value, value))
         bin->value = value;
+% elif part.part.dtype.fields:
+    const part${n}_t both = clhist_combine${n}(bin->value, value);
+% for statement in assigned(part.part.dtype, "bin->value", "both"):
+    ${statement}
+% endfor
 % else:
     bin->value = clhist_combine${n}(bin->value, value);
 % endif

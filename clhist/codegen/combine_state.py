@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from clhist.codegen.specs import CombineSpec
+from clhist.operators.c_types import scalars_of
 from clhist.operators.halves import ELEMENT, half_name, loaded, stored
 from clhist.planning.passes import CyclicPasses
 
@@ -65,6 +68,11 @@ class CombineState:
         """Index of the cell of that copy."""
         return "at + copy * clhist_bins"
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether `dest` is combined by a loop: see `has_bytes`."""
+        return has_bytes(self.spec.operator.dtype)
+
     def dest(self, index: str) -> str:
         """Return the accumulator that `dest` has for a bin."""
         operator = self.spec.operator
@@ -72,9 +80,7 @@ class CombineState:
             fields = ", ".join(f"dest_{name}[{index}]" for name, _ in self.spec.fields)
             return f"clhist_lift((value_t){{{fields}}})"
         dtype = operator.accumulator if self.spec.dest_is_partial else operator.dtype
-        held = f"dest[{index}]" if self.spec.dest_is_partial else f"clhist_lift({loaded(f'dest[{index}]', dtype)})"
-        # llvmpipe of Mesa 25.0.7 ends the process where a branch chooses between a byte and a constant.
-        return f"clhist_combine(clhist_neutral(), {held})" if dtype.itemsize == 1 else held
+        return f"dest[{index}]" if self.spec.dest_is_partial else f"clhist_lift({loaded(f'dest[{index}]', dtype)})"
 
     def store(self, index: str) -> str:
         """Return the statement that writes the result of a bin."""
@@ -84,3 +90,11 @@ class CombineState:
             stores = " ".join(f"out_{name}[{index}] = result.{name};" for name, _ in self.spec.fields)
             return f"const value_t result = clhist_finish(total); {stores}"
         return f"out[{index}] = {stored('clhist_finish(total)', self.spec.operator.dtype)};"
+
+
+def has_bytes(dtype: np.dtype) -> bool:
+    """Return whether a dtype has numbers of one byte, which a loop takes from `dest` in the place of a branch.
+
+    llvmpipe of Mesa 25.0.7 ends the process where a branch chooses between a byte and a constant.
+    """
+    return any(each.itemsize == 1 for each in scalars_of(dtype))

@@ -10,6 +10,7 @@ from clhist.hardware.vendors import Fault
 from clhist.opencl import device as devices
 from clhist.opencl import faults
 from clhist.opencl.device import default_queue
+from clhist.selftest.cases import CASES, problem
 
 SOURCE = "kernel void clhist_fault(global int *words) { words[1] = words[0] + 1; }"
 RIGHT = Fault("it is tested", "Nothing is left out", "", SOURCE, 3, 4)
@@ -116,3 +117,54 @@ def test_a_device_with_the_fault_is_planned_for_as_a_gpu(monkeypatch, forgetful)
         with pytest.raises(clhist.UnsupportedError, match="runs no work-groups of one work-item, since it is tested"):
             kernel(bins, num_bins=7, update="private", memory="global", **choices)
     np.testing.assert_array_equal(kernel(bins, num_bins=7), [0, 0, 0, 0, 0, 2, 0])
+
+
+@pytest.mark.parametrize("columns", [None, 3])
+@pytest.mark.parametrize("ufunc", [np.multiply, np.minimum])
+def test_bytes_of_dest(ufunc, columns, rng):
+    """A branch that chooses between a byte of `dest` and a constant ends the process on llvmpipe of Mesa 25.0.7."""
+    bins = rng.integers(-1, 40, 40_001, np.int32)
+    shape = () if columns is None else (columns,)
+    values = rng.integers(-3, 4, (bins.size, *shape)).astype(np.int8)
+    dest = np.full((37, *shape), 2, np.int8)
+    result = clhist.reduce_by_index(dest, ufunc, bins, values, queue=default_queue())
+    inside = (bins >= 0) & (bins < 37)
+    expected = dest.copy()
+    ufunc.at(expected, bins[inside], values[inside])
+    np.testing.assert_array_equal(result, expected, strict=True)
+
+
+def test_fields_of_bytes_of_dest(rng):
+    operator = clhist.operators.argmax(np.int8)
+    bins = rng.integers(-1, 40, 40_001, np.int32)
+    values = np.zeros(bins.size, operator.dtype)
+    values["value"], values["index"] = rng.integers(-128, 128, bins.size), np.arange(bins.size)
+    dest = values[:37].copy()
+    result = clhist.reduce_by_index(dest, operator, bins, values, queue=default_queue())
+    expected = np.maximum(dest["value"], [values["value"][bins == k].max() for k in range(37)])
+    np.testing.assert_array_equal(result["value"], expected)
+
+
+def test_structs_that_are_updated_again_and_again():
+    """llvmpipe of Mesa 25.0.7 loads what was there before the last store, where the struct was stored as a whole."""
+    bins, values, check = problem("two largest")
+    operator = CASES["two largest"].operator
+    dest = np.full(37, np.array(operator.neutral).astype(operator.dtype))
+    check(clhist.reduce_by_index(dest, operator, bins, values, queue=default_queue()))
+
+
+def test_structs_of_arrays_that_are_updated(rng):
+    value = np.dtype([("sums", np.int64, (2, 2)), ("count", np.int16)], align=True)
+    code = "value_t r = a; for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) r.sums[i][j] += b.sums[i][j]; "
+    operator = clhist.Operator(
+        value,
+        "add_all(a, b)",
+        np.zeros((), value),
+        preamble=f"value_t add_all(value_t a, value_t b) {{ {code}r.count += b.count; return r; }}",
+    )
+    bins = rng.integers(-1, 7, 5001, np.int32)
+    values = np.zeros(bins.size, value)
+    values["sums"], values["count"] = rng.integers(-99, 99, (bins.size, 2, 2)), 1
+    result = clhist.reduce_by_index(np.zeros(7, value), operator, bins, values, queue=default_queue())
+    np.testing.assert_array_equal(result["count"], [(bins == k).sum() for k in range(7)])
+    np.testing.assert_array_equal(result["sums"], [values["sums"][bins == k].sum(0) for k in range(7)])

@@ -10,6 +10,7 @@ import clhist
 from clhist import UnsupportedError
 from clhist.opencl.device import device_kind
 from clhist.selftest.checks import HOLDS, UNAVAILABLE
+from clhist.selftest.digests import CASES, check_case
 from clhist.selftest.suite import checks
 
 pytestmark = pytest.mark.skipif(
@@ -86,3 +87,11 @@ def test_functions_that_compute_in_double_precision_elsewhere(queue, rng):
     np.testing.assert_array_equal(stats["max"], [group.max() for group in groups])
     np.testing.assert_array_equal(stats["count"], [group.size for group in groups])
     np.testing.assert_array_equal(exact, np.array([group.sum() for group in groups], np.float32))
+
+
+def test_bits_of_exact_sums(queue):
+    """Those of every other device, where float32 is all there is."""
+    with small_device(ALL, queue.device) as (small, _):
+        for case in CASES:
+            if case.dtype is np.float32 and case.max_abs is None and case.kind in ("cancelling", "all sizes"):
+                check_case(case, small, ways=({}, {"update": "carry", "memory": "global"}))

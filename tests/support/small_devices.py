@@ -34,11 +34,11 @@ SMALL_DEVICES: dict[str, dict[str, Any]] = {
     "work-groups of 64": {**_GPU, "max_work_group_size": 64},
     "no reported cache": {**_GPU, "global_mem_cache_size": 0, "global_mem_cacheline_size": 0},
     "one compute unit": {**_GPU, "max_compute_units": 1},
+    "addresses of 32 bits": {**_GPU, "address_bits": 32},
 }
 SMALL_DEVICES["all of these"] = {
     **{key: value for presented in SMALL_DEVICES.values() for key, value in presented.items()},
     "extensions": _PLAIN,
-    "address_bits": 32,
     "opencl_c_version": "OpenCL C 1.2 ",
 }
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scalars import SCALARS
 
-from clhist.operators.c_types import c_name, declare, dtype_of, literal, same_value, supported_dtype
+from clhist.operators.c_types import assigned, c_name, declare, dtype_of, literal, same_value, supported_dtype
 
 
 @pytest.mark.parametrize("name", SCALARS)
@@ -102,3 +102,15 @@ def test_values_that_fit(value, dtype, expected):
     found = same_value(value, np.dtype(dtype), "x")
     assert found == expected
     assert found.dtype == dtype
+
+
+def test_values_are_assigned_number_by_number():
+    inner = [("x", "i1", (4,)), ("y", "f8")]
+    dtype = np.dtype([("a", "f4"), ("b", "i4", (2, 3)), ("c", inner, (5,))])
+    assert assigned(dtype, "p->value", "q") == [
+        "p->value.a = q.a;",
+        "for (int k0 = 0; k0 < 2; ++k0) for (int k1 = 0; k1 < 3; ++k1) { p->value.b[k0][k1] = q.b[k0][k1]; }",
+        "for (int k0 = 0; k0 < 5; ++k0) { for (int k1 = 0; k1 < 4; ++k1) { p->value.c[k0].x[k1] = q.c[k0].x[k1]; } "
+        "p->value.c[k0].y = q.c[k0].y; }",
+    ]
+    assert assigned(np.dtype("f4"), "p->value", "q") == ["p->value = q;"]
