@@ -23,6 +23,13 @@ class FrameGroupBy:
     ----------
     groups : GroupBy
         The same groups of arrays, with all methods of `GroupBy`.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> groups = clhist.group_by(pandas.DataFrame({"zone": ["a", "b", "a"]}), "zone")
+    >>> groups
+    <FrameGroupBy 2 groups by 'zone' of a table of pandas>
     """
 
     def __init__(self, frame: Frame, names: Sequence[Any], groups: Any) -> None:

@@ -77,9 +77,7 @@ def test_half_of_all_sentences_are_short():
 
 
 def test_sentences_are_found():
-    text = (
-        "# A title\n\nOne `a. b` [link](x. y) is\nhere, 7. Two; three:\n\n- four. Five\n\n    code. code\n\n| a. | b |\n"
-    )
+    text = "# A title\n\nOne `a. b` [link](x. y) is\nhere, 7. Two; three:\n\n- four. Five\n\n    code. code\n\n| a. |\n"
     assert sentences(text) == ["One code [link] is here, 7.", "Two;", "three:", "four.", "Five"]
 
 
