@@ -20,6 +20,7 @@ from benchmarks import model as bench_model
 from benchmarks import peers as bench_peers
 from benchmarks import plot as bench_plot
 from benchmarks import report as bench_report
+from benchmarks import sizes as bench_sizes
 from benchmarks import skew as bench_skew
 from benchmarks import table as bench_table
 from benchmarks.inputs import DISTRIBUTIONS
@@ -42,7 +43,9 @@ SUITES: dict[str, Suite] = {
     "hist": bench_hist.SUITE,
     "histogram": bench_histogram.SUITE,
     "engines": bench_engines.SUITE,
+    "sizes": bench_sizes.SUITE,
 }
+_OPERATIONS = dict.fromkeys(name for suite in SUITES.values() for name in (*suite.operations, *suite.of_rows))
 _DISTRIBUTIONS = {name.partition(" ")[0] if name != "all in one" else "one": name for name in DISTRIBUTIONS}
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
 
@@ -80,7 +83,8 @@ def _option(name: str) -> str:
     "--num-elements",
     type=Size(),
     metavar="N",
-    help="Elements of the input: 50M, 5e7. [default: 50M on a GPU, 10M on a CPU; peers: 25M; latency: 1000]",
+    help="Elements of the input: 50M, 5e7. [default: 50M on a GPU, 10M on a CPU; peers: 25M; latency: 1000; "
+    "sizes: 10M, the largest]",
 )
 @click.option(
     "-H",
@@ -103,7 +107,7 @@ def _option(name: str) -> str:
 @click.option(
     "--op",
     "operations",
-    type=click.Choice(list(dict.fromkeys((*OPERATORS, *PROBLEMS)))),
+    type=click.Choice(list(_OPERATIONS)),
     multiple=True,
     help="What to compute, see below. Repeatable. [default: the suite's]",
 )
@@ -157,6 +161,8 @@ def bench(  # noqa: PLR0913  # an option each
       groups     group-by statistics beside pandas and NumPy
       hist       histogram objects beside boost-histogram and cuda-histogram's way
       histogram  histogram functions beside NumPy, SciPy, boost-histogram, CuPy
+      engines    in the places of other packages' engines
+      sizes      functions on 100 to N elements beside NumPy, SciPy, pandas
 
     Every result is compared with NumPy's before it is timed. "kernel" is the device time from its events; "call" is a
     whole call on device arrays in a pipelined loop. Both are medians; "spread" is (largest - smallest) / median. F is
@@ -200,7 +206,7 @@ def bench(  # noqa: PLR0913  # an option each
     panels = chosen.panels(rows)
     if plot and panels:
         title = f"{request.num_elements:,} elements on {lab.device.name.strip()}"
-        bench_plot.draw(panels, title, plot)
+        bench_plot.draw(panels, title, plot, chosen.x_label)
     if not complete:
         raise KeyboardInterrupt
     failed = sum("failed" in row for row in rows)

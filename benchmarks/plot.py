@@ -13,8 +13,8 @@ from clhist.cli.cases.options import figure
 _CHARACTERS = 10  # of a title, an inch
 
 
-def draw(panels: Panels, title: str, path: Path) -> None:
-    """Write the panels into a file: lines over numbers of bins, bars over words.
+def draw(panels: Panels, title: str, path: Path, x_label: str) -> None:
+    """Write the panels into a file: lines over numbers, bars over words.
 
     Parameters
     ----------
@@ -24,6 +24,8 @@ def draw(panels: Panels, title: str, path: Path) -> None:
         Above all of them.
     path : Path
         The file; its ending says the format.
+    x_label : str
+        Of lines.
     """
     columns = next((n for n in (4, 3, 2) if len(panels) % n == 0), min(4, len(panels)))
     rows = ceil(len(panels) / columns)
@@ -34,6 +36,8 @@ def draw(panels: Panels, title: str, path: Path) -> None:
         for ax, (name, lines) in zip(axes, panels.items(), strict=False):
             words = any(isinstance(x, str) for points in lines.values() for x, _ in points)
             (_bars if words else _lines)(ax, lines)
+            if not words:
+                ax.set_xlabel(x_label)
             ax.set(title=fill(name, int(_CHARACTERS * width / columns)), ylabel="microseconds")
             ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)  # beside the data
         for ax in axes[len(panels) :]:
@@ -53,7 +57,7 @@ def _lines(ax: Any, lines: dict[str, list[tuple[Any, float]]]) -> None:
         elif label.split()[0] == "F":
             style = {"color": "grey", "linestyle": "--"}
         ax.plot(xs, ys, marker=".", label=label, **style)
-    ax.set(xlabel="H (bins)", xscale="log", yscale="log")
+    ax.set(xscale="log", yscale="log")
     bins = sorted({x for points in lines.values() for x, _ in points})
     apart = [bins[0]]  # ticks whose labels do not meet
     for number in bins[1:]:

@@ -73,6 +73,8 @@ class Suite:
         Lines below the table.
     panels : callable
         What is drawn, in microseconds.
+    x_label : str
+        What the numbers of its lines are.
     """
 
     operations: tuple[str, ...]
@@ -89,6 +91,7 @@ class Suite:
     has_all_plans: bool = False
     of_rows: tuple[str, ...] = ()
     needs: tuple[str, str] | None = None
+    x_label: str = "H (bins)"
 
 
 def steps(request: Request) -> int:

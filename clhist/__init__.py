@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         unique,
     )
     from clhist.groupby import GroupBy, group_by
+    from clhist.grouping.frame_groups import FrameGroupBy
     from clhist.hardware.profile import Profile, named_profile
     from clhist.kernel import HistogramKernel
     from clhist.multi import MultiAccumulator
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from clhist.planning.sweeps import plan, plan_sweeps
     from clhist.race_factor import RaceFactor
     from clhist.spec import Spec
+    from clhist.statistics.table import quantile
+    from clhist.tables import crosstab, value_counts
 
 _SUBMODULES = ("dask", "errors", "flox", "hist", "jax", "ndimage", "operators", "stats", "torch", "typing")
 # Public names are imported when first used: all of them take 0.2 s, what one function needs half of it.
@@ -64,6 +67,7 @@ _HOMES = {
     "BuildError": "errors",
     "Choices": "planning.problem",
     "DeviceLostError": "errors",
+    "FrameGroupBy": "grouping.frame_groups",
     "GroupBy": "groupby",
     "Histogram": "planning.problem",
     "HistogramKernel": "kernel",
@@ -81,6 +85,7 @@ _HOMES = {
     "bincount": "bincount",
     "check_operator": "engine.operator_check",
     "clear_caches": "engine.clear",
+    "crosstab": "tables",
     "default_queue": "opencl.device",
     "device_profile": "opencl.device",
     "digitize": "digitize",
@@ -95,8 +100,10 @@ _HOMES = {
     "named_profile": "hardware.profile",
     "plan": "planning.sweeps",
     "plan_sweeps": "planning.sweeps",
+    "quantile": "statistics.table",
     "reduce_by_index": "reduce",
     "unique": "unique",
+    "value_counts": "tables",
 }
 # What other libraries call the same.
 _ELSEWHERE = {
@@ -110,7 +117,6 @@ _ELSEWHERE = {
     ),
     "aggregate": "group_by(keys).agg(x=(x, 'mean'))",
     "groupby_reduce": "group_by(keys).mean(x)",
-    "value_counts": "group_by(keys).size()",
     "hist2d": "histogram2d(x, y)",
     "searchsorted": "digitize(x, bins)",
     **dict.fromkeys(
@@ -178,6 +184,7 @@ __all__ = [
     "BuildError",
     "Choices",
     "DeviceLostError",
+    "FrameGroupBy",
     "GroupBy",
     "Histogram",
     "HistogramKernel",
@@ -196,6 +203,7 @@ __all__ = [
     "bincount",
     "check_operator",
     "clear_caches",
+    "crosstab",
     "default_queue",
     "device_profile",
     "digitize",
@@ -212,7 +220,9 @@ __all__ = [
     "operators",
     "plan",
     "plan_sweeps",
+    "quantile",
     "reduce_by_index",
     "stats",
     "unique",
+    "value_counts",
 ]

@@ -110,6 +110,13 @@ def bincount(
     The number of bins is guessed from a sample, and entries beyond them are noticed while counting: `x` is read once
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike
     `reduce_by_index` this function waits for the device.
+
+    Examples
+    --------
+    >>> clhist.bincount([0, 2, 2], minlength=4)
+    array([1, 0, 2, 0])
+    >>> clhist.bincount([0, 2, 2], weights=[0.5, 1.0, 2.0])
+    array([0.5, 0. , 3. ])
     """
     if (few := _few(x, weights, minlength, queue, out, reproducible)) is not None:
         return few

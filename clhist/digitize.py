@@ -45,6 +45,11 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     ------
     TypeError, ValueError
         As NumPy's.
+
+    Examples
+    --------
+    >>> clhist.digitize([0.2, 1.0, 3.5], [0.0, 1.0, 2.0])
+    array([1, 2, 3])
     """
     if type(x) is not np.ndarray and is_labelled(x):
         bins = refuse_missing("bins", bins, "edges")

@@ -12,6 +12,13 @@ Dates and durations have `mean`, `median`, `min`, `max`, `first`, `last` and `co
 NaT is their NaN. Others refuse them. Of Dask arrays their `median`, `min`, `max` and `std` need "blockwise".
 
 flox must be installed: ``pip install flox``.
+
+Examples
+--------
+>>> import flox, clhist.flox
+>>> means, groups = flox.groupby_reduce(np.arange(6.0), np.array([0, 1, 2] * 2), func=clhist.flox.mean)
+>>> means
+array([1.5, 2.5, 3.5])
 """
 
 from __future__ import annotations

@@ -18,8 +18,10 @@ from clhist.engine.scatter import native
 from clhist.engine.shown_options import shows
 from clhist.engine.small import check_refused
 from clhist.grouping.dates import NAT, as_integers
+from clhist.grouping.frame_groups import FrameGroupBy, names_of_keys
+from clhist.grouping.frames import read_frame
 from clhist.grouping.groups import Groups, groups_of, labels_of
-from clhist.grouping.hints import Hints, check_by_name, check_index
+from clhist.grouping.hints import Hints, check_by_name, check_index, check_number
 from clhist.grouping.methods import A, Methods, X
 from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
@@ -32,7 +34,8 @@ from clhist.opencl.on_device import OnDevice
 from clhist.operators.halves import number_of
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
-from clhist.statistics.selection import check_weights, probability
+from clhist.statistics.selection import check_weights, checked_method, probability
+from clhist.statistics.selection_texts import Method
 from clhist.statistics.table import TABLE, column_of, host_statistics, named_statistics
 from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
@@ -47,11 +50,23 @@ def group_by(  # type: ignore[overload-overlap]
 def group_by(
     keys: Values | Sequence[Any], num_groups: int | None = ..., *, sort: bool = ..., queue: _Queue = ...
 ) -> GroupBy[HostArray]: ...
+@overload
+def group_by(
+    keys: Any, num_groups: str | Sequence[str], *names: str, sort: bool = ..., queue: _Queue = ...
+) -> FrameGroupBy: ...
 @shows()
 def group_by(
-    keys: Any, num_groups: int | None = None, *, sort: bool = True, queue: _Queue = None, **wrong: Any
-) -> GroupBy[Any]:
+    keys: Any,
+    num_groups: int | str | Sequence[str] | None = None,
+    *names: str,
+    sort: bool = True,
+    queue: _Queue = None,
+    **wrong: Any,
+) -> GroupBy[Any] | FrameGroupBy:
     """Group elements by equal keys, for statistics of each group.
+
+    ``group_by(table, "zone", "hour")`` groups the rows of a table of pandas, polars or PyArrow by columns of keys, and
+    its results are tables of the same library.
 
     Parameters
     ----------
@@ -64,7 +79,10 @@ def group_by(
         null, NaN, NaT or masked belong to no group; NaN of polars is a key.
     num_groups : int, optional
         Number of groups, for integer keys that are the numbers of groups: empty groups have results as well, and those
-        outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for.
+        outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for. If `keys`
+        is a table, the name of a column of keys instead, or a list of names.
+    *names : str
+        If `keys` is a table, the names of more columns of keys.
     sort : bool
         Whether groups come in the order of their keys, rather than in that of their first elements. Categories keep
         theirs.
@@ -74,10 +92,13 @@ def group_by(
 
     Returns
     -------
-    GroupBy
+    GroupBy or FrameGroupBy
+        The latter of a table and names of columns.
 
     Raises
     ------
+    KeyError
+        If a table has no column of a name.
     TypeError, ValueError
         If an argument is wrong; it is named.
 
@@ -97,7 +118,15 @@ def group_by(
         several = "columns" if isinstance(wrong[name], list | tuple) else "column"
         hint = f"; pass the {several}: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups, sort or queue as keywords, got {wrong[name]!r}{hint}")
-    return GroupBy(groups_of(keys, num_groups, sort, queue))
+    if names or isinstance(num_groups, str | list | tuple):
+        frame = read_frame(keys)
+        if frame is None:
+            check_number(num_groups)
+            raise TypeError(f"keys: expected a table with named columns, got {type(keys).__name__}")
+        by = names_of_keys(num_groups, *names)
+        columns = [frame.key_column("keys", name) for name in by]
+        return FrameGroupBy(frame, by, GroupBy(groups_of(columns, None, sort, queue)))
+    return GroupBy(groups_of(keys, cast(int | None, num_groups), sort, queue))
 
 
 def _missing_of(*arrays: Any) -> np.ndarray | None:
@@ -126,6 +155,14 @@ class GroupBy(
     ----------
     num_groups : int
         How many groups there are, empty ones included.
+
+    Examples
+    --------
+    >>> groups = clhist.group_by(["a", "b", "a"])
+    >>> groups.size()
+    array([2, 1])
+    >>> groups.sum([1.0, 2.0, 4.0])
+    array([5., 2.])
     """
 
     def __init__(self, groups: Groups) -> None:
@@ -194,11 +231,11 @@ class GroupBy(
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
             "argmax", "first", "last", "median", "prod", "any", "all", "sem", "skew", "kurt", "size", "nunique", "mode",
-            or NumPy's functions of these names; "q90" is the quantile of 0.9. Of complex numbers "count", "sum",
-            "mean" and "prod"; of dates and durations "count", "min", "max", "argmin", "argmax", "first", "last",
-            "mean", "median", "std", "mode", quantiles, and "sum" of durations, without NaT; of text, categories and
-            objects "count", "first", "last", "mode", and where values have an order "min", "max", "argmin" and
-            "argmax"; of values of any type "size" and "nunique".
+            or NumPy's functions of these names; "q90" is the quantile of 0.9, as is `clhist.quantile` of it. Of complex
+            numbers "count", "sum", "mean" and "prod"; of dates and durations "count", "min", "max", "argmin",
+            "argmax", "first", "last", "mean", "median", "std", "mode", quantiles, and "sum" of durations, without NaT;
+            of text, categories and objects "count", "first", "last", "mode", and where values have an order "min",
+            "max", "argmin" and "argmax"; of values of any type "size" and "nunique".
 
         Returns
         -------
@@ -334,6 +371,7 @@ class GroupBy(
         x: X[A],
         q: float | Sequence[float],
         *,
+        method: Method = "linear",
         weights: X[A] | None = None,
         skipna: bool = True,
         dtype: DTypeLike | None = None,
@@ -347,6 +385,9 @@ class GroupBy(
         q : float, or several of them
             Probability, from 0 (the least value) to 1 (the largest). Of several the result has a row for each, as
             NumPy's has.
+        method : str
+            What a quantile between two values is, as in ``numpy.quantile``: "linear", "lower", "higher", "nearest" or
+            "midpoint".
         weights : array of the shape of the keys, optional
             Weights, not negative; looking for negative ones in a device array synchronises. A group whose weights add
             up to 0, or to infinity, has NaN.
@@ -355,17 +396,19 @@ class GroupBy(
 
         Notes
         -----
-        Without weights, linear interpolation between the two nearest values, in float64 where the device has it, as by
-        ``numpy.quantile``. With weights, the least value up to which at least the share `q` of the weight lies, as by
-        ``numpy.quantile(..., method="inverted_cdf")``; weights are added up in float64, so that, where rounding decides
-        whether the share is reached, either neighbour may be returned.
+        Without weights, as by ``numpy.quantile``, in float64 where the device has it. With weights, the least value up
+        to which at least the share `q` of the weight lies, as by ``numpy.quantile(..., method="inverted_cdf")``;
+        weights are added up in float64, so that, where rounding decides whether the share is reached, either neighbour
+        may be returned.
         """
         check_process()
         several = isinstance(q, list | tuple | np.ndarray) and np.ndim(q) == 1
         each = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
+        if checked_method(method) != "linear":
+            check_refused({"method": method if weights is not None else None}, "with weights")
         for name, given in (("x", x), ("weights", weights)):
             check_index(name, given, self._index)
-        if (found := self._quantile_of_column(x, q, weights, skipna, dtype)) is not None:
+        if (found := self._quantile_of_column(x, q, method, weights, skipna, dtype)) is not None:
             return found
         x, column, _ = self._asked("x", (x, "quantile"), skipna, 0, dtype)
         if weights is not None:
@@ -373,15 +416,17 @@ class GroupBy(
             check_weights(weights, self._queue)
             weights = self._placed(weights)
         x = self._placed(x)  # kept until the result has been read
-        found = [self._returned(self._selected(x, column, one, weights)) for one in each]
+        found = [self._returned(self._selected(x, column, one, weights, method=method)) for one in each]
         return self._stacked(found, column.result) if several else found[0]
 
-    def _quantile_of_dates(self, values: Any, q: Any, skipna: bool, like: Callable[[np.ndarray], Any] | None) -> Any:
+    def _quantile_of_dates(
+        self, values: Any, q: Any, method: Method, skipna: bool, like: Callable[[np.ndarray], Any] | None
+    ) -> Any:
         """Return quantiles of dates or durations; by `like` as columns of the caller's library."""
         ticks, dates = as_integers(values)
         column = column_of("x", ticks.dtype, ("quantile",), self._numbers.real, skipna, 0, None, dates)
         groups = self._without(ticks == NAT)
-        results: Any = [GroupBy._of_order(groups, ticks, column, probability(one)) for one in np.ravel(q).tolist()]
+        results: Any = [GroupBy._of_order(groups, ticks, column, probability(p), method) for p in np.ravel(q).tolist()]
         results = [result.view(dates) for result in results]
         if like is not None:
             results = [like(result) for result in results]
@@ -389,13 +434,15 @@ class GroupBy(
             return results[0]
         return results if like is not None else self._stacked(results, values.dtype)
 
-    def _quantile_of_column(self, x: Any, q: Any, weights: Any, skipna: bool, dtype: DTypeLike | None) -> Any:
+    def _quantile_of_column(
+        self, x: Any, q: Any, method: Method, weights: Any, skipna: bool, dtype: DTypeLike | None
+    ) -> Any:
         """Return quantiles of dates, or of values or weights some of which may be missing; None of others."""
         data, missing = read_column(x), _missing_of(x, weights)
         values = x if data is None else data.values
         if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
             check_refused({"weights": weights, "dtype": dtype}, "for dates and durations")
-            return self._quantile_of_dates(values, q, skipna, None if data is None else data.like)
+            return self._quantile_of_dates(values, q, method, skipna, None if data is None else data.like)
         if missing is None:
             return None
         if weights is not None and (of_weights := read_column(weights)) is not None:
@@ -403,10 +450,14 @@ class GroupBy(
         nan_is_value, groups = data is not None and data.nan_is_value, self._without(missing)
         if nan_is_value and weights is None:
             column = column_of("x", as_numbers(values).dtype, ("quantile",), self._numbers.real, False, 0, dtype)
-            each: Any = [GroupBy._of_order(groups, values, column, probability(one)) for one in np.ravel(q).tolist()]
+            each: Any = [
+                GroupBy._of_order(groups, values, column, probability(p), method) for p in np.ravel(q).tolist()
+            ]
             found: Any = each[0] if np.ndim(q) == 0 else self._stacked(each, column.result)
         else:
-            found = groups.quantile(values, q, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype)
+            found = groups.quantile(
+                values, q, method=method, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype
+            )
         mask: Any = found != found
         if nan_is_value:
             mask &= ~groups.any(np.isnan(values))

@@ -28,6 +28,8 @@ from clhist.binning.found import FoundBins, found_bins
 from clhist.binning.host import (
     are_for_numpy,
     even_edges,
+    few_by_numpy,
+    few_points_by_numpy,
     histogram_on_host,
     histogramdd_on_host,
     is_for_numpy,
@@ -133,6 +135,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     >>> counts, edges
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
+    if few := few_by_numpy(a, bins, range, density, (axis, weights, where, queue, out)):
+        return few
     given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
     result, found, is_new = repeated(key, (a, where, weights), density, out)
@@ -142,7 +146,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
     check_number(bins)
-    bins = bins if type(bins) is int else as_edges("bins", bins)
+    bins = as_edges("bins", bins)
     a, weights, where = checked_data(a, weights, where, whole=axis is not None)
     on_device = is_device_array(a)
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
@@ -238,12 +242,22 @@ def histogramdd(
     Notes
     -----
     As of `histogram`; NumPy is slower here, and fewer points are left to it.
+
+    Examples
+    --------
+    >>> points = np.array([[0.1, 0.3], [0.2, 0.4], [0.9, 0.8]])
+    >>> counts, edges = clhist.histogramdd(points, bins=2)
+    >>> counts
+    array([[2., 0.],
+           [0., 1.]])
     """
+    if few := few_points_by_numpy(sample, bins, range, density, (weights, where, queue, out)):
+        return few
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
         if isinstance(known := kept.get(key), Prepared):
-            return known((*points.arrays, where, weights), density, out), [each.copy() for each in known.edges]
+            return known((*points.arrays, where, weights), density, out), list(map(np.copy, known.edges))
     weights, missing = (None, None) if weights is None else split_array("weights", weights)
     if points is None or points.dims == 0:
         check_host_way("a sample without dimensions", queue, where=where, out=out)
@@ -314,6 +328,13 @@ def histogram2d(
     ------
     TypeError, ValueError
         As NumPy's.
+
+    Examples
+    --------
+    >>> counts, x_edges, y_edges = clhist.histogram2d([0.1, 0.2, 0.9], [0.3, 0.4, 0.8], bins=2)
+    >>> counts
+    array([[2., 0.],
+           [0., 1.]])
     """
     options: Any = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
     if type(x) is not np.ndarray or type(y) is not np.ndarray:
@@ -358,6 +379,11 @@ def histogram_bin_edges(
     ------
     TypeError, ValueError
         As NumPy's.
+
+    Examples
+    --------
+    >>> clhist.histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
+    array([0., 2., 4.])
     """
     check_number(bins)
     bins = as_edges("bins", bins)

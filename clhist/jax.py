@@ -71,22 +71,54 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, *,
 
 
 def segment_mean(data: Any, segment_ids: Any, num_segments: int | None = None, *, reproducible: bool = False) -> Any:
-    """Return the mean of the floats of each segment, NaN for one without; see `segment_sum`."""
+    """Return the mean of the floats of each segment, NaN for one without; see `segment_sum`.
+
+    Examples
+    --------
+    >>> import jax, clhist.jax
+    >>> data, ids = jax.numpy.array([1.0, 2.0, 5.0]), jax.numpy.array([0, 2, 0])
+    >>> clhist.jax.segment_mean(data, ids, 3)
+    Array([ 3., nan,  2.], dtype=float32)
+    """
     return _segments("mean", data, segment_ids, num_segments, reproducible)
 
 
 def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
-    """Return the least value of each segment, the largest there is for one without; see `segment_sum`."""
+    """Return the least value of each segment, the largest there is for one without; see `segment_sum`.
+
+    Examples
+    --------
+    >>> import jax, clhist.jax
+    >>> data, ids = jax.numpy.array([1.0, 2.0, 5.0]), jax.numpy.array([0, 2, 0])
+    >>> clhist.jax.segment_min(data, ids, 3)
+    Array([ 1., inf,  2.], dtype=float32)
+    """
     return _segments("min", data, segment_ids, num_segments, False)
 
 
 def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
-    """Return the largest value of each segment, the least there is for one without; see `segment_sum`."""
+    """Return the largest value of each segment, the least there is for one without; see `segment_sum`.
+
+    Examples
+    --------
+    >>> import jax, clhist.jax
+    >>> data, ids = jax.numpy.array([1.0, 2.0, 5.0]), jax.numpy.array([0, 2, 0])
+    >>> clhist.jax.segment_max(data, ids, 3)
+    Array([  5., -inf,   2.], dtype=float32)
+    """
     return _segments("max", data, segment_ids, num_segments, False)
 
 
 def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
-    """Return the product of the values of each segment, 1 for one without; see `segment_sum`."""
+    """Return the product of the values of each segment, 1 for one without; see `segment_sum`.
+
+    Examples
+    --------
+    >>> import jax, clhist.jax
+    >>> data, ids = jax.numpy.array([1.0, 2.0, 5.0]), jax.numpy.array([0, 2, 0])
+    >>> clhist.jax.segment_prod(data, ids, 3)
+    Array([5., 1., 2.], dtype=float32)
+    """
     return _segments("prod", data, segment_ids, num_segments, False)
 
 
@@ -118,6 +150,12 @@ def bincount(
     ------
     TypeError, ValueError
         If an argument is wrong, and without `length` if an entry is negative.
+
+    Examples
+    --------
+    >>> import jax, clhist.jax
+    >>> clhist.jax.bincount(jax.numpy.array([0, 2, 2]), length=4)
+    Array([1, 0, 2, 0], dtype=int32)
     """
     x = _integers("x", x)
     _check_size("minlength", minlength)
@@ -174,6 +212,13 @@ def histogram(
     ------
     TypeError, ValueError
         If an argument is wrong; as `clhist.histogram`.
+
+    Examples
+    --------
+    >>> import jax, clhist.jax
+    >>> counts, edges = clhist.jax.histogram(jax.numpy.array([0.1, 0.2, 0.9]), 2, (0, 1))
+    >>> counts, edges
+    (Array([2, 1], dtype=int32), Array([0. , 0.5, 1. ], dtype=float32))
     """
     a = jax.lax.stop_gradient(jnp.asarray(a))
     size, edges = _number_or_edges(bins)

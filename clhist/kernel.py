@@ -200,7 +200,7 @@ class HistogramKernel(KernelCalls[K]):
             return_event : bool
                 Whether to return ``(result, event)``; the event covers the whole call.
             race_factor : float, "sample" or "sample once"
-                RF: H consecutive elements touch H / RF distinct bins (SC'20, III-D). "sample" measures it before
+                Bins divided by the distinct bins that as many consecutive elements touch. "sample" measures it before
                 planning, see `race_factor`; "sample once" only at the first call with this number of bins.
             update : {"private", "native", "carry", "cas", "lock", "sort", "gather"}, optional
                 Force the update; "sort" sorts the pairs by bin and combines neighbours (SC'20, Listing 4); "gather", of
@@ -209,8 +209,9 @@ class HistogramKernel(KernelCalls[K]):
                 Force the memory of the copies; "partitioned" groups the pairs by ranges of bins that fit local memory
                 first, for maps that emit one value per element; with ``update="private"`` a CPU does so in its caches.
             copies, passes, work_group_size : int, optional
-                Force M, S and B; with ``memory="partitioned"``, `passes` is the minimum number of partitions. A
-                UserWarning says once if the work-items or `memory_budget` allow fewer copies.
+                Force the numbers of copies, passes and work-items of a work-group. With ``memory="partitioned"``,
+                `passes` is the minimum number of partitions. A UserWarning says once if the
+                work-items or `memory_budget` allow fewer copies.
             locks : int, optional
                 Number of locks that the bins of all copies share, a power of two. Defaults to one per bin.
             pass_order : {"in turn", "side by side"}, optional
@@ -220,9 +221,9 @@ class HistogramKernel(KernelCalls[K]):
             memory_budget : int, optional
                 Bytes that the copies may take in global memory. Defaults to a quarter of the device's.
             num_histograms : int, optional
-                N_out, for a batch: the elements belong in equal consecutive shares to N_out histograms (SC'20, IV-C).
-                Results get a first dimension of N_out; bins are numbered within each histogram.
-            offsets : array of int of shape (N_out + 1,), optional
+                Number of histograms in a batch: each has an equal consecutive share of the elements. Results get a
+                first dimension for the histograms; bins are numbered within each histogram.
+            offsets : array of int of shape (num_histograms + 1,), optional
                 A batch of unequal shares: histogram k has the elements [offsets[k], offsets[k + 1]). Read on the host.
             reproducible : bool
                 Make sums of float32 and float64 bitwise the same in any order of values, by any plan and on any device,

@@ -22,6 +22,7 @@ from clhist.files.arrays import read_npz
 from clhist.files.regular import replaced
 from clhist.opencl.arrays import empty
 from clhist.opencl.device import default_queue, device_profile
+from clhist.operators.c_types import shown_dtype
 from clhist.operators.described import UntrustedError, operator_of
 from clhist.operators.described import described as described_operator
 from clhist.operators.fixed_point import check_range
@@ -210,8 +211,10 @@ class Partial(Generic[K]):
                     f"written by clhist {_shown(described.get('clhist'))}"
                 )
             if array.dtype != operator.accumulator:
-                expected = f"accumulators{label} of {operator.accumulator}"
-                raise ValueError(f"{file}: expected {expected}, got {array.dtype}: it was not written by clhist")
+                expected = f"accumulators{label} of {shown_dtype(operator.accumulator)}"
+                raise ValueError(
+                    f"{file}: expected {expected}, got {shown_dtype(array.dtype)}: it was not written by clhist"
+                )
             if list(array.shape) != each["num_bins"]:
                 expected = f"{_shown(each['num_bins'])} accumulators{label}"
                 raise ValueError(f"{file}: expected {expected}, got {list(array.shape)}")
@@ -263,6 +266,13 @@ def merge(partials: Iterable[Partial[K]], *, allow_repeat: bool = False) -> Part
     -----
     Operations that NumPy has are done on the host, others on the default device. Which partial results are merged in
     which order affects only the rounding of floats.
+
+    Examples
+    --------
+    >>> spec = clhist.Spec("count", 3)
+    >>> parts = [spec.partial(np.array(bins), 1) for bins in ([0, 2], [2, 2])]
+    >>> spec.result(clhist.merge(parts))
+    array([1, 0, 3])
     """
     if isinstance(partials, Partial):
         raise TypeError("partials: expected an iterable of Partial, got a single one")

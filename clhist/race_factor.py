@@ -26,13 +26,21 @@ class RaceFactor:
     Attributes
     ----------
     value : float
-        RF, at least 1: H consecutive pairs touch about H / RF distinct bins.
+        Bins divided by the distinct bins that as many consecutive pairs touch; at least 1.
     pairs, distinct : int
         What was counted in all windows: pairs of bins that exist, and the distinct bins of each window.
     windows : int
         How many windows of consecutive elements were looked at.
     seconds : float
         What it took, waiting included.
+
+    Examples
+    --------
+    >>> kernel = clhist.HistogramKernel(
+    ...     None, "count", arguments="const int *bin", map="EMIT(bin[i], 1)"
+    ... )
+    >>> kernel.race_factor(np.zeros(10_000, np.int32), num_bins=10).value
+    10.0
     """
 
     value: float

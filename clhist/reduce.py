@@ -77,9 +77,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         an array of values alone takes its positions as indices. A struct is masked if one of its fields is; a vector
         must be masked as a whole.
     batched : bool
-        Compute a batch: `dest` has shape (N_out, H, ...), `indices` (N_out, n), and row k of `indices` updates row k
-        of `dest` (SC'20, IV-C).
-    offsets : array of int of shape (N_out + 1,), optional
+        Compute a batch: `dest` has shape (K, H, ...), `indices` (K, n), and row k of `indices` updates row k of `dest`.
+    offsets : array of int of shape (K + 1,), optional
         A batch with rows of different lengths: `indices` has one dimension, and its elements
         [offsets[k], offsets[k + 1]) update row k of `dest`. Read on the host.
     dtype : dtype-like, optional

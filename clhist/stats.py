@@ -14,7 +14,15 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.axes.thresholds import rounded_bins
-from clhist.binning.by_scipy import are_counts, by_scipy, numbers_by_scipy, rounds, scipy_functions, unknown
+from clhist.binning.by_scipy import (
+    are_counts,
+    by_scipy,
+    few_by_scipy,
+    numbers_by_scipy,
+    rounds,
+    scipy_functions,
+    unknown,
+)
 from clhist.binning.counts import flat, present
 from clhist.binning.inputs import as_array, as_edges, is_binnable, mask_array, queue_for
 from clhist.binning.numbers import bin_numbers
@@ -116,15 +124,25 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     accumulated in float64. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value,
     and of "quantile" it makes the bin NaN.
     Statistics wait for the device.
+
+    Examples
+    --------
+    >>> points = np.array([[0.1, 0.3], [0.2, 0.4], [0.9, 0.8]])
+    >>> clhist.stats.binned_statistic_dd(points, [1.0, 3.0, 5.0], "max", bins=2).statistic
+    array([[ 3., nan],
+           [nan,  5.]])
     """
     check_reproducible(reproducible)
+    again = binned_statistic_result
+    options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
+    others = {**options, "again": again, "where": where, "weights": weights, "no numbers": not binnumber}
+    if (few := few_by_scipy(sample, values, statistic, bins, range, expand_binnumbers, others)) is not None:
+        return few
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
     bins = as_edges("bins", bins)
-    again = binned_statistic_result
     values, missing = _missing_elements(points, values, weights)
-    options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     if points is not None and missing is not None:
         given = {"values": values, "weights": weights, "where": where}
         return _of_present(points, given, missing, statistic, bins, range, expand_binnumbers, again, binnumber, options)
@@ -147,7 +165,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
     expand, more = expand_binnumbers if binnumber else None, {"reproducible": reproducible, "q": q, "weights": weights}
     results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, expand=expand, **more)
-    chosen = results[names[0]] if isinstance(statistic, str) or callable(statistic) else results
+    chosen = results if isinstance(statistic, list | tuple) else results[names[0]]
     return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
 
 
@@ -276,6 +294,12 @@ def binned_statistic(
     -------
     BinnedStatisticResult
         SciPy's: `statistic`, `bin_edges`, `binnumber`.
+
+    Examples
+    --------
+    >>> x, values = np.array([0.1, 0.2, 0.9]), np.array([1.0, 3.0, 5.0])
+    >>> clhist.stats.binned_statistic(x, values, "mean", bins=2, range=(0, 1)).statistic
+    array([2., 5.])
     """
     if hasattr(bins, "__len__") and len(bins) != 1:
         bins = [np.asarray(as_edges("bins", bins), float)]
@@ -316,6 +340,13 @@ def binned_statistic_2d(
     -------
     BinnedStatistic2dResult
         SciPy's: `statistic`, `x_edge`, `y_edge`, `binnumber`.
+
+    Examples
+    --------
+    >>> x, y = np.array([0.1, 0.2, 0.9]), np.array([0.3, 0.4, 0.8])
+    >>> clhist.stats.binned_statistic_2d(x, y, None, "count", bins=2).statistic
+    array([[2., 0.],
+           [0., 1.]])
     """
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [np.asarray(as_edges("bins", bins), float)] * 2

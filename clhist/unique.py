@@ -11,9 +11,13 @@ from clhist.bincount import bincount
 from clhist.engine.columns import ColumnData, of_list, read_column
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array
+from clhist.engine.small import pays_off
 from clhist.grouping.factorized import factorized, factorized_column
+from clhist.grouping.keys import distinct
 from clhist.opencl.arrays import check_context, is_device_array
 from clhist.opencl.masks import check_unmasked
+
+_NUMBERS = "ilqILQfd"  # of 32 and 64 bits
 
 
 def unique(
@@ -69,6 +73,9 @@ def unique(
     >>> clhist.unique(np.array([7, 2, 7]), return_inverse=True)
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
+    values_alone = sorted is True and not (return_index or return_inverse or return_counts)
+    if values_alone and queue is None and _are_few_numbers(x):
+        return distinct(x)
     x, shape = _flat("x", x, queue)
     found = _numbered(x, queue, sort=sorted, first=return_index, missing=True)
     results = [found.keys]
@@ -122,6 +129,12 @@ def factorize(
         raise ValueError(f"values: expected one dimension, got {len(shape)}")
     found = _numbered(values, queue, sort=sort, missing=not use_na_sentinel)
     return found.numbers, found.keys
+
+
+def _are_few_numbers(x: Any) -> bool:
+    """Whether these are plain numbers that the host looks at sooner than the device."""
+    is_plain = type(x) is np.ndarray and x.dtype.char in _NUMBERS and x.dtype.isnative
+    return is_plain and not pays_off("unique", x.size)
 
 
 def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import product
+from math import ceil
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ import pyopencl as cl
 from clhist import __version__, operators
 from clhist.cli.console import Console, shared_options
 from clhist.cli.tables import bytes_text, grid, table, text_width, wrapped
+from clhist.engine.small import LEAST, least_size
 from clhist.errors import NoDeviceError, ProfileError
 from clhist.hardware.atomics import native_atomic, native_table
 from clhist.hardware.profile import Profile, matching, named_profile
@@ -67,6 +69,14 @@ _WAYS_LEGEND = (
     f"yes: OpenCL core or extension; {'; '.join(f'{p.label}: {p.source}' for p in VENDOR_PATHS if p.label)}. "
     "All but the first were tested on this device and were right. local, global: only in this memory."
 )
+
+_CALLS = {
+    "1 dimension": "histogram, digitize",
+    "2 dimensions": "histogram2d, histogramdd, binned_statistic",
+    "unique": "unique, factorize",
+    "group_by": "group_by, ndimage, zonal_stats",
+    "boost-histogram": "clhist.hist",
+}  # by the names of `clhist.engine.small.LEAST`, where these are not the functions'
 
 _PROFILES_WIDTH = 80  # that a table of them needs
 _PROFILES_LEGEND = (
@@ -154,6 +164,7 @@ def describe(dev: cl.Device, *, is_default: bool, number: str | None = None) -> 
         "features": {name: name in features for name in FEATURES},
         "native_atomics": native_atomics(features),
         "updates": updates(features),
+        "host_sizes": {call: dict(zip(("least", "source"), least_size(call, dev), strict=True)) for call in LEAST},
     }
 
 
@@ -235,6 +246,8 @@ def show(record: Mapping[str, Any]) -> str:
             head + table(rows),
             "\n  The model's numbers",
             table([_parameter(key, **found) for key, found in record["parameters"].items()], indent=4),
+            "\n" + wrapped("NumPy arrays of fewer elements are left to NumPy, SciPy, pandas or boost-histogram", 2),
+            table([_host_size(call, **found) for call, found in record["host_sizes"].items()], right=(1,), indent=4),
             "\n  Features",
             table([(_yes(has), name, FEATURES[name]) for name, has in record["features"].items()], indent=4),
             "\n" + wrapped("Hardware atomics, in local and global memory (unsigned as signed)", 2),
@@ -245,6 +258,10 @@ def show(record: Mapping[str, Any]) -> str:
             wrapped(_LEGEND, 4),
         ]
     )
+
+
+def _host_size(call: str, least: float, source: str) -> tuple[str, str, str]:
+    return _CALLS.get(call, call), f"{ceil(least):,}", source
 
 
 def _title(record: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from decimal import Decimal
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -226,7 +227,7 @@ def plan(  # noqa: PLR0913  # an option each
     assert num_elements is not None
     if (dtypes or source) and not ops:
         raise click.UsageError(f"{'--dtype' if dtypes else '--source'} needs --op")
-    device, default_budget, most_work_items = _device(console)
+    device, default_budget, most_work_items, least = _device(console)
     budget = default_budget if memory_budget is None else memory_budget
     programs: list[dict[str, object]] = []
     asked: tuple[Histogram, ...] = ()
@@ -252,6 +253,11 @@ def plan(  # noqa: PLR0913  # an option each
             sweeps = numbers.sweeps()
             title = "update " + " and ".join(dict.fromkeys(sweep.plan.update for sweep in sweeps))
     notes = _notes(choices, sweeps, asked)
+    if least is not None and max(num_elements, *num_bins) < least[0]:
+        notes.append(
+            f"reduce_by_index leaves NumPy arrays of fewer than {ceil(least[0]):,} elements to NumPy, if no queue is "
+            f"given ({least[1]}); kernels compute all others, as planned above"
+        )
 
     def text() -> str:
         if source:
@@ -439,17 +445,19 @@ def _rate_kind(update: str, element_size: int) -> str:
     return {"native": f"native int{8 * element_size}", "cas": f"cas {8 * element_size}"}.get(update, update)
 
 
-def _device(console: Console) -> tuple[Profile, int | None, int | None]:
+def _device(console: Console) -> tuple[Profile, int | None, int | None, tuple[float, str] | None]:
     """Return the numbers of the default device, or of the one asked for, what copies may take, and work-items at most.
 
-    Without OpenCL where a profile is named: its data sheet says how much memory there is, a quarter of which is taken.
+    The last is what `clhist.engine.small.least_size` says of `reduce_by_index`. Without OpenCL where a profile is
+    named: its data sheet says how much memory there is, a quarter of which is taken.
     """
     if console.profile is not None:
         named = named_profile(console.profile)
         memory = named.data_sheet.get("global_memory")
         most = None if named.kind == "cpu" else named.work_group_size
         known = replace(named, features=expected_features(named.kind, named.name))
-        return known, memory // MEMORY_FRACTION if memory else None, most
+        return known, memory // MEMORY_FRACTION if memory else None, most, None
+    from clhist.engine.small import least_size
     from clhist.opencl.device import default_queue, device_profile, devices, memory_budget
 
     try:
@@ -457,4 +465,5 @@ def _device(console: Console) -> tuple[Profile, int | None, int | None]:
         device = devices(console.platform, console.device)[0] if asked else default_queue().device
     except NoDeviceError as error:
         raise NoDeviceError(f"{error}; or name a device: --profile nvidia-h200") from error
-    return device_profile(device), memory_budget(device), device.max_work_group_size
+    least = least_size("reduce_by_index", device)
+    return device_profile(device), memory_budget(device), device.max_work_group_size, least

@@ -2,6 +2,7 @@
 ## and updates the histogram when the candidate changes. In local memory the candidate is the bin whose update just
 ## failed. In global memory, where every update is slow, a Boyer-Moore majority vote picks it: a value of the candidate
 ## adds a vote, any other value takes one away, and at zero votes the candidate changes.
+## Note [One held bin], docs/decisions/0005.
 <%!
     MOST_VOTES = 8  # a candidate is dropped after at most so many values of other bins
 %>

@@ -11,6 +11,7 @@
 ## A work-group that spills more bins than it has room for, or too often, raises a flag: all is to be counted again, in
 ## whole counters, by the kernels behind. The flag needs no clearing before: anything but one number is "not raised", and the second
 ## stage lowers it. Should it have that number by chance, all is counted again, which is right as well.
+## Note [No clearing of the flag], docs/decisions/0006.
 <%!
     from clhist.planning.packed import CALL_WORDS, RAISED, SAMPLE
 

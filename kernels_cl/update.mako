@@ -299,6 +299,7 @@ void clhist_update${n}(${space} cell${n}_t *cell, const part${n}_t value)
 </%def>
 
 ## The critical section of a lock, word by word: clang would copy a volatile struct to private memory and read it there.
+## Notes [Locks need volatile cells] and [Guarded structs go word by word], docs/decisions/0009.
 <%def name="guarded(n, space, part)">
 <%
     kind, prefix = ("ulong", "atom") if part.alignment % 8 == 0 else ("uint", "atomic")
@@ -325,6 +326,7 @@ void clhist_guarded${n}(volatile ${space} cell${n}_t *bin, const part${n}_t valu
 
 ## The result of the release ends the loop. With a separate flag, compilers move the release behind the loop: lanes that
 ## hold a lock then wait forever for the other lanes of their wave.
+## Note [The release of a lock ends its loop], docs/decisions/0009.
 <%def name="lock(part, space, fence, bins_are_computed)">
 ${guarded(part.n, space, part.part)}
 <% n = part.n %>\

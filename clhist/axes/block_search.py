@@ -18,7 +18,8 @@ from clhist.axes.keys import bits_dtype, key_dtype
 from clhist.operators.c_types import c_name
 
 EVEN, LINEAR, KEYED = "even", "linear", "keyed"  # guesses, see `clhist.axes.edges`
-BLOCK = 128  # elements: memory has something to do while they are computed with (docs/notebook/performance.md)
+# Elements of a block: memory works while their bins are computed. Note [Blocks of 128 elements], docs/decisions/0028.
+BLOCK = 128
 _AHEAD = 1024  # elements that memory is asked for before they are read: a page or two, at which hardware stops
 ABSENT, UNSURE = "-1", -2
 # Unrolled by Intel's compiler before it makes vectors, such a loop reads and writes every fourth number.

@@ -23,6 +23,7 @@ def has_keys(dtype: np.dtype) -> bool:
     return dtype.kind in "biumM" or (dtype.kind == "f" and dtype.itemsize <= 8)
 
 
+@lru_cache(maxsize=64)
 def bits_dtype(dtype: np.dtype) -> np.dtype:
     """Return the integer type that kernels read `dtype` as."""
     if dtype.kind in "fmM":
@@ -30,6 +31,7 @@ def bits_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
 
 
+@lru_cache(maxsize=64)
 def key_dtype(dtype: np.dtype) -> np.dtype:
     """Return the type of the keys of `dtype`: 32 or 64 bits."""
     bits = bits_dtype(dtype)
@@ -53,6 +55,14 @@ def from_key(key: int, dtype: np.dtype) -> Any:
     bits = bits_dtype(dtype)
     below_sign = (1 << 8 * bits.itemsize - 1) - 1
     return bits.type(key ^ below_sign if key < 0 and dtype.kind == "f" else key).view(dtype)
+
+
+def key_of(value: Any, *, after_zero: bool) -> int:
+    """Return the key of a float of NumPy's, a scalar; of either zero that of +0 if `after_zero`, else that of -0."""
+    if value == 0:
+        return 0 if after_zero else -1
+    bits = int(value.view(bits_dtype(value.dtype)))
+    return bits if bits >= 0 else bits ^ ((1 << 8 * value.dtype.itemsize - 1) - 1)
 
 
 @lru_cache(maxsize=64)

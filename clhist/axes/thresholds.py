@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist.axes.keys import Array, from_keys, key_dtype, key_range, keys_of
+from clhist.axes.keys import Array, from_keys, key_dtype, key_of, key_range, keys_of
 from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here
@@ -57,7 +57,10 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
     via : numpy.dtype, optional
         What the data is converted to before it is compared, as a sample of several dtypes is.
     """
-    stop = first_keys(edges[-1:], dtype, via, strict=True)
+    if via is None and edges.dtype == dtype and dtype.kind == "f":
+        stop = _scalar_keys(edges[-1], dtype, strict=True)
+    else:
+        stop = first_keys(edges[-1:], dtype, via, strict=True)
     last = int(stop[0]) - 1 if len(stop) else key_range(dtype)[1]
     return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
 
@@ -124,7 +127,7 @@ def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, st
 def _step(keys: Array, edges: Array, dtype: np.dtype, strict: bool) -> Array:
     """Return first keys from those of the edges themselves, which are numbers of `dtype`."""
     if dtype.kind == "f":  # -0 equals +0 and is just below it
-        keys = np.where(edges == 0, keys_of(np.array(0.0 if strict else -0.0, dtype)), keys)
+        keys = np.where(edges == 0, keys.dtype.type(0 if strict else -1), keys)
     if strict:
         reachable = int(np.searchsorted(keys, key_range(dtype)[1], "left"))
         return keys[:reachable] + 1
@@ -160,6 +163,11 @@ def _scalar_keys(value: Any, dtype: np.dtype, *, strict: bool) -> Array:
         low, high = key_range(dtype)
         least = max(int(value) + strict, low)
         return np.array([least] if least <= high else [], key_dtype(dtype))
+    kind = type(value)
+    if (kind is dtype.type and dtype.kind == "f") or (kind is float and dtype == np.float64):
+        number = value if kind is dtype.type else dtype.type(value)
+        if -np.inf < number < np.inf:
+            return np.array([key_of(number, after_zero=strict) + strict], key_dtype(dtype))
     if dtype.kind == "f":  # numbers of Python's take the dtype of an array, NumPy's keep their own
         own = isinstance(value, np.generic | np.ndarray)
         return first_keys(np.asarray(value, None if own else dtype).reshape(1), dtype, strict=strict)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from clhist.binning.inputs import mask_array
+from clhist.binning.inputs import are_plain_columns, mask_array
 from clhist.binning.points import Points
 from clhist.engine.scatter import check_width
+from clhist.engine.small import pays_off
 from clhist.opencl.elementwise import as_numbers
 from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
@@ -28,6 +29,43 @@ def scipy_functions() -> Any:
     except ImportError as error:
         raise ImportError("clhist.stats needs SciPy, whose results it returns: pip install scipy") from error
     return _binned_statistic
+
+
+def few_by_scipy(
+    sample: Any, values: Any, statistic: Any, bins: Any, range: Any, expand: bool, others: Mapping[str, Any]
+) -> Any:
+    """Return SciPy's own result of few plain points by even bins; None of calls that need more checks.
+
+    Those have other arguments than None and False, too.
+    """
+    for value in others.values():
+        if value is not None and value is not False:
+            return None
+    if type(statistic) is not str or statistic not in _AS_SCIPY or type(bins) is not int:
+        return None
+    if not 0 < bins <= _MOST_BINS or not are_plain_columns(sample) or type(values) is not np.ndarray:
+        return None
+    if not (size := sample[0].size) or values.shape != sample[0].shape or values.dtype != _FLOAT64:
+        return None
+    if pays_off("2 dimensions", size) or not (range is None or _are_proper(range, len(sample))):
+        return None
+    return scipy_functions().binned_statistic_dd(sample, values, statistic, bins, range, expand)
+
+
+def _are_proper(range: Any, dims: int) -> bool:
+    """Whether these are finite numbers, the lower and the upper end of each dimension."""
+    if type(range) not in (list, tuple) or len(range) != dims:
+        return False
+    for ends in range:
+        if type(ends) not in (list, tuple) or len(ends) != 2 or not _NUMBERS.issuperset(map(type, ends)):
+            return False
+        if not -np.inf < ends[0] < ends[1] < np.inf:
+            return False
+    return True
+
+
+_AS_SCIPY = KNOWN - {"std"}  # whose values are relative to one of their bin here
+_MOST_BINS, _FLOAT64, _NUMBERS = 2**15, np.dtype(np.float64), frozenset({int, float})
 
 
 def rounds(names: Sequence[str] | None) -> bool:

@@ -11,11 +11,19 @@ import pyopencl as cl
 
 from clhist.bincount import bincount
 from clhist.binning.counts import are_real, can_sum, check_device_dtypes, densities
-from clhist.binning.inputs import are_numbers, are_usable, is_binnable, range_ends, taken
+from clhist.binning.inputs import (
+    are_numbers,
+    are_plain_columns,
+    are_plain_numbers,
+    are_usable,
+    is_binnable,
+    range_ends,
+    taken,
+)
 from clhist.binning.points import Points
 from clhist.engine.caller import at_caller
 from clhist.engine.scatter import check_width, into
-from clhist.engine.small import check_host_way, is_small
+from clhist.engine.small import check_host_way, is_small, pays_off
 from clhist.opencl.arrays import Array
 from clhist.opencl.elementwise import as_numbers
 from clhist.operators.halves import half_name
@@ -62,7 +70,38 @@ def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
 @lru_cache(maxsize=64)
 def _even_edges(bins: int, ends: tuple[float, float], as_text: tuple[str, ...], dtype: np.dtype) -> np.ndarray:
     # The text tells zeros of both signs apart.
+    if dtype == np.float64 and 0 < ends[1] - ends[0] < np.inf and bins > 0:
+        edges = np.linspace(*ends, bins + 1)  # as NumPy does, behind checks that take as long
+        if (edges[:-1] < edges[1:]).all():
+            return edges
     return numpy_edges(np.empty(0, dtype), bins, ends)
+
+
+def few_by_numpy(a: Any, bins: Any, range: Any, density: Any, others: tuple[Any, ...]) -> Any:
+    """Return NumPy's histogram of few plain numbers; None of calls that need more checks, or have other arguments."""
+    if not _are_none(others):
+        return None
+    if type(a) is not np.ndarray or not are_plain_numbers(a) or pays_off("1 dimension", a.size):
+        return None
+    if type(bins) is int:
+        return numpy_histogram(a, bins, range, density) if 0 < bins <= _MOST_KEPT else None
+    if type(bins) is not np.ndarray or bins.ndim != 1 or not are_plain_numbers(bins):
+        return None
+    return numpy_histogram(a, bins, range, density)
+
+
+def _are_none(others: tuple[Any, ...]) -> bool:
+    return all(value is None for value in others)  # arrays have no truth
+
+
+def few_points_by_numpy(sample: Any, bins: Any, range: Any, density: Any, others: tuple[Any, ...]) -> Any:
+    """Return NumPy's histogram of few plain points by even bins; None as `few_by_numpy`."""
+    if not _are_none(others) or type(bins) is not int or not 0 < bins < _MOST_KEPT or not are_plain_columns(sample):
+        return None
+    if pays_off("2 dimensions", sample[0].size):
+        return None
+    hist, edges = numpy_histogramdd(sample, bins, range, density)
+    return hist, list(edges)
 
 
 def is_for_numpy(a: Any, bins: Any, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:

@@ -110,6 +110,25 @@ def is_binnable(dtype: np.dtype) -> bool:
     return dtype.kind in "biuf" and has_keys(dtype)
 
 
+def are_plain_numbers(a: np.ndarray) -> bool:
+    """Whether these are integers or floats of 32 or 64 bits in native byte order."""
+    dtype = a.dtype
+    return dtype.kind in "iuf" and 4 <= dtype.itemsize <= 8 and dtype.isnative
+
+
+def are_plain_columns(sample: Any) -> bool:
+    """Whether a sample is a list of one or two NumPy arrays of one length and dtype, of plain numbers."""
+    if type(sample) is not list or not 1 <= len(sample) <= 2:
+        return False
+    first = sample[0]
+    for column in sample:
+        if type(column) is not np.ndarray or column.ndim != 1:
+            return False
+        if column.shape != first.shape or column.dtype != first.dtype:
+            return False
+    return are_plain_numbers(first)
+
+
 def are_numbers(bins: Any) -> bool:
     """Whether `bins` are a number, a rule, or edges that compare as real numbers do."""
     return isinstance(bins, str) or np.ndim(bins) == 0 or np.asarray(bins).dtype.kind in "biuf"

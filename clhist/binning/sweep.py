@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -316,8 +316,9 @@ class Sweep:
         in_blocks = rows is None and device_kind(queue.device) == "cpu" and size >= BLOCK and kind.has_blocks
         has_spare = in_blocks and not reproducible  # the scale of reproducible sums is that of all bins
         if in_blocks:
-            binned = replace(binned, axes=tuple(axis.packed for axis in binned.axes))
-            kind = replace(binned.kind, in_blocks=True, has_spare=has_spare)
+            binned = Binned(tuple([axis.packed for axis in binned.axes]), binned.data, binned.where, binned.size)
+            packed = binned.kind
+            kind = BinnedKind(packed.axes, packed.in_rows, packed.masked, in_blocks=True, has_spare=has_spare)
             size, count = -(-size // BLOCK), (size,)
         args, dtypes = binned.template(queue)
         args = [*args, *count, *(None for _ in values)]

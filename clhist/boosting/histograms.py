@@ -32,6 +32,14 @@ class FeatureHistograms(NamedTuple):
         What their gradients add up to, exactly: floats as these were rounded, integers as they are.
     hessians : float64 or int64 array, optional
         The same of hessians, if there are any.
+
+    Examples
+    --------
+    >>> from clhist.boosting import BinnedFeatures
+    >>> features = BinnedFeatures(np.array([[0, 2], [1, 2]], np.uint8), n_bins=3)
+    >>> features.histograms(np.array([0.5, 1], np.float32)).counts
+    array([[1, 1, 0],
+           [0, 0, 2]])
     """
 
     counts: Array

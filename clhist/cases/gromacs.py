@@ -146,6 +146,20 @@ def nonbonded_forces(data: NonbondedInput, *, queue: cl.CommandQueue | None = No
     -------
     float32 array of shape (n, 3)
         ``faction`` plus the forces of all pairs, kJ/(mol nm).
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> data = clhist.cases.NonbondedInput(
+    ...     jindex=[0, 1], iinr=[0], shift=[0], jjnr=[1], types=[0, 0], ntype=1,
+    ...     facel=np.float32(138.9),
+    ...     shiftvec=np.zeros((1, 3), np.float32), pos=np.array([[0, 0, 0], [1, 0, 0]], np.float32),
+    ...     faction=np.zeros((2, 3), np.float32), charge=np.array([1, 1], np.float32),
+    ...     nbfp=np.zeros(2, np.float32),
+    ... )
+    >>> clhist.cases.nonbonded_forces(data).round(1)
+    array([[-138.9,    0. ,    0. ],
+           [ 138.9,    0. ,    0. ]], dtype=float32)
     """
     if not data.num_pairs:
         return data.faction.copy()

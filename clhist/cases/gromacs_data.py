@@ -66,6 +66,19 @@ class NonbondedInput:
     Notes
     -----
     Data taken from SPEC CPU2006 is in units of its own, with forces up to 1e17.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> data = clhist.cases.NonbondedInput(
+    ...     jindex=[0, 1], iinr=[0], shift=[0], jjnr=[1], types=[0, 0], ntype=1,
+    ...     facel=np.float32(138.9),
+    ...     shiftvec=np.zeros((1, 3), np.float32), pos=np.array([[0, 0, 0], [1, 0, 0]], np.float32),
+    ...     faction=np.zeros((2, 3), np.float32), charge=np.array([1, 1], np.float32),
+    ...     nbfp=np.zeros(2, np.float32),
+    ... )
+    >>> data.num_pairs
+    1
     """
 
     jindex: Int32Array

@@ -76,6 +76,15 @@ def histo(
     see `clhist.histogram`.
 
     ``histo.bind`` returns a bound call that counts, and the two edges.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> x, y = [0.1, 0.2, 0.9], [0.3, 0.4, 0.8]
+    >>> counts, x_edges, y_edges = clhist.cases.histo(x, y, 2, ceiling=1)
+    >>> counts
+    array([[1, 0],
+           [0, 1]], dtype=uint8)
     """
     (x, missing_x), (y, missing_y) = split_array("x", x), split_array("y", y)
     x, y = pair_of("x, y", x, y)

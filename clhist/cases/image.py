@@ -38,6 +38,12 @@ def image_histogram(image: Any, bins: int = 256, *, queue: cl.CommandQueue | Non
     ------
     TypeError, ValueError
         If an argument is wrong; it is named, and nothing is enqueued.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> clhist.cases.image_histogram(np.array([[0, 255], [255, 64]], np.uint8), 4)
+    array([1, 1, 0, 2])
     """
     if not isinstance(image, np.ndarray | cl_array.Array) or image.dtype != np.uint8:
         found = getattr(image, "dtype", type(image).__name__)

@@ -108,6 +108,13 @@ def joint_histogram(
     -----
     A float32 bin of n terms is off by at most ``n * 2**-24`` of its value (from above, and rarely by so much): take
     float64 where tens of millions of pixels may be alike.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> image = np.arange(16, dtype=np.float32).reshape(4, 4)
+    >>> float(clhist.cases.joint_histogram(image, image, 8).sum())
+    16.0
     """
     fixed, moving = pair_of("fixed, moving", as_array("fixed", fixed), as_array("moving", moving))
     fixed, moving = _image("fixed", fixed), _image("moving", moving)
@@ -149,6 +156,12 @@ def mutual_information(joint: Any, *, normalized: bool = False) -> float:
     -------
     float
         ``H(F) + H(M) - H(F, M)`` in nats, or the ratio. 0, or 1, of a histogram without entries.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> clhist.cases.mutual_information(np.eye(2), normalized=True)
+    2.0
     """
     joint = as_array("joint", joint)
     weights = joint.get() if isinstance(joint, cl_array.Array) else joint

@@ -38,6 +38,14 @@ class KMeansResult:
         How many iterations there were.
     history : tuple of float
         The inertia of the centers that each iteration began with, and at last `inertia`.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> points = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
+    >>> clusters = clhist.cases.kmeans(points, 2, seed=0)
+    >>> float(clusters.inertia)
+    1.0
     """
 
     labels: Any
@@ -105,6 +113,14 @@ def kmeans(
 
     With about as few different points as clusters, the number of iterations may differ from scikit-learn's: it
     relocates clusters to points at distances of rounding errors, and points at equal distances are taken in any order.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> points = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
+    >>> clusters = clhist.cases.kmeans(points, 2, seed=0)
+    >>> sorted(clusters.centers.tolist())
+    [[0.0, 0.5], [9.0, 8.5]]
     """
     points = _checked_points(points)
     n, d = points.shape

@@ -98,6 +98,14 @@ class Neighbours:
         Multiples of the edges, nm; x changes first, 13 is none.
     position : float32 array, shape (n, 3)
         The positions moved into the box, nm.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> positions = np.array([[0.1, 0, 0], [0.3, 0, 0], [1, 1, 1]])
+    >>> pairs = clhist.cases.find_neighbours(positions, [2.0, 2.0, 2.0], 0.5, np.array([0, 1, 2]))
+    >>> pairs.neighbour.size
+    1
     """
 
     owner: cl_array.Array
@@ -143,6 +151,14 @@ def find_neighbours(
     ------
     TypeError, ValueError
         If an argument is wrong; it is named.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> positions = np.array([[0.1, 0, 0], [0.3, 0, 0], [1, 1, 1]])
+    >>> pairs = clhist.cases.find_neighbours(positions, [2.0, 2.0, 2.0], 0.5, np.array([0, 1, 2]))
+    >>> pairs.neighbour.get()
+    array([1], dtype=int32)
     """
     n, edges = _check(positions, box, cutoff, molecule)
     queue = queue or default_queue(positions)

@@ -38,6 +38,15 @@ class AngularCorrelation:
         bins are those nearer than the first edge and beyond the last.
     w, error : float64 arrays of shape (k,)
         w(theta) and its Poisson error ``(1 + w) / sqrt(dd)``. NaN or infinite where there are no pairs to divide by.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> rng = np.random.default_rng(0)
+    >>> data, random = rng.uniform(0, 10, (200, 2)), rng.uniform(0, 10, (400, 2))
+    >>> correlation = clhist.cases.angular_correlation(data, random, edges=[60.0, 120.0, 240.0])
+    >>> correlation.w.shape, int(correlation.dd.sum())
+    ((2,), 19900)
     """
 
     edges: npt.NDArray[np.float64]
@@ -115,6 +124,15 @@ def angular_correlation(
     ------
     TypeError, ValueError, UnsupportedError
         As `pair_counts`.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> rng = np.random.default_rng(0)
+    >>> data, random = rng.uniform(0, 10, (200, 2)), rng.uniform(0, 10, (400, 2))
+    >>> correlation = clhist.cases.angular_correlation(data, random, edges=[60.0, 120.0, 240.0])
+    >>> correlation.edges, int(correlation.rr.sum())
+    (array([ 60., 120., 240.]), 79800)
     """
     if estimator not in ESTIMATORS:
         raise ValueError(f"estimator: expected one of {', '.join(ESTIMATORS)}, got {estimator!r}")

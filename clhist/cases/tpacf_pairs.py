@@ -269,6 +269,13 @@ def pair_counts(
         If an argument is wrong; it is named, and nothing is enqueued.
     UnsupportedError
         If float64 is asked for on a device that lacks it.
+
+    Examples
+    --------
+    >>> import clhist.cases
+    >>> sky = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.5]])
+    >>> clhist.cases.pair_counts(sky, edges=[70.0, 100.0])
+    array([1, 1, 1])
     """
     catalogues = {"a": unit_vectors(a, "a")}
     if b is not None:

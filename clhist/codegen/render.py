@@ -391,10 +391,12 @@ def _lookup(is_kept: bool) -> Any:
             kept = Path(self.template_args["module_directory"], f"{name}.py")
             seal, key = kept.with_suffix(".sha256"), f"{kept.parent.name} {name}"
             is_sealed = drop_damaged(kept, seal, key)
-            found = super().get_template(name)
-            if not is_sealed and kept.is_file():
+            before = kept.stat().st_mtime_ns if is_sealed else None
+            template = super().get_template(name)
+            # Mako also compiles where the template is newer, as after this version is installed again.
+            if kept.is_file() and kept.stat().st_mtime_ns != before:
                 write_sealed(seal, key, digest_of(kept))
-            return found
+            return template
 
     folder = resources.files("clhist.kernels_cl")
     texts = {

@@ -234,7 +234,7 @@ class SweepSpec:
 
     @property
     def unrolled(self) -> int:
-        """How many of these are unrolled: several updates are then under way (docs/notebook/performance.md)."""
+        """How many of these are unrolled. Note [Rounds of eight elements], docs/decisions/0003."""
         is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
         return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
 

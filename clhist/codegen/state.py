@@ -16,8 +16,9 @@ from clhist.planning.partition import PartitionedPairs
 from clhist.planning.private import InterleavedCopies, PaddedCopies
 from clhist.planning.updates import takes_term
 
-# A CPU's hardware prefetches by pages of 4 KiB, so each is asked for while one before it is read. At one distance for
-# all arrays Intel's compiler computes addresses together, and lacks registers (docs/notebook/performance.md).
+# A CPU's hardware prefetches within pages of 4 KiB, so each page is prefetched while one before it is read. With one
+# distance for all arrays Intel's compiler computes their addresses together and lacks registers.
+# Notes [Prefetch a page ahead] and [Prefetch distances differ by array], docs/decisions/0002.
 _AHEAD_BYTES, _AHEAD_ELEMENTS, _APART_ELEMENTS = 4096, 1024, 256
 LINE_BYTES = 64  # of a CPU's caches, or more
 _LONGEST_LINE = 112  # less what sections are indented when they are in a loop

@@ -3,6 +3,7 @@
 Two things differ. OpenCL's driver sets registers of its own: `%envreg0` to `2` are the first group and `%envreg3` to
 `5` the first work-item of a launch, always 0 here, and `%envreg6` to `8` the numbers of groups. And local memory of
 more than 48 KB must be dynamic: its size is an argument of the launch. What is not known here is refused.
+Note [PTX of OpenCL for CUDA], docs/decisions/0014.
 """
 
 from __future__ import annotations

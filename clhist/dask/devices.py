@@ -43,6 +43,12 @@ def use_devices(client: Any, platform: str | None = None, device: str | None = N
     The processes of one host take its devices in order, each the first that is free; once none is, they share. Workers
     of a GPU need one thread only (``threads_per_worker=1``). Of a processor each worker uses as many cores as it has
     threads, where OpenCL alone would use all of them for every worker.
+
+    Examples
+    --------
+    >>> from dask.distributed import Client, LocalCluster  # doctest: +SKIP
+    >>> client = Client(LocalCluster(n_workers=2, threads_per_worker=1))  # doctest: +SKIP
+    >>> devices = clhist.dask.use_devices(client)  # doctest: +SKIP
     """
     if not hasattr(client, "register_plugin"):
         raise TypeError(f"client: expected a distributed.Client, got {type(client).__name__}")
@@ -78,6 +84,10 @@ def take_device(
     -------
     str
         The device.
+
+    Examples
+    --------
+    >>> name = clhist.dask.take_device(cores=2)  # doctest: +SKIP
     """
     first, *others = devices(platform, device)
     if is_processor(first):  # which another platform has as well

@@ -60,6 +60,12 @@ def bincount(
     TypeError, ValueError
         If an argument is wrong; it is named, before any work starts. When it is computed, as `numpy.bincount`, and if
         an element is beyond a `minlength` that is not 0.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> clhist.dask.bincount(da.arange(6, chunks=2) % 3).compute()
+    array([2, 2, 2])
     """
     check_max_abs(max_abs, reproducible)
     if getattr(x, "ndim", 1) != 1:
@@ -112,6 +118,13 @@ def histogram(
     ------
     TypeError, ValueError
         As NumPy's, before any work starts where that is possible.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> counts, edges = clhist.dask.histogram(da.arange(6, chunks=2), bins=3)
+    >>> counts.compute()
+    array([2, 2, 2])
     """
     if isinstance(bins, str):
         raise TypeError(
@@ -169,6 +182,15 @@ def histogramdd(
     ------
     TypeError, ValueError
         As NumPy's, before any work starts where that is possible.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.arange(6, chunks=2)
+    >>> counts, edges = clhist.dask.histogramdd((x, x % 2), bins=2, range=((0, 6), (0, 2)))
+    >>> counts.compute()
+    array([[2., 1.],
+           [1., 2.]])
     """
     sample, weights = unlabelled(sample), unlabelled(weights)
     is_array = isinstance(sample, da.Array)
@@ -218,6 +240,15 @@ def histogram2d(
         Of float64.
     x_edges, y_edges : array
         Of each dimension.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.arange(6, chunks=2)
+    >>> counts, x_edges, y_edges = clhist.dask.histogram2d(x, x % 2, bins=2, range=((0, 6), (0, 2)))
+    >>> counts.compute()
+    array([[2., 1.],
+           [1., 2.]])
     """
     if not isinstance(bins, int | np.integer) and len(bins) not in (1, 2):
         bins = [np.asarray(bins)] * 2

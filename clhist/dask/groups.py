@@ -75,6 +75,13 @@ class GroupBy:
     ----------
     num_groups : int or None
         How many groups there are, empty ones included; None if the keys that occur are to be found.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.arange(6, chunks=2)
+    >>> clhist.dask.group_by(x % 3).sum(x).compute()
+    array([3, 5, 7])
     """
 
     def __init__(self, keys: Any, num_groups: int | None = None, sort: bool = True) -> None:

@@ -98,6 +98,13 @@ def reduce_by_index(
     TypeError, ValueError
         If an argument is wrong, if chunk sizes are unknown where positions count, or if the operator cannot be pickled;
         it is named, before any work starts.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.arange(6, chunks=2)
+    >>> clhist.dask.reduce_by_index(3, "sum", x % 3, x).compute()
+    array([3, 5, 7])
     """
     check_max_abs(max_abs, reproducible)
     initial, shape = _bins(dest)

@@ -17,7 +17,7 @@ from clhist.engine.batch import Batch
 from clhist.engine.prepare import LargestBin
 from clhist.engine.results import ResultArrays
 from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, is_device_array, shown_context
+from clhist.opencl.arrays import Array, check_array, is_device_array, is_plain_array, shown_context
 from clhist.opencl.device import default_queue
 from clhist.opencl.memory import Allocator
 from clhist.opencl.program import kept_by_context
@@ -171,7 +171,10 @@ def taken_argument(argument: Argument, value: object) -> Any:
     """Return what is given for an argument of a map as kernels take it; raises what is wrong with it."""
     if not argument.is_array:
         return scalar(argument, value)
-    array = check_array(argument.name, value, argument.dtype, written=not argument.is_const)
+    if argument.is_const and is_plain_array(value, argument.dtype):
+        array: Array = value
+    else:
+        array = check_array(argument.name, value, argument.dtype, written=not argument.is_const)
     if argument.is_first and not array.size:  # which kernels read whatever there is to do
         raise ValueError(f"{argument.name}: expected an array with a first element, got an empty one")
     return array

@@ -2,6 +2,7 @@
 
 What a call launches depends on the content of no array as long as it reads none. So what one launched, all launch later
 on that have other arrays of the same dtypes and shapes: nothing is described, checked or planned again.
+Note [A repeated call launches again], docs/decisions/0014.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@ engine's own looks at the input.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from clhist.engine.offsets import batch_of
 from clhist.engine.operator_check import check_once
 from clhist.engine.outputs import Outputs
 from clhist.engine.pieces import are_apart, by_pieces
-from clhist.engine.ready import Operands, Ready
+from clhist.engine.ready import Operands, Ready, Uses
 from clhist.engine.results import numbered
 from clhist.engine.signature import Remembered, signature_of_call, signature_of_targets
 from clhist.hardware.profile import Profile
@@ -38,7 +40,7 @@ from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 from clhist.planning.plan import Plan
-from clhist.planning.problem import FREE, Choices
+from clhist.planning.problem import FREE, Choices, planned_size
 
 _LOAD_BYTES = 16
 _MOST_OTHERS = 64
@@ -249,7 +251,7 @@ class Engine:
             key = signature_of_call(self.arguments, args, call, self.context, targets)
         else:
             key = signature_of_targets(known, call, targets)
-        ready = self._calls.get(key)
+        ready = self._calls.get(key) or self._of_another_size(key, args, call, known is None and not targets)
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
             arrays: list[Any] = [] if known is None else list(args)
             scalars: Sequence[Any] = ()
@@ -266,21 +268,77 @@ class Engine:
             except OutOfMemoryError:
                 if not ready.ends_for_less():
                     raise
+        exact = ready is not None  # it was run often as it was planned for others as well
         if known is None:
-            return self._first(key, args, call, targets)
-        return self._first(key, known.with_arrays(args), call, targets, known.fixed)
+            return self._first(key, args, call, targets, exact=exact)
+        return self._first(key, known.with_arrays(args), call, targets, known.fixed, exact=exact)
+
+    def _of_another_size(self, key: Hashable, args: Sequence[Any], call: Call, is_whole: bool) -> Ready | None:
+        """Return what runs a call that differs from an earlier one in its numbers of elements and bins alone, or None.
+
+        None also if it is not `is_whole`: its arguments are not all there, or its results go to the caller's arrays.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            As `check` does of these numbers.
+        """
+        bins = call.num_bins
+        if not is_whole or type(bins) is not int:
+            return None
+        alike = self._calls.get(self._key_of_sizes(key, args, call, bins))
+        if alike is None and call.largest is None and bins > 0:
+            alike = self._calls.get(self._key_of_sizes(key, args, call, planned_size(bins)))
+        if alike is None or alike.uses is None:
+            return None
+        lost.check_queue(alike.queue)
+        size = self.size_of(call.size, args)
+        self.check_counts(size)
+        shape = self.outputs.shapes(bins)[0]
+        sizes = self._preparation.sizes(size, prod(shape))
+        ready = replace(alike, scalars=([], []), sizes=sizes, shape=shape, uses=Uses())
+        self._calls.put(key, ready)
+        return ready
+
+    def _key_of_sizes(self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None) -> Hashable:
+        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
+
+        Only of calls on contiguous arrays of NumPy, which are taken in place.
+        """
+        if not isinstance(key, tuple) or bins is None or call.num_histograms is not None or call.offsets is not None:
+            return None
+        if call.dest is not None or call.out is not None or type(call.num_bins) is not int:
+            return None
+        parts = list[Hashable]()
+        for n, (kind, dtype, _, _, *aligned) in zip(self._arrays, key, strict=False):
+            array = args[n]
+            if type(array) is not np.ndarray or not array.size or not array.flags.c_contiguous:
+                return None
+            parts.append((kind, dtype, *aligned))
+        if (size := call.size) is None:
+            if self.source.sizing is None:
+                return None
+            size = args[self.source.sizing].size
+        return ("any size", *parts, planned_size(size), bins, call.size is None, *key[len(parts) + 2 :])
 
     def _first(
-        self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array], fixed: Sequence[int] = ()
+        self,
+        key: Hashable,
+        args: Sequence[Any],
+        call: Call,
+        targets: Sequence[Array],
+        fixed: Sequence[int] = (),
+        *,
+        exact: bool = False,
     ) -> Outcome:
         """Run a call, and keep what those of the same signature need, unless arrays had to be copied.
 
-        `targets` are the arrays that it was given for `dest` and `out`; `fixed` is of `prepare`.
+        `targets` are the arrays that it was given for `dest` and `out`; `fixed` and `exact` are of `prepare`.
         """
         checked = self.check(args, call)
         if (step := self._step(checked, call)) is not None:
             return by_pieces(self, checked, call, step)
-        ready, operands = self.prepare(checked, call, fixed)
+        ready, operands = self.prepare(checked, call, fixed, exact=exact)
         try:
             outcome = _launched(ready, *operands, call)
         except OutOfMemoryError:
@@ -296,6 +354,8 @@ class Engine:
             if -1 not in numbers:
                 ready.targets = tuple(numbers)
                 self._calls.put(key, ready)
+                if ready.uses is not None and self._takes_all_at_once(checked.queue.device):
+                    self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins), ready)
         return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
@@ -314,6 +374,10 @@ class Engine:
         taken = 0 if is_there else sum(each.dtype.itemsize for each in source.elementwise)
         given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
         return self._preparation.step(device, self._preparation.problem(*given, device), taken)
+
+    def _takes_all_at_once(self, device: cl.Device) -> bool:
+        """Whether no array of NumPy is too large for the device: it is a CPU, planned for as one."""
+        return shares_memory(device) and self.profile_of(device).kind == "cpu"
 
     def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
         """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""

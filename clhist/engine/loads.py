@@ -1,6 +1,7 @@
 """Plans that an engine has built and loaded, by the numbers that plans depend on: several signatures share them.
 
 Calls of close numbers are planned together, for the largest of them: to plan each takes longer than most of them run.
+Note [Close sizes share a plan], docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -92,8 +93,11 @@ class Loads:
             # What is beyond the bins asked for is reported where the largest is: no kernel may have bins for it.
             is_exact = first[1] == checked.shapes or largest is not None
             shape = checked.shapes[0] if is_exact else _planned(checked.shapes[0])
-            close = self._for_close(checked, call, fixed, (planned_size(size), shape), key)
+            most = planned_size(size), shape
+            close = self._for_close(checked, call, fixed, most, key)
             if close is not None:
+                if len(shape) == 1 and self._of_close.get((most, key)) is close:
+                    uses.bins = shape[0]
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
         loaded = self._loaded(checked, call, fixed)
         self._of_one.put(own, loaded)

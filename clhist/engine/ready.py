@@ -33,9 +33,13 @@ def loaded_call(
 
 @dataclass(slots=True)
 class Uses:
-    """How often a call was made as it was planned for others as well; if often, to plan it for itself is worth it."""
+    """How often a call was made as it was planned for others as well; if often, to plan it for itself is worth it.
+
+    `bins` are those of the plan if it is for all numbers of elements that `planned_size` rounds up to the same one.
+    """
 
     number: int = 0
+    bins: int | None = None
 
     @property
     def are_many(self) -> bool:

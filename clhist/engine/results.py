@@ -151,8 +151,8 @@ def check_dest(name: str, operator: Operator) -> None:
     """Raise ValueError if accumulators of `operator` cannot hold what `dest` may."""
     if operator.narrows:
         raise ValueError(
-            f"{name}: expected none for {operator.name}, whose bins are {operator.accumulator} until they are read and "
-            f"cannot hold {operator.dtype}; clhist.operators.add can"
+            f"{name}: expected none for {operator.name}, whose bins are {shown_dtype(operator.accumulator)} until "
+            f"they are read and cannot hold {shown_dtype(operator.dtype)}; clhist.operators.add can"
         )
 
 

@@ -2,6 +2,7 @@
 
 Arrays are recognised by dtype, shape, strides, alignment and queue, not by content: other arrays that are alike repeat
 a call as well. So nothing of the caller's is kept alive, and what depends on content must not be kept by a signature.
+Notes [Signature of a call] and [Options belong to the signature], docs/decisions/0015.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 These libraries are done with few elements before a kernel has started. What they compute has to be what kernels
 compute, but for the rounding of sums in no defined order; so no option that they lack may be given.
+Note [The host computes few elements], docs/decisions/0016.
 """
 
 from __future__ import annotations
@@ -74,12 +75,20 @@ def pays_off(call: str, size: int) -> bool:
         queue = default_queue()
     except NoDeviceError:
         return size >= least
-    measured = own_profile(queue.device).rates.get(_RATES[call])
-    if measured is None and call in _BY_UNITS:
-        # A core of the device takes about as long for an element as the host: n cores save 1 - 1/n of that time.
-        units = queue.device.max_compute_units
-        least = min(_MOST, least * units / max(units - 1, 0.1))
-    return size >= (least if measured is None else measured)
+    return size >= least_size(call, queue.device)[0]
+
+
+def least_size(call: str, device: cl.Device) -> tuple[float, str]:
+    """Return from how many elements a device computes a call of `LEAST`, and how that is known."""
+    measured = own_profile(device).rates.get(_RATES[call])
+    if measured is not None:
+        return measured, "measured"
+    least: float = LEAST[call]
+    if call not in _BY_UNITS:
+        return least, "default"
+    # A core of the device takes about as long for an element as the host: n cores save 1 - 1/n of that time.
+    units = device.max_compute_units
+    return min(_MOST, least * units / max(units - 1, 0.1)), "derived from the number of compute units"
 
 
 def check_host_way(what: str, queue: Any, **asked: Any) -> None:

@@ -1,4 +1,7 @@
-"""Cache files with a checksum: what is damaged is never used, and one warning names it."""
+"""Cache files with a checksum: what is damaged is never used, and one warning names it.
+
+Note [Sealed cache files], docs/decisions/0027.
+"""
 
 from __future__ import annotations
 

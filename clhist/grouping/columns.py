@@ -72,7 +72,8 @@ def _of_arrow(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
         codes, labels = encoded(keys)
     if not sort:
         return in_first_order(codes, np.asarray(labels))[:2] if is_encoded else (codes, labels)
-    order = order_of_texts(labels)
+    is_ordered = is_encoded and keys.type.ordered  # by its dictionary, not as text
+    order = np.arange(len(labels)) if is_ordered else order_of_texts(labels)
     return renumbered(order, codes), labels.take(arrow.array(order))
 
 
@@ -122,8 +123,8 @@ def integers(keys: Any) -> np.ndarray:
 def like_keys(keys: Any) -> Callable[[Any], Any] | None:
     """Return what makes an array of keys a column of the library of `keys`, of its type; None of arrays of NumPy."""
     dtype = getattr(keys, "dtype", None)
-    if hasattr(keys, "dictionary_encode") and getattr(keys.type, "tz", None):
-        return partial(_arrow_in_zone, kind=keys.type)
+    if hasattr(keys, "dictionary_encode"):
+        return partial(_as_arrow, kind=keys.type)
     if dtype is None or isinstance(dtype, np.dtype) or is_device_array(keys):
         return None
     if hasattr(keys, "to_physical"):
@@ -132,8 +133,11 @@ def like_keys(keys: Any) -> Callable[[Any], Any] | None:
     return partial(import_module("pandas").array, dtype=dtype) if is_pandas else None
 
 
-def _arrow_in_zone(labels: np.ndarray, kind: Any) -> Any:
-    return import_module("pyarrow").array(labels).cast(kind)
+def _as_arrow(labels: np.ndarray, kind: Any) -> Any:
+    pyarrow = import_module("pyarrow")
+    if pyarrow.types.is_null(kind):  # to which no other type is cast
+        return pyarrow.nulls(len(labels))
+    return pyarrow.array(labels.tolist() if labels.dtype.kind in "OU" else labels).cast(kind)
 
 
 def _of_polars(labels: np.ndarray, series: Any, dtype: Any) -> Any:

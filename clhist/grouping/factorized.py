@@ -9,7 +9,7 @@ import pyopencl as cl
 
 from clhist.engine.columns import ColumnData
 from clhist.engine.small import is_small
-from clhist.grouping.keys import numbered
+from clhist.grouping.keys import hashed, numbered
 from clhist.grouping.numbering import MOST_ELEMENTS, Numbering, can_number, number_keys
 from clhist.opencl.arrays import Array, is_device_array, to_device
 from clhist.opencl.device import default_queue
@@ -97,6 +97,9 @@ def _like(column: ColumnData, keys: np.ndarray, missing: bool) -> Any:
 
 
 def _by_the_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Numbering:
+    in_order = None if sort or first else hashed(keys)
+    if in_order is not None:
+        return Numbering(in_order[1].astype(np.int32 if keys.size < 2**31 else np.int64), in_order[0], None)
     labels, numbers = numbered(keys, sort)
     numbers = numbers.astype(np.int32 if keys.size < 2**31 else np.int64, copy=False)
     has_none = numbers < 0

@@ -20,6 +20,7 @@ from clhist.cuda.imported import is_complete
 _WORTH_AN_IMPORT = 1 << 19
 _CHUNK = 1 << 14
 _CLOSE = 1 << 14  # range of integers that are marked in a table rather than sorted
+_FEW = 1 << 11  # which NumPy sorts before pandas has hashed them
 # Objects are distinguished by their addresses where no more than this part of some elements are different ones.
 _SOME, _DIFFERENT = 1 << 16, 0.98
 
@@ -34,14 +35,38 @@ def numbered(keys: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarra
     """
     flat = np.ascontiguousarray(keys).reshape(-1)
     try:
-        if flat.dtype.kind in "biu":  # sorted already, and never missing
-            labels, codes = _factorized(flat)
+        if flat.dtype.kind in "biu":  # never missing
+            labels, codes = _of_integers(flat)
         else:
             labels, codes = _of_objects(flat, sort) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
     except TypeError as error:
         can = "hashed" + " and sorted" * sort
         raise TypeError(f"keys: expected values that can be {can}, got {keys.dtype}: {error}") from error
     return labels, codes.reshape(keys.shape)
+
+
+def distinct(keys: np.ndarray) -> np.ndarray:
+    """Return the distinct numbers of a native array of 32 or 64 bits, sorted; NaN is one number, the last."""
+    if keys.size < _FEW or keys.dtype.kind == "f":
+        found: np.ndarray = np.unique(keys)
+        return found + found.dtype.type(0)  # one zero, whichever came first
+    return _of_integers(np.ascontiguousarray(keys).reshape(-1))[0]
+
+
+def hashed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return distinct integers in the order they occur, and the number of each key; None where pandas is not in use."""
+    if keys.dtype.kind not in "iu" or not keys.dtype.isnative or (pandas := library("pandas", keys.size)) is None:
+        return None
+    codes, labels = pandas.factorize(keys)
+    return np.asarray(labels, keys.dtype), codes
+
+
+def _of_integers(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return distinct integers or booleans, sorted, and the number of each key."""
+    found = _by_marks(keys)
+    if found is None and keys.size >= _FEW and (found := hashed(keys)) is not None:
+        return _sorted(*found)
+    return _factorized(keys) if found is None else found
 
 
 def _of_objects(keys: np.ndarray, sort: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -99,8 +124,6 @@ def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return labels, codes
     if kind == "T":
         return _by_dictionary(keys)
-    if kind in "biu" and (found := _by_marks(keys)) is not None:
-        return found
     if kind not in "fcmMSU" or not width or keys.dtype.type is np.longdouble or keys.dtype.type is np.clongdouble:
         labels, codes = np.unique(keys, return_inverse=True)
         return labels, codes.reshape(-1)

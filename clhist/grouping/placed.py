@@ -42,7 +42,7 @@ from clhist.operators.names import name_hint
 from clhist.statistics.host import Grouped
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import select, sorts
-from clhist.statistics.selection_texts import Nan, Order
+from clhist.statistics.selection_texts import Method, Nan, Order
 from clhist.statistics.table import OF_ANY, TABLE, column_of, host_statistics, quantile_of, split_statistics
 
 OF_ORDER = ("first", "last", "min", "max", "mode", "argmin", "argmax", "count")  # of text by its numbers, too
@@ -95,6 +95,8 @@ class Placed:
             types = sorted({type(each).__name__ for each in array.flat})
             hint = "; convert them to float64, or to integers of their least unit" if "Decimal" in types else ""
             hint = "; pandas.array(..., dtype='Int64') has missing numbers" if {*types} <= {"int", "NoneType"} else hint
+            if "str" in types:
+                hint = f"; statistics of text are {', '.join((*OF_ORDER, *OF_ANY))}"
             raise TypeError(
                 f"{name}: OpenCL has no type for object; expected numbers, booleans, dates or durations, "
                 f"got {' and '.join(types[:3])}{hint}"
@@ -218,14 +220,14 @@ class Placed:
             results["std"] = as_durations(groups.std(shifted, ddof=ddof, reproducible=is_exact), dtype)
         return results
 
-    def _of_order(self, values: np.ndarray, column: Column, q: float | None) -> np.ndarray:
+    def _of_order(self, values: np.ndarray, column: Column, q: float | None, method: Method = "linear") -> np.ndarray:
         """Return the median or a quantile of each group: exact of dates as integers, of floats with NaN greatest."""
         if column.dates is not None:
             column = replace(column, result=np.dtype(np.int64), dates=None)
         if not values.size:
             none = NAT if column.result.kind == "i" else np.nan
             return np.full(self.num_groups, none, column.result)
-        found = self._selected(self._placed(flattened(as_numbers(values))), column, q, nan="greatest")
+        found = self._selected(self._placed(flattened(as_numbers(values))), column, q, nan="greatest", method=method)
         return np.asarray(self._returned(found))
 
     def _without(self, missing: np.ndarray | None) -> Any:
@@ -303,9 +305,10 @@ class Placed:
         """Return the statistics of a column in the order of their names, with quantiles and those of any values."""
         results = {}
         for each in names:
-            if (q := quantile_of(each)) is not None:
+            if (order := quantile_of(each)) is not None:
+                q, method = order
                 try:
-                    results[each] = cast(Any, self).quantile(x, q, skipna=skipna, dtype=dtype)
+                    results[each] = cast(Any, self).quantile(x, q, method=method, skipna=skipna, dtype=dtype)
                 except (TypeError, ValueError) as error:
                     raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
             else:
@@ -344,12 +347,13 @@ class Placed:
         weights: Array | None = None,
         counts: bool = False,
         nan: Nan | None = None,
+        method: Method = "linear",
     ) -> Array:
         """Return the median of each group, the quantile of probability `q`, or how many different values it has."""
         bins = self._bins(8)
         if self._on_host and weights is None:
             with np.errstate(all="ignore"):
-                return cast(Any, TABLE["quantile"].host)(self._grouped(array, column, nan or ""), q)
+                return cast(Any, TABLE["quantile"].host)(self._grouped(array, column, nan or ""), q, method)
         if not array.size:
             nothing = np.full(bins, np.nan, column.result)
             return to_device(self._queue, nothing) if self._on_device else nothing
@@ -358,7 +362,7 @@ class Placed:
         keys, array, *rest = (in_place(each, self._queue) for each in arrays)
         nan = nan or ("skipped" if column.skipna else "greatest" if counts else "propagated")
         dtypes = keys.dtype, array.dtype, np.dtype(np.int64) if counts else column.result, self._numbers.real
-        order = Order(*dtypes, nan, q is None, rest[0].dtype if rest else None, counts)
+        order = Order(*dtypes, nan, q is None, rest[0].dtype if rest else None, counts, method)
         return select(order, keys, array, bins, self._queue, q=q or 0.0, weights=rest[0] if rest else None)
 
     def size(self) -> Any:

@@ -27,7 +27,8 @@ FEWEST = 1 << 12
 
 _PART, _MOST_SAMPLES, _MOST_SEEN = 4, 1 << 16, 1 << 19  # of all elements; of those whose different keys are counted
 _SURE = 0.99  # of the keys that may be looked up, those that are expected
-_FILLED = 0.45  # of the keys that a range may have, where all have as many: some have twice as many
+# Target load of a range's table; uneven ranges reach twice that. Note [Load of a range], docs/decisions/0019.
+_FILLED = 0.45
 _SAMPLES, _PIECE_SAMPLES, _ELEMENTS = 8, 10, 1024  # of a range, of each of its pieces, and of a range, at least
 _RANGES = 4  # for each compute unit, where keys are fewer
 _TABLE_KEYS, _TABLE_ELEMENTS = 1 << 18, 1 << 24  # at most and at least, of a table that is in the second-level cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from importlib import import_module
@@ -67,16 +67,9 @@ class Table(dict[str, dict[str, A]]):
             If pandas is not installed.
         """
         pandas = _imported("pandas", "pandas", "to_pandas")
-        arrays: dict[Any, Any] = {own: _of_pandas(each, pandas) for own, each in self._arrays().items()}
-        keys = [_of_pandas(each, pandas) for each in self._key_columns()]
-        if len(keys) > 1:
-            index = pandas.MultiIndex.from_arrays(keys, names=self._names)
-        else:
-            # Tuples make a MultiIndex.
-            values = keys[0].tolist() if keys[0].dtype == object else keys[0]
-            index = pandas.Index(values, name=self._names[0])
+        arrays = self._arrays()
         columns = pandas.MultiIndex.from_tuples([*arrays], names=["column", "statistic"]) if arrays else []
-        frame = pandas.DataFrame(dict(enumerate(arrays.values())), index=index)
+        frame = pandas_frame(self._key_columns(), self._names, dict(enumerate(arrays.values())))
         return frame.set_axis(columns, axis=1)
 
     def to_arrow(self) -> Any:
@@ -95,9 +88,7 @@ class Table(dict[str, dict[str, A]]):
         ValueError
             If two columns would have the same name.
         """
-        pyarrow = _imported("pyarrow", "PyArrow", "to_arrow")
-        columns = self._named_columns()
-        return pyarrow.table([_of_arrow(each, pyarrow) for each in columns.values()], [*columns])
+        return arrow_table(self._named_columns())
 
     def to_polars(self) -> Any:
         """Return a polars.DataFrame with a row for each group, of the columns of `to_arrow`.
@@ -111,13 +102,7 @@ class Table(dict[str, dict[str, A]]):
         ValueError
             As of `to_arrow`.
         """
-        polars = _imported("polars", "polars", "to_polars")
-        pyarrow = _imported("pyarrow", "PyArrow", "to_polars")
-        columns = {
-            name: each if isinstance(each, polars.Series) else polars.from_arrow(_of_arrow(each, pyarrow))
-            for name, each in self._named_columns().items()
-        }
-        return polars.DataFrame(columns)
+        return polars_frame(self._named_columns())
 
     def _key_columns(self) -> list[Any]:
         """Return the keys in columns as those that they came from."""
@@ -153,7 +138,38 @@ def _returned(value: Any) -> Any:
     return value
 
 
-def _of_pandas(column: Any, pandas: Any) -> Any:
+def pandas_frame(keys: Sequence[Any], names: Sequence[Any], columns: Mapping[Any, Any]) -> Any:
+    """Return a pandas.DataFrame of columns, whose index are the keys under their names."""
+    pandas = _imported("pandas", "pandas", "to_pandas")
+    keys = [as_pandas(each, pandas) for each in keys]
+    if len(keys) > 1:
+        index = pandas.MultiIndex.from_arrays(keys, names=names)
+    else:
+        values = keys[0].tolist() if keys[0].dtype == object else keys[0]
+        # Tuples without a name come from a MultiIndex and become one; those of a named column stay tuples.
+        index = pandas.Index(values, name=names[0], tupleize_cols=names[0] is None)
+    return pandas.DataFrame({name: as_pandas(each, pandas) for name, each in columns.items()}, index=index)
+
+
+def arrow_table(columns: Mapping[str, Any]) -> Any:
+    """Return a pyarrow.Table of columns by name."""
+    pyarrow = _imported("pyarrow", "PyArrow", "to_arrow")
+    return pyarrow.table([_of_arrow(each, pyarrow) for each in columns.values()], [*columns])
+
+
+def polars_frame(columns: Mapping[str, Any]) -> Any:
+    """Return a polars.DataFrame of columns by name."""
+    polars = _imported("polars", "polars", "to_polars")
+    pyarrow = _imported("pyarrow", "PyArrow", "to_polars")
+    return polars.DataFrame(
+        {
+            name: each if isinstance(each, polars.Series) else polars.from_arrow(_of_arrow(each, pyarrow))
+            for name, each in columns.items()
+        }
+    )
+
+
+def as_pandas(column: Any, pandas: Any) -> Any:
     """Return a column as pandas takes it, masked arrays as nullable ones."""
     if isinstance(column, np.ma.MaskedArray):
         nullable = pandas.array(column.data)

@@ -46,6 +46,11 @@ class Profile:
         by these and, where they lack some, by `clhist.planning.scaling.rates_of`.
     data_sheet : mapping of str to int
         Those numbers of `clhist.hardware.profile_files.DATA_SHEET` that are known.
+
+    Examples
+    --------
+    >>> clhist.named_profile("nvidia-h200").kind
+    'gpu'
     """
 
     name: str

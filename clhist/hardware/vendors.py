@@ -203,6 +203,7 @@ _ANY_LANE = """uint any;
     return any;"""
 
 # Where a device has several paths, the first takes precedence.
+# Note [Fences reach the device], docs/decisions/0009. Note [Lanes of a warp reconverge], docs/decisions/0005.
 VENDOR_PATHS = (
     VendorPath(
         "nvidia_ptx",

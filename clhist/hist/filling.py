@@ -108,6 +108,14 @@ def fill(
     Bins are boost-histogram's for each number, counts are exact, and sums are float64. boost-histogram itself takes
     small NumPy arrays, unless there is a `queue` or their sums are `reproducible`, axes of numbers that grow, and
     fractions as weights of integer storages.
+
+    Examples
+    --------
+    >>> import boost_histogram as bh, clhist.hist
+    >>> h = bh.Histogram(bh.axis.Regular(2, 0, 1))
+    >>> filled = clhist.hist.fill(h, np.array([0.1, 0.2, 0.9]))
+    >>> h.values()
+    array([2., 1.])
     """
     check_reproducible(reproducible)
     if not isinstance(h, BoostHistogram):

@@ -64,6 +64,12 @@ def sum_labels(input: Any, labels: Any = None, index: Any = None) -> Any:
     -------
     number, or array of the shape of `index`
         In float64 for several regions; for one in the dtype that `numpy.sum` has.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> clhist.ndimage.sum_labels(image, labels, [1, 2])
+    array([ 3., 11.])
     """
     return _statistic("sum_labels", "sum", input, labels, index)
 
@@ -104,35 +110,70 @@ _ELSEWHERE = {
 @floats_of_regions
 @takes_cuda
 def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return the mean of each region, NaN for one without values; `scipy.ndimage.mean`, with its parameters."""
+    """Return the mean of each region, NaN for one without values; `scipy.ndimage.mean`, with its parameters.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> clhist.ndimage.mean(image, labels, [1, 2])
+    array([1.5, 5.5])
+    """
     return _statistic("mean", "mean", input, labels, index)
 
 
 @floats_of_regions
 @takes_cuda
 def variance(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return the variance of each region, NaN for one without values; `scipy.ndimage.variance`."""
+    """Return the variance of each region, NaN for one without values; `scipy.ndimage.variance`.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> clhist.ndimage.variance(image, labels, [1, 2])
+    array([0.25, 2.25])
+    """
     return _statistic("variance", "var", input, labels, index)
 
 
 @floats_of_regions
 @takes_cuda
 def standard_deviation(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return the standard deviation of each region; `scipy.ndimage.standard_deviation`."""
+    """Return the standard deviation of each region; `scipy.ndimage.standard_deviation`.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> clhist.ndimage.standard_deviation(image, labels, [1, 2])
+    array([0.5, 1.5])
+    """
     return _statistic("standard_deviation", "std", input, labels, index)
 
 
 @numbers_of_regions
 @takes_cuda
 def minimum(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return the least value of each region, 0 for one without; `scipy.ndimage.minimum`."""
+    """Return the least value of each region, 0 for one without; `scipy.ndimage.minimum`.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> clhist.ndimage.minimum(image, labels, [1, 2])
+    array([1, 4])
+    """
     return extremes_of("minimum", input, labels, index)
 
 
 @numbers_of_regions
 @takes_cuda
 def maximum(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return the largest value of each region, 0 for one without; `scipy.ndimage.maximum`."""
+    """Return the largest value of each region, 0 for one without; `scipy.ndimage.maximum`.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> clhist.ndimage.maximum(image, labels, [1, 2])
+    array([2, 7])
+    """
     return extremes_of("maximum", input, labels, index)
 
 
@@ -145,6 +186,13 @@ def minimum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
     -------
     tuple of int, or list of them
         The indices of an element; on a device read to the host.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> np.array(clhist.ndimage.minimum_position(image, labels, [1, 2]))
+    array([[0, 0],
+           [1, 1]])
     """
     return extremes_of("minimum_position", input, labels, index)
 
@@ -152,21 +200,44 @@ def minimum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
 @places_of_regions
 @takes_cuda
 def maximum_position(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return where the largest value of each region is; see `minimum_position`."""
+    """Return where the largest value of each region is; see `minimum_position`.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> np.array(clhist.ndimage.maximum_position(image, labels, [1, 2]))
+    array([[0, 1],
+           [1, 0]])
+    """
     return extremes_of("maximum_position", input, labels, index)
 
 
 @extrema_of_regions
 @takes_cuda
 def extrema(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return minima, maxima and the positions of both, from one sweep; `scipy.ndimage.extrema`."""
+    """Return minima, maxima and the positions of both, from one sweep; `scipy.ndimage.extrema`.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> lowest, highest, where_lowest, where_highest = clhist.ndimage.extrema(image, labels, [1, 2])
+    >>> lowest, highest
+    (array([1, 4]), array([2, 7]))
+    """
     return extremes_of("extrema", input, labels, index)
 
 
 @floats_of_regions
 @takes_cuda
 def median(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return the median of each region; `scipy.ndimage.median`, but NaN for a region without values."""
+    """Return the median of each region; `scipy.ndimage.median`, but NaN for a region without values.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> clhist.ndimage.median(image, labels, [1, 2])
+    array([1.5, 5.5])
+    """
     return _statistic("median", "median", input, labels, index)
 
 
@@ -179,6 +250,13 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     -------
     tuple of float, or list of them
         The coordinates; on a device read to the host. NaN for a region without mass.
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> np.array(clhist.ndimage.center_of_mass(image, labels, [1, 2])).round(2)
+    array([[0.  , 0.67],
+           [1.  , 0.36]])
     """
     input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
@@ -209,6 +287,12 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
     array of int64, or array of dtype object of such arrays
         None in the place of a region of `index` without values. Arrays on a device give one array of shape
         (len(index), bins).
+
+    Examples
+    --------
+    >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])
+    >>> list(clhist.ndimage.histogram(image, 0, 8, 2, labels, [1, 2]))
+    [array([2, 0]), array([0, 2])]
     """
     input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)

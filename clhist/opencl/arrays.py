@@ -95,6 +95,14 @@ def check_array(
     return array
 
 
+def is_plain_array(value: Any, dtype: np.dtype) -> bool:
+    """Whether `value` is an array of NumPy that `check_array` returns as it is, if kernels only read it.
+
+    Most arrays are; this takes a fifth of its time.
+    """
+    return type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned
+
+
 def check_native(name: str, array: Array) -> None:
     """Raise TypeError if a device array is not in the byte order of the host, which devices have."""
     if not array.dtype.isnative:

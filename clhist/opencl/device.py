@@ -109,7 +109,7 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
 
 
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
-    # Of the two runtimes for CPUs PoCL was the faster one wherever both worked (docs/notebook/performance.md).
+    # Note [PoCL ranks before Intel's runtime], docs/decisions/0003.
     pocl = device.platform.name.strip() == "Portable Computing Language"
     return known_problem(device) is not None, is_processor(device), -device.max_compute_units, not pocl
 
@@ -135,6 +135,12 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
         If there is no device, or only one that is known not to work.
     DeviceLostError
         If the device was lost to a fault.
+
+    Examples
+    --------
+    >>> queue = clhist.default_queue()
+    >>> clhist.bincount([0, 2, 2], queue=queue)
+    array([1, 0, 2])
     """
     global _default
     if lost.unchecked:
@@ -221,6 +227,12 @@ def device_profile(device: cl.Device) -> Profile:
     ProfileError
         If a profile is broken, a number is nowhere to be had, or the named profile is missing or claims more than the
         device has.
+
+    Examples
+    --------
+    >>> profile = clhist.device_profile(clhist.default_queue().device)
+    >>> profile.local_memory > 0
+    True
     """
     name, directory, instead = profile_names()
     if instead is not None:

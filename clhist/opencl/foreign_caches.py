@@ -104,17 +104,20 @@ def check_pocl_cache() -> None:
     """
     root = pocl_cache()
     record = root / "clhist-kernels.sha256"
-    recorded = _recorded(record)
-    for name, (*state, digest) in recorded.items():
-        path = root / name
+    folder = os.fspath(root)
+    for name, (*state, digest) in _recorded(record).items():
+        file = f"{folder}/{name}"
         try:
-            if _state(path) == state or digest_of(path).hex() == digest:
+            if _state(file) == state:
+                continue
+            path = Path(file)  # which costs ten times as much as to look at a file, so only here
+            if digest_of(path).hex() == digest:
                 continue
             reason = "its checksum is wrong"
         except FileNotFoundError:
             continue
         except OSError as error:
-            reason = str(error)
+            path, reason = Path(file), str(error)
         try:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             warn_of_damage(path, reason)
@@ -157,9 +160,9 @@ def _entry(path: Path) -> list[Any]:
     return [*_state(path), digest_of(path).hex()]
 
 
-def _state(path: Path) -> list[int]:
-    found = path.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+def _state(path: str | Path) -> list[int]:
+    status = os.stat(path)
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _recorded(record: Path) -> Mapping[str, list[Any]]:

@@ -191,6 +191,10 @@ def free_scratch() -> None:
     Up to an eighth of a device's memory is kept for each queue in order, as long as it is not short, and up to 512 MiB
     of NumPy results that are gone. The memory of a result on a GPU is used again, by calls on the same queue, once the
     array is gone: wait for what another queue does with it before you let go of it, or give the call an ``allocator=``.
+
+    Examples
+    --------
+    >>> clhist.free_scratch()
     """
     check_process()
     uploads.cache_clear()

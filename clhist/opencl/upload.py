@@ -20,9 +20,11 @@ import pyopencl as cl
 from clhist.opencl.lost import is_forked
 from clhist.opencl.program import kept_by_context
 
-_PART = 4 << 20  # bytes: with fewer the threads wait for Python's lock (docs/notebook/performance.md)
+# Bytes: with fewer the threads wait for Python's lock. Note [Parts of 4 MiB], docs/decisions/0017.
+_PART = 4 << 20
 _THREADS = max(1, min(8, (os.cpu_count() or 1) // 2))
-FEWEST_BYTES = 3 * _PART  # of an array that goes to the device faster in this way (docs/notebook/performance.md)
+# Bytes of an array from which this way is faster. Note [Small uploads go directly], docs/decisions/0017.
+FEWEST_BYTES = 3 * _PART
 
 
 @dataclass

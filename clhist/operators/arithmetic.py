@@ -64,7 +64,14 @@ def product(
 
 
 def add(dtype: DTypeLike) -> Operator:
-    """Sums, as `numpy.add`: modulo 2^bits for integers, logical or for booleans; complex ones part by part."""
+    """Sums, as `numpy.add`: modulo 2^bits for integers, logical or for booleans; complex ones part by part.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.add(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
+    array([4., 2.], dtype=float32)
+    """
     found = number_dtype(dtype)
     if found.kind == "b":
         return logical_or(found)
@@ -74,7 +81,14 @@ def add(dtype: DTypeLike) -> Operator:
 
 
 def count(dtype: DTypeLike = np.int64) -> Operator:
-    """Sums of ones, held in 32 bits while they are counted: for fewer than 2^32 values and no `dest`."""
+    """Sums of ones, held in 32 bits while they are counted: for fewer than 2^32 values and no `dest`.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.count()
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
+    array([4, 2])
+    """
     counts = Operator(integer_dtype(dtype), "a + b", 0, "count", accumulator=np.uint32, most_values=2**32 - 1)
     return _by_ufunc(np.add, counts)
 
@@ -120,6 +134,12 @@ def reproducible_add(
     good as others, also on devices that take them for zero.
 
     With `max_abs` a program is compiled for each power of 16 that occurs: mostly one or two, at most 64 for float32.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.reproducible_add(np.float64)
+    >>> clhist.reduce_by_index(1, operator, [0, 0, 0], np.array([1e16, 1.0, -1e16]))
+    array([1.])
     """
     found = float_dtype(dtype)
     if max_abs is None:
@@ -147,7 +167,14 @@ def reproducible_add(
 
 
 def multiply(dtype: DTypeLike) -> Operator:
-    """Products, as `numpy.multiply`: modulo 2^bits for integers, logical and for booleans."""
+    """Products, as `numpy.multiply`: modulo 2^bits for integers, logical and for booleans.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.multiply(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
+    array([3., 2.], dtype=float32)
+    """
     found = number_dtype(dtype)
     if found.kind == "b":
         return logical_and(found)
@@ -158,7 +185,14 @@ def multiply(dtype: DTypeLike) -> Operator:
 
 
 def minimum(dtype: DTypeLike) -> Operator:
-    """Smallest value, as `numpy.minimum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
+    """Smallest value, as `numpy.minimum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.minimum(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, np.nan, 2], np.float32))
+    array([nan,  2.], dtype=float32)
+    """
     found = real_dtype(dtype)
     if number_of(found).kind == "f":
         combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(found)
@@ -169,7 +203,14 @@ def minimum(dtype: DTypeLike) -> Operator:
 
 
 def maximum(dtype: DTypeLike) -> Operator:
-    """Largest value, as `numpy.maximum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined."""
+    """Largest value, as `numpy.maximum`: a NaN makes its bin NaN. Which zero wins, +0 or -0, is not defined.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.maximum(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, np.nan, 2], np.float32))
+    array([nan,  2.], dtype=float32)
+    """
     found = real_dtype(dtype)
     if number_of(found).kind == "f":
         combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(found)
@@ -180,7 +221,14 @@ def maximum(dtype: DTypeLike) -> Operator:
 
 
 def fmin(dtype: DTypeLike) -> Operator:
-    """Smallest value that is not NaN, as `numpy.fmin`; a bin that gets none holds NaN, if its type has it."""
+    """Smallest value that is not NaN, as `numpy.fmin`; a bin that gets none holds NaN, if its type has it.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.fmin(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, np.nan, 2], np.float32))
+    array([3., 2.], dtype=float32)
+    """
     found = real_dtype(dtype)
     if number_of(found).kind != "f":
         return minimum(found)
@@ -188,7 +236,14 @@ def fmin(dtype: DTypeLike) -> Operator:
 
 
 def fmax(dtype: DTypeLike) -> Operator:
-    """Largest value that is not NaN, as `numpy.fmax`; a bin that gets none holds NaN, if its type has it."""
+    """Largest value that is not NaN, as `numpy.fmax`; a bin that gets none holds NaN, if its type has it.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.fmax(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, np.nan, 2], np.float32))
+    array([3., 2.], dtype=float32)
+    """
     found = real_dtype(dtype)
     if number_of(found).kind != "f":
         return maximum(found)
@@ -196,7 +251,14 @@ def fmax(dtype: DTypeLike) -> Operator:
 
 
 def bitwise_and(dtype: DTypeLike) -> Operator:
-    """Bits that all values have, as `numpy.bitwise_and`."""
+    """Bits that all values have, as `numpy.bitwise_and`.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.bitwise_and(np.int32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
+    array([1, 2], dtype=int32)
+    """
     found = integer_dtype(dtype)
     if found.kind == "b":
         return logical_and(found)
@@ -205,7 +267,14 @@ def bitwise_and(dtype: DTypeLike) -> Operator:
 
 
 def bitwise_or(dtype: DTypeLike) -> Operator:
-    """Bits that any value has, as `numpy.bitwise_or`."""
+    """Bits that any value has, as `numpy.bitwise_or`.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.bitwise_or(np.int32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
+    array([3, 2], dtype=int32)
+    """
     found = integer_dtype(dtype)
     if found.kind == "b":
         return logical_or(found)
@@ -213,7 +282,14 @@ def bitwise_or(dtype: DTypeLike) -> Operator:
 
 
 def bitwise_xor(dtype: DTypeLike) -> Operator:
-    """Bits that an odd number of values has, as `numpy.bitwise_xor`."""
+    """Bits that an odd number of values has, as `numpy.bitwise_xor`.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.bitwise_xor(np.int32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
+    array([2, 2], dtype=int32)
+    """
     found = integer_dtype(dtype)
     if found.kind == "b":
         return logical_xor(found)
@@ -221,17 +297,38 @@ def bitwise_xor(dtype: DTypeLike) -> Operator:
 
 
 def logical_and(dtype: DTypeLike = np.bool_) -> Operator:
-    """Whether all values are non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin)."""
+    """Whether all values are non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin).
+
+    Examples
+    --------
+    >>> operator = clhist.operators.logical_and()
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([True, False, True]))
+    array([False,  True])
+    """
     return _logical(dtype, "a & b", 1, "logical_and")
 
 
 def logical_or(dtype: DTypeLike = np.bool_) -> Operator:
-    """Whether any value is non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin)."""
+    """Whether any value is non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin).
+
+    Examples
+    --------
+    >>> operator = clhist.operators.logical_or()
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([True, False, True]))
+    array([ True,  True])
+    """
     return _logical(dtype, "a | b", 0, "logical_or")
 
 
 def logical_xor(dtype: DTypeLike = np.bool_) -> Operator:
-    """Whether an odd number of values is non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin)."""
+    """Whether an odd number of values is non-zero, as 0 or 1 of `dtype` (`dest` counts as a value of every bin).
+
+    Examples
+    --------
+    >>> operator = clhist.operators.logical_xor()
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([True, False, True]))
+    array([ True,  True])
+    """
     return _logical(dtype, "a ^ b", 0, "logical_xor")
 
 
@@ -248,6 +345,12 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
     Notes
     -----
     With negative values saturation depends on the order of the terms, so the result is not defined for them.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.saturating_add(np.int32, 3)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
+    array([3, 2], dtype=int32)
     """
     found = real_dtype(dtype)
     if found.kind == "b":

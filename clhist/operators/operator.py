@@ -349,7 +349,8 @@ class _Product:
             wrong = next((n for n in operators if operators[n].dtype != dtype[n]), None)
             if wrong is not None and not (lift and finish):
                 raise TypeError(
-                    f"combine[{wrong!r}]: expected an operator on {dtype[wrong]}, got one on {operators[wrong].dtype}"
+                    f"combine[{wrong!r}]: expected an operator on {shown_dtype(dtype[wrong])}, "
+                    f"got one on {shown_dtype(operators[wrong].dtype)}"
                 )
             lift = lift or _fields("accumulator_t", "v", {name: o.lift for name, o in operators.items()})
             finish = finish or _fields("value_t", "a", {name: o.finish for name, o in operators.items()})

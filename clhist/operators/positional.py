@@ -15,7 +15,14 @@ from clhist.operators.operator import Operator
 
 
 def argmin(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
-    """The (value, index) pair of the smallest value; see `argmax`."""
+    """The (value, index) pair of the smallest value; see `argmax`.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.argmin(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))["index"]
+    array([1, 2], dtype=int32)
+    """
     return _arg("argmin", dtype, index_dtype, "<")
 
 
@@ -40,17 +47,37 @@ def argmax(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
     -----
     Pairs of 32 bits each are compared as one integer of 64 where that is faster; the winner's -0 is then returned as 0,
     and its NaN as the one of `numpy.nan`.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.argmax(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))["index"]
+    array([0, 2], dtype=int32)
     """
     return _arg("argmax", dtype, index_dtype, ">")
 
 
 def first(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
-    """The (value, index) pair of the lowest index; see `argmax`. A bin that gets none holds 0 and the largest index."""
+    """The (value, index) pair of the lowest index; see `argmax`. A bin that gets none holds 0 and the largest index.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.first(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))["value"]
+    array([3., 2.], dtype=float32)
+    """
     return _positional("first", dtype, index_dtype, "<")
 
 
 def last(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
-    """The (value, index) pair of the highest index; see `argmax`. A bin that gets none holds 0 and the least index."""
+    """The (value, index) pair of the highest index; see `argmax`. A bin that gets none holds 0 and the least index.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.last(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))["value"]
+    array([1., 2.], dtype=float32)
+    """
     return _positional("last", dtype, index_dtype, ">")
 
 

@@ -29,6 +29,12 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
     Notes
     -----
     A `dest` counts as one value per bin; pass a shape instead to start from the identity element.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.mean(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
+    array([2., 2.], dtype=float32)
     """
     found, held = (
         dtype_of_kind(dtype, "fc", "a float or a complex number", "dtype"),
@@ -88,6 +94,12 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
     of all values does not cancel digits. From 64 values on, the pivot moves to the mean whenever their number has
     doubled, so that an outlier does not either. Shared copies need a lock; `product` of sums is faster where the mean
     is small. The relative error is a few rounding units of `accumulator`, and with outliers some hundred.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.variance(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
+    array([1., 0.], dtype=float32)
     """
     found, real_dtype = float_dtype(dtype), float_dtype(accumulator, "accumulator")
     if not isinstance(ddof, int | np.integer) or ddof < 0:
@@ -139,7 +151,14 @@ accumulator_t {function}(const accumulator_t a, const accumulator_t b)
 
 
 def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
-    """The square root of `variance`, with its parameters."""
+    """The square root of `variance`, with its parameters.
+
+    Examples
+    --------
+    >>> operator = clhist.operators.standard_deviation(np.float32)
+    >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
+    array([1., 0.], dtype=float32)
+    """
     root = with_finish(variance(dtype, ddof, accumulator), "sqrt({})", "standard_deviation")
     return root.changed(host=partial(host.variance, int(ddof), True))
 

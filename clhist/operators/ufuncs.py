@@ -72,6 +72,11 @@ def as_operator(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
     ------
     TypeError
         If `op` stands for no operator on `dtype`.
+
+    Examples
+    --------
+    >>> clhist.operators.as_operator(np.maximum, np.float32).name
+    'maximum'
     """
     found = supported_dtype(dtype)
     if isinstance(op, Operator):

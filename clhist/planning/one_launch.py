@@ -1,6 +1,6 @@
 """Few elements: one work-group sweeps and combines in one launch, where a second would cost more than the others save.
 
-Not in the paper, whose inputs are large.
+Not in the paper, whose inputs are large. Note [One launch], docs/decisions/0016.
 """
 
 from __future__ import annotations

@@ -29,12 +29,13 @@ SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what i
 CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
 RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
 SPILLED_BINS = 16  # of a work-group, a power of two, before whole counters are taken in the place of narrow ones
-# Work-groups may spill as if this part of what each counts were of few bins: that takes about three times as
-# long as spread input on an H200 (docs/notebook/performance.md).
+# Work-groups may spill as if this share of their elements went to few bins, which takes about three
+# times as long as spread input on an H200. Note [Hot share of spills], docs/decisions/0006.
 HOT_SHARE = 0.08
 SAMPLE = 2048  # elements that are looked at before the counters are taken
-# Each of these atomics returns what it found, so that those of one bin wait: three times as long where all are. Input
-# must be spread as for so many bits, even where wider counters would hold it.
+# Fetching atomics serialise on a hot bin: three times as long if all values hit one bin. So input must be
+# spread as for 8 bits, even where wider counters would hold it.
+# Note [A look before packed counters], docs/decisions/0006.
 MOST_RACE_FACTOR, SPREAD_BITS = 256, 8
 # A counter holds so many times what it is expected to count: spread input then hardly spills.
 HEADROOM = 4

@@ -4,6 +4,7 @@ Side by side, the work-groups that are resident share the ranges of bins and wal
 at the same time: the last-level cache serves all reads but the first, and each range has fewer copies to be combined.
 In turn, each range has all work-groups. Where updates of one bin wait for each other, passes side by side have bins
 that are assigned to passes cyclically: hot neighbours, as in Zipf's law, are then spread over all passes.
+Note [Passes side by side], docs/decisions/0007.
 """
 
 from __future__ import annotations

@@ -78,29 +78,29 @@ class Plan:
     update : {"private", "native", "cas", "lock", "sort", "gather"}
         How a bin is updated; "sort" if the pairs are sorted instead (Listing 4), "gather" if rows are gathered.
     copies : int
-        M: copies of a work-group in local memory, of the device in global memory.
+        Number of copies: of a work-group in local memory, of the device in global memory.
     cooperation : int
-        C: work-items that share one copy.
+        Number of work-items that share one copy.
     passes, bins_per_pass : int
-        S and H_chk.
+        Number of passes, and of bins in each.
     pass_order : {"in turn", "side by side"}
         How passes over local memory follow one another.
     cyclic_passes : bool
-        Whether pass p has the bins b with b % S == p, rather than a contiguous range.
+        Whether pass p has the bins b with b % passes == p, rather than a contiguous range.
     work_group_size, work_groups : int
-        B, and how many groups are launched in each pass.
+        Work-items of a work-group, and work-groups launched in each pass.
     num_elements, num_bins : int
-        N, and H: of several histograms that one sweep fills, the sum.
+        Number of elements, and of bins: the sum over the histograms of one sweep.
     race_factor : float
-        RF.
+        The race factor that the plan assumes.
     profile : str
         Name of the device.
     steps : tuple of Step
         How it came about.
     bins : tuple of int
-        H of each of the histograms that one sweep fills together.
+        Number of bins of each histogram that one sweep fills.
     num_histograms : int
-        N_out of a batch; 1 for no batch.
+        Number of histograms in a batch; 1 for no batch.
     is_batch, equal_shares : bool
         Whether it is for a batch, which may be of one histogram, and whether each has as many elements.
     teams : int
@@ -120,6 +120,13 @@ class Plan:
     again : Plan or None
         What computes if this one raises its flag: of narrow sums, again where values do not fit these
         (`clhist.planning.narrow`).
+
+    Examples
+    --------
+    >>> problem = clhist.Problem.of(clhist.operators.count(), 2041, 50_000_000)
+    >>> plan = clhist.plan(problem, clhist.named_profile("nvidia-h200"))
+    >>> plan.memory, plan.passes
+    ('local', 1)
     """
 
     strategy: ClassVar[str] = ""
@@ -368,7 +375,7 @@ def make_plan(
 ) -> P:
     """Return the plan of a strategy: `sharers` work-items share `copies` copies; `details` are of its class."""
     cooperation = ceil(sharers / copies)
-    # A GPU's native atomics on local memory are faster than a load and a store (measured, docs/notebook).
+    # Note [Native atomics beat private copies in local memory], docs/decisions/0007.
     native_on_gpu = update == "native" and not load.on_cpu
     if cooperation == 1 and load.choices.update is None and update not in WITHOUT_UPDATES and not native_on_gpu:
         update = "private"

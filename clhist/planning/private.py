@@ -11,9 +11,9 @@ from clhist.planning.private_rates import PrivateRates
 from clhist.planning.scaling import rates_of
 from clhist.planning.workload import Workload
 
-# On a CPU an update of a shared copy costs four to forty of a private one (PoCL and Intel's runtime, see
-# docs/notebook), so a work-item keeps its copy as long as initialising and combining it is not more work than its
-# elements are.
+# On a CPU an update of a shared copy costs 4 to 40 updates of a private one. So a work-item keeps a
+# copy while initialising and combining it is no more work than its elements.
+# Note [Private copies on CPUs], docs/decisions/0001.
 ELEMENTS_PER_BIN = 0.25
 
 
@@ -118,8 +118,9 @@ def _strides(load: Workload, copies: int, passes: int) -> tuple[int, ...]:
     """Return how many cells copies are apart, so that no work-item of a CPU fetches lines that another one writes to.
 
     Work-items that write to one line wait for each other, and so does one that writes to a line with one whose
-    prefetcher has just fetched that: 64 bins took twice as long (docs/notebook/performance.md). Between copies there
-    are at least as many cells as passes, each of which has one for what is not in it; no budget counts these few.
+    prefetcher has just fetched that: 64 bins took twice as long. Between copies there are at least as many cells as
+    passes, each of which has one for what is not in it; no budget counts these few.
+    Note [Copies lie two pages apart], docs/decisions/0002.
     """
     if not load.on_cpu or load.num_histograms is not None:
         return ()

@@ -37,6 +37,11 @@ class Choices:
     """Choices that the caller makes; None leaves one to the model. See `clhist.HistogramKernel.__call__`.
 
     Each says in its metadata what of a plan it `forces`; None for one that every strategy heeds, which changes no plan.
+
+    Examples
+    --------
+    >>> clhist.Choices(memory="global").memory
+    'global'
     """
 
     update: str | None = field(default=None, metadata={"forces": "update"})
@@ -106,13 +111,18 @@ class Histogram:
     operator : Operator
         How its values are combined.
     bins : int
-        H.
+        Number of bins.
     suffix : str
         What its ``EMIT`` ends in; nothing for the only one of a kernel.
     max_pairs : int or None
         Upper bound on the (bin, value) pairs that one element emits to it; None if unknown.
     value : str or None
         C expression of the value that all pairs share; None if values differ.
+
+    Examples
+    --------
+    >>> clhist.Histogram(clhist.operators.count(), 2041).bins
+    2041
     """
 
     operator: Operator
@@ -136,13 +146,13 @@ class Problem:
     histograms : tuple of Histogram
         What the call computes.
     size : int
-        N: elements of the input.
+        Number of elements of the input.
     num_histograms : int or None
-        N_out of a batch; None if the call is none.
+        Number of histograms in a batch; None if the call is none.
     equal_shares : bool
         Whether each histogram of a batch has the same number of elements.
     race_factor : float
-        RF: a run of H consecutive elements touches H / RF distinct bins.
+        Bins divided by the distinct bins that as many consecutive elements touch.
     choices : Choices
         Made by the caller.
     memory_budget : int or None
@@ -156,6 +166,12 @@ class Problem:
         field of a struct, several operators, or the caller's compiler options, whose second stages are other programs.
     rows : Rows or None
         If values are rows.
+
+    Examples
+    --------
+    >>> problem = clhist.Problem.of(clhist.operators.count(), 2041, 50_000_000)
+    >>> problem.size
+    50000000
     """
 
     histograms: tuple[Histogram, ...]
@@ -179,7 +195,7 @@ class Problem:
         operator : Operator
             How values are combined.
         bins, size : int
-            H and N.
+            Number of bins, and of elements.
         **more
             Further attributes of `Problem`; `value` and `max_pairs` are those of the `Histogram`.
         """

@@ -1,4 +1,7 @@
-"""Rates of a device that was not measured: those of the nearest measured one, scaled. Pure."""
+"""Rates of a device that was not measured: those of the nearest measured one, scaled. Pure.
+
+Note [Scaled rates], docs/decisions/0004.
+"""
 
 from __future__ import annotations
 

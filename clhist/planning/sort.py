@@ -20,12 +20,13 @@ _TILE_PAIRS = 1536  # of one work-group, which are one launch: 6 for each of 256
 _DIGIT_LAUNCHES = 3  # counts, scan and moves of each digit; the scan of the pairs takes as many
 _OTHER_LAUNCHES = 3  # that clear the bins, write the pairs, and combine
 _PAIR_BYTES = 8  # of a bin and a position
-# Of the bandwidth, what a digit's moves reach: 10 M keys of 64 bits with positions take 2.9 ms on an H200, 32 bytes for
-# each of 8 digits (docs/notebook/performance.md, "One hash table").
+# Share of the bandwidth that a digit's moves reach: 10 M keys of 64 bits with positions take 2.9 ms
+# on an H200, 32 bytes for each of 8 digits. Note [Bandwidth of a digit's moves], docs/decisions/0020.
 _SORTING_BANDWIDTH = 0.2
 _SECTOR_BYTES = 32  # of memory that a single accumulator is fetched in
-# What an update costs that waits for the one before it: 2.5 to 10 us on an H200 (docs/notebook/performance.md, locks of
-# 16-byte bins). So wide a range is why sorting must be predicted to be so many times as fast.
+# Cost of an update that waits for the one before it: 2.5 to 10 us on an H200, locks of 16-byte bins.
+# The range is wide, so sorting must be predicted to be twice as fast.
+# Note [Waiting for a lock], docs/decisions/0009.
 LOCK_NANOSECONDS = 4000.0
 SORT_ADVANTAGE = 2
 MOST_SORTED_BYTES = 64  # of an accumulator for which sorting is chosen; larger ones have not been measured

@@ -1,4 +1,7 @@
-"""Pairs grouped by ranges of bins (a multisplit): how, and which ranges are shared out among work-groups."""
+"""Pairs grouped by ranges of bins (a multisplit): how, and which ranges are shared out among work-groups.
+
+Notes [A range for each compute unit] and [Shares by cost], docs/decisions/0008.
+"""
 
 from __future__ import annotations
 

@@ -36,8 +36,9 @@ from clhist.planning.updates import (
 )
 from clhist.planning.workload import Workload
 
-# On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums, an addition of
-# 64 bits 191; in three passes and more the addition in global memory is ahead (docs/notebook/performance.md).
+# On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums,
+# an addition of 64 bits 191; from three passes on the addition in global memory is ahead.
+# Note [When a wider bin pays], docs/decisions/0010.
 _PASSES_WORTH_A_WIDER_BIN = 2
 _MANY_ELEMENTS = 2**24  # to which looking at some values is little beside the sweep (measured there, too)
 
@@ -61,6 +62,12 @@ def plan(problem: Problem, profile: Profile) -> Plan:
         than one sweep: `plan_sweeps` plans those.
     MemoryError
         If not even one copy fits the budget.
+
+    Examples
+    --------
+    >>> problem = clhist.Problem.of(clhist.operators.count(), 2041, 50_000_000)
+    >>> clhist.plan(problem, clhist.named_profile("nvidia-h200")).update
+    'native'
     """
     plans = plan_sweeps(problem, profile)
     if len(plans) != 1:
@@ -79,6 +86,12 @@ def plan_sweeps(problem: Problem, profile: Profile, indices: Collection[int] | N
     ------
     ValueError, MemoryError
         As `clhist.planning.choose.plan_sweep`, and for an update that an operator cannot have.
+
+    Examples
+    --------
+    >>> problem = clhist.Problem.of(clhist.operators.count(), 2041, 50_000_000)
+    >>> len(clhist.plan_sweeps(problem, clhist.named_profile("nvidia-h200")))
+    1
     """
     wanted = range(len(problem.histograms)) if indices is None else indices
     each = [_best_form(index, problem, profile) for index in wanted]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from clhist.hardware.atomics import native_atomic
+from clhist.operators.c_types import shown_dtype
 from clhist.operators.operator import Operator, Part
 
 
@@ -31,8 +32,8 @@ class Update(NamedTuple):
     waits : bool
         Whether updates of one bin wait for each other.
     useful_copies : int
-        Copies of a work-group in local memory beyond which none is faster, measured on an H200 (docs/notebook): filling
-        and combining them costs more than work-items that collide in a bin.
+        Copies of a work-group in local memory beyond which none is faster on an H200: initialising and combining them
+        costs more than collisions. Note [Useful copies in local memory], docs/decisions/0007.
     rate : str
         Name of its rates in a profile, where ``{bits}`` is the size of a cell and ``{type}`` that of its number;
         nothing if none are measured.
@@ -41,7 +42,8 @@ class Update(NamedTuple):
     most_local_passes : int
         Passes over local memory up to which it is preferred to global memory: the switching point of section V-A.
     passes_worth_partitioning : int or None
-        Passes from which partitioning the pairs was faster on an H200 (docs/notebook); None if never.
+        Passes from which partitioning the pairs was faster on an H200; None if never.
+        Note [Passes worth partitioning], docs/decisions/0008.
     replaceable : bool
         Whether the next one takes its place where a compiler rejects it.
     """
@@ -156,7 +158,8 @@ def choose_updates(
     available = available_updates(operator, memory, features)
     if forced != "private" and forced not in available:
         raise ValueError(
-            f"update: {forced!r} is not available for {operator.name} on {operator.accumulator} in {memory} "
+            f"update: {forced!r} is not available for {operator.name} on "
+            f"{shown_dtype(operator.accumulator)} in {memory} "
             f"memory on this device; available: {', '.join(('private', *available))}"
         )
     return (forced,) * len(operator.parts)

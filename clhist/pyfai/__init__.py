@@ -135,6 +135,13 @@ def histogram1d_engine(  # noqa: PLR0913  # pyFAI's arguments
     -----
     Signals and normalisations are computed in float32, as in pyFAI, and summed in float64 where the device has it. The
     azimuthal error model takes a second sweep, around the means.
+
+    Examples
+    --------
+    >>> from clhist.pyfai import histogram1d_engine
+    >>> radial, frame = np.array([[0, 1], [2, 3]]), np.array([[1, 2], [4, 3]], np.float32)
+    >>> histogram1d_engine(radial, 2, frame).intensity
+    array([1.5, 3.5])
     """
     arrays = {
         "radial": radial, "raw": raw, "dark": dark, "flat": flat, "solidangle": solidangle,
@@ -210,6 +217,14 @@ variance, dark_variance, error_model, weighted_average, kept
     ------
     TypeError, ValueError
         If an argument is wrong; it is named.
+
+    Examples
+    --------
+    >>> from clhist.pyfai import histogram2d_engine
+    >>> radial, frame = np.array([[0, 1], [2, 3]]), np.array([[1, 2], [4, 3]], np.float32)
+    >>> histogram2d_engine(radial, radial % 2, (2, 2), frame).count
+    array([[1., 1.],
+           [1., 1.]])
     """
     arrays = {
         "radial": radial, "azimuthal": azimuthal, "raw": raw, "dark": dark, "flat": flat, "solidangle": solidangle,

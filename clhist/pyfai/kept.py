@@ -22,6 +22,15 @@ class KeptArrays:
     """Copies of NumPy arrays on the default device, as long as the caller has these.
 
     Those that are the same objects as before are not sent again; `raw` and `variance` are of a frame, and always are.
+
+    Examples
+    --------
+    >>> from clhist.pyfai import KeptArrays, histogram1d_engine
+    >>> radial, frame = np.array([[0, 1], [2, 3]]), np.array([[1, 2], [4, 3]], np.float32)
+    >>> kept = KeptArrays()
+    >>> result = histogram1d_engine(radial, 2, frame, kept=kept)
+    >>> len(kept)
+    1
     """
 
     def __init__(self) -> None:

@@ -225,7 +225,7 @@ def _shape(name: str, grouped: Grouped) -> Array:
     return np.where((n < 4) | (second == 0), np.nan, found / ((n - 2) * (n - 3)))
 
 
-def quantile(grouped: Grouped, q: float | None = None) -> Array:
+def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -> Array:
     """Return the median, or the quantile of probability `q`: as kernels interpolate, of dates in integers."""
     values, _ = grouped.order
     counts, result = grouped.counts, grouped.column.result
@@ -237,12 +237,14 @@ def quantile(grouped: Grouped, q: float | None = None) -> Array:
         rank, share = (counts - 1) // 2, np.where(counts % 2, 0, 0.5)
     else:
         place = q * (counts - 1)
-        rank = place.astype(np.int64)
-        share = place - rank
+        rounded = {"higher": np.ceil, "nearest": np.rint}.get(method, np.trunc)(place)
+        rank = rounded.astype(np.int64)
+        share = place - rank if method in ("linear", "midpoint") else np.zeros(place.shape)
+        share = np.where(share > 0, 0.5, 0) if method == "midpoint" else share
     low = np.minimum(ends - counts + np.maximum(rank, 0), values.size - 1)
     a, b = values[low], values[np.where(share > 0, np.minimum(low + 1, values.size - 1), low)]
     if result.kind == "i":
-        found = _between_integers(a.astype(np.int64), b.astype(np.int64), share, q is None)
+        found = _between_integers(a.astype(np.int64), b.astype(np.int64), share, q is None or method == "midpoint")
     elif q is None:
         a, b = a.astype(result), b.astype(result)
         found = np.where(a == b, a, (a + b) / 2)

@@ -9,7 +9,7 @@ run on the device and wait for nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyopencl as cl
@@ -25,11 +25,12 @@ from clhist.opencl.cuda_arrays import is_cuda
 from clhist.opencl.device import default_queue, device_kind
 from clhist.opencl.program import build, building, kept_by_context
 from clhist.operators.c_types import c_name
-from clhist.statistics.selection_texts import CPU, GPU, Order, Recipe, texts
+from clhist.operators.names import name_hint
+from clhist.statistics.selection_texts import CPU, GPU, METHODS, Method, Order, Recipe, texts
 
 _MOST_BINS = 1 << 20  # of one digit of all groups
 _DIGIT_BITS = (4, 11)
-# Groups for each core of a CPU that sorts the values by group: Xeon, two cores, docs/notebook/performance.md.
+# Groups a core from which a CPU sorts the values by group. Note [Groups sorted on CPUs], docs/decisions/0021.
 _MANY_GROUPS = 128
 _MOST_SORTED = 1 << 32
 
@@ -80,6 +81,15 @@ def probability(q: object) -> float:
     if not 0 <= q <= 1:
         raise ValueError(f"q: expected a number from 0 to 1, got {q}")
     return float(q)
+
+
+def checked_method(method: Any) -> Method:
+    """Return the method of a quantile; raise ValueError if there is none of that name."""
+    if method not in METHODS:
+        raise ValueError(
+            f"method: expected one of {', '.join(METHODS)}, got {method!r:.60}{name_hint(method, [*METHODS])}"
+        )
+    return cast(Method, method)
 
 
 def check_weights(weights: Array, queue: cl.CommandQueue | None = None) -> None:

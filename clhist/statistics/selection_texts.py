@@ -16,6 +16,18 @@ from clhist.operators.equivalents import decoded, encoded
 from clhist.operators.operator import Operator
 
 Nan = Literal["skipped", "propagated", "greatest"]
+Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
+
+# C of the rank of a quantile from the place `p` between values, and of its share of the way to the next value; NumPy's
+# names. `rint` rounds half to even, as NumPy does.
+_PLACES: dict[str, tuple[str, str]] = {
+    "linear": ("(long)({p})", "{p} - (long)({p})"),
+    "lower": ("(long)({p})", "0"),
+    "higher": ("(long)ceil({p})", "0"),
+    "nearest": ("(long)rint({p})", "0"),
+    "midpoint": ("(long)({p})", "{p} > (long)({p}) ? 0.5f : 0"),
+}
+METHODS = tuple(_PLACES)
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,8 @@ class Order:
         Of the weights, if values have them.
     counts : bool
         Whether it is the number of different values instead, which groups have that are sorted.
+    method : str
+        How a quantile between two values is estimated, one of `METHODS`.
     """
 
     group: np.dtype
@@ -50,6 +64,7 @@ class Order:
     is_median: bool = True
     weights: np.dtype | None = None
     counts: bool = False
+    method: Method = "linear"
 
     @property
     def key(self) -> np.dtype:
@@ -96,12 +111,12 @@ class Order:
         """Return C of the place of the statistic among `n` values, and of what it is between two neighbours."""
         real, result, key = (c_name(each) for each in (self.real, self.result, self.key))
         first, second = (decoded(each, self.dtype) for each in ("low", "high"))
-        rank, share = "(long)(q * (n - 1))", "q * (n - 1) - (long)(q * (n - 1))"
+        rank, share = (each.format(p="q * (n - 1)") for each in _PLACES[self.method])
         if self.is_median:
             rank, share = "(n - 1) / 2", "n % 2 ? 0 : 0.5f"
         if self.result.kind == "i" and not self.counts:  # the sum of two dates may overflow
             part, rest = f"(ulong)(({real})apart * share)", f"part < ({real})apart * share"
-            if self.is_median:
+            if self.is_median or self.method == "midpoint":
                 part, rest = "share == 0 ? 0 : apart / 2", "share != 0 && apart % 2"
             between = f"""const long a = {first}, b = {second};
     const ulong apart = (ulong)b - (ulong)a, part = {part};

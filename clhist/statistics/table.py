@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -24,7 +25,10 @@ from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
 from clhist.statistics import host
 from clhist.statistics.outputs import Column, Numbers, Output, converted, extreme, moments_of, positioned
+from clhist.statistics.selection import checked_method, probability
+from clhist.statistics.selection_texts import METHODS, Method
 from clhist.statistics.variance import variance
+from clhist.typing import QuantileName
 
 Array = np.ndarray
 Parts = Mapping[str, Array]
@@ -140,12 +144,45 @@ def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any,
     return names, (given[0], *rest) if rest else ()
 
 
-def quantile_of(name: object) -> float | None:
-    """Return the probability of a quantile by its name, as 0.9 of "q90"; None of another name."""
+def quantile(q: float, method: Method = "linear") -> QuantileName:
+    """Return the name of a quantile, as a statistic of `GroupBy.agg` and `FrameGroupBy.agg`.
+
+    Parameters
+    ----------
+    q : float
+        Probability, from 0 (the least value) to 1 (the largest).
+    method : str
+        What a quantile between two values is, as in ``numpy.quantile``: "linear", "lower", "higher", "nearest" or
+        "midpoint".
+
+    Returns
+    -------
+    str
+        "q90" of 0.9, "q90_lower" of 0.9 and "lower".
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+
+    Examples
+    --------
+    >>> x = np.array([1.0, 2.0, 4.0])
+    >>> clhist.group_by(np.array([0, 0, 0])).agg(x=(x, clhist.quantile(0.75, "higher")))["x"]
+    {'q75_higher': array([4.])}
+    """
+    percent = Decimal(repr(probability(q) + 0.0)).scaleb(2)
+    suffix = "" if checked_method(method) == "linear" else f"_{method}"
+    return cast(QuantileName, f"q{percent.normalize():f}{suffix}")
+
+
+def quantile_of(name: object) -> tuple[float, Method] | None:
+    """Return the probability and method of a quantile by its name, as 0.9 of "q90"; None of another name."""
     if not isinstance(name, str) or not name.startswith("q"):
         return None
-    percent = re.fullmatch(r"q(\d{1,3}(?:\.\d+)?)", name)
-    return float(percent[1]) / 100 if percent and float(percent[1]) <= 100 else None
+    parts = re.fullmatch(rf"q(\d{{1,3}}(?:\.\d+)?)(?:_({'|'.join(METHODS)}))?", name)
+    q = float(Decimal(parts[1]).scaleb(-2)) if parts else 2
+    return (q, cast(Method, parts[2] or "linear")) if parts and q <= 1 else None
 
 
 def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:

@@ -136,6 +136,12 @@ def segment(
     Notes
     -----
     The index of each row is made of the offsets (int32), and `scatter` does the rest; so do gradients.
+
+    Examples
+    --------
+    >>> import torch, clhist.torch
+    >>> clhist.torch.segment(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([3., 0., 5.])
     """
     reduce = reduction(reduce)
     check_values("src", src, reduce)
@@ -182,6 +188,12 @@ def bincount(
     ------
     TypeError, ValueError
         If an argument is wrong, and without `length` if an entry is negative.
+
+    Examples
+    --------
+    >>> import torch, clhist.torch
+    >>> clhist.torch.bincount(torch.tensor([0, 2, 2]), minlength=4)
+    tensor([1, 0, 2, 0])
     """
     check_integers("input", input)
     if weights is not None:
@@ -241,6 +253,13 @@ def histogram(
     Notes
     -----
     Edges and the bin of each element are NumPy's: a NaN is in no bin, and the last bin has its upper edge.
+
+    Examples
+    --------
+    >>> import torch, clhist.torch
+    >>> counts, edges = clhist.torch.histogram(torch.tensor([0.1, 0.2, 0.9]), 2, range=(0, 1))
+    >>> counts, edges
+    (tensor([2, 1]), tensor([0.0000, 0.5000, 1.0000], dtype=torch.float64))
     """
     check_data("input", input)
     if weight is not None:
@@ -284,6 +303,15 @@ def histogramdd(
     ------
     TypeError, ValueError
         If an argument is wrong; as `clhist.histogramdd`.
+
+    Examples
+    --------
+    >>> import torch, clhist.torch
+    >>> points = torch.tensor([[0.1, 0.3], [0.2, 0.4], [0.9, 0.8]])
+    >>> counts, edges = clhist.torch.histogramdd(points, 2)
+    >>> counts
+    tensor([[2, 0],
+            [0, 1]])
     """
     if isinstance(input, torch.Tensor):
         check_data("input", input)

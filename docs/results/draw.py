@@ -1,6 +1,6 @@
 """Draw the results of devices beside this file, and write the table of claims: ``python docs/results/draw.py``.
 
-Each file is what ``clhist reproduce sc20 --json`` wrote, its points as rows of `columns`.
+Each ``*-sc20.json`` is what ``clhist reproduce sc20 --json`` wrote, its points as rows of `columns`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UPDATES = {"HDW": "HDW: int32 sums", "CAS": "CAS: saturating sums", "XCG": "XCG:
 
 def main() -> None:
     """Read all files, draw one picture and write one table."""
-    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(HERE.glob("*.json"))]
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(HERE.glob("*-sc20.json"))]
     figure, grid = plt.subplots(2, 3, figsize=(11, 6.2), sharex=True, sharey=True, layout="constrained")
     for row, factor in zip(grid, (1, 63), strict=True):
         for axes, (update, title) in zip(row, UPDATES.items(), strict=True):

@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from commands import runner
 
 from clhist.cli.info import describe, native_atomics, show, summary, updates
+from clhist.engine.small import least_size, pays_off, rate_name
 from clhist.hardware.atomics import ALL_FEATURES
 from clhist.hardware.profile_files import load_profiles
 from clhist.hardware.vendors import FEATURES
@@ -41,7 +43,9 @@ KEYS = {
     "features",
     "native_atomics",
     "updates",
+    "host_sizes",
 }
+DERIVED = "derived from the number of compute units"
 PARAMETERS = ["local_memory", "l2_cache", "l2_line", "hardware_threads", "work_group_size"]
 
 
@@ -110,6 +114,25 @@ def test_the_short_text_has_a_line_for_each_subject(device, record, monkeypatch)
     text = summary(record | {"problem": "its compiler is too old"})
     assert re.search("does not work +its compiler is too old", text)
     assert "atomics" not in text
+
+
+def test_thresholds_of_the_host(device, monkeypatch):
+    monkeypatch.setattr("clhist.engine.small.LEAST", {"bincount": 60_000, "1 dimension": 2**16, "group_by": 5000})
+    measured = SimpleNamespace(rates={rate_name("group_by"): 7000.0})
+    monkeypatch.setattr("clhist.engine.small.own_profile", lambda device: measured)
+    calls = {call: least_size(call, device) for call in ("bincount", "1 dimension", "group_by")}
+    sources = {call: source for call, (_, source) in calls.items()}
+    assert sources == {"bincount": DERIVED, "1 dimension": "default", "group_by": "measured"}
+    assert (calls["1 dimension"][0], calls["group_by"][0]) == (2**16, 7000)
+    assert 60_000 < calls["bincount"][0] <= 2**19
+    for call, (least, _) in calls.items():
+        assert (pays_off(call, int(least) - 1), pays_off(call, int(least) + 1)) == (False, True)
+
+
+def test_thresholds_are_shown(record):
+    sizes = {"1 dimension": {"least": 65536, "source": "default"}, "bincount": {"least": 7000.5, "source": "measured"}}
+    text = show(record | {"host_sizes": sizes})
+    assert re.search("histogram, digitize +65,536  default\n +bincount +7,001  measured\n", text)
 
 
 def test_one_profile_is_shown_with_its_sources(monkeypatch):

@@ -8,6 +8,7 @@ import clhist
 import clhist.engine.build
 import clhist.engine.scatter
 from clhist import default_queue, device_profile
+from clhist.engine.small import least_size
 
 run = runner("plan")
 
@@ -21,6 +22,15 @@ def test_default_device():
     found = plan("-n", "1M", "-H", "100")
     assert found["profile"] == device_profile(device).name
     assert found["memory_budget"] > 0
+
+
+def test_few_elements_are_left_to_the_host(monkeypatch):
+    monkeypatch.setattr("clhist.engine.small.LEAST", {"reduce_by_index": 50_000})
+    least = int(least_size("reduce_by_index", default_queue().device)[0])
+    (note,) = plan("-n", str(least - 1), "-H", "100")["notes"]
+    assert note.startswith(f"reduce_by_index leaves NumPy arrays of fewer than {least:,} elements to NumPy, ")
+    for size, profile in (str(least), ()), ("100", ("--profile", "nvidia-h200")):
+        assert "notes" not in plan("-n", size, "-H", "100", *profile)
 
 
 @pytest.mark.parametrize(

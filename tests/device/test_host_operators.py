@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from both_ways import assert_same, plain, ways
+from covering import mostly_slow
 from histograms import outcome
 
 import clhist
@@ -55,7 +56,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("op", "dtype"), CASES, ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize(("op", "dtype"), mostly_slow(CASES), ids=lambda each: getattr(each, "__name__", each))
 def test_both_ways(op, dtype, monkeypatch):
     for size in (0, 1, 200):
         values, bins = values_of(dtype, size), bins_of(size)

@@ -311,7 +311,7 @@ def test_integers_of_structs_need_nothing():
 
 
 def test_maps_without_contraction(rng):
-    # As docs/notebook/reliability.md advises: a product is rounded before it is added.
+    # A product is rounded before it is added. Note [Contraction], docs/decisions/0013.
     a, b, c = rng.normal(size=(3, 1000)).astype(np.float32)
     kernel = HistogramKernel(
         None,

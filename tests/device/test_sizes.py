@@ -12,6 +12,7 @@ from allocators import Limited
 
 import clhist
 from clhist import operators
+from clhist.engine.engine import Engine
 from clhist.engine.loads import Loads
 from clhist.planning.problem import planned_size
 from clhist.selftest.reference import counts_of
@@ -233,3 +234,38 @@ def test_new_sizes_run_as_larger_ones(bins, loaded, queue, rng):
     for size in (300_000, 299_000, 150_000):
         call(size, bins, memory="global")
     assert len(loaded) == before + 3
+
+
+def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, monkeypatch):
+    """Only of NumPy's arrays on a CPU; what depends on the size is checked all the same."""
+    kernel = clhist.HistogramKernel(
+        queue.context,
+        operators.add(np.int32),
+        arguments="const int *x, const int *y, int a",
+        map="EMIT(x[i], a + y[i])",
+    )
+    checked, original = [], Engine.check
+
+    def noted(self, args, call):
+        checked.append(call.num_bins)
+        return original(self, args, call)
+
+    monkeypatch.setattr(Engine, "check", noted)
+    sizes, numbers = rng.integers(4700, 5100, 60).tolist(), rng.integers(290, 319, 60).tolist()
+    x, y = rng.integers(-3, 340, (2, 5200)).astype(np.int32)
+    for n, (size, bins) in enumerate(zip(sizes, numbers, strict=True)):
+        inside = (x[:size] >= 0) & (x[:size] < bins)
+        expected = np.bincount(x[:size][inside], (y[:size] + n)[inside], bins)
+        np.testing.assert_array_equal(kernel(x[:size], y[:size], n, num_bins=bins, size=size), expected)
+    assert len(checked) < 30
+    for _ in range(80):  # which is planned for itself in the end
+        np.testing.assert_array_equal(kernel(x[:size], y[:size], n, num_bins=bins, size=size), expected)
+    np.testing.assert_array_equal(kernel(x[: 2 * size : 2], y[:size], n, num_bins=1, size=1), [0])
+    with pytest.raises(ValueError, match="y: expected at least 4990 elements, got 4989"):
+        kernel(x[:4990], y[:4989], 1, num_bins=bins, size=4990)
+    with pytest.raises(TypeError, match=r"x: expected an array of int32, got one of int64"):
+        kernel(x[:4991].astype(np.int64), y[:4991], 1, num_bins=bins, size=4991)
+    with pytest.raises((TypeError, ValueError), match="a: "):
+        kernel(x[:4992], y[:4992], 2**40, num_bins=bins, size=4992)
+    with pytest.raises(ValueError, match="num_bins: "):
+        kernel(x[:4993], y[:4993], 1, num_bins=-3, size=4993)

@@ -13,6 +13,7 @@ from benchmarks.engines import PROBLEMS as ENGINES
 from benchmarks.operators import OPERATORS
 from benchmarks.peer import Peer
 from benchmarks.peer_problems import PROBLEMS
+from benchmarks.sizes import PROBLEMS as SIZES
 from clhist.opencl.device import profile_context
 
 run = runner("bench")
@@ -26,6 +27,7 @@ def brief(monkeypatch):
     """Spend little on each thing."""
     monkeypatch.setattr("clhist.cli.timing._SECONDS", 0.005)
     monkeypatch.setattr("clhist.cli.timing._LOOP_SECONDS", 0.001)
+    monkeypatch.setattr("benchmarks.sizes._SECONDS", 0.005)
 
 
 @pytest.fixture
@@ -255,6 +257,28 @@ def test_engines_beside_those_that_are_installed(measured):
     assert_samples(rows["boosting", "scikit-learn"]["call"])
 
 
+def test_sizes_beside_the_usual_tools(measured):
+    output, record = measured("--suite", "sizes", "-n", "700", "-H", "9")
+    rows = {(row["function"], row["num_elements"]): row for row in record["rows"]}
+    assert rows.keys() == {(name, size) for name in SIZES for size in (100, 700)}
+    for row in rows.values():
+        assert_samples(row["call"])
+        assert row["least"] == min(row["call"]["samples"])
+        assert row["ratio"] == min(row["tool_call"]["samples"]) / row["least"]
+        assert row["slow"] == (row["ratio"] < 0.9 and row["least"] - row["tool_least"] > 1e-5)
+    assert "time of the tool / clhist's" in output
+    number = sum(row["slow"] for row in rows.values())
+    assert f"* {number} of {len(rows)} cells: below 0.9 and more than 10 µs slower" in output
+
+
+def test_a_wrong_result_of_a_size_is_not_timed(measured, monkeypatch):
+    monkeypatch.setattr("clhist.unique", lambda x: np.unique(x)[1:])
+    output, record = measured("--suite", "sizes", "-n", "100", "-H", "9", "--op", "unique", status=1)
+    (row,) = record["rows"]
+    assert "least" not in row
+    assert "\nunique, H = 9: WRONG: not as numpy\n" in output
+
+
 def test_a_wrong_result_of_ours_is_not_timed(measured, monkeypatch):
     broken = replace(OPERATORS["count"], value="(i == 7 ? 2 : 1)")  # one element of 5000 counts twice
     monkeypatch.setitem(OPERATORS, "count", broken)
@@ -371,7 +395,7 @@ def test_an_input_that_does_not_fit_the_device(monkeypatch):
 
 def test_every_suite_has_its_defaults():
     for suite in SUITES.values():
-        assert set(suite.default_operations) <= set(suite.operations) <= {*OPERATORS, *PROBLEMS, *ENGINES}
+        assert set(suite.default_operations) <= set(suite.operations) <= {*OPERATORS, *PROBLEMS, *ENGINES, *SIZES}
         assert suite.bins
 
 

@@ -89,6 +89,18 @@ def test_damaged_files_are_made_again(damage, seals, home, tmp_path):
     assert run(tmp_path / "home") == []
 
 
+def test_templates_that_are_newer_than_their_code(home, tmp_path):
+    """A version that is installed again, or twice, shares the directory of its compiled templates."""
+    shutil.copytree(home, tmp_path / "home")
+    compiled = list((tmp_path / "home").rglob("*.mako.py"))
+    assert compiled
+    for path in compiled:
+        os.utime(path, (0, 0))
+    for _ in range(2):
+        assert run(tmp_path / "home") == []
+    assert all(path.stat().st_mtime for path in compiled)
+
+
 def test_a_damaged_profile_of_ones_own(home):
     folder = home / "profiles"
     folder.mkdir(exist_ok=True)

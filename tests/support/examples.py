@@ -2,6 +2,7 @@
 
 import doctest
 from importlib import import_module
+from inspect import unwrap
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +26,17 @@ def _modules():
     return [".".join(("clhist", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files]
 
 
+class _Finder(doctest.DocTestFinder):
+    """Finds the examples of decorated functions as well, whose wrappers belong to another module."""
+
+    def _from_module(self, module, object):
+        return super()._from_module(module, unwrap(object))
+
+
 def run_examples(name):
     """Run the examples of a module, with `clhist` and `np` at hand, and return how many there were."""
-    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    found = doctest.testmod(import_module(name), extraglobs={"clhist": clhist, "np": np}, optionflags=flags)
-    assert not found.failed
-    return found.attempted
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    for test in _Finder().find(import_module(name), extraglobs={"clhist": clhist, "np": np}):
+        runner.run(test)
+    assert not runner.failures
+    return runner.tries

@@ -207,7 +207,7 @@ def test_kinds():
 
 
 def test_the_shipped_rates_are_used():
-    """As they were measured on an H200 (docs/notebook/performance.md): of 50 million elements within a third."""
+    """Times of 50 million elements on an H200, within a third. Note [Rates of the H200], docs/decisions/0004."""
     for bins, microseconds, more in (
         (2041, 62, {"counts": True, "value_bytes": 0}),
         (49_145, 80, {"counts": True, "value_bytes": 0}),

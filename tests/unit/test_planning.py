@@ -125,7 +125,7 @@ def test_forms_need_what_the_device_has():
     argmax = operators.argmax(np.float32)
     assert sweeps(argmax, bins=100, features=PLAIN)[0].update == "cas", "of 64 bits, either form"
     assert sweeps(argmax, bins=100, features=frozenset())[0].update == "lock"
-    with pytest.raises(ValueError, match=r"^update: 'native' is not available for argmax on"):
+    with pytest.raises(ValueError, match=r"^update: 'native' is not available for argmax on (?!{)"):
         sweeps(argmax, bins=100, features=PLAIN, update="native")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,59 @@ def test_a_dirty_tree_and_an_owner_that_is_not_known(repository):
     run(repository, "tag", "-f", "v1.2.3")
     (stopping,) = release.problems("v1.2.3", repository)
     assert stopping.startswith("README.md: github.com/OWNER/ stands for the owner")
+
+
+AUTHOR, EMAIL = "Ada Lovelace & Co.", "ada@example.org"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The repository's files as they are, committed."""
+    files = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached"], capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    for name in filter(None, files):
+        if name.startswith(("tests/", "kernels_cl/", "devices/")) and name != "tests/unit/test_release.py":
+            continue
+        if (ROOT / name).is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tmp_path / name)
+    run(tmp_path, "init", "-q")
+    commit(tmp_path)
+    return tmp_path
+
+
+def owner(root, *arguments):
+    return subprocess.run([root / ".ci" / "owner", *arguments], capture_output=True, text=True)
+
+
+def test_one_command_writes_owner_and_author(copy):
+    assert any("OWNER" in text for text in release.problems("v1.2.3", copy))
+    done = owner(copy, "octocat", AUTHOR, EMAIL)
+    assert done.returncode == 0, done.stderr
+    assert not any("OWNER" in text for text in release.problems("v1.2.3", copy))
+    project = tomllib.loads((copy / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["authors"] == [{"name": AUTHOR, "email": EMAIL}]
+    assert project["urls"]["Source"] == "https://github.com/octocat/clhist"
+    for name in ("CITATION.cff", "paper/paper.md"):
+        text = (copy / name).read_text(encoding="utf-8")
+        assert f'  - name: "{AUTHOR}"\n' in text
+        assert "The clhist developers" not in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("octocat",),
+        ("octo/cat", AUTHOR, EMAIL),
+        ("octocat", "", EMAIL),
+        ("octocat", AUTHOR, "ada"),
+        ("octocat", 'A "B"', EMAIL),
+    ],
+)
+def test_an_owner_that_is_none(arguments, copy):
+    done = owner(copy, *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: ")
+    assert subprocess.run(["git", "-C", copy, "diff", "--quiet"]).returncode == 0

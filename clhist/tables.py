@@ -1,0 +1,265 @@
+"""Counts and statistics of tables of pandas, polars and PyArrow: `value_counts` and `crosstab`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from clhist.engine.columns import picked, read_column
+from clhist.groupby import group_by
+from clhist.grouping.frame_groups import FrameGroupBy, names_of_keys
+from clhist.grouping.frames import Frame, read_frame
+from clhist.histogram import histogram
+from clhist.statistics.table import named_statistics
+
+_COUNTS = ("size", "count", "nunique")  # which are 0 without rows
+_NORMALIZED = (False, True, "all", "index", "columns")
+
+
+def value_counts(
+    table: Any, *columns: str, normalize: bool = False, bins: int | Sequence[float] | None = None, sort: bool = True
+) -> Any:
+    """Count the rows of each value of a column, or of each combination of values of several columns.
+
+    Parameters
+    ----------
+    table : table or column of pandas, polars or PyArrow
+        Rows whose value is missing are not counted.
+    *columns : str
+        Names of columns of the table, or one list of them; all of them by default.
+    normalize : bool
+        Whether to return shares of the rows that are counted, as "proportion".
+    bins : int or sequence of float, optional
+        Count values by bins, as `histogram` does: a number of bins, or their edges. Of one column of numbers.
+    sort : bool
+        Whether the largest counts come first; equal ones, and all if False, are in the order of the values.
+
+    Returns
+    -------
+    pandas.DataFrame, polars.DataFrame or pyarrow.Table
+        A row for each value that occurs, with the column "count" or "proportion". Of pandas the values are the index,
+        bins are intervals there; of others they are the first columns, bins are ``<column>_left`` and
+        ``<column>_right``.
+
+    Raises
+    ------
+    KeyError
+        If the table has no such column.
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> clhist.value_counts(pandas.DataFrame({"zone": ["a", "b", "b"]}), "zone")
+          count
+    zone
+    b         2
+    a         1
+    """
+    frame = _as_frame(table)
+    names = names_of_keys(*(columns or frame.names))
+    if bins is not None:
+        if len(names) > 1:
+            raise TypeError(f"bins: expected none with {len(names)} columns, got {bins!r:.60}")
+        counts, keys = _binned(frame, names[0], bins)
+    else:
+        groups = group_by(frame.table, names)
+        counts, keys = groups.groups.size(), _labels(groups, names)
+    order = np.argsort(-counts, kind="stable") if sort else np.arange(len(counts))
+    counts, title = counts[order], "count"
+    if normalize:
+        counts, title = counts / max(1, counts.sum()), "proportion"
+    if bins is not None and frame.library == "pandas":
+        intervals = import_module("pandas").IntervalIndex.from_arrays(*(each[order] for each in keys.values()), "left")
+        return frame.with_keys({names[0]: intervals}, {title: counts})
+    like = {
+        name: labels[order] if bins is not None else frame.key_values(name, labels[order])
+        for name, labels in keys.items()
+    }
+    return frame.with_keys(like, {title: counts})
+
+
+def crosstab(
+    table: Any,
+    index: str | Sequence[str],
+    columns: str,
+    values: Any = None,
+    statistic: Any = "size",
+    *,
+    margins: bool = False,
+    normalize: bool | str = False,
+    **options: Any,
+) -> Any:
+    """Return a statistic of each combination of values of two columns, as a table with a column for each value.
+
+    Parameters
+    ----------
+    table : table of pandas, polars or PyArrow
+        Rows whose key is missing are left out.
+    index : str or list of str
+        Columns whose values are the rows of the result.
+    columns : str
+        Column whose values are the columns of the result.
+    values : str or array, optional
+        Column of the values of `statistic`; by default rows are counted.
+    statistic : str
+        One of those of `FrameGroupBy.agg`.
+    margins : bool
+        Whether a last row and column "All" have the statistic of all rows.
+    normalize : bool or str
+        Whether counts are divided by the number of all rows (True or "all"), of each row of the result ("index"), or of
+        each column ("columns").
+    **options
+        As of `FrameGroupBy.agg`.
+
+    Returns
+    -------
+    pandas.DataFrame, polars.DataFrame or pyarrow.Table
+        Combinations that do not occur have count 0, and a missing value of other statistics.
+
+    Raises
+    ------
+    KeyError
+        If the table has no such column.
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> trips = pandas.DataFrame({"zone": ["a", "b", "b"], "hour": [8, 8, 9], "fare": [3.0, 4.0, 5.0]})
+    >>> clhist.crosstab(trips, "zone", "hour", "fare", "mean", margins=True)
+    hour    8    9  All
+    zone
+    a     3.0  NaN  3.0
+    b     4.0  5.0  4.5
+    All   3.5  5.0  4.0
+    """
+    frame = _as_frame(table)
+    names, by = names_of_keys(index), names_of_keys(columns)
+    (name,) = named_statistics([statistic])
+    if normalize not in _NORMALIZED:
+        raise ValueError(f"normalize: expected True, False, 'all', 'index' or 'columns', got {normalize!r:.60}")
+    if normalize and name != "size":
+        raise ValueError(f"normalize: expected False with the statistic {name!r}, got {normalize!r}")
+    if len(by) != 1 or by[0] in names:
+        raise ValueError(f"columns: expected the name of one column that is not in index, got {columns!r:.60}")
+    if (values is None) != (name == "size"):
+        raise TypeError(f"values: expected a column of the table for {name!r}, and none for 'size', got {values!r:.60}")
+    x = frame.values_of("values", names[0] if values is None else values)
+    rows, across = group_by(frame.table, names), group_by(frame.table, by)
+    numbers = _numbers(rows, len(frame.table)), _numbers(across, len(frame.table))
+    shape = len(rows), len(across)
+    inside = (numbers[0] >= 0) & (numbers[1] >= 0)
+    cell = np.where(inside, numbers[0] * shape[1] + numbers[1], -1)
+    parts: list[Any] = [group_by(cell, shape[0] * shape[1])]
+    if margins or normalize:
+        margin = [(each, n) for each, n in zip((*numbers, np.zeros_like(cell)), (*shape, 1), strict=True)]
+        parts += [group_by(np.where(inside, each, -1), n) for each, n in margin]
+    sizes = parts[0].size().reshape(shape)
+    used = np.flatnonzero(sizes.any(1)), np.flatnonzero(sizes.any(0))
+    row_labels = {key: labels[used[0]] for key, labels in _labels(rows, names).items()}
+    column_labels = _labels(across, by)[by[0]][used[1]]
+    results = [each.agg(**options, values=(x, name))["values"][name] for each in parts]
+    # The number of the result in each cell, of those in `parts` one after the other; -1 where there is none.
+    places = np.where((sizes > 0) | (name in _COUNTS), np.arange(sizes.size).reshape(shape), -1)[np.ix_(*used)]
+    if len(parts) > 1:
+        of_rows, of_columns = sizes.size + used[0], sizes.size + shape[0] + used[1]
+        total = np.full((1, 1), sizes.size + sum(shape))
+        places = np.block([[places, of_rows[:, None]], [of_columns[None], total]])
+    cells = [_picked(_joined(results), column) for column in places.T]
+    if normalize:
+        cells = _normalized(np.stack(cells, 1), normalize, margins)
+    cells = [frame.values(x, name, each) for each in cells]
+    return _laid_out(frame, row_labels, by[0], column_labels, cells)
+
+
+def _as_frame(table: Any) -> Frame:
+    """Return a table, or a column as a table of one column."""
+    if hasattr(table, "to_frame") and hasattr(table, "name"):
+        table = table.to_frame(table.name or "value")
+    elif hasattr(table, "dictionary_encode"):
+        table = import_module("pyarrow").table({"value": table})
+    frame = read_frame(table)
+    if frame is None:
+        hint = "; clhist.unique(x, return_counts=True) counts the values of an array" * isinstance(table, np.ndarray)
+        raise TypeError(f"table: expected a table of pandas, polars or PyArrow, got {type(table).__name__}{hint}")
+    return frame
+
+
+def _labels(groups: FrameGroupBy, names: Sequence[Any]) -> dict[Any, np.ndarray]:
+    """Return the keys of the groups by the names of their columns."""
+    keys = groups.groups.keys
+    return dict(zip(names, keys if isinstance(keys, tuple) else (keys,), strict=True))
+
+
+def _numbers(groups: FrameGroupBy, size: int) -> np.ndarray:
+    """Return the number of the group of each row; -1 of a row that is in none."""
+    positions = np.arange(1, size + 1)
+    number_of_first = np.full(size + 1, -1)
+    number_of_first[groups.groups.first(positions)] = np.arange(len(groups))
+    return number_of_first[groups.groups.transform(positions, "first")]
+
+
+def _binned(frame: Frame, name: str, bins: int | Sequence[float]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return counts of a column by bins, and the edges of these."""
+    column = frame.column("table", name)
+    data = read_column(column)
+    values = np.asarray(column) if data is None else data.present
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"bins: expected none, since {name!r} has no numbers, got {bins!r:.60}")
+    counts, edges = histogram(values, bins)
+    return counts, {f"{name}_left": edges[:-1], f"{name}_right": edges[1:]}
+
+
+def _joined(results: Sequence[Any]) -> np.ndarray:
+    """Return results one after the other, masked if one is; dates with a time zone as objects."""
+    arrays = [each if isinstance(each, np.ndarray) else np.asarray(each, object) for each in results]
+    is_masked = any(isinstance(each, np.ma.MaskedArray) for each in arrays)
+    return np.ma.concatenate(arrays) if is_masked else np.concatenate(arrays)
+
+
+def _picked(results: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return results at places; at -1 they are missing: NaN, NaT, None or masked."""
+    if (places >= 0).all():
+        return results[places]
+    if not isinstance(results, np.ma.MaskedArray):
+        if results.dtype.kind in "fc":
+            return np.append(results, results.dtype.type(np.nan))[places]
+        results = np.ma.array(results) if results.dtype.kind in "biu" else results
+    return picked(results, places)
+
+
+def _normalized(counts: np.ndarray, by: bool | str, margins: bool) -> list[np.ndarray]:
+    """Return shares of counts, whose last row and column are sums, with those margins that have shares."""
+    whole = {"index": counts[:, -1:], "columns": counts[-1:]}.get(str(by), counts[-1:, -1:])
+    shares = counts / np.maximum(whole, 1)
+    rows = len(counts) - (by == "columns" or not margins)
+    return [*shares[:rows, : counts.shape[1] - (by == "index" or not margins)].T]
+
+
+def _laid_out(
+    frame: Frame, row_labels: Mapping[Any, np.ndarray], by: str, column_labels: np.ndarray, cells: Sequence[Any]
+) -> Any:
+    """Return a table of columns with a label each; "All" stands for those and the row that have no label."""
+    first, *others = row_labels
+    has_all = bool(cells) and len(cells[0]) > len(row_labels[first])
+    is_pandas, titles = frame.library == "pandas", [*column_labels, *["All"] * (len(cells) - len(column_labels))]
+    keys: dict[Any, Any] = {}
+    for key, labels in row_labels.items():
+        if has_all:
+            texts = [*(labels if is_pandas else map(str, labels)), "" if key in others else "All"]
+            keys[key] = np.array([*texts, None], object)[:-1]
+        else:
+            keys[key] = frame.key_values(key, labels)
+    if not is_pandas:
+        return frame.with_keys(keys, dict(zip(map(str, titles), cells, strict=True)))
+    pandas = import_module("pandas")
+    plain = len(titles) == len(column_labels)
+    axis = pandas.Index(frame.key_values(by, column_labels) if plain else pandas.Index(titles, dtype=object), name=by)
+    table = frame.with_keys(keys, dict(enumerate(cells)))
+    return table.set_axis(axis, axis=1)

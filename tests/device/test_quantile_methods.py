@@ -1,0 +1,101 @@
+"""Quantiles of groups by NumPy's methods, as methods and as names in tables, on the host and on the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pytest
+from both_ways import ways
+
+import clhist
+from clhist.statistics.table import quantile_of
+
+METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+PROBABILITIES = (0, 0.1, 0.25, 0.5, 1 / 3, 1)
+RNG = np.random.default_rng(5)
+KEYS = RNG.integers(0, 9, 200)
+KEYS[KEYS == 4] = 3
+
+
+def expected(x, method):
+    """Return NumPy's quantiles of each group, by probability; NaN of the group without values."""
+    return [
+        [np.quantile(x[g == KEYS], q, method=method) if g != 4 else np.nan for g in range(9)] for q in PROBABILITIES
+    ]
+
+
+def test_as_numpy_has_them(monkeypatch):
+    x = np.round(RNG.normal(size=200) * 100)
+    for _ in ways(monkeypatch):
+        groups = clhist.group_by(KEYS, 9)
+        for method in METHODS:
+            found = groups.quantile(x, PROBABILITIES, method=method)
+            np.testing.assert_allclose(found, expected(x, method), rtol=1e-14)
+            names = [clhist.quantile(q, method) for q in PROBABILITIES]
+            table = groups.agg(x=(x, "count", *names))["x"]
+            np.testing.assert_array_equal([table[name] for name in names], found)
+
+
+def test_dates_are_exact(monkeypatch):
+    ticks = RNG.integers(-(2**62), 2**62, 200)
+    for _ in ways(monkeypatch):
+        groups = clhist.group_by(KEYS, 9)
+        for method in ("higher", "midpoint"):
+            found = groups.quantile(ticks.view("M8[ns]"), 0.3, method=method).view("i8")
+            for g in (0, 3, 8):
+                ordered = np.sort(ticks[g == KEYS])
+                place = 0.3 * (len(ordered) - 1)
+                low, high = (int(ordered[int(each)]) for each in (np.floor(place), np.ceil(place)))
+                sum_of_both = low + high
+                middle = -(-sum_of_both // 2) if sum_of_both < 0 else sum_of_both // 2
+                assert found[g] == {"higher": high, "midpoint": middle}[method]
+
+
+def test_infinite_neighbours(monkeypatch):
+    for _ in ways(monkeypatch):
+        groups = clhist.group_by(np.zeros(3, int))
+        x = np.array([-np.inf, 2.0, np.inf])
+        assert groups.quantile(x, [0.2, 0.9], method="higher").tolist() == [[2], [np.inf]]
+        assert groups.quantile(x, [0.2, 0.9], method="lower").tolist() == [[-np.inf], [2]]
+
+
+def test_missing_values_and_tables():
+    x = pandas.array(np.where(KEYS == 3, None, np.arange(200)), dtype="Int64")
+    frame = pandas.DataFrame({"k": KEYS, "x": x})
+    found = clhist.group_by(frame, "k").agg(low=("x", clhist.quantile(0.9, "lower")), x=("x", "q50", "q25_midpoint"))
+    assert found.columns.tolist() == ["low", "x_q50", "x_q25_midpoint"]
+    assert found.loc[3].isna().all()
+    for name, q, method in (("low", 0.9, "lower"), ("x_q50", 0.5, "linear"), ("x_q25_midpoint", 0.25, "midpoint")):
+        by_pandas = frame.groupby("k")["x"].quantile(q, interpolation=method)
+        pandas.testing.assert_series_equal(found[name], by_pandas, check_names=False, check_dtype=False)
+
+
+@pytest.mark.parametrize("q", [0, -0.0, 1, 0.07, 0.29, 0.57, 0.999, 1 / 3, 1e-9, np.float32(0.1)])
+def test_names_keep_probabilities(q):
+    assert quantile_of(clhist.quantile(q)) == (float(q), "linear")
+    assert quantile_of(clhist.quantile(q, "nearest")) == (float(q), "nearest")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: clhist.quantile(1.5), ValueError, r"^q: expected a number from 0 to 1, got 1\.5$"),
+        (lambda: clhist.quantile("0.5"), TypeError, "^q: expected a number from 0 to 1"),
+        (
+            lambda: clhist.quantile(0.5, "lowr"),
+            ValueError,
+            "^method: expected one of linear, lower, .*; write 'lower'$",
+        ),
+        (lambda: groups().quantile(KEYS, 0.5, method="hazen"), ValueError, "^method: expected one of linear, lower"),
+        (lambda: groups().quantile(KEYS, 0.5, method="lower", weights=KEYS), TypeError, "^method: .* with weights"),
+        (lambda: groups().agg(x=(KEYS, "q50_hazen")), ValueError, "^x: expected statistics among"),
+        (lambda: groups().agg(x=(KEYS, "q101")), ValueError, "^x: expected statistics among"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def groups():
+    return clhist.group_by(KEYS, 9)

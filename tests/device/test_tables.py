@@ -1,0 +1,222 @@
+"""Tables of pandas and PyArrow grouped by columns, beside pandas: values, types, names, order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pyarrow
+import pytest
+from pandas.testing import assert_frame_equal, assert_series_equal
+
+import clhist
+
+AGGREGATIONS = {
+    "mean": ("fare", "mean"),
+    "n": ("fare", "size"),
+    "top_level": ("level", "max"),
+    "first_level": ("level", "first"),
+    "seats": ("seats", "min"),
+    "mean_seats": ("seats", "mean"),
+    "seats_known": ("seats", "count"),
+    "latest": ("time", "max"),
+    "any": ("card", "any"),
+    "zones": ("zone", "nunique"),
+    "last_zone": ("zone", "last"),
+    "ticks": ("ticks", "max"),
+    "mean_ticks": ("ticks", "mean"),
+}
+
+
+def trips(size):
+    """Return a table with a column of each type."""
+    rng = np.random.default_rng(size)
+    frame = pandas.DataFrame(
+        {
+            "zone": rng.choice(["b", "a", "c"], size),
+            "hour": rng.integers(0, 4, size).astype("int8"),
+            "fare": rng.random(size),
+            "level": pandas.Categorical(rng.choice(["x", "y"], size), ["y", "x", "w"], ordered=True),
+            "seats": pandas.array(rng.integers(0, 9, size), dtype="Int32"),
+            "time": pandas.date_range("2026-01-01", periods=size, freq="min", tz="Europe/Oslo"),
+            "card": rng.random(size) > 0.5,
+            "ticks": pandas.array(rng.integers(0, 2**60, size).tolist(), dtype=pandas.ArrowDtype(pyarrow.int64())),
+            "object": np.array([f"o{n}" for n in rng.integers(0, 3, size)], object),
+            "maybe": pandas.array(rng.random(size) > 0.5, dtype="boolean"),
+        }
+    )
+    frame["object"] = frame["object"].astype(object)
+    frame.loc[::7, "seats"] = pandas.NA
+    frame.loc[::5, "maybe"] = pandas.NA
+    frame.loc[::9, "zone"] = None
+    frame.index = frame.index[::-1] * 2
+    return frame
+
+
+@pytest.mark.parametrize("size", [1, 300, 30_000])
+def test_types_of_values(size):
+    frame = trips(size)
+    found = clhist.group_by(frame, "hour", "zone").agg(**AGGREGATIONS)
+    expected = frame.groupby(["hour", "zone"]).agg(**AGGREGATIONS)
+    assert_frame_equal(found, expected)
+
+
+@pytest.mark.parametrize("key", ["zone", "hour", "level", "seats", "time", "card", "ticks", "object", "maybe", "fare"])
+def test_types_of_keys(key):
+    frame = trips(200)
+    found = clhist.group_by(frame, key).agg(mean=("fare", "mean"), zone=("zone", "first"), n="size")
+    expected = frame.groupby(key).agg(mean=("fare", "mean"), zone=("zone", "first"), n=("fare", "size"))
+    assert_frame_equal(found, expected)
+    assert len(clhist.group_by(frame, [key])) == len(expected)
+
+
+def test_order_of_first_elements():
+    frame = trips(200)
+    found = clhist.group_by(frame, "hour", "zone", sort=False).agg(total=("fare", "sum"))
+    assert_frame_equal(found, frame.groupby(["hour", "zone"], sort=False).agg(total=("fare", "sum")))
+
+
+def test_no_rows():
+    frame = trips(20)[:0]
+    found = clhist.group_by(frame, "hour", "zone").agg(mean=("fare", "mean"), seats=("seats", "max"))
+    assert found.shape == (0, 2)
+    assert found.index.names == ["hour", "zone"]
+    assert found.dtypes.tolist() == [np.float64, pandas.Int32Dtype()]
+
+
+def test_several_statistics_and_arrays_beside_the_table():
+    frame = trips(100)
+    groups = clhist.group_by(frame, "hour")
+    found = groups.agg(
+        fare=("fare", "min", np.max), q=("fare", "q25"), twice=(frame["fare"] * 2, "sum"), by_hand=(np.ones(100), "sum")
+    )  # fmt: skip
+    fares = frame.groupby("hour")["fare"]
+    expected = pandas.DataFrame(
+        {
+            "fare_min": fares.min(),
+            "fare_max": fares.max(),
+            "q": fares.quantile(0.25),
+            "twice": fares.sum() * 2,
+            "by_hand": fares.size().astype(float),
+        }
+    )
+    assert_frame_equal(found, expected)
+    assert_frame_equal(groups.size("n"), fares.size().to_frame("n"))
+
+
+def test_columns_named_as_options():
+    frame = pandas.DataFrame({"k": [0, 0, 1], "ddof": [1, 2, 3], "self": [4, 5, 6], 7: [1, 1, 1]})
+    found = clhist.group_by(frame, "k").agg(a=("ddof", "sum"), b=("self", "sum"), c=(7, "sum"))
+    assert found.to_numpy().tolist() == [[3, 9, 2], [3, 6, 1]]
+
+
+def test_rows():
+    frame = trips(300)
+    groups = clhist.group_by(frame, "hour")
+    grouped = frame.groupby("hour")
+    for column, statistic in (
+        ("fare", "mean"),
+        ("seats", "max"),
+        ("time", "min"),
+        ("zone", "last"),
+        ("fare", "cumsum"),
+    ):
+        assert_series_equal(groups.transform(column, statistic), grouped[column].transform(statistic))
+    found = clhist.group_by(pyarrow.Table.from_pandas(frame), "hour").transform("fare", "mean")
+    assert found.to_numpy().tolist() == groups.transform("fare", "mean").tolist()
+
+
+def test_arrow():
+    frame = trips(300)
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    for each in (table, table.to_batches()[0]):
+        found = clhist.group_by(each, "level", "zone").agg(**AGGREGATIONS)
+        assert isinstance(found, pyarrow.Table)
+        for name in ("level", "zone"):
+            assert found.schema.field(name).type == table.schema.field(name).type
+        for name, column in (("seats", "seats"), ("latest", "time"), ("last_zone", "zone"), ("first_level", "level")):
+            assert found.schema.field(name).type == table.schema.field(column).type
+        expected = frame.groupby(["level", "zone"]).agg(**AGGREGATIONS).reset_index()
+        for name in expected:
+            if not name.startswith("mean"):
+                assert found[name].to_pylist() == expected[name].tolist()
+        np.testing.assert_allclose(found["mean"], expected["mean"])
+
+
+def test_other_keys():
+    frame = pandas.DataFrame(
+        {"pair": [(1, 2), (1, 2), (3, 4)], "month": pandas.period_range("2026-01", periods=3, freq="M")}
+    )
+    for key in frame:
+        assert_frame_equal(clhist.group_by(frame, key).size("n"), frame.groupby(key).size().to_frame("n"))
+    for array in (pyarrow.nulls(2), pyarrow.array([1, 1], pyarrow.decimal128(5, 2)), pyarrow.array([b"x", b"x"])):
+        table = pyarrow.table({"k": array})
+        found = clhist.group_by(table, "k").size()
+        assert found.schema.field("k").type == array.type
+        assert found["size"].to_pylist() == [2] * (array.null_count == 0)
+
+
+class OnlyCapsule:
+    """A table of another library, which has the Arrow PyCapsule interface."""
+
+    def __init__(self, table):
+        self.columns, self.__arrow_c_stream__ = table.column_names, table.__arrow_c_stream__
+
+
+def test_other_libraries_by_the_capsule_interface():
+    table = pyarrow.table({"k": ["b", "a", "b"], "x": [1, 2, 3]})
+    found = clhist.group_by(OnlyCapsule(table), "k").agg(x=("x", "sum"))
+    assert found.equals(pyarrow.table({"k": ["a", "b"], "x": [2, 4]}))
+
+
+@pytest.mark.parametrize("size", [50, 20_000])
+def test_pandas_with_another_index_is_refused(size):
+    frame = trips(size)
+    with pytest.raises(ValueError, match=r"^fare: expected the index of the keys"):
+        clhist.group_by(frame, "hour").agg(fare=(frame["fare"][::-1], "sum"))
+    with pytest.raises(ValueError, match=r"^column: expected the index of the keys|^x: expected the index"):
+        clhist.group_by(frame, "hour").transform(frame["fare"][::-1], "sum")
+
+
+FRAME = pandas.DataFrame({"zone": ["a", "b"], "fare": [1.0, 2.0], "day": pandas.date_range("2026", periods=2)})
+TWICE = pandas.DataFrame([[1, 2], [3, 4]], columns=["k", "k"])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: clhist.group_by(FRAME, "zon"), KeyError, "got 'zon'; did you mean 'zone'.*'zone', 'fare', 'day'"),
+        (lambda: clhist.group_by(FRAME, "zone", "xyz"), KeyError, r"got 'xyz' \(columns: 'zone', 'fare', 'day'\)"),
+        (lambda: clhist.group_by(FRAME, "zone", 3), TypeError, "^keys: expected names of columns of the table, got 3$"),
+        (lambda: clhist.group_by(FRAME, []), TypeError, "^keys: expected a name of a column"),
+        (lambda: clhist.group_by(FRAME, "zone", "zone"), ValueError, "^keys: expected names of columns that differ"),
+        (lambda: clhist.group_by(TWICE, "k"), ValueError, "^keys: expected a name of one column, but 2 columns"),
+        (lambda: clhist.group_by(FRAME["zone"], "fare"), TypeError, "^num_groups: expected a number, got 'fare'"),
+        (lambda: clhist.group_by(np.arange(2), 2, "fare"), TypeError, "^keys: expected a table with named columns"),
+        (lambda: groups().agg(m=("fara", "mean")), KeyError, "m: expected a column of the table, got 'fara'; did"),
+        (lambda: groups().agg(m=("fare", "meen")), ValueError, "^fare: expected statistics among sum, .*'meen'; write"),
+        (lambda: groups().agg(m=("zone", "mean")), TypeError, "^zone: .*got str; statistics of text are first, last"),
+        (lambda: groups().agg(m=("day", "var")), ValueError, r"^day: expected statistics of datetime64\[us\] among"),
+        (lambda: groups().agg(m="mean"), TypeError, "^m: expected a tuple of a column and its statistics, or 'size'"),
+        (lambda: groups().agg("mean"), TypeError, r"^agg: expected statistics by name, got 'mean'; write agg\(mean_f"),
+        (lambda: groups().agg(a=("fare", "min", "max"), a_max=("fare", "max")), ValueError, "^a_max: .* got 'a_max' t"),
+        (lambda: groups().agg(m=(pyarrow.array([1, 2]), "max")), TypeError, "^m: expected a column of pandas, .*pyarr"),
+        (lambda: groups()["fare"], TypeError, r"write groups.agg\(x=\('fare', 'mean'\)\)"),
+        (lambda: [*groups()], TypeError, "expected no iteration"),
+        (lambda: arrow_groups().agg(zone=("fare", "max")), ValueError, "^zone: expected another name than that of a k"),
+    ],
+)  # fmt: skip
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def groups():
+    return clhist.group_by(FRAME, "zone")
+
+
+def arrow_groups():
+    return clhist.group_by(pyarrow.Table.from_pandas(FRAME), "zone")
+
+
+def test_repr():
+    assert repr(groups()) == "<FrameGroupBy 2 groups by 'zone' of a table of pandas>"

@@ -1,0 +1,91 @@
+"""Tables of polars grouped by columns, beside polars: values, types and order."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import polars
+import pytest
+from polars.testing import assert_frame_equal, assert_series_equal
+
+import clhist
+
+LEVELS = polars.Enum(["y", "x", "w"])
+
+
+def trips(size):
+    """Return a table with a column of each type."""
+    rng = np.random.default_rng(size)
+    seats = [None if n % 7 == 0 else int(n) for n in rng.integers(0, 30, size)]
+    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    return polars.DataFrame(
+        {
+            "zone": rng.choice(["b", "a", "c"], size).tolist(),
+            "hour": rng.integers(0, 4, size).astype("i1"),
+            "fare": rng.random(size),
+            "level": polars.Series(rng.choice(["x", "y"], size).tolist(), dtype=LEVELS),
+            "kind": polars.Series(rng.choice(["p", "q"], size).tolist(), dtype=polars.Categorical),
+            "seats": polars.Series(seats, dtype=polars.Int32),
+            "time": polars.Series(
+                [start + datetime.timedelta(minutes=int(n)) for n in rng.integers(0, 10_000, size)],
+                dtype=polars.Datetime("us", "Europe/Oslo"),
+            ),
+            "date": polars.Series(
+                [datetime.date(2026, 1, 1 + int(n)) for n in rng.integers(0, 9, size)], dtype=polars.Date
+            ),
+        }
+    )
+
+
+@pytest.mark.parametrize("size", [1, 300, 30_000])
+@pytest.mark.parametrize(
+    "keys", [["zone"], ["level", "hour"], ["kind"], ["time"], ["date", "zone"], ["hour"]], ids="-".join
+)
+def test_as_polars_has_them(keys, size):
+    frame = trips(size)
+    columns = polars.col
+    expected = (
+        frame.group_by(keys)
+        .agg(
+            mean=columns("fare").mean(),
+            n=columns("fare").len(),
+            most=columns("seats").max(),
+            mean_seats=columns("seats").mean(),
+            first_level=columns("level").first(),
+            top_level=columns("level").max(),
+            last_kind=columns("kind").last(),
+            latest=columns("time").max(),
+            day=columns("date").min(),
+            last_zone=columns("zone").last(),
+        )
+        .sort(keys)
+    )
+    found = clhist.group_by(frame, *keys).agg(
+        mean=("fare", "mean"),
+        n="size",
+        most=("seats", "max"),
+        mean_seats=("seats", "mean"),
+        first_level=("level", "first"),
+        top_level=("level", "max"),
+        last_kind=("kind", "last"),
+        latest=("time", "max"),
+        day=("date", "min"),
+        last_zone=("zone", "last"),
+    )
+    assert found.columns == expected.columns
+    assert_frame_equal(found.with_columns(polars.col("n").cast(polars.UInt32)), expected)
+
+
+def test_rows_and_errors():
+    frame = trips(300)
+    groups = clhist.group_by(frame, "hour")
+    for column, statistic in (("fare", "mean"), ("seats", "max"), ("level", "min")):
+        expected = frame.select(getattr(polars.col(column), statistic)().over("hour"))[column]
+        assert_series_equal(groups.transform(column, statistic), expected)
+    with pytest.raises(TypeError, match=r"got a LazyFrame; pass frame\.collect"):
+        clhist.group_by(frame.lazy(), "hour")
+    with pytest.raises(TypeError, match=r"^x: expected a column of polars, as the table is, got one of pandas"):
+        groups.agg(x=(frame["fare"].to_pandas(), "sum"))
+    with pytest.raises(KeyError, match="did you mean 'fare'"):
+        groups.agg(x=("fares", "sum"))
