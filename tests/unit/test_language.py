@@ -15,8 +15,7 @@ from documents import sentences
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / name for name in ("README.md", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
-# The page on Mesa becomes decision 0025; until then it has a date.
-PAGES += [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "mesa.md"]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 
 # Paraphrases of the field's terms, translated idioms, and what a clone has not.
 FORBIDDEN = {
