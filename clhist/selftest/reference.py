@@ -53,8 +53,8 @@ def nearest(number: Fraction, dtype: Any) -> Any:
     if number == 0:
         return dtype(0)
     unit = Fraction(2) ** (info.minexp - info.nmant)  # of subnormal numbers
-    while abs(number) / unit >= 2 ** (info.nmant + 1):
-        unit *= 2
+    excess = int(abs(number) / unit).bit_length() - (info.nmant + 1)
+    unit *= 1 << max(0, excess)
     kept = round(number / unit) * unit  # Python rounds half to even
     with np.errstate(over="ignore"):
         return (

@@ -35,11 +35,14 @@ def sum_of(group):
     """Return the sum of floats: of each exponent the fractions, in two integers, are summed by NumPy."""
     fractions, exponents = np.frexp(np.asarray(group, np.float64))
     fractions = (fractions * 2.0**53).astype(np.int64)
-    sums = {}
-    for exponent in np.unique(exponents):
-        of_it = fractions[exponents == exponent]
-        sums[int(exponent)] = (int((of_it >> 30).sum()) << 30) + int((of_it & (2**30 - 1)).sum())
-    least = min(sums, default=0)
+    if not len(fractions):
+        return Fraction(0)
+    order = np.argsort(exponents)
+    fractions = fractions[order]
+    different, begins = np.unique(exponents[order], return_index=True)
+    high, low = (np.add.reduceat(part, begins).tolist() for part in (fractions >> 30, fractions & (2**30 - 1)))
+    sums = {exponent: (h << 30) + rest for exponent, h, rest in zip(different.tolist(), high, low, strict=True)}
+    least = min(sums)
     total = sum(number << (exponent - least) for exponent, number in sums.items())
     return total * Fraction(2) ** (least - 53)
 
