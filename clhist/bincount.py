@@ -15,6 +15,7 @@ import pyopencl.array as cl_array
 from clhist import operators
 from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist.cuda.driver import unheard
+from clhist.engine import small
 from clhist.engine.call import Call, queue_for
 from clhist.engine.caller import at_caller
 from clhist.engine.cuda_repeats import ends_with
@@ -36,7 +37,7 @@ from clhist.engine.scatter import (
     scatter_engine,
 )
 from clhist.engine.signature import Remembered
-from clhist.engine.small import MOST_BINS, TOO_BIG, counted_by_numpy, is_small, no_memory_for_bins, pays_off
+from clhist.engine.small import MOST_BINS, TOO_BIG, counted_by_numpy, is_small, no_memory_for_bins
 from clhist.opencl import lost
 from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array, zeros
 from clhist.opencl.cuda_arrays import is_cuda
@@ -178,7 +179,7 @@ def _few(
             return None
         if weights.dtype.kind not in "iuf" or weights.dtype.itemsize > 8:
             return None
-    if pays_off("bincount", size):
+    if small.pays_off("bincount", size):
         return None
     counts = counted_by_numpy(x, weights, minlength)
     return counts if out is None else into(out, counts)

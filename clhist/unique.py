@@ -8,10 +8,10 @@ import numpy as np
 import pyopencl as cl
 
 from clhist.bincount import bincount
+from clhist.engine import small
 from clhist.engine.columns import ColumnData, of_list, read_column
 from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array
-from clhist.engine.small import pays_off
 from clhist.grouping.factorized import factorized, factorized_column
 from clhist.grouping.keys import distinct
 from clhist.opencl.arrays import check_context, is_device_array
@@ -134,7 +134,7 @@ def factorize(
 def _are_few_numbers(x: Any) -> bool:
     """Whether these are plain numbers that the host looks at sooner than the device."""
     is_plain = type(x) is np.ndarray and x.dtype.char in _NUMBERS and x.dtype.isnative
-    return is_plain and not pays_off("unique", x.size)
+    return is_plain and not small.pays_off("unique", x.size)
 
 
 def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 
 from clhist.binning.inputs import are_plain_columns, mask_array
 from clhist.binning.points import Points
+from clhist.engine import small
 from clhist.engine.scatter import check_width
-from clhist.engine.small import pays_off
 from clhist.opencl.elementwise import as_numbers
 from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
@@ -47,7 +47,7 @@ def few_by_scipy(
         return None
     if not (size := sample[0].size) or values.shape != sample[0].shape or values.dtype != _FLOAT64:
         return None
-    if pays_off("2 dimensions", size) or not (range is None or _are_proper(range, len(sample))):
+    if small.pays_off("2 dimensions", size) or not (range is None or _are_proper(range, len(sample))):
         return None
     return scipy_functions().binned_statistic_dd(sample, values, statistic, bins, range, expand)
 

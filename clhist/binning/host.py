@@ -21,9 +21,10 @@ from clhist.binning.inputs import (
     taken,
 )
 from clhist.binning.points import Points
+from clhist.engine import small
 from clhist.engine.caller import at_caller
 from clhist.engine.scatter import check_width, into
-from clhist.engine.small import check_host_way, is_small, pays_off
+from clhist.engine.small import check_host_way, is_small
 from clhist.opencl.arrays import Array
 from clhist.opencl.elementwise import as_numbers
 from clhist.operators.halves import half_name
@@ -81,7 +82,7 @@ def few_by_numpy(a: Any, bins: Any, range: Any, density: Any, others: tuple[Any,
     """Return NumPy's histogram of few plain numbers; None of calls that need more checks, or have other arguments."""
     if not _are_none(others):
         return None
-    if type(a) is not np.ndarray or not are_plain_numbers(a) or pays_off("1 dimension", a.size):
+    if type(a) is not np.ndarray or not are_plain_numbers(a) or small.pays_off("1 dimension", a.size):
         return None
     if type(bins) is int:
         return numpy_histogram(a, bins, range, density) if 0 < bins <= _MOST_KEPT else None
@@ -98,7 +99,7 @@ def few_points_by_numpy(sample: Any, bins: Any, range: Any, density: Any, others
     """Return NumPy's histogram of few plain points by even bins; None as `few_by_numpy`."""
     if not _are_none(others) or type(bins) is not int or not 0 < bins < _MOST_KEPT or not are_plain_columns(sample):
         return None
-    if pays_off("2 dimensions", sample[0].size):
+    if small.pays_off("2 dimensions", sample[0].size):
         return None
     hist, edges = numpy_histogramdd(sample, bins, range, density)
     return hist, list(edges)

@@ -250,6 +250,9 @@ def test_plots_have_lines_over_bins_and_bars_over_words(tmp_path):
     lines = {"Auto": [(31, 2.0), (505, 3.0)], "M = 1": [(505, 4.0), (31, 4.0)], "F": [(31, 1.0), (31, 1.0)]}
     bars = {"device arrays": [("bincount", 3.0)], "NumPy arrays": [("reduce_by_index", 1.0)]}
     panels = {"native": lines, "cas": lines, "lock": lines, "host": bars, "another": lines}
-    bench_plot.draw(panels, "title", tmp_path / "plot.svg")
+    bench_plot.draw(panels, "title", tmp_path / "plot.svg", "elements")
     text = (tmp_path / "plot.svg").read_text()
-    assert all(f"<!-- {word} -->" in text for word in ("native", "Auto", "M = 1", "bincount", "NumPy arrays", "title"))
+    assert all(
+        f"<!-- {word} -->" in text
+        for word in ("native", "Auto", "M = 1", "bincount", "NumPy arrays", "title", "elements")
+    )

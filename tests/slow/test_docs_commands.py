@@ -52,6 +52,7 @@ def folder(tmp_path_factory):
         table.to_parquet(where / f"{name}.parquet")
     for name in ("events", "run1", "run2"):
         np.savez(where / f"{name}.npz", **columns)
+    np.savez(where / "rain.npz", rain=rng.gamma(2.0, 3.0, 5000), station=rng.integers(0, 5, 5000))
     np.save(where / "energies.npy", rng.uniform(1, 100, (5000, 2)))
     np.savetxt(where / "points.csv", rng.random((5000, 2)), delimiter=",")
     for name in ("holiday.jpg", "scan.tiff", "photo.png"):
