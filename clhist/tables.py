@@ -74,7 +74,9 @@ def value_counts(
     if normalize:
         counts, title = counts / max(1, counts.sum()), "proportion"
     if bins is not None and frame.library == "pandas":
-        intervals = import_module("pandas").IntervalIndex.from_arrays(*(each[order] for each in keys.values()), "left")
+        intervals = import_module("pandas").IntervalIndex.from_arrays(
+            *(edges[order] for edges in keys.values()), "left"
+        )
         return frame.with_keys({names[0]: intervals}, {title: counts})
     like = {
         name: labels[order] if bins is not None else frame.key_values(name, labels[order])
@@ -158,13 +160,13 @@ def crosstab(
     cell = np.where(inside, numbers[0] * shape[1] + numbers[1], -1)
     parts: list[Any] = [group_by(cell, shape[0] * shape[1])]
     if margins or normalize:
-        margin = [(each, n) for each, n in zip((*numbers, np.zeros_like(cell)), (*shape, 1), strict=True)]
-        parts += [group_by(np.where(inside, each, -1), n) for each, n in margin]
+        margin_keys = zip((*numbers, np.zeros_like(cell)), (*shape, 1), strict=True)
+        parts += [group_by(np.where(inside, keys, -1), number) for keys, number in margin_keys]
     sizes = parts[0].size().reshape(shape)
     used = np.flatnonzero(sizes.any(1)), np.flatnonzero(sizes.any(0))
     row_labels = {key: labels[used[0]] for key, labels in _labels(rows, names).items()}
     column_labels = _labels(across, by)[by[0]][used[1]]
-    results = [each.agg(**options, values=(x, name))["values"][name] for each in parts]
+    results = [groups.agg(**options, values=(x, name))["values"][name] for groups in parts]
     # The number of the result in each cell, of those in `parts` one after the other; -1 where there is none.
     places = np.where((sizes > 0) | (name in _COUNTS), np.arange(sizes.size).reshape(shape), -1)[np.ix_(*used)]
     if len(parts) > 1:
@@ -174,7 +176,7 @@ def crosstab(
     cells = [_picked(_joined(results), column) for column in places.T]
     if normalize:
         cells = _normalized(np.stack(cells, 1), normalize, margins)
-    cells = [frame.values(x, name, each) for each in cells]
+    cells = [frame.values(x, name, column) for column in cells]
     return _laid_out(frame, row_labels, by[0], column_labels, cells)
 
 
@@ -218,8 +220,8 @@ def _binned(frame: Frame, name: str, bins: int | Sequence[float]) -> tuple[np.nd
 
 def _joined(results: Sequence[Any]) -> np.ndarray:
     """Return results one after the other, masked if one is; dates with a time zone as objects."""
-    arrays = [each if isinstance(each, np.ndarray) else np.asarray(each, object) for each in results]
-    is_masked = any(isinstance(each, np.ma.MaskedArray) for each in arrays)
+    arrays = [array if isinstance(array, np.ndarray) else np.asarray(array, object) for array in results]
+    is_masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
     return np.ma.concatenate(arrays) if is_masked else np.concatenate(arrays)
 
 

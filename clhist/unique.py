@@ -14,10 +14,8 @@ from clhist.engine.labelled import unlabelled
 from clhist.engine.scatter import as_array
 from clhist.grouping.factorized import factorized, factorized_column
 from clhist.grouping.keys import distinct
-from clhist.opencl.arrays import check_context, is_device_array
+from clhist.opencl.arrays import are_plain_numbers, check_context, is_device_array
 from clhist.opencl.masks import check_unmasked
-
-_NUMBERS = "ilqILQfd"  # of 32 and 64 bits
 
 
 def unique(
@@ -133,8 +131,7 @@ def factorize(
 
 def _are_few_numbers(x: Any) -> bool:
     """Whether these are plain numbers that the host looks at sooner than the device."""
-    is_plain = type(x) is np.ndarray and x.dtype.char in _NUMBERS and x.dtype.isnative
-    return is_plain and not small.pays_off("unique", x.size)
+    return type(x) is np.ndarray and are_plain_numbers(x) and not small.pays_off("unique", x.size)
 
 
 def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:

@@ -34,9 +34,9 @@ def scipy_functions() -> Any:
 def few_by_scipy(
     sample: Any, values: Any, statistic: Any, bins: Any, range: Any, expand: bool, others: Mapping[str, Any]
 ) -> Any:
-    """Return SciPy's own result of few plain points by even bins; None of calls that need more checks.
+    """Return SciPy's result for few plain points in even bins, or None if the call needs more checks.
 
-    Those have other arguments than None and False, too.
+    A call with any other option (`others`) needs them.
     """
     for value in others.values():
         if value is not None and value is not False:
@@ -64,7 +64,7 @@ def _are_proper(range: Any, dims: int) -> bool:
     return True
 
 
-_AS_SCIPY = KNOWN - {"std"}  # whose values are relative to one of their bin here
+_AS_SCIPY = KNOWN - {"std"}  # std subtracts a value of the bin first, which SciPy does not
 _MOST_BINS, _FLOAT64, _NUMBERS = 2**15, np.dtype(np.float64), frozenset({int, float})
 
 

@@ -14,7 +14,6 @@ from clhist.binning.counts import are_real, can_sum, check_device_dtypes, densit
 from clhist.binning.inputs import (
     are_numbers,
     are_plain_columns,
-    are_plain_numbers,
     are_usable,
     is_binnable,
     range_ends,
@@ -25,7 +24,7 @@ from clhist.engine import small
 from clhist.engine.caller import at_caller
 from clhist.engine.scatter import check_width, into
 from clhist.engine.small import check_host_way, is_small
-from clhist.opencl.arrays import Array
+from clhist.opencl.arrays import Array, are_plain_numbers
 from clhist.opencl.elementwise import as_numbers
 from clhist.operators.halves import half_name
 
@@ -79,7 +78,7 @@ def _even_edges(bins: int, ends: tuple[float, float], as_text: tuple[str, ...], 
 
 
 def few_by_numpy(a: Any, bins: Any, range: Any, density: Any, others: tuple[Any, ...]) -> Any:
-    """Return NumPy's histogram of few plain numbers; None of calls that need more checks, or have other arguments."""
+    """Return NumPy's histogram of few plain numbers, or None if the call has other options or needs more checks."""
     if not _are_none(others):
         return None
     if type(a) is not np.ndarray or not are_plain_numbers(a) or small.pays_off("1 dimension", a.size):
@@ -96,7 +95,7 @@ def _are_none(others: tuple[Any, ...]) -> bool:
 
 
 def few_points_by_numpy(sample: Any, bins: Any, range: Any, density: Any, others: tuple[Any, ...]) -> Any:
-    """Return NumPy's histogram of few plain points by even bins; None as `few_by_numpy`."""
+    """Return NumPy's histogram of few plain points in even bins, or None as `few_by_numpy` does."""
     if not _are_none(others) or type(bins) is not int or not 0 < bins < _MOST_KEPT or not are_plain_columns(sample):
         return None
     if small.pays_off("2 dimensions", sample[0].size):

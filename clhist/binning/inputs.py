@@ -16,7 +16,7 @@ from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 from clhist.engine.call import queue_for as queue_of_call
 from clhist.engine.call import queue_of
 from clhist.engine.missing import NUMBERS, are_plain, refuse_missing, split
-from clhist.opencl.arrays import Array, check_context, common_kind, is_device_array
+from clhist.opencl.arrays import Array, are_plain_numbers, check_context, common_kind, is_device_array
 from clhist.opencl.device import has_fp64
 
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
@@ -108,12 +108,6 @@ def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -
 def is_binnable(dtype: np.dtype) -> bool:
     """Whether kernels can bin data of `dtype`, by edges that are numbers."""
     return dtype.kind in "biuf" and has_keys(dtype)
-
-
-def are_plain_numbers(a: np.ndarray) -> bool:
-    """Whether these are integers or floats of 32 or 64 bits in native byte order."""
-    dtype = a.dtype
-    return dtype.kind in "iuf" and 4 <= dtype.itemsize <= 8 and dtype.isnative
 
 
 def are_plain_columns(sample: Any) -> bool:

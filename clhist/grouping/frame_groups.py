@@ -100,22 +100,23 @@ class FrameGroupBy:
         labels: dict[Any, str] = {}  # what messages call a column, by its name or the identity of an array
         inputs: dict[str, tuple[Any, list[str]]] = {}  # a column and its statistics, by label
         outputs: dict[str, tuple[str, str]] = {}  # the label and statistic of each result
-        for name, (column, *asked) in ((name, self._checked(name, given)) for name, given in columns.items()):
+        for name, argument in columns.items():
+            column, *names = self._checked(name, argument)
             key = column if self._frame.is_name(column) else id(column)
             if key not in labels:
                 labels[key] = self._label(name, column, labels.values())
                 inputs[labels[key]] = self._frame.values_of(name, column), []
             statistics = inputs[labels[key]][1]
-            statistics += [each for each in asked if each not in statistics]
-            for each in asked:
-                output = name if len(asked) == 1 else f"{name}_{each}"
+            statistics += [statistic for statistic in names if statistic not in statistics]
+            for statistic in names:
+                output = name if len(names) == 1 else f"{name}_{statistic}"
                 if output in outputs:
                     raise ValueError(f"{name}: expected names of results that differ, got {output!r} twice")
-                outputs[output] = labels[key], each
-        table = self.groups.agg(**options, **{label: (values, *asked) for label, (values, asked) in inputs.items()})
+                outputs[output] = labels[key], statistic
+        table = self.groups.agg(**options, **{label: (values, *names) for label, (values, names) in inputs.items()})
         results = {
-            name: self._frame.values(inputs[label][0], each, table[label][each])
-            for name, (label, each) in outputs.items()
+            name: self._frame.values(inputs[label][0], statistic, table[label][statistic])
+            for name, (label, statistic) in outputs.items()
         }
         return self._frame.with_keys(self._keys(), results)
 
@@ -149,15 +150,15 @@ class FrameGroupBy:
         """Return the keys of the groups as columns of the library, by name."""
         keys = self.groups.keys
         keys = keys if isinstance(keys, tuple) else (keys,)
-        return {name: self._frame.key_values(name, each) for name, each in zip(self._names, keys, strict=True)}
+        return {name: self._frame.key_values(name, labels) for name, labels in zip(self._names, keys, strict=True)}
 
-    def _checked(self, name: str, given: Any) -> tuple[Any, ...]:
+    def _checked(self, name: str, argument: Any) -> tuple[Any, ...]:
         """Return a column and the names of its statistics; the size of groups is that of a column of keys."""
-        if isinstance(given, str) and given == "size":
-            return self._names[0], given
-        if not isinstance(given, tuple | list) or len(given) < 2:
-            raise TypeError(f"{name}: expected a tuple of a column and its statistics, or 'size', got {given!r:.60}")
-        return given[0], *named_statistics(given[1:])
+        if isinstance(argument, str) and argument == "size":
+            return self._names[0], argument
+        if not isinstance(argument, tuple | list) or len(argument) < 2:
+            raise TypeError(f"{name}: expected a tuple of a column and its statistics, or 'size', got {argument!r:.60}")
+        return argument[0], *named_statistics(argument[1:])
 
     def _label(self, name: str, column: Any, labels: Collection[str]) -> str:
         label = str(column) if self._frame.is_name(column) else name
@@ -167,13 +168,13 @@ class FrameGroupBy:
 
 
 def names_of_keys(*names: Any) -> list[Any]:
-    """Return the names of columns of keys, given one by one or in a list; raise TypeError if one is none."""
-    given = list(names[0]) if len(names) == 1 and isinstance(names[0], list | tuple) else list(names)
-    if not given:
-        raise TypeError("keys: expected a name of a column of the table at least, got none")
-    for each in given:
-        if not isinstance(each, str):
-            raise TypeError(f"keys: expected names of columns of the table, got {each!r:.60}")
-    if len({*given}) < len(given):
-        raise ValueError(f"keys: expected names of columns that differ, got {given}")
-    return given
+    """Return the names of key columns, which are separate arguments or one list; raise TypeError if one is not a string."""
+    columns = list(names[0]) if len(names) == 1 and isinstance(names[0], list | tuple) else list(names)
+    if not columns:
+        raise TypeError("keys: expected the name of at least one column of the table, got none")
+    for name in columns:
+        if not isinstance(name, str):
+            raise TypeError(f"keys: expected names of columns of the table, got {name!r:.60}")
+    if len({*columns}) < len(columns):
+        raise ValueError(f"keys: expected different names of columns, got {columns}")
+    return columns

@@ -47,7 +47,7 @@ class Frame:
         """
         number = self.names.count(name)
         if number == 0:
-            texts = [each for each in self.names if isinstance(each, str)]
+            texts = [text for text in self.names if isinstance(text, str)]
             close = get_close_matches(name, texts, 1) if isinstance(name, str) else []
             hint = f"; did you mean {close[0]!r}?" if close else ""
             dots = ", ..." if len(self.names) > _MOST_NAMES else ""

@@ -95,6 +95,12 @@ def check_array(
     return array
 
 
+def are_plain_numbers(a: np.ndarray) -> bool:
+    """Whether these are integers or floats of 32 or 64 bits in native byte order."""
+    dtype = a.dtype
+    return dtype.kind in "iuf" and 4 <= dtype.itemsize <= 8 and dtype.isnative
+
+
 def is_plain_array(value: Any, dtype: np.dtype) -> bool:
     """Whether `value` is an array of NumPy that `check_array` returns as it is, if kernels only read it.
 

@@ -100,3 +100,14 @@ def test_the_table_of_public_names_is_what_type_checkers_see():
         name: module for name, module in homes.items() if name not in modules | typed
     }
     assert {*homes, "__version__"} - {"errors", "typing"} == set(clhist.__all__)
+
+
+def test_tests_can_replace_the_rule_for_small_inputs():
+    """Tests patch `small.pays_off` to force the host or the device; a module that binds the name would escape them."""
+    (package,) = (Path(root) for root in clhist.__path__ if (Path(root) / "engine" / "small.py").is_file())
+    users = [path for path in package.rglob("*.py") if "pays_off" in path.read_text(encoding="utf-8")]
+    assert len(users) > 3
+    for path in users:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        names = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+        assert "pays_off" not in names, path
