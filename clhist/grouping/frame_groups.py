@@ -168,7 +168,7 @@ class FrameGroupBy:
 
 
 def names_of_keys(*names: Any) -> list[Any]:
-    """Return the names of key columns, which are separate arguments or one list; raise TypeError if one is not a string."""
+    """Return the names of key columns, which are arguments or one list; raise TypeError if one is not a string."""
     columns = list(names[0]) if len(names) == 1 and isinstance(names[0], list | tuple) else list(names)
     if not columns:
         raise TypeError("keys: expected the name of at least one column of the table, got none")
