@@ -49,7 +49,10 @@ def few_by_scipy(
         return None
     if small.pays_off("2 dimensions", size) or not (range is None or _are_proper(range, len(sample))):
         return None
-    return scipy_functions().binned_statistic_dd(sample, values, statistic, bins, range, expand)
+    try:
+        return scipy_functions().binned_statistic_dd(sample, values, statistic, bins, range, expand)
+    except ValueError:  # whose text depends on SciPy's version; the checks that follow raise the one of all ways
+        return None
 
 
 def _are_proper(range: Any, dims: int) -> bool:

@@ -130,7 +130,13 @@ def like_keys(keys: Any) -> Callable[[Any], Any] | None:
     if hasattr(keys, "to_physical"):
         return partial(_of_polars, series=type(keys), dtype=dtype)
     is_pandas = hasattr(keys, "isna") and hasattr(dtype, "construct_array_type")
-    return partial(import_module("pandas").array, dtype=dtype) if is_pandas else None
+    return partial(_of_pandas, dtype=dtype) if is_pandas else None
+
+
+def _of_pandas(labels: np.ndarray, dtype: Any) -> Any:
+    if isinstance(labels, np.ma.MaskedArray) and hasattr(dtype, "pyarrow_dtype"):
+        labels = import_module("pyarrow").array(labels)  # pandas 2 passes a mask beside it, which PyArrow refuses
+    return import_module("pandas").array(labels, dtype=dtype)
 
 
 def _as_arrow(labels: np.ndarray, kind: Any) -> Any:

@@ -60,6 +60,8 @@ def argmax(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
 def first(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
     """The (value, index) pair of the lowest index; see `argmax`. A bin that gets none holds 0 and the largest index.
 
+    Indices must differ: of several pairs that have the lowest one, any is taken, also if one of them is of `dest`.
+
     Examples
     --------
     >>> operator = clhist.operators.first(np.float32)
@@ -71,6 +73,8 @@ def first(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
 
 def last(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
     """The (value, index) pair of the highest index; see `argmax`. A bin that gets none holds 0 and the least index.
+
+    Indices must differ, as in `first`.
 
     Examples
     --------

@@ -75,7 +75,9 @@ def test_initial_contents_and_results(op, monkeypatch):
     start = np.arange(BINS, dtype=np.float32) - 2
     if op in ("argmax", "first"):
         pairs = clhist.operators.argmax(np.float32).dtype
-        start = np.array([(x, 5 * k) for k, x in enumerate(start)], pairs)
+        start = np.array(
+            [(x, 5 * k if op == "argmax" else 200 + k if k % 2 else -1 - k) for k, x in enumerate(start)], pairs
+        )
     compare(monkeypatch, lambda: (start, op, bins, values))
     on_host = compare(monkeypatch, lambda: (start, op, bins, values), out=np.zeros_like(start))
     for _ in ways(monkeypatch):
@@ -103,7 +105,7 @@ def test_forms(monkeypatch):
     for scalar in (2, 300, 1.5):
         compare(monkeypatch, lambda: (np.ones(BINS, "i1"), "sum", bins, scalar))
     compare(monkeypatch, lambda: (BINS, "argmin", bins, (x, np.arange(300)[::-1])))
-    compare(monkeypatch, lambda: (BINS, "first", bins, (x, np.arange(300) // 7)))
+    compare(monkeypatch, lambda: (BINS, "first", bins, (x, np.arange(300) * 7 % 300)))
     dtype = np.dtype([("a", np.float32), ("b", np.int32)])
     structs = np.zeros(300, dtype)
     structs["a"], structs["b"] = x, values_of("i4", 300)
