@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path("clhist")
+CORE = "_core"
 OUTSIDE = {"cases", "selftest", "calibration", "strategies", "cli"}  # of the core
 N = 70_000  # elements of a repeated call
 
@@ -44,7 +45,8 @@ def number_of_lines(paths: Iterator[Path]) -> int:
 
 def room_of(module: str) -> str:
     """Return the part of the package that a module is in."""
-    return module.split(".")[1] if "." in module else module
+    parts = module.split(".")[1:] or [module]
+    return ".".join(parts[: 2 if parts[0] == CORE else 1])
 
 
 def imports() -> dict[str, set[str]]:
@@ -108,8 +110,10 @@ def layers() -> list[list[str]]:
     import tomllib
 
     contracts = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    (contract,) = (each for each in contracts if each["type"] == "layers")
-    return [[room.strip(" ()") for room in floor.split("|")] for floor in contract["layers"]]
+    outer, core = ([floor.split("|") for floor in each["layers"]] for each in contracts if each["type"] == "layers")
+    above = [[room.strip() for room in floor] for floor in outer]
+    place = above.index([CORE])
+    return [*above[:place], *([f"{CORE}.{room.strip()}" for room in floor] for floor in core), *above[place + 1 :]]
 
 
 def floors() -> tuple[int, int, list[str]]:

@@ -22,20 +22,18 @@ from compilers import NVIDIA, TARGETS, Target, Tools
 from isa import lock_faults, of_assembly
 
 from clhist import operators
-from clhist.axes.block_search import EVEN
-from clhist.axes.edges import EdgesKind
-from clhist.codegen.digit_sort import lanes_of
-from clhist.codegen.even_edges import EvenEdgesSpec
-from clhist.codegen.extent import ExtentSpec
-from clhist.codegen.from_plan import Programs, programs_of, sweep_spec
-from clhist.codegen.key_ranges import key_sizes
-from clhist.codegen.key_table import KeySpec
-from clhist.codegen.maps import RowText
-from clhist.codegen.render import (
+from clhist._core.devices.atomics import to_prove
+from clhist._core.devices.profile import Profile, Report, merge
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.devices.vendors import PROVEN_FENCE, features_of
+from clhist._core.kernels.digit_sort import lanes_of
+from clhist._core.kernels.from_plan import Programs, programs_of, sweep_spec
+from clhist._core.kernels.key_ranges import key_sizes
+from clhist._core.kernels.key_table import KeySpec
+from clhist._core.kernels.maps import RowText
+from clhist._core.kernels.render import (
     render_combine,
     render_digits,
-    render_even_edges,
-    render_extent,
     render_key_ranges,
     render_keys,
     render_measure,
@@ -47,21 +45,21 @@ from clhist.codegen.render import (
     render_strategy,
     render_sweep,
 )
-from clhist.codegen.scan import lanes_of as lanes_to_scan
-from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec, SweepPart
-from clhist.engine.sort_pairs import pairs_scan
-from clhist.hardware.atomics import to_prove
-from clhist.hardware.profile import Profile, Report, merge
-from clhist.hardware.profile_files import load_profiles
-from clhist.hardware.vendors import PROVEN_FENCE, features_of
+from clhist._core.kernels.scan import lanes_of as lanes_to_scan
+from clhist._core.kernels.source import Source
+from clhist._core.kernels.specs import CombineSpec, SweepPart
+from clhist._core.model.packed import WIDTHS, PackedCounters
+from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.plan import Plan
+from clhist._core.model.problem import FREE, SIDE_BY_SIDE, Choices, Problem, Rows
+from clhist._core.model.sweeps import plan
+from clhist._core.model.updates import BY_NAME
+from clhist._core.runtime.sort_pairs import pairs_scan
+from clhist.axes.block_search import EVEN
+from clhist.axes.edges import EdgesKind
+from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges
+from clhist.binned.extent_kernel import ExtentSpec, render_extent
 from clhist.operators.operator import Operator
-from clhist.planning.packed import WIDTHS, PackedCounters
-from clhist.planning.passes import CyclicPasses
-from clhist.planning.plan import Plan
-from clhist.planning.problem import FREE, SIDE_BY_SIDE, Choices, Problem, Rows
-from clhist.planning.sweeps import plan
-from clhist.planning.updates import BY_NAME
 from clhist.strategies import STRATEGIES, Limits, NotApplicable, Recipe
 from clhist.strategies import Problem as Counting
 

@@ -27,12 +27,12 @@ import pyopencl.array as cl_array
 
 import clhist
 from clhist import operators
-from clhist.codegen.render import render_measure
-from clhist.engine import scan
-from clhist.engine.packed import PackedSweep
-from clhist.opencl import memory as scratch
-from clhist.opencl.device import profile_context
-from clhist.opencl.program import build
+from clhist._core.kernels.render import render_measure
+from clhist._core.opencl import memory as scratch
+from clhist._core.opencl.device import profile_context
+from clhist._core.opencl.program import build
+from clhist._core.runtime import scan
+from clhist._core.runtime.packed import PackedSweep
 from clhist.selftest.cases import pair_kernel
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, Check
 from clhist.selftest.inputs import drawn

@@ -28,10 +28,10 @@ from benchmarks.lab import Lab, Row
 from benchmarks.operators import OPERATORS
 from benchmarks.peer_problems import PROBLEMS
 from benchmarks.suite import Request, Suite
+from clhist._core.opencl.device import device_kind
 from clhist.cli.cases.options import plot_option
 from clhist.cli.console import Console, InputError, shared_options
 from clhist.cli.plan import Number
-from clhist.opencl.device import device_kind
 
 SUITES: dict[str, Suite] = {
     "operators": bench_table.SUITE,

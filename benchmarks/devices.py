@@ -16,7 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import MultiAccumulator
-from clhist.opencl.several import device_name, queues_of
+from clhist._core.opencl.several import device_name, queues_of
 
 BINS = 1000
 _ONES = 1

@@ -16,8 +16,8 @@ import clhist
 from benchmarks import suite as bench_suite
 from benchmarks.lab import Lab, Row
 from benchmarks.suite import Panels, Request, Suite, microseconds, times
+from clhist._core.opencl.arrays import is_device_array
 from clhist.cli.timing import Samples
-from clhist.opencl.arrays import is_device_array
 
 _ROUNDS = 5
 STATISTICS = {"five statistics": ("mean", "std", "min", "max", "count"), "median": ("median",)}

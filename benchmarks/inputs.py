@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.opencl.program import build
+from clhist._core.opencl.program import build
 
 # C of the bin of element i, from random numbers h and g. The first is SC'20's (V-A): of every RF bins one is used.
 DISTRIBUTIONS = {

@@ -13,13 +13,13 @@ import pyopencl.array as cl_array
 from benchmarks.inputs import Input, InputSpec
 from benchmarks.operators import OPERATORS, Benched
 from clhist import Bound, HistogramKernel
+from clhist._core.model.plan import Plan
+from clhist._core.model.problem import COUNTER_BITS, PASS_ORDERS
+from clhist._core.opencl.device import device_profile
+from clhist._core.runtime.scatter import ScatterSpec, pair_spec, scatter_engine
 from clhist.calibration.measure import Bench
 from clhist.cli.timing import Samples, pipelined, read_floor, repeated
-from clhist.engine.scatter import ScatterSpec, pair_spec, scatter_engine
 from clhist.errors import BuildError, UnsupportedError
-from clhist.opencl.device import device_profile
-from clhist.planning.plan import Plan
-from clhist.planning.problem import COUNTER_BITS, PASS_ORDERS
 
 Row = dict[str, Any]  # a row of the table, as --json writes it
 

@@ -13,7 +13,7 @@ from benchmarks.lab import Lab, Row
 from benchmarks.operators import OPERATORS, Benched
 from benchmarks.suite import PAPER_BINS, Column, Panels, Request, Suite, microseconds, weighted
 from clhist import Plan
-from clhist.hardware.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES
 
 _MOST_PASSES = 12  # of the plan in local memory: as in Table I of the paper
 _LONGEST = 0.5  # seconds of a call

@@ -13,7 +13,7 @@ import clhist
 from benchmarks.groups import STATISTICS, numpy_statistics
 from benchmarks.inputs import InputSpec, keys, weights
 from clhist import operators, stats
-from clhist.opencl.arrays import is_device_array
+from clhist._core.opencl.arrays import is_device_array
 from clhist.operators.operator import Operator
 
 Arrays = tuple[np.ndarray, ...]

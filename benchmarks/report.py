@@ -15,8 +15,8 @@ from typing import Any
 import clhist
 from benchmarks.lab import Lab, Row
 from benchmarks.suite import Column, Request, op_text
+from clhist._core.devices.profile_files import PARAMETERS
 from clhist.cli.tables import bytes_text, grid
-from clhist.hardware.profile_files import PARAMETERS
 
 _PACKAGES = ("numpy", "pyopencl", "numba", "boost-histogram", "pandas", "scipy", "torch", "cupy", "jax")
 _LEFT = ("op", "plan", "update", "memory", "function", "arrays", "bins are", "implementation", "strategy")

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.inputs import InputSpec
 from benchmarks.lab import Lab, Row
 from benchmarks.operators import OPERATORS, Benched
-from clhist.planning.problem import SIDE_BY_SIDE
+from clhist._core.model.problem import SIDE_BY_SIDE
 
 # Title of a panel: label of a line or of bars: (x, y) points. x is a number of bins, or a word.
 Panels = dict[str, dict[str, list[tuple[Any, float]]]]

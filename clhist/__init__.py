@@ -13,9 +13,9 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
     # In a checkout, which hides what is installed, the other parts of the package lie beside this folder.
     __path__.append(str(Path(__file__).parents[1]))
 
+from clhist._core.opencl.caches import replace_caches, survive_broken_caches, unwritable_caches
+from clhist._core.opencl.icd import register_installed_runtimes
 from clhist._version import __version__
-from clhist.opencl.caches import replace_caches, survive_broken_caches, unwritable_caches
-from clhist.opencl.icd import register_installed_runtimes
 
 survive_broken_caches()
 if unwritable := unwritable_caches():
@@ -26,10 +26,16 @@ if TYPE_CHECKING:
     from clhist import errors as errors
     from clhist import ndimage, operators, stats
     from clhist import typing as typing
+    from clhist._core.devices.profile import Profile, named_profile
+    from clhist._core.model.plan import Plan
+    from clhist._core.model.problem import Choices, Histogram, Problem
+    from clhist._core.model.sweeps import plan, plan_sweeps
+    from clhist._core.opencl.device import default_queue, device_profile
+    from clhist._core.opencl.memory import free_scratch
+    from clhist._core.runtime.bound import Bound
+    from clhist._core.runtime.clear import clear_caches
+    from clhist._core.runtime.operator_check import check_operator
     from clhist.accumulator import Accumulator
-    from clhist.engine.bound import Bound
-    from clhist.engine.clear import clear_caches
-    from clhist.engine.operator_check import check_operator
     from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
     from clhist.function_types import (
         bincount,
@@ -43,17 +49,11 @@ if TYPE_CHECKING:
         unique,
     )
     from clhist.groupby import GroupBy, group_by
-    from clhist.grouping.frame_groups import FrameGroupBy
-    from clhist.hardware.profile import Profile, named_profile
+    from clhist.grouped.frame_groups import FrameGroupBy
     from clhist.kernel import HistogramKernel
     from clhist.multi import MultiAccumulator
-    from clhist.opencl.device import default_queue, device_profile
-    from clhist.opencl.memory import free_scratch
     from clhist.operators.operator import Operator
     from clhist.partial import Partial, merge
-    from clhist.planning.plan import Plan
-    from clhist.planning.problem import Choices, Histogram, Problem
-    from clhist.planning.sweeps import plan, plan_sweeps
     from clhist.race_factor import RaceFactor
     from clhist.spec import Spec
     from clhist.statistics.table import quantile
@@ -63,43 +63,43 @@ _SUBMODULES = ("dask", "errors", "flox", "hist", "jax", "ndimage", "operators", 
 # Public names are imported when first used: all of them take 0.2 s, what one function needs half of it.
 _HOMES = {
     "Accumulator": "accumulator",
-    "Bound": "engine.bound",
+    "Bound": "_core.runtime.bound",
     "BuildError": "errors",
-    "Choices": "planning.problem",
+    "Choices": "_core.model.problem",
     "DeviceLostError": "errors",
-    "FrameGroupBy": "grouping.frame_groups",
+    "FrameGroupBy": "grouped.frame_groups",
     "GroupBy": "groupby",
-    "Histogram": "planning.problem",
+    "Histogram": "_core.model.problem",
     "HistogramKernel": "kernel",
     "MultiAccumulator": "multi",
     "NoDeviceError": "errors",
     "Operator": "operators.operator",
     "Partial": "partial",
-    "Plan": "planning.plan",
-    "Problem": "planning.problem",
-    "Profile": "hardware.profile",
+    "Plan": "_core.model.plan",
+    "Problem": "_core.model.problem",
+    "Profile": "_core.devices.profile",
     "ProfileError": "errors",
     "RaceFactor": "race_factor",
     "Spec": "spec",
     "UnsupportedError": "errors",
     "bincount": "bincount",
-    "check_operator": "engine.operator_check",
-    "clear_caches": "engine.clear",
+    "check_operator": "_core.runtime.operator_check",
+    "clear_caches": "_core.runtime.clear",
     "crosstab": "tables",
-    "default_queue": "opencl.device",
-    "device_profile": "opencl.device",
+    "default_queue": "_core.opencl.device",
+    "device_profile": "_core.opencl.device",
     "digitize": "digitize",
     "factorize": "unique",
-    "free_scratch": "opencl.memory",
+    "free_scratch": "_core.opencl.memory",
     "group_by": "groupby",
     "histogram": "histogram",
     "histogram2d": "histogram",
     "histogram_bin_edges": "histogram",
     "histogramdd": "histogram",
     "merge": "partial",
-    "named_profile": "hardware.profile",
-    "plan": "planning.sweeps",
-    "plan_sweeps": "planning.sweeps",
+    "named_profile": "_core.devices.profile",
+    "plan": "_core.model.sweeps",
+    "plan_sweeps": "_core.model.sweeps",
     "quantile": "statistics.table",
     "reduce_by_index": "reduce",
     "unique": "unique",

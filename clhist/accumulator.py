@@ -12,27 +12,27 @@ from typing import Any, Generic, Self, Unpack, overload
 import numpy as np
 import pyopencl as cl
 
-from clhist.engine import streams
-from clhist.engine.call import Call, queue_for
-from clhist.engine.chunks import Chunks, KnownPiece, Piece
-from clhist.engine.cuda_calls import first_of_cuda, takes_cuda, takes_cuda_as
-from clhist.engine.engine import Engine
-from clhist.engine.held import Held, Updates, empty_bins
-from clhist.engine.outputs import Outputs
-from clhist.engine.progress import Progress, reported
-from clhist.engine.scatter import with_arrays
-from clhist.engine.shown_options import shows
-from clhist.engine.signature import Remembered, signature_of_arguments
-from clhist.opencl.arrays import Array, to_device
-from clhist.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
-from clhist.opencl.device import device_profile
-from clhist.opencl.lost import check_process
-from clhist.opencl.on_device import HoldsBins
+from clhist._core.model.problem import CHOICES, Choices
+from clhist._core.opencl.arrays import Array, to_device
+from clhist._core.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
+from clhist._core.opencl.device import device_profile
+from clhist._core.opencl.lost import check_process
+from clhist._core.opencl.on_device import HoldsBins
+from clhist._core.runtime import streams
+from clhist._core.runtime.call import Call, queue_for
+from clhist._core.runtime.chunks import Chunks, KnownPiece, Piece
+from clhist._core.runtime.cuda_calls import first_of_cuda, takes_cuda, takes_cuda_as
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.held import Held, Updates, empty_bins
+from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.progress import Progress, reported
+from clhist._core.runtime.scatter import with_arrays
+from clhist._core.runtime.shown_options import shows
+from clhist._core.runtime.signature import Remembered, signature_of_arguments
 from clhist.operators.c_types import integer
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
 from clhist.partial import Partial, bins_text, combined, joined, merge, portable_outputs
-from clhist.planning.problem import CHOICES, Choices
 from clhist.race_factor import run
 from clhist.typing import A, Chunk, Made, Named, NumBins, One, Ordered, Own, RaceFactorMode, StreamChoices, Streamed
 

@@ -13,17 +13,22 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS
-from clhist.cuda.driver import unheard
-from clhist.engine import small
-from clhist.engine.call import Call, queue_for
-from clhist.engine.caller import at_caller
-from clhist.engine.cuda_repeats import ends_with
-from clhist.engine.engine import Engine
-from clhist.engine.extremes import extremes
-from clhist.engine.peek import evenly_spread, found_words
-from clhist.engine.prepare import LargestBin
-from clhist.engine.scatter import (
+from clhist._core.cuda.driver import unheard
+from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS
+from clhist._core.opencl import lost
+from clhist._core.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array, zeros
+from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.device import default_queue, device_kind
+from clhist._core.opencl.masks import mask_of, without_masked
+from clhist._core.runtime import small
+from clhist._core.runtime.call import Call, queue_for
+from clhist._core.runtime.caller import at_caller
+from clhist._core.runtime.cuda_repeats import ends_with
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.extremes import extremes
+from clhist._core.runtime.peek import evenly_spread, found_words
+from clhist._core.runtime.prepare import LargestBin
+from clhist._core.runtime.scatter import (
     NUMBERED,
     ScatterSpec,
     as_array,
@@ -36,13 +41,8 @@ from clhist.engine.scatter import (
     numbers_as_array,
     scatter_engine,
 )
-from clhist.engine.signature import Remembered
-from clhist.engine.small import MOST_BINS, TOO_BIG, counted_by_numpy, is_small, no_memory_for_bins
-from clhist.opencl import lost
-from clhist.opencl.arrays import Array, check_array, check_context, common_kind, is_device_array, zeros
-from clhist.opencl.cuda_arrays import is_cuda
-from clhist.opencl.device import default_queue, device_kind
-from clhist.opencl.masks import mask_of, without_masked
+from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.small import MOST_BINS, TOO_BIG, counted_by_numpy, is_small, no_memory_for_bins
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import reproducible_form

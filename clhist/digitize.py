@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.axes.elements import kernel_dtype
-from clhist.binning.counts import check_device_dtypes, flat
-from clhist.binning.host import numpy_digitize
-from clhist.binning.inputs import are_usable, is_binnable, queue_for, split_array
-from clhist.binning.numbers import bin_numbers, steps_axis
-from clhist.binning.sweep import Binned
-from clhist.engine.labelled import elementwise, is_labelled
-from clhist.engine.missing import refuse_missing
-from clhist.engine.small import check_host_way, is_small
-from clhist.opencl.arrays import is_device_array, to_device
-from clhist.opencl.device import has_fp64
+from clhist._core.elements import kernel_dtype
+from clhist._core.opencl.arrays import is_device_array, to_device
+from clhist._core.opencl.device import has_fp64
+from clhist._core.runtime.labelled import elementwise, is_labelled
+from clhist._core.runtime.missing import refuse_missing
+from clhist._core.runtime.small import check_host_way, is_small
+from clhist.binned.counts import check_device_dtypes, flat
+from clhist.binned.host import numpy_digitize
+from clhist.binned.inputs import are_usable, is_binnable, queue_for, split_array
+from clhist.binned.numbers import bin_numbers, steps_axis
+from clhist.binned.sweep import Binned
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Any:

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pyopencl.array as cl_array
 
-from clhist.cuda.imported import imported
-from clhist.cuda.recognised import PLAIN, may_be_cuda
-from clhist.engine.cuda_calls import takes_cuda
-from clhist.engine.labelled import unlabelled
-from clhist.engine.small import check_refused
-from clhist.opencl import lost
+from clhist._core.cuda.imported import imported
+from clhist._core.cuda.recognised import PLAIN, may_be_cuda
+from clhist._core.opencl import lost
+from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.labelled import unlabelled
+from clhist._core.runtime.small import check_refused
 from clhist.operators.reproducible import check_reproducible
 
 F = TypeVar("F", bound=Callable[..., Any])

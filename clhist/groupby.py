@@ -11,26 +11,26 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist.engine.columns import read_column
-from clhist.engine.cuda_calls import takes_cuda_as
-from clhist.engine.labelled import unlabelled
-from clhist.engine.scatter import native
-from clhist.engine.shown_options import shows
-from clhist.engine.small import check_refused
-from clhist.grouping.dates import NAT, as_integers
-from clhist.grouping.frame_groups import FrameGroupBy, names_of_keys
-from clhist.grouping.frames import read_frame
-from clhist.grouping.groups import Groups, groups_of, labels_of
-from clhist.grouping.hints import Hints, check_by_name, check_index, check_number
-from clhist.grouping.methods import A, Methods, X
-from clhist.grouping.reproducible import names_of, reproducible_mean, reproducible_statistics
-from clhist.grouping.sweep import size_kernel, statistics_of, weighted_kernel
-from clhist.grouping.table import Table
-from clhist.opencl.arrays import Array, empty, is_device_array
-from clhist.opencl.device import default_queue, has_fp64
-from clhist.opencl.elementwise import as_numbers
-from clhist.opencl.lost import check_process
-from clhist.opencl.on_device import OnDevice
+from clhist._core.opencl.arrays import Array, empty, is_device_array
+from clhist._core.opencl.device import default_queue, has_fp64
+from clhist._core.opencl.elementwise import as_numbers
+from clhist._core.opencl.lost import check_process
+from clhist._core.opencl.on_device import OnDevice
+from clhist._core.runtime.columns import read_column
+from clhist._core.runtime.cuda_calls import takes_cuda_as
+from clhist._core.runtime.labelled import unlabelled
+from clhist._core.runtime.scatter import native
+from clhist._core.runtime.shown_options import shows
+from clhist._core.runtime.small import check_refused
+from clhist.grouped.dates import NAT, as_integers
+from clhist.grouped.frame_groups import FrameGroupBy, names_of_keys
+from clhist.grouped.frames import read_frame
+from clhist.grouped.groups import Groups, groups_of, labels_of
+from clhist.grouped.hints import Hints, check_by_name, check_index, check_number
+from clhist.grouped.methods import A, Methods, X
+from clhist.grouped.reproducible import names_of, reproducible_mean, reproducible_statistics
+from clhist.grouped.sweep import size_kernel, statistics_of, weighted_kernel
+from clhist.grouped.table import Table
 from clhist.operators.halves import number_of
 from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers

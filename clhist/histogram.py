@@ -1,6 +1,6 @@
 """NumPy's histograms on an OpenCL device: `histogram`, `histogram2d`, `histogramdd`, `histogram_bin_edges`.
 
-NumPy makes the edges and its own comparison decides to which bin a number belongs; see `clhist.binning`.
+NumPy makes the edges and its own comparison decides to which bin a number belongs; see `clhist.binned`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.axes.elements import kernel_dtype
-from clhist.binning.bits import are_few_kinds, of_bits
-from clhist.binning.counts import (
+from clhist._core.elements import kernel_dtype
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.runtime.labelled import has_names, histogram_along
+from clhist._core.runtime.missing import any_missing
+from clhist._core.runtime.signature import signature_of, signature_of_data
+from clhist._core.runtime.small import check_host_way
+from clhist.binned.bits import are_few_kinds, of_bits
+from clhist.binned.counts import (
     check_device_dtypes,
     checked_data,
     counted,
@@ -23,9 +28,9 @@ from clhist.binning.counts import (
     may_round,
     present,
 )
-from clhist.binning.extent import extent
-from clhist.binning.found import FoundBins, found_bins
-from clhist.binning.host import (
+from clhist.binned.extent import extent
+from clhist.binned.found import FoundBins, found_bins
+from clhist.binned.host import (
     are_for_numpy,
     even_edges,
     few_by_numpy,
@@ -36,7 +41,7 @@ from clhist.binning.host import (
     numpy_edges,
     numpy_histogramdd,
 )
-from clhist.binning.inputs import (
+from clhist.binned.inputs import (
     are_usable,
     as_edges,
     check_number,
@@ -49,15 +54,10 @@ from clhist.binning.inputs import (
     taken,
     without,
 )
-from clhist.binning.points import edges_of, points_of
-from clhist.binning.prepared import Prepared, are_fixed, are_repeated, keep, kept, repeated
-from clhist.binning.rules import number_of_bins
-from clhist.binning.sweep import Binned
-from clhist.engine.labelled import has_names, histogram_along
-from clhist.engine.missing import any_missing
-from clhist.engine.signature import signature_of, signature_of_data
-from clhist.engine.small import check_host_way
-from clhist.opencl.arrays import Array, is_device_array
+from clhist.binned.points import edges_of, points_of
+from clhist.binned.prepared import Prepared, are_fixed, are_repeated, keep, kept, repeated
+from clhist.binned.rules import number_of_bins
+from clhist.binned.sweep import Binned
 from clhist.typing import Axes, Devices, HostArray
 
 

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
+from clhist._core.devices.profile import Profile
+from clhist._core.model.plan import Plan
+from clhist._core.model.problem import CHOICES, FREE, Choices
+from clhist._core.opencl.lost import check_process
+from clhist._core.opencl.memory import Allocator
+from clhist._core.runtime.bound import Bound
+from clhist._core.runtime.call import Call, call_of, checked_events, queue_for
+from clhist._core.runtime.cuda_calls import takes_cuda, takes_cuda_only
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.reproducible import reproducible as reproducible_engine
+from clhist._core.runtime.scatter import arguments_of_call
+from clhist._core.runtime.shown_options import shows
+from clhist._core.runtime.signature import itself, recognise
 from clhist.accumulator import Accumulator
-from clhist.engine.bound import Bound
-from clhist.engine.call import Call, call_of, checked_events, queue_for
-from clhist.engine.cuda_calls import takes_cuda, takes_cuda_only
-from clhist.engine.engine import Engine
-from clhist.engine.reproducible import reproducible as reproducible_engine
-from clhist.engine.scatter import arguments_of_call
-from clhist.engine.shown_options import shows
-from clhist.engine.signature import itself, recognise
-from clhist.hardware.profile import Profile
 from clhist.kernel_types import KernelCalls
-from clhist.opencl.lost import check_process
-from clhist.opencl.memory import Allocator
 from clhist.operators.c_types import integer
 from clhist.operators.names import with_names
 from clhist.operators.reproducible import check_max_abs
-from clhist.planning.plan import Plan
-from clhist.planning.problem import CHOICES, FREE, Choices
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
 from clhist.typing import HostArray, K, MadeOf, NumBins, PlanChoices
 

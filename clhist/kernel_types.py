@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyopencl as cl
 
-from clhist.opencl.on_device import OnDevice
+from clhist._core.opencl.on_device import OnDevice
 from clhist.typing import K, KernelOf, Named, One, Ordered
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from clhist.engine.bound import Bound
+    from clhist._core.model.plan import Plan
+    from clhist._core.runtime.bound import Bound
     from clhist.operators.operator import Operator
-    from clhist.planning.plan import Plan
     from clhist.typing import A, KernelOptions, NumBins, PlanChoices, Scalar, TimedOptions
 
 

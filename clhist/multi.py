@@ -11,16 +11,16 @@ from typing import Any, Self
 
 import pyopencl as cl
 
+from clhist._core.cuda.recognised import may_be_cuda
+from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.lost import check_process
+from clhist._core.opencl.several import device_name, queues_of
+from clhist._core.runtime.chunks import Piece
+from clhist._core.runtime.cuda_calls import first_of_cuda, takes_cuda
+from clhist._core.runtime.pool import Pool
+from clhist._core.runtime.progress import Progress, reported
 from clhist.accumulator import CHUNK_BYTES, Accumulator
-from clhist.cuda.recognised import may_be_cuda
-from clhist.engine.chunks import Piece
-from clhist.engine.cuda_calls import first_of_cuda, takes_cuda
-from clhist.engine.pool import Pool
-from clhist.engine.progress import Progress, reported
-from clhist.opencl.arrays import is_device_array
-from clhist.opencl.cuda_arrays import CudaArray
-from clhist.opencl.lost import check_process
-from clhist.opencl.several import device_name, queues_of
 from clhist.partial import Partial, combined, neutral_arrays
 from clhist.typing import Chunk, Devices, HostArray, Made, NumBins, Streamed
 

@@ -11,21 +11,21 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
+from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.masks import mask_of, without_masked
+from clhist._core.opencl.several import device_name, queues_of
+from clhist._core.runtime.missing import masked
+from clhist._core.runtime.multi_index import flat_indices
+from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.pool import Pool
+from clhist._core.runtime.small import counted_by_numpy
 from clhist.accumulator import CHUNK_BYTES
 from clhist.bincount import bincount
-from clhist.binning.counts import densities
-from clhist.binning.host import numpy_edges
-from clhist.binning.inputs import check_number
-from clhist.engine.missing import masked
-from clhist.engine.multi_index import flat_indices
-from clhist.engine.outputs import Outputs
-from clhist.engine.pool import Pool
-from clhist.engine.small import counted_by_numpy
+from clhist.binned.counts import densities
+from clhist.binned.host import numpy_edges
+from clhist.binned.inputs import check_number
 from clhist.histogram import histogram
 from clhist.multi import MultiAccumulator
-from clhist.opencl.arrays import is_device_array
-from clhist.opencl.masks import mask_of, without_masked
-from clhist.opencl.several import device_name, queues_of
 from clhist.operators.halves import number_of
 from clhist.operators.names import COUNT, operator_of_call, operator_on_bins
 from clhist.operators.operator import Operator

@@ -15,13 +15,13 @@ from typing import Any, Generic, overload
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.arrays import empty
+from clhist._core.opencl.device import default_queue, device_profile
+from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.partials import combine_arrays, merge_arrays
 from clhist._version import __version__
-from clhist.engine.outputs import Outputs
-from clhist.engine.partials import combine_arrays, merge_arrays
 from clhist.files.arrays import read_npz
 from clhist.files.regular import replaced
-from clhist.opencl.arrays import empty
-from clhist.opencl.device import default_queue, device_profile
 from clhist.operators.c_types import shown_dtype
 from clhist.operators.described import UntrustedError, operator_of
 from clhist.operators.described import described as described_operator

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from clhist.engine.call import Call, CheckedCall, Outcome
-from clhist.engine.engine import Engine
+from clhist._core.runtime.call import Call, CheckedCall, Outcome
+from clhist._core.runtime.engine import Engine
 
 _MOST_WINDOWS = 16
 _MOST_CELLS = 1 << 20  # of all windows together

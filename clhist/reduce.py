@@ -12,22 +12,22 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist.engine.call import Call, call_of, checked_events, queue_for, queue_of
-from clhist.engine.engine import Engine
-from clhist.engine.known import KnownCall
-from clhist.engine.multi_index import flat_indices
-from clhist.engine.pairs import Pairs, as_parts, checked_pairs, is_number_or_shape, shape_of
-from clhist.engine.row_means import are_row_means, row_means
-from clhist.engine.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
-from clhist.engine.shown_options import shows
-from clhist.engine.signature import Remembered, signature_of
-from clhist.engine.small import is_small
-from clhist.opencl.arrays import is_array, is_device_array, overlap
+from clhist._core.model.updates import GATHER
+from clhist._core.opencl.arrays import is_array, is_device_array, overlap
+from clhist._core.runtime.call import Call, call_of, checked_events, queue_for, queue_of
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.known import KnownCall
+from clhist._core.runtime.multi_index import flat_indices
+from clhist._core.runtime.pairs import Pairs, as_parts, checked_pairs, is_number_or_shape, shape_of
+from clhist._core.runtime.row_means import are_row_means, row_means
+from clhist._core.runtime.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
+from clhist._core.runtime.shown_options import shows
+from clhist._core.runtime.signature import Remembered, signature_of
+from clhist._core.runtime.small import is_small
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.host import of_bins
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
-from clhist.planning.updates import GATHER
 from clhist.race_factor import run
 from clhist.typing import AnyOperator, CallOptions, Devices
 

@@ -10,16 +10,16 @@ from typing import Any, overload
 
 import pyopencl as cl
 
+from clhist._core.opencl.cuda_arrays import cuda_device_of
+from clhist._core.opencl.device import default_queue
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.call import queue_for
+from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.streams import stream_operator
 from clhist.accumulator import Accumulator
-from clhist.engine.call import queue_for
-from clhist.engine.cuda_calls import takes_cuda
-from clhist.engine.engine import Engine
-from clhist.engine.outputs import Outputs
-from clhist.engine.signature import Remembered
-from clhist.engine.streams import stream_operator
-from clhist.opencl.cuda_arrays import cuda_device_of
-from clhist.opencl.device import default_queue
-from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.names import COUNT, with_names
 from clhist.operators.operator import checked_by

@@ -13,8 +13,13 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.arrays import Array, empty, is_device_array, to_device
+from clhist._core.opencl.elementwise import as_numbers
+from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.missing import any_missing, are_plain, rows_missing, split
+from clhist._core.runtime.small import check_host_way, is_small
 from clhist.axes.thresholds import rounded_bins
-from clhist.binning.by_scipy import (
+from clhist.binned.by_scipy import (
     are_counts,
     by_scipy,
     few_by_scipy,
@@ -23,18 +28,13 @@ from clhist.binning.by_scipy import (
     scipy_functions,
     unknown,
 )
-from clhist.binning.counts import flat, present
-from clhist.binning.inputs import as_array, as_edges, is_binnable, mask_array, queue_for
-from clhist.binning.numbers import bin_numbers
-from clhist.binning.points import Points, points_of
-from clhist.binning.statistic_edges import statistic_edges
-from clhist.binning.statistics import statistics_of
-from clhist.binning.sweep import Binned
-from clhist.engine.cuda_calls import takes_cuda
-from clhist.engine.missing import any_missing, are_plain, rows_missing, split
-from clhist.engine.small import check_host_way, is_small
-from clhist.opencl.arrays import Array, empty, is_device_array, to_device
-from clhist.opencl.elementwise import as_numbers
+from clhist.binned.counts import flat, present
+from clhist.binned.inputs import as_array, as_edges, is_binnable, mask_array, queue_for
+from clhist.binned.numbers import bin_numbers
+from clhist.binned.points import Points, points_of
+from clhist.binned.statistic_edges import statistic_edges
+from clhist.binned.statistics import statistics_of
+from clhist.binned.sweep import Binned
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.names import FUNCTIONS
@@ -255,7 +255,7 @@ def _by_kernels(
     """Return the statistics by name, and SciPy's bin numbers unless `expand` is None.
 
     `kept` are the dimensions of the values but for the last; `options` are of
-    `clhist.binning.statistics.statistics_of`.
+    `clhist.binned.statistics.statistics_of`.
     """
     binned = points.binned(edges, where, queue, rounded_bins)
     shape = tuple(len(each) - 1 for each in edges)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from clhist.engine.columns import picked, read_column
+from clhist._core.runtime.columns import picked, read_column
 from clhist.groupby import group_by
-from clhist.grouping.frame_groups import FrameGroupBy, names_of_keys
-from clhist.grouping.frames import Frame, read_frame
+from clhist.grouped.frame_groups import FrameGroupBy, names_of_keys
+from clhist.grouped.frames import Frame, read_frame
 from clhist.histogram import histogram
 from clhist.statistics.table import named_statistics
 

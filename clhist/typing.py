@@ -14,10 +14,10 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from numpy.typing import DTypeLike, NDArray
 
-from clhist.hardware.profile import Profile
+from clhist._core.devices.profile import Profile
+from clhist._core.model.problem import CounterBits, Memory, PassOrder
+from clhist._core.model.updates import Name as Update
 from clhist.operators.operator import Operator
-from clhist.planning.problem import CounterBits, Memory, PassOrder
-from clhist.planning.updates import Name as Update
 
 if TYPE_CHECKING:  # whose type variables have defaults, which Python has from 3.13 on
     from typing_extensions import TypeVar

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.arrays import are_plain_numbers, check_context, is_device_array
+from clhist._core.opencl.masks import check_unmasked
+from clhist._core.runtime import small
+from clhist._core.runtime.columns import ColumnData, of_list, read_column
+from clhist._core.runtime.labelled import unlabelled
+from clhist._core.runtime.scatter import as_array
 from clhist.bincount import bincount
-from clhist.engine import small
-from clhist.engine.columns import ColumnData, of_list, read_column
-from clhist.engine.labelled import unlabelled
-from clhist.engine.scatter import as_array
-from clhist.grouping.factorized import factorized, factorized_column
-from clhist.grouping.keys import distinct
-from clhist.opencl.arrays import are_plain_numbers, check_context, is_device_array
-from clhist.opencl.masks import check_unmasked
+from clhist.grouped.factorized import factorized, factorized_column
+from clhist.grouped.keys import distinct
 
 
 def unique(

@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 import pyopencl as cl
 
-from clhist.engine.cuda_calls import takes_cuda
-from clhist.engine.labelled import is_labelled
-from clhist.engine.missing import refuse_missing, split
+from clhist._core.opencl.arrays import check_native, is_device_array, on_host
+from clhist._core.opencl.device import default_queue
+from clhist._core.opencl.elementwise import as_numbers
+from clhist._core.opencl.masks import mask_of
+from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.labelled import is_labelled
+from clhist._core.runtime.missing import refuse_missing, split
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import check_native, is_device_array, on_host
-from clhist.opencl.device import default_queue
-from clhist.opencl.elementwise import as_numbers
-from clhist.opencl.masks import mask_of
 from clhist.operators.halves import half_name, number_of
 from clhist.statistics.table import STATISTICS, TABLE
 from clhist.unique import factorize

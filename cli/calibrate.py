@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
+from clhist._core.devices.profile_files import PARAMETERS, user_directory
 from clhist.cli.console import Console, shared_options, writing
 from clhist.cli.tables import table
-from clhist.hardware.profile_files import PARAMETERS, user_directory
 
 
 @click.command()
@@ -33,8 +33,8 @@ def calibrate(console: Console, output: Path | None, quick: bool) -> None:
       clhist calibrate --device H200 --output my-h200.toml
     """
     import clhist.calibration.calibrate as calibration
-    from clhist.opencl.caches import is_writable
-    from clhist.opencl.device import default_queue
+    from clhist._core.opencl.caches import is_writable
+    from clhist._core.opencl.device import default_queue
 
     chosen = default_queue().device
     target = output or user_directory()

@@ -14,11 +14,11 @@ from typing import Any
 
 import click
 
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.opencl.device import PROFILE_VARIABLE, default_device, devices
 from clhist.cli.progress import Progress, quiet_terminal
 from clhist.cli.tables import escaped
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.opencl.device import PROFILE_VARIABLE, default_device, devices
 
 _KEY = "clhist.console"
 _SILENCE = 1.0  # seconds after which a command says that it runs

@@ -14,20 +14,20 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import __version__, operators
+from clhist._core.devices.atomics import native_atomic, native_table
+from clhist._core.devices.profile import Profile, matching, named_profile
+from clhist._core.devices.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, usable_profiles, user_directory
+from clhist._core.devices.vendors import FEATURES, MEMORIES, VENDOR_PATHS
+from clhist._core.model.scaling import rates_of
+from clhist._core.model.updates import available_updates
+from clhist._core.opencl import device
+from clhist._core.opencl.cuda_queues import cuda_words
+from clhist._core.opencl.icd import library_of, registered_by
+from clhist._core.runtime.small import LEAST, least_size
 from clhist.cli.console import Console, shared_options
 from clhist.cli.tables import bytes_text, grid, table, text_width, wrapped
-from clhist.engine.small import LEAST, least_size
 from clhist.errors import NoDeviceError, ProfileError
-from clhist.hardware.atomics import native_atomic, native_table
-from clhist.hardware.profile import Profile, matching, named_profile
-from clhist.hardware.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, usable_profiles, user_directory
-from clhist.hardware.vendors import FEATURES, MEMORIES, VENDOR_PATHS
-from clhist.opencl import device
-from clhist.opencl.cuda_queues import cuda_words
-from clhist.opencl.icd import library_of, registered_by
 from clhist.operators.operator import Operator
-from clhist.planning.scaling import rates_of
-from clhist.planning.updates import available_updates
 
 MEASURED = "measured on the device"
 DTYPES = ("int32", "int64", "float32", "float64", "complex64", "complex128")
@@ -76,7 +76,7 @@ _CALLS = {
     "unique": "unique, factorize",
     "group_by": "group_by, ndimage, zonal_stats",
     "boost-histogram": "clhist.hist",
-}  # by the names of `clhist.engine.small.LEAST`, where these are not the functions'
+}  # by the names of `clhist._core.runtime.small.LEAST`, where these are not the functions'
 
 _PROFILES_WIDTH = 80  # that a table of them needs
 _PROFILES_LEGEND = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model.paper import paper_plan
+from clhist._core.model.plan import Plan
 from clhist.cli.tables import grid, wrapped
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning.paper import paper_plan
-from clhist.planning.plan import Plan
 
 DEVICE, SIZE = "nvidia-geforce-rtx-2080-ti", 50_000_000
 UPDATES = {"HDW": "native", "CAS": "cas", "XCG": "lock"}

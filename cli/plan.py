@@ -14,23 +14,23 @@ import click
 import numpy as np
 
 from clhist import operators
+from clhist._core.devices.atomics import expected_features
+from clhist._core.devices.profile import MEMORY_FRACTION, Profile, named_profile
+from clhist._core.kernels.from_plan import programs_of
+from clhist._core.kernels.render import render_programs
+from clhist._core.kernels.source import Source
+from clhist._core.model.choose import plan_sweep
+from clhist._core.model.plan import Plan, fewer_copies
+from clhist._core.model.problem import PLACES, Choices, Histogram, Problem, check_choices
+from clhist._core.model.scaling import rates_of
+from clhist._core.model.sweeps import is_worth_joining, join_sweeps, plan_sweeps
+from clhist._core.model.updates import FORCEABLE, SORT, useful_copies
+from clhist._core.model.workload import Workload
 from clhist.cli.console import Console, InputError, completed, shared_options
 from clhist.cli.paper_table import table_1, table_1_records
 from clhist.cli.plan_text import PlannedSweep, show
-from clhist.codegen.from_plan import programs_of
-from clhist.codegen.render import render_programs
-from clhist.codegen.source import Source
 from clhist.errors import NoDeviceError
-from clhist.hardware.atomics import expected_features
-from clhist.hardware.profile import MEMORY_FRACTION, Profile, named_profile
 from clhist.operators.operator import Operator
-from clhist.planning.choose import plan_sweep
-from clhist.planning.plan import Plan, fewer_copies
-from clhist.planning.problem import PLACES, Choices, Histogram, Problem, check_choices
-from clhist.planning.scaling import rates_of
-from clhist.planning.sweeps import is_worth_joining, join_sweeps, plan_sweeps
-from clhist.planning.updates import FORCEABLE, SORT, useful_copies
-from clhist.planning.workload import Workload
 
 _NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)(?:\.\d+)?(?:e\+?\d{1,2})?) ?(?:([kmgt])(i?)b?|b)?", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -448,7 +448,7 @@ def _rate_kind(update: str, element_size: int) -> str:
 def _device(console: Console) -> tuple[Profile, int | None, int | None, tuple[float, str] | None]:
     """Return the numbers of the default device, or of the one asked for, what copies may take, and work-items at most.
 
-    The last is what `clhist.engine.small.least_size` says of `reduce_by_index`. Without OpenCL where a profile is
+    The last is what `runtime.small.least_size` says of `reduce_by_index`. Without OpenCL where a profile is
     named: its data sheet says how much memory there is, a quarter of which is taken.
     """
     if console.profile is not None:
@@ -457,8 +457,8 @@ def _device(console: Console) -> tuple[Profile, int | None, int | None, tuple[fl
         most = None if named.kind == "cpu" else named.work_group_size
         known = replace(named, features=expected_features(named.kind, named.name))
         return known, memory // MEMORY_FRACTION if memory else None, most, None
-    from clhist.engine.small import least_size
-    from clhist.opencl.device import default_queue, device_profile, devices, memory_budget
+    from clhist._core.opencl.device import default_queue, device_profile, devices, memory_budget
+    from clhist._core.runtime.small import least_size
 
     try:
         asked = console.device or console.platform

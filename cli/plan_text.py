@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from clhist._core.devices.profile import Profile
+from clhist._core.devices.profile_files import PARAMETERS
+from clhist._core.model import global_memory
+from clhist._core.model.choose import PREDICTED
+from clhist._core.model.plan import Plan, Step
+from clhist._core.model.scaling import rates_of
 from clhist.cli.tables import bytes_text, table, wrapped
-from clhist.hardware.profile import Profile
-from clhist.hardware.profile_files import PARAMETERS
-from clhist.planning import global_memory
-from clhist.planning.choose import PREDICTED
-from clhist.planning.plan import Plan, Step
-from clhist.planning.scaling import rates_of
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def quiet_terminal() -> Iterator[None]:
 
 def _compiling() -> str:
     """Return "compiling", for whom if anything has been compiled, and that this is not for every run."""
-    module = sys.modules.get("clhist.opencl.program")  # which takes long to import
+    module = sys.modules.get("clhist._core.opencl.program")  # which takes long to import
     name = module.compiler() if module is not None else ""
     once = "" if os.environ.get("PYOPENCL_NO_CACHE") else ", once per machine"
     return f"compiling for {name}{once}" if name else "compiling"

@@ -86,7 +86,7 @@ def selftest(
       clhist selftest --soak 1800 --seed 1 --jobs 4
       clhist selftest --seed 1 --only 4711
     """
-    from clhist.opencl.device import default_queue
+    from clhist._core.opencl.device import default_queue
     from clhist.selftest.watchdog import Watchdog
     from clhist.selftest.workers import default_jobs
 
@@ -112,8 +112,8 @@ def _hangs(name: str, limit: float, device: Any) -> None:
 
 def _checks(console: Console, queue: Any, watchdog: Any, *, quick: bool, jobs: int, cuda: bool) -> bool:
     """Run the checks, print what came of them, and return whether something is wrong."""
-    from clhist.opencl.device import device_kind, device_profile
-    from clhist.planning.times import BANDWIDTH
+    from clhist._core.model.times import BANDWIDTH
+    from clhist._core.opencl.device import device_kind, device_profile
     from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, advice
     from clhist.selftest.suite import checks, checks_elsewhere, cuda_checks
 

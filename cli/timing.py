@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.device import device_kind
 from clhist.calibration.measure import Bench, spread_of
-from clhist.opencl.device import device_kind
 
 _SECONDS = 0.5  # about what is spent on one thing, between the least and the most runs
 _LOOP_SECONDS = 0.02

@@ -1,1 +1,1 @@
-"""Device profiles as TOML; clhist.hardware.profile_files reads them."""
+"""Device profiles as TOML; clhist._core.devices.profile_files reads them."""

@@ -1,1 +1,1 @@
-"""Mako templates of the OpenCL kernels; clhist.codegen.render fills them in."""
+"""Mako templates of the OpenCL kernels; clhist._core.kernels.render fills them in."""

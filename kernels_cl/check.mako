@@ -1,4 +1,4 @@
-## Every way to combine two and three values that the laws of an operator compare; see `clhist.engine.operator_check`.
+## Every way to combine two and three values that the laws of an operator compare; see `clhist._core.runtime.operator_check`.
 <%namespace name="types" file="types.mako"/>
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

@@ -4,7 +4,7 @@
 <%namespace name="types" file="types.mako"/>
 <%namespace name="section" file="section.mako"/>
 <%
-    from clhist.codegen.state import wrapped
+    from clhist._core.kernels.state import wrapped
     from clhist.operators.c_types import bytes_of
     operator = spec.operator
     cells = ", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))

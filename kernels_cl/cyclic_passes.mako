@@ -1,4 +1,4 @@
-## Passes that have every S-th bin rather than a range of neighbours: see clhist/planning/passes.py.
+## Passes that have every S-th bin rather than a range of neighbours: see clhist/_core/model/passes.py.
 
 <%def name="range_of_bins(feature, s)">
     const clhist_bin_t clhist_first${s} = get_group_id(1);  // every bin of which this is the rest

@@ -4,7 +4,7 @@
 ## one of a single work-item, as on CPUs, moves one key after another.
 <%namespace name="scan" file="scan.mako"/>
 <%namespace name="types" file="types.mako"/>
-<%! from clhist.codegen.state import LINE_BYTES %>\
+<%! from clhist._core.kernels.state import LINE_BYTES %>\
 % if lanes == 1:
 ${types.ahead()}
 #define LINE (${LINE_BYTES} / sizeof(word_t))  // keys of a line of the caches

@@ -1,4 +1,4 @@
-## Stores some values that a map emits to bins that exist, for the check of an operator; see `clhist.engine.operator_check`.
+## Stores some values that a map emits to bins that exist, for the check of an operator; see `clhist._core.runtime.operator_check`.
 ## Each work-item runs the map for one element, evenly spread over the input, and has `most` places for each output.
 <%namespace name="types" file="types.mako"/>
 <%

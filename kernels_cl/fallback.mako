@@ -1,7 +1,7 @@
 ## Kernels that are enqueued behind narrow counters or sums, and compute only if these raised their flag: see packed.mako
 ## and narrow.mako.
 <%!
-    from clhist.planning.packed import RAISED
+    from clhist._core.model.packed import RAISED
 %>
 ## Of the sweep: the second stage asks whether this was called; it lowers the flag itself.
 <%def name="guard(feature)">

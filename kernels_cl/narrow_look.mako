@@ -3,8 +3,8 @@
 <%namespace name="types" file="types.mako"/>
 <%!
     from clhist.operators.fixed_point import FORMATS
-    from clhist.planning.narrow import LOOKED_AT
-    from clhist.planning.packed import RAISED
+    from clhist._core.model.narrow import LOOKED_AT
+    from clhist._core.model.packed import RAISED
 
     RUN = 32  # neighbouring elements
 %>\

@@ -13,7 +13,7 @@
 ## stage lowers it. Should it have that number by chance, all is counted again, which is right as well.
 ## Note [No clearing of the flag], docs/decisions/0006.
 <%!
-    from clhist.planning.packed import CALL_WORDS, RAISED, SAMPLE
+    from clhist._core.model.packed import CALL_WORDS, RAISED, SAMPLE
 
     FREE = 0xFFFFFFFF  # no bin
     RUN = 32  # neighbours that are looked at together: a load of a warp

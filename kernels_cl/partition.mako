@@ -7,10 +7,10 @@
 <%namespace name="scan" file="scan.mako"/>
 <%!
     from textwrap import indent
-    from clhist.codegen.state import LINE_BYTES, wrapped
-    from clhist.planning.packed import Guarded
-    from clhist.planning.partition import CURSORS
-    from clhist.planning.split import SHARED
+    from clhist._core.kernels.state import LINE_BYTES, wrapped
+    from clhist._core.model.packed import Guarded
+    from clhist._core.model.partition import CURSORS
+    from clhist._core.model.split import SHARED
 %>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix

@@ -5,9 +5,9 @@
 <%namespace name="loads" file="walk.mako"/>
 <%!
     from textwrap import dedent, indent
-    from clhist.planning.packed import Guarded
-    from clhist.planning.partition import ROUNDS
-    from clhist.codegen.state import LINE_BYTES, statement
+    from clhist._core.model.packed import Guarded
+    from clhist._core.model.partition import ROUNDS
+    from clhist._core.kernels.state import LINE_BYTES, statement
     JOINED_BYTES = 16384  # of local memory
     LINE = 8  # loads of 16 bytes of a cache line, which a crew of as many asks for at once
     TILES_AHEAD = 4  # whose pairs a CPU is asked for

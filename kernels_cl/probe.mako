@@ -1,4 +1,4 @@
-## Programs that prove whether a hardware atomic, or a fence, works on a device; see clhist/opencl/probe.py.
+## Programs that prove whether a hardware atomic, or a fence, works on a device; see clhist/_core/opencl/probe.py.
 ## Where the compiler lacks it, the program has no kernel for it.
 ## NVIDIA's driver crashes when queried for the kernels of a program without any; hence this one.
 __kernel void clhist_nothing(void) {}

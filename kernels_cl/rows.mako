@@ -4,7 +4,7 @@
 <%namespace name="types" file="types.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!
-    from clhist.codegen.state import wrapped
+    from clhist._core.kernels.state import wrapped
     from clhist.operators.doubles import functions_of_doubles
 %>\
 <%

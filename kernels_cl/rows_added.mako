@@ -6,7 +6,7 @@
     BYTES_AHEAD = 8192  # that values are asked for
 %>\
 <%
-    from clhist.codegen.combine_state import has_bytes
+    from clhist._core.kernels.combine_state import has_bytes
     sweep, text = spec.sweep, spec.text
     group, d, v = sweep.work_group_size, text.rows.components, spec.vector
     operator = sweep.outputs[0].operator

@@ -1,6 +1,6 @@
 ## Exact sums of rows, again in long integers, where those in double precision are not exact.
 <%!
-    from clhist.codegen.state import wrapped
+    from clhist._core.kernels.state import wrapped
 %>\
 <%
     sweep, d, operator = spec.sweep, spec.text.rows.components, spec.sweep.outputs[0].operator

@@ -3,8 +3,8 @@
 <%namespace name="types" file="types.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!
-    from clhist.planning.packed import RAISED
-    from clhist.planning.rows import LOOKED_AT, LOOKED_CELLS
+    from clhist._core.model.packed import RAISED
+    from clhist._core.model.rows import LOOKED_AT, LOOKED_CELLS
 %>\
 <%
     sweep, text, d = spec.sweep, spec.text, spec.text.rows.components

@@ -1,7 +1,7 @@
 ## How kernels of rows begin, and the arrays of results.
 <%!
-    from clhist.codegen.state import wrapped
-    from clhist.planning.packed import RAISED
+    from clhist._core.kernels.state import wrapped
+    from clhist._core.model.packed import RAISED
     from clhist.operators.halves import ELEMENT, half_name
 %>
 <%def name="begin(name, size)">

@@ -4,8 +4,8 @@
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!
     from math import gcd
-    from clhist.planning.row_ranges import LEAST_PIECE
-    from clhist.planning.rows import FEW_ELEMENTS
+    from clhist._core.model.row_ranges import LEAST_PIECE
+    from clhist._core.model.rows import FEW_ELEMENTS
 %>\
 <%
     sweep, text = spec.sweep, spec.text

@@ -3,7 +3,7 @@
 ## which OpenCL does not promise to run meanwhile. A combination has the earlier of its two first, so it need not be
 ## commutative. The first element of all begins a segment. Work-groups of a single work-item, as on CPUs, go from element
 ## to element; others read a tile into local memory, whose neighbours their work-items read at once.
-<%! from clhist.codegen.state import wrapped %>\
+<%! from clhist._core.kernels.state import wrapped %>\
 % if "double" in f"{spec}":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif

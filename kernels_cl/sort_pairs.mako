@@ -1,8 +1,8 @@
 ## Writes the (bin, value) pairs of a map for sorting (SC'20, Listing 4): ${max_pairs} for each element. Pairs that the map
 ## does not emit, or emits to no bin, get a key larger than every bin.
 <%!
-    from clhist.codegen.state import wrapped
-    from clhist.planning.batch import Chunks
+    from clhist._core.kernels.state import wrapped
+    from clhist._core.model.batch import Chunks
 %>\
 <%namespace name="types" file="types.mako"/>
 <%

@@ -1,4 +1,4 @@
-<%! from clhist.hardware.vendors import POCL %>\
+<%! from clhist._core.devices.vendors import POCL %>\
 ## The order in which work-items go through the elements: blocked (each has consecutive elements, as CPUs prefer) or
 ## striped (neighbouring work-items have neighbouring elements, so that GPUs coalesce the loads), with wide loads.
 <%namespace name="section" file="section.mako"/>
@@ -101,7 +101,7 @@ ${state.map_call(2)}
 </%def>
 <%!
     from textwrap import indent
-    from clhist.planning.packed import RAISED
+    from clhist._core.model.packed import RAISED
 
     SAMPLES = 64  # of four neighbours
     SMALL_BYTES = 2048  # copies that take no more are all used

@@ -24,10 +24,10 @@ from typing import Any
 
 import pyopencl as cl
 
+from clhist._core.opencl.device import default_queue, device_features, devices
+from clhist._core.opencl.memory import scratch_bytes
+from clhist._core.opencl.program import programs_built
 from clhist.errors import NoDeviceError, UnsupportedError
-from clhist.opencl.device import default_queue, device_features, devices
-from clhist.opencl.memory import scratch_bytes
-from clhist.opencl.program import programs_built
 from clhist.selftest.suite import queue_of
 from clhist.selftest.workers import Worker
 from soak.calls import SAME_KERNELS, Setting, draw

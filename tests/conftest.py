@@ -19,10 +19,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import clhist
-from clhist.engine import small
-from clhist.opencl.device import profile_context
-from clhist.planning import one_launch, partition, private, rows, scaling, sort
-from clhist.planning.choose import plan_sweep
+from clhist._core.model import one_launch, partition, private, rows, scaling, sort
+from clhist._core.model.choose import plan_sweep
+from clhist._core.opencl.device import profile_context
+from clhist._core.runtime import small
 from clhist.selftest.inputs import as_cpu, as_gpu
 
 pytest_plugins = ["budget", "repeats"]
@@ -203,14 +203,14 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
     """CUDA's driver and its libraries, as OpenCL and NumPy compute for them."""
     import cuda_fake
 
-    monkeypatch.setattr("clhist.engine.cuda_calls._warned", set())
+    monkeypatch.setattr("clhist._core.runtime.cuda_calls._warned", set())
     return cuda_fake.install(monkeypatch)
 
 
 @pytest.fixture
 def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave nothing to NumPy and SciPy because it is small."""
-    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: True)
+    monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size: True)
 
 
 @pytest.fixture

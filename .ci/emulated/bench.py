@@ -7,7 +7,7 @@ from typing import Any
 
 import clhist
 from benchmarks.operators import OPERATORS, Benched
-from clhist.planning.problem import COUNTER_BITS, PASS_ORDERS
+from clhist._core.model.problem import COUNTER_BITS, PASS_ORDERS
 from emulated import alu, device
 from emulated.counting import ELEMENTS, counted, whole_plan
 from emulated.places import NotPreparedError

@@ -18,7 +18,7 @@ import pyopencl as cl
 
 import clhist
 from benchmarks.operators import OPERATORS, Benched
-from clhist.opencl.device import device_profile
+from clhist._core.opencl.device import device_profile
 from emulated.cases.case import bins_of
 from emulated.launch import settings, totals
 from emulated.places import HERE

@@ -264,7 +264,7 @@ def _replace_in_clhist(hosts: list[cl.Platform]) -> None:
 
 def _record_plans() -> None:
     """Note the strategy and the updates of each call's plan in `launched`."""
-    from clhist.engine.launcher import Loaded
+    from clhist._core.runtime.launcher import Loaded
 
     run = Loaded.run
 

@@ -112,7 +112,7 @@ def _run_here(target: str, given: argparse.Namespace) -> int:
     if given.part[0] != "selftest":  # in which one check has 2^31 elements
         settings.budget = _BUDGET
     device.present(target, None if given.part[0] == "counts" else UNITS)
-    from clhist.opencl.device import default_queue, device_profile
+    from clhist._core.opencl.device import default_queue, device_profile
 
     begin, queue = time.monotonic(), default_queue()
     profile = device_profile(queue.device)
@@ -178,7 +178,7 @@ def _chosen(cases: Iterable[Case], pattern: str) -> list[Case]:
 
 
 def _selftest(queue: cl.CommandQueue, pattern: str) -> Iterator[tuple[str, Outcome]]:
-    from clhist.opencl.device import device_profile
+    from clhist._core.opencl.device import device_profile
     from clhist.selftest.forms import form_checks
     from clhist.selftest.updates import update_checks
 

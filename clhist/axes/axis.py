@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from clhist._core.elements import has_no_type
+from clhist._core.keys import Array
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
-from clhist.axes.elements import has_no_type
 from clhist.axes.guess import even_guess, steps_of, table_of
-from clhist.axes.keys import Array
 from clhist.axes.kinds import Kind
 from clhist.axes.thresholds import Thresholds
 

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from clhist.axes.elements import bits_of, key_of_bits
-from clhist.axes.keys import bits_dtype, key_dtype
+from clhist._core.elements import bits_of, key_of_bits
+from clhist._core.keys import bits_dtype, key_dtype
 from clhist.operators.c_types import c_name
 
 EVEN, LINEAR, KEYED = "even", "linear", "keyed"  # guesses, see `clhist.axes.edges`

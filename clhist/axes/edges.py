@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from clhist._core.elements import bits_of, key_of_bits
+from clhist._core.keys import bits_dtype, key_dtype
 from clhist.axes import block_search
 from clhist.axes.block_search import ABSENT, EVEN, KEYED, LINEAR
-from clhist.axes.elements import bits_of, key_of_bits
-from clhist.axes.keys import bits_dtype, key_dtype
 from clhist.operators.c_types import c_name
 
 _ROUNDS = "12582912.0f"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from clhist._core.keys import Array, from_key, from_keys
 from clhist.axes.block_search import LINEAR
-from clhist.axes.keys import Array, from_key, from_keys
 from clhist.axes.thresholds import Thresholds
 
 FARTHEST = 0.25  # of a bin that the guess of even ones may be off; else a table is better

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from clhist._core.elements import bits_of, key_of_bits
+from clhist._core.keys import bits_dtype, key_dtype, key_range
 from clhist.axes import block_search
 from clhist.axes.block_search import ABSENT, EVEN, LOOP, with_absent
 from clhist.axes.edges import EdgesKind
-from clhist.axes.elements import bits_of, key_of_bits
-from clhist.axes.keys import bits_dtype, key_dtype, key_range
 from clhist.operators.c_types import c_name, literal
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from clhist._core.elements import kernel_dtype
+from clhist._core.keys import Array, from_keys, key_dtype, key_range
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.edges import EdgesKind
-from clhist.axes.elements import kernel_dtype
-from clhist.axes.keys import Array, from_keys, key_dtype, key_range
 from clhist.axes.kinds import FlowKind, WrappedKind
 from clhist.axes.thresholds import Thresholds
 

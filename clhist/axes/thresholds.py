@@ -1,7 +1,7 @@
 """From the edges of bins to thresholds: for each edge the least number of the data's dtype that is not below it.
 
 Libraries compare data with edges in a common type, with roundings of their own. The same comparison, done on the host,
-turns edges into keys of the data's dtype (`clhist.axes.keys`); a kernel that compares keys finds the same bins.
+turns edges into keys of the data's dtype (`clhist._core.keys`); a kernel that compares keys finds the same bins.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist.axes.keys import Array, from_keys, key_dtype, key_of, key_range, keys_of
+from clhist._core.keys import Array, from_keys, key_dtype, key_of, key_range, keys_of
 from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here

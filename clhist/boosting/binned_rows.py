@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist.codegen.boosting import MOST_ROWS, ROWS, BoostingSpec, has_room, sweeps_of
-from clhist.codegen.render import render_boosting
-from clhist.engine.chain import Chain
-from clhist.opencl.arrays import is_device_array
-from clhist.opencl.device import device_kind, planning_profile
-from clhist.opencl.program import Kernel, kept_by_context, kernels_of
-from clhist.opencl.upload import FEWEST_BYTES, uploads
+from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.device import device_kind, planning_profile
+from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
+from clhist._core.opencl.upload import FEWEST_BYTES, uploads
+from clhist._core.runtime.chain import Chain
+from clhist.boosting.kernels import MOST_ROWS, ROWS, BoostingSpec, has_room, render_boosting, sweeps_of
 from clhist.operators.c_types import c_name
 
 FLOAT = np.dtype(np.float32)

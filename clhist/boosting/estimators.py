@@ -18,16 +18,16 @@ from sklearn.base import _fit_context
 from sklearn.ensemble._hist_gradient_boosting import gradient_boosting
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
+from clhist._core.opencl.device import default_queue, devices
+from clhist._core.opencl.lost import is_forked
+from clhist._core.opencl.masks import mask_of
+from clhist._core.runtime.caller import warn_caller
+from clhist._core.runtime.missing import refuse_missing
 from clhist.boosting.binned_rows import bits_of
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
-from clhist.engine.caller import warn_caller
-from clhist.engine.missing import refuse_missing
 from clhist.errors import NoDeviceError
-from clhist.opencl.device import default_queue, devices
-from clhist.opencl.lost import is_forked
-from clhist.opencl.masks import mask_of
 
 FEWEST_BINS = 1 << 18
 """Rows times features below which no device is tried, unless one is named; above it, the first trees decide."""

@@ -11,12 +11,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
+from clhist._core.opencl.arrays import Array, check_array, is_device_array
+from clhist._core.opencl.device import default_queue
+from clhist._core.opencl.on_device import OnDevice
+from clhist._core.runtime.extremes import extremes
+from clhist._core.runtime.missing import refuse_missing
 from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
-from clhist.engine.extremes import extremes
-from clhist.engine.missing import refuse_missing
-from clhist.opencl.arrays import Array, check_array, is_device_array
-from clhist.opencl.device import default_queue
-from clhist.opencl.on_device import OnDevice
 
 _MOST_BINS = 256
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.device import memory_budget
+from clhist._core.opencl.memory import OutOfMemoryError
 from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
-from clhist.codegen.boosting import CHILD, FOUND, SPLIT
-from clhist.opencl.device import memory_budget
-from clhist.opencl.memory import OutOfMemoryError
+from clhist.boosting.kernels import CHILD, FOUND, SPLIT
 
 _NO_SET = (0,) * 8
 _MOST_SLOTS, _FEWEST_SLOTS, _PART_OF_MEMORY = 1024, 8, 4

@@ -15,15 +15,15 @@ from typing import Any
 
 import pyopencl as cl
 
+from clhist._core.devices.profile import Profile
+from clhist._core.devices.profile_files import PARAMETERS, parse_profile, user_directory
+from clhist._core.opencl.device import device_kind, own_profile, trust
 from clhist.calibration import measure
 from clhist.calibration.cpu_rates import cpu_rates
 from clhist.calibration.host_sizes import host_sizes
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.calibration.rates import plan_rates
 from clhist.calibration.row_rates import row_rates
-from clhist.hardware.profile import Profile
-from clhist.hardware.profile_files import PARAMETERS, parse_profile, user_directory
-from clhist.opencl.device import device_kind, own_profile, trust
 
 # What a measured number may be; beyond it the measurement is taken for wrong.
 _MOST_LOCAL_MEMORY = MIB
@@ -39,7 +39,7 @@ class Finding:
     Attributes
     ----------
     key : str
-        Of `clhist.hardware.profile_files.PARAMETERS`.
+        Of `clhist._core.devices.profile_files.PARAMETERS`.
     value : int
         What the profile has from now on.
     source : str
@@ -83,7 +83,7 @@ class Calibration:
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") + ".toml"
 
     def toml(self) -> str:
-        """Return the profile as text; `clhist.hardware.profile_files.parse_profile` reads it."""
+        """Return the profile as text; `clhist._core.devices.profile_files.parse_profile` reads it."""
         lines = [
             f"name = {json.dumps(self.name)}",
             f"kind = {json.dumps(self.kind)}",

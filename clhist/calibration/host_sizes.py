@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from clhist._core.runtime.small import rate_name
 from clhist.bincount import bincount
 from clhist.calibration.measure import Bench, Measurement
-from clhist.engine.small import rate_name
 from clhist.groupby import GroupBy
-from clhist.grouping.groups import groups_of
+from clhist.grouped.groups import groups_of
 from clhist.histogram import histogram, histogram2d
 from clhist.reduce import reduce_by_index
 from clhist.unique import unique
@@ -24,7 +24,7 @@ _SIZES = tuple(2**k for k in range(10, 23))
 
 
 def host_sizes(bench: Bench) -> dict[str, Measurement]:
-    """Return the least size by the names of `clhist.engine.small.rate_name`: of 100 bins, and of 30 x 30."""
+    """Return the least size by the names of `clhist._core.runtime.small.rate_name`: of 100 bins, and of 30 x 30."""
     x, y = np.random.default_rng(1).random((2, _SIZES[-1]))
     indices = (x * 100).astype(np.int64)
     wide = indices << 40

@@ -19,12 +19,12 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.codegen.render import render_measure
+from clhist._core.devices.vendors import MEMORIES
+from clhist._core.kernels.render import render_measure
+from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.program import build
 from clhist.errors import BuildError
-from clhist.hardware.vendors import MEMORIES
 from clhist.kernel import HistogramKernel
-from clhist.opencl.device import device_kind
-from clhist.opencl.program import build
 from clhist.operators.operator import Operator
 
 MIB = 2**20

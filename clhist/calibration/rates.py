@@ -1,4 +1,4 @@
-"""Measuring what `clhist.planning.times` predicts from: rates of whole kernels, each planned in one particular way."""
+"""Measuring what `model.times` predicts from: rates of whole kernels, each planned in one particular way."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ import numpy as np
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
-from clhist.errors import BuildError
-from clhist.hardware.profile import Profile
-from clhist.kernel import HistogramKernel
-from clhist.operators.operator import Operator
-from clhist.planning.plan import Plan
-from clhist.planning.problem import BIN_NUMBER_BYTES, IN_TURN, SIDE_BY_SIDE
-from clhist.planning.times import (
+from clhist._core.devices.profile import Profile
+from clhist._core.model.plan import Plan
+from clhist._core.model.problem import BIN_NUMBER_BYTES, IN_TURN, SIDE_BY_SIDE
+from clhist._core.model.times import (
     CELLS,
     COUNT,
     EVERYWHERE,
@@ -35,6 +31,10 @@ from clhist.planning.times import (
     Times,
     rate_name,
 )
+from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
+from clhist.errors import BuildError
+from clhist.kernel import HistogramKernel
+from clhist.operators.operator import Operator
 
 _FEW_ELEMENTS = 1024
 _FEW, _MANY = 2048, 400_000  # bins: with many copies in a work-group, and too many for one pass
@@ -93,7 +93,7 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
     Returns
     -------
     dict of str to Measurement
-        Elements a nanosecond, by the names of `clhist.planning.times`. Ways that a kind cannot go are left out.
+        Elements a nanosecond, by the names of `model.times`. Ways that a kind cannot go are left out.
     """
     size = num_elements or max(8 * MIB, profile.l2_cache) // (4 if bench.quick else 1)
     inputs: dict[int, cl_array.Array] = {}
@@ -217,7 +217,7 @@ class _Timer:
     def rate(
         self, what: str, num_bins: int, rates: Mapping[str, Measurement], **choices: Any
     ) -> dict[str, Measurement]:
-        """Return how many elements are done in a nanosecond, without the overhead that `clhist.planning.times` adds."""
+        """Return how many elements are done in a nanosecond, without the overhead that `model.times` adds."""
         runs = self.seconds(num_bins, **choices)
         if not runs or (plan := self.plan(num_bins, **choices)).rate != what:
             return {}
@@ -240,7 +240,7 @@ class _Timer:
         return {rate_name(self.kind, what): Measurement(statistics.median(samples), "G/s", spread_of(samples), method)}
 
     def _overhead(self, plan: Plan, rates: Mapping[str, Measurement]) -> float:
-        """Return the seconds of kernels and cells that `clhist.planning.times` adds."""
+        """Return the seconds of kernels and cells that `model.times` adds."""
         known = {name: found.value for name, found in rates.items()}
         bin_bytes = plan.outputs[0].operator.bin_bytes
         return Times(known, self.kind, bin_bytes, 0, BIN_NUMBER_BYTES, 1).overhead(plan) or 0.0

@@ -1,4 +1,4 @@
-"""Measuring what `clhist.planning.rows` predicts from: how fast rows are placed and gathered, or added."""
+"""Measuring what `clhist._core.model.rows` predicts from: how fast rows are placed and gathered, or added."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ import numpy as np
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.calibration.measure import Bench, Measurement, spread_of
-from clhist.engine.call import call_of
-from clhist.engine.scatter import ScatterSpec, arguments_of, elements, scatter_engine
-from clhist.hardware.atomics import vector_atomic
-from clhist.hardware.profile import Profile
-from clhist.opencl.device import profile_context, trust
-from clhist.planning.times import (
+from clhist._core.devices.atomics import vector_atomic
+from clhist._core.devices.profile import Profile
+from clhist._core.model.times import (
     BANDWIDTH,
     LAUNCH,
     ROWS_ADDED,
@@ -26,6 +22,10 @@ from clhist.planning.times import (
     ROWS_PLACED,
     ROWS_UPDATED,
 )
+from clhist._core.opencl.device import profile_context, trust
+from clhist._core.runtime.call import call_of
+from clhist._core.runtime.scatter import ScatterSpec, arguments_of, elements, scatter_engine
+from clhist.calibration.measure import Bench, Measurement, spread_of
 
 _CPU_ROWS, _CPU_BINS = 2**20, 1000
 _GPU_ROWS, _GPU_BINS, _GPU_COMPONENTS = 2**21, 100_000, 64
@@ -35,7 +35,7 @@ _AT_ONCE, _NUMBERS = 8, 4  # components of rows that atomics add, and of one of 
 
 
 def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
-    """Return the rates of float32 rows that are summed in uniform bins, by the names of `clhist.planning.times`."""
+    """Return the rates of float32 rows that are summed in uniform bins, by the names of `clhist._core.model.times`."""
     shrink = 8 if bench.quick else 1
     if profile.kind == "cpu":
         rows = _CPU_ROWS // shrink

@@ -1,6 +1,6 @@
 """Parboil's benchmark histo (SC'20, section V-D2): a histogram of two dimensions whose counts stop at 255.
 
-The bins are those of `numpy.histogram2d` exactly; `clhist.binning` finds them.
+The bins are those of `numpy.histogram2d` exactly; `clhist.binned` finds them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import Bound, HistogramKernel, default_queue, operators
-from clhist.binning import Binned, sweep_engine
-from clhist.binning.inputs import numpy_axis, split_array, without
+from clhist.binned import Binned, sweep_engine
+from clhist.binned.inputs import numpy_axis, split_array, without
 from clhist.cases.arrays import Range, pair_of, ranges_of
 from clhist.cases.bindable import Bindable
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist.opencl.device import default_queue, devices, is_processor, use_device
-from clhist.opencl.several import device_name
+from clhist._core.opencl.device import default_queue, devices, is_processor, use_device
+from clhist._core.opencl.several import device_name
 
 _locks: list[int] = []  # files that are open for as long as this process has its device
 

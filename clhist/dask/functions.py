@@ -10,12 +10,12 @@ import dask.array as da
 import numpy as np
 
 from clhist import operators
-from clhist.axes.elements import kernel_dtype
-from clhist.binning.host import numpy_edges, numpy_histogramdd
-from clhist.binning.inputs import range_ends
+from clhist._core.elements import kernel_dtype
+from clhist._core.runtime.labelled import unlabelled
+from clhist._core.runtime.missing import any_missing, split
+from clhist.binned.host import numpy_edges, numpy_histogramdd
+from clhist.binned.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
-from clhist.engine.labelled import unlabelled
-from clhist.engine.missing import any_missing, split
 from clhist.histogram import histogramdd as histogram_of_points
 from clhist.multi_device import counts_part, histogram_part, merge_padded, of_edges, partial_of
 from clhist.operators.operator import Operator

@@ -13,14 +13,14 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 from numpy.typing import DTypeLike
 
+from clhist._core.opencl.arrays import is_device_array
+from clhist._core.runtime.missing import refuse_missing
+from clhist._core.runtime.scatter import native
 from clhist.dask.tree import as_array, blocks_of, check_unmasked, on_host, task, tree
-from clhist.engine.missing import refuse_missing
-from clhist.engine.scatter import native
-from clhist.grouping.columns import integers
-from clhist.grouping.distributed import GroupSpec
-from clhist.grouping.groups import groups_of, labels_of
-from clhist.grouping.table import Table
-from clhist.opencl.arrays import is_device_array
+from clhist.grouped.columns import integers
+from clhist.grouped.distributed import GroupSpec
+from clhist.grouped.groups import groups_of, labels_of
+from clhist.grouped.table import Table
 from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.partial import Partial, combined, merge, neutral_arrays

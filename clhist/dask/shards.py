@@ -8,8 +8,8 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from clhist._core.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.dask.tree import SPLIT_EVERY, Blocks, as_array, on_host, task, tree
-from clhist.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist.operators.c_types import integer
 from clhist.operators.operator import Operator
 from clhist.partial import Partial, merge

@@ -13,8 +13,8 @@ import numpy as np
 from dask import delayed
 from dask.delayed import Delayed
 
-from clhist.engine.labelled import unlabelled
-from clhist.engine.missing import masked
+from clhist._core.runtime.labelled import unlabelled
+from clhist._core.runtime.missing import masked
 from clhist.operators.c_types import integer
 
 SPLIT_EVERY = 8  # partial results that one task merges

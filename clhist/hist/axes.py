@@ -9,9 +9,9 @@ from typing import Any
 import boost_histogram as bh
 import numpy as np
 
+from clhist._core.elements import are_converted, kernel_dtype
+from clhist._core.keys import Array, from_keys, has_keys, key_dtype, key_range, keys_of
 from clhist.axes.axis import Axis
-from clhist.axes.elements import are_converted, kernel_dtype
-from clhist.axes.keys import Array, from_keys, has_keys, key_dtype, key_range, keys_of
 from clhist.axes.kinds import FixedKind, IntegerKind, TurnKind
 from clhist.axes.pieces import Pieces, flow_axis, pieces_by, wrapped_axis
 from clhist.axes.thresholds import first_keys

@@ -13,16 +13,16 @@ import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.arrays import Array, is_device_array, on_host, plain, to_device, zeros
+from clhist._core.opencl.device import has_fp64
+from clhist._core.runtime.missing import are_plain, rows_missing, split
+from clhist._core.runtime.small import is_small
 from clhist.axes.axis import Axis
-from clhist.binning.extent import extent
-from clhist.binning.inputs import queue_for
-from clhist.binning.sweep import Binned
-from clhist.engine.missing import are_plain, rows_missing, split
-from clhist.engine.small import is_small
+from clhist.binned.extent import extent
+from clhist.binned.inputs import queue_for
+from clhist.binned.sweep import Binned
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
-from clhist.opencl.arrays import Array, is_device_array, on_host, plain, to_device, zeros
-from clhist.opencl.device import has_fp64
 from clhist.operators.halves import number_of
 
 _INT32 = np.iinfo(np.int32)

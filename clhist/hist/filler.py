@@ -11,19 +11,19 @@ from typing import Any
 import pyopencl as cl
 import pyopencl.array as cl_array
 
+from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.cuda_arrays import cuda_device_of
+from clhist._core.opencl.device import default_queue, device_kind, device_profile
+from clhist._core.opencl.on_device import HoldsBins
+from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.held import Held, Updates
+from clhist._core.runtime.signature import Remembered, signature_of
 from clhist.accumulator import CHUNK_BYTES
-from clhist.binning.sweep import Sweep, shaped
-from clhist.engine.cuda_calls import takes_cuda
-from clhist.engine.held import Held, Updates
-from clhist.engine.signature import Remembered, signature_of
+from clhist.binned.sweep import Sweep, shaped
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, adds_up, columns_of, is_column, present_columns
 from clhist.hist.filling import KnownFill, by_boost_histogram, check_room, positions
 from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
-from clhist.opencl.arrays import is_device_array
-from clhist.opencl.cuda_arrays import cuda_device_of
-from clhist.opencl.device import default_queue, device_kind, device_profile
-from clhist.opencl.on_device import HoldsBins
 from clhist.operators.c_types import integer
 from clhist.operators.reproducible import check_reproducible
 

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.arrays import is_device_array, on_host, to_device
+from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.engine import Engine
 from clhist.axes.block_search import ABSENT, BLOCK, ahead_of
 from clhist.axes.kinds import Kind
-from clhist.binning.inputs import mask_array
-from clhist.binning.sweep import BLOCK_OF_ELEMENTS, arguments_of, functions_of
-from clhist.engine.cuda_calls import takes_cuda
-from clhist.engine.engine import Engine
+from clhist.binned.inputs import mask_array
+from clhist.binned.sweep import BLOCK_OF_ELEMENTS, arguments_of, functions_of
 from clhist.hist.columns import Columns, as_column, columns_of, is_column, present_columns
 from clhist.hist.filling import check_room, fill, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
-from clhist.opencl.arrays import is_device_array, on_host, to_device
-from clhist.opencl.device import device_kind
-from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import check_reproducible
@@ -42,7 +42,7 @@ class _Part:
     mask : int or None
         Number of the array that says which entries count.
     outputs : tuple of (str, Operator, str)
-        As of `clhist.binning.sweep.sweep_engine`.
+        As of `clhist.binned.sweep.sweep_engine`.
     cells : int
         Sums that a bin has, each of the value of `cell`; 0 of storages but MultiCell.
     """

@@ -17,16 +17,16 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.binning.sweep import BinnedKind, Sweep, sweep, sweep_engine
-from clhist.engine.call import Call
-from clhist.engine.engine import Engine
-from clhist.engine.reproducible import reproducible as reproducible_engine
+from clhist._core.opencl.arrays import Array, on_host, to_device
+from clhist._core.opencl.device import device_kind, has_fp64
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.call import Call
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.reproducible import reproducible as reproducible_engine
+from clhist.binned.sweep import BinnedKind, Sweep, sweep, sweep_engine
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
-from clhist.opencl.arrays import Array, on_host, to_device
-from clhist.opencl.device import device_kind, has_fp64
-from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
 from clhist.operators.operator import Operator
 from clhist.statistics.variance import deviation_terms, sum_of_deviations

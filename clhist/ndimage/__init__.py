@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from clhist.binning.inputs import check_number
-from clhist.engine.cuda_calls import takes_cuda
+from clhist._core.opencl.elementwise import taken
+from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist.binned.inputs import check_number
 from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
 from clhist.ndimage.regions import by_scipy, few_by_scipy, regions_of, without_missing
-from clhist.opencl.elementwise import taken
 from clhist.statistic_types import (
     centres_of_regions,
     extrema_of_regions,

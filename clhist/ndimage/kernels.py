@@ -9,13 +9,13 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.axes.elements import kernel_dtype
-from clhist.binning import Binned, BinnedKind
-from clhist.binning.inputs import numpy_axis
-from clhist.engine.engine import Engine
+from clhist._core.elements import kernel_dtype
+from clhist._core.opencl.arrays import Array, is_device_array, on_host, zeros
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.engine import Engine
+from clhist.binned import Binned, BinnedKind
+from clhist.binned.inputs import numpy_axis
 from clhist.groupby import GroupBy
-from clhist.opencl.arrays import Array, is_device_array, on_host, zeros
-from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from clhist.engine.missing import any_missing, are_plain, refuse_missing, split
-from clhist.engine.scatter import as_array, check_width
-from clhist.engine.small import is_small
+from clhist._core.opencl.arrays import Array, as_bytes, check_native, is_device_array, on_host, zeros
+from clhist._core.opencl.elementwise import are_positive, as_numbers, taken
+from clhist._core.opencl.lost import check_process
+from clhist._core.runtime.missing import any_missing, are_plain, refuse_missing, split
+from clhist._core.runtime.scatter import as_array, check_width
+from clhist._core.runtime.small import is_small
 from clhist.groupby import GroupBy, group_by
-from clhist.opencl.arrays import Array, as_bytes, check_native, is_device_array, on_host, zeros
-from clhist.opencl.elementwise import are_positive, as_numbers, taken
-from clhist.opencl.lost import check_process
 from clhist.operators.c_types import supported_dtype
 
 _UNASKED_LABELS = 1 << 20

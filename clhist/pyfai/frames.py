@@ -11,11 +11,11 @@ import pyopencl as cl
 from pyFAI.containers import ErrorModel
 
 from clhist import operators
-from clhist.engine.missing import any_missing, split
+from clhist._core.opencl.arrays import is_device_array, on_host, plain, to_device
+from clhist._core.opencl.device import default_queue
+from clhist._core.opencl.operands import in_place
+from clhist._core.runtime.missing import any_missing, split
 from clhist.kernel import HistogramKernel
-from clhist.opencl.arrays import is_device_array, on_host, plain, to_device
-from clhist.opencl.device import default_queue
-from clhist.opencl.operands import in_place
 
 _FACTORS = ("flat", "polarization", "solidangle", "absorption")
 _PIXELS = "biuf"

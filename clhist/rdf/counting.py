@@ -11,15 +11,15 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
+from clhist._core.kernels.scan import ScanSpec
+from clhist._core.opencl.arrays import is_device_array, on_host
+from clhist._core.opencl.device import default_queue, device_kind
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.chain import chain_on
+from clhist._core.runtime.each import Elementwise
+from clhist._core.runtime.scan import Scan
 from clhist.bincount import bincount
-from clhist.codegen.scan import ScanSpec
-from clhist.engine.chain import chain_on
-from clhist.engine.each import Elementwise
-from clhist.engine.scan import Scan
 from clhist.kernel import HistogramKernel
-from clhist.opencl.arrays import is_device_array, on_host
-from clhist.opencl.device import default_queue, device_kind
-from clhist.opencl.program import kept_by_context
 from clhist.rdf import texts
 from clhist.rdf.box import Box, box_of
 

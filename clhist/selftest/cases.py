@@ -14,8 +14,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import HistogramKernel, Operator, Profile, operators
-from clhist.opencl.device import device_features
-from clhist.planning.updates import available_updates
+from clhist._core.model.updates import available_updates
+from clhist._core.opencl.device import device_features
 from clhist.selftest.reference import (
     Group,
     Rational,

@@ -29,7 +29,7 @@ class Check:
     action : callable
         Does it. Raises AssertionError with the difference, NotAvailableError, or whatever goes wrong.
     needs : frozenset of str
-        The features of the device, of `clhist.hardware.atomics.ALL_FEATURES`, that a wrong result puts in doubt.
+        The features of the device, of `clhist._core.devices.atomics.ALL_FEATURES`, that a wrong result puts in doubt.
     """
 
     row: str

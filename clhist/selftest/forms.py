@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import Accumulator, HistogramKernel, Profile, bincount, operators, reduce_by_index
-from clhist.opencl.device import device_kind
+from clhist._core.opencl.device import device_kind
 from clhist.selftest.cases import neutral_of
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.digests import DTYPES, exact_sums

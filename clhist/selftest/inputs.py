@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from clhist.hardware.profile import Profile
+from clhist._core.devices.profile import Profile
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]  # of n elements in H bins
 

@@ -10,13 +10,13 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.cuda.driver import CudaError
-from clhist.cuda.libraries import Library, library
-from clhist.cuda.recognised import recognised
-from clhist.engine.cuda_calls import direct_only
+from clhist._core.cuda.driver import CudaError
+from clhist._core.cuda.libraries import Library, library
+from clhist._core.cuda.recognised import recognised
+from clhist._core.opencl.cuda_arrays import NotDirectError
+from clhist._core.opencl.cuda_queues import number_of
+from clhist._core.runtime.cuda_calls import direct_only
 from clhist.errors import NoDeviceError
-from clhist.opencl.cuda_arrays import NotDirectError
-from clhist.opencl.cuda_queues import number_of
 from clhist.selftest.checks import NotAvailableError
 
 

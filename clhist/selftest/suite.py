@@ -8,10 +8,10 @@ from functools import cache, partial
 
 import pyopencl as cl
 
+from clhist._core.devices.profile import Profile
+from clhist._core.opencl.cuda_queues import queue_of_cuda
+from clhist._core.opencl.device import device_profile, devices
 from clhist.errors import NoDeviceError
-from clhist.hardware.profile import Profile
-from clhist.opencl.cuda_queues import queue_of_cuda
-from clhist.opencl.device import device_profile, devices
 from clhist.selftest.checks import Check
 from clhist.selftest.forms import WITHOUT_PROFILE, form_checks
 from clhist.selftest.inputs import as_gpu

@@ -10,10 +10,10 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import Profile
-from clhist.hardware.atomics import native_atomic
+from clhist._core.devices.atomics import native_atomic
+from clhist._core.model.problem import PLACES
+from clhist._core.model.updates import UPDATES, available_updates
 from clhist.operators.operator import Operator
-from clhist.planning.problem import PLACES
-from clhist.planning.updates import UPDATES, available_updates
 from clhist.selftest.cases import CASES, MORE, NUM_BINS, PRODUCTS, Case, pair_kernel, ufunc_case
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import drawn

@@ -15,15 +15,15 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist.codegen.render import render_selection
-from clhist.engine.call import Call
-from clhist.engine.chain import chain_on
-from clhist.engine.each import Elementwise
-from clhist.engine.engine import Engine
-from clhist.opencl.arrays import Array, empty, is_device_array, zeros
-from clhist.opencl.cuda_arrays import is_cuda
-from clhist.opencl.device import default_queue, device_kind
-from clhist.opencl.program import build, building, kept_by_context
+from clhist._core.kernels.render import render_selection
+from clhist._core.opencl.arrays import Array, empty, is_device_array, zeros
+from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.device import default_queue, device_kind
+from clhist._core.opencl.program import build, building, kept_by_context
+from clhist._core.runtime.call import Call
+from clhist._core.runtime.chain import chain_on
+from clhist._core.runtime.each import Elementwise
+from clhist._core.runtime.engine import Engine
 from clhist.operators.c_types import c_name
 from clhist.operators.names import name_hint
 from clhist.statistics.selection_texts import CPU, GPU, METHODS, Method, Order, Recipe, texts

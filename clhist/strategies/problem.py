@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from clhist.hardware.profile import Profile
+from clhist._core.devices.profile import Profile
 
 COUNTER_BYTES = 4
 MOST_ELEMENTS = 2**31 - 1  # positions and counters have 32 bits

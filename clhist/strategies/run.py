@@ -14,12 +14,12 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist.codegen.maps import Parameter
-from clhist.codegen.render import render_strategy
+from clhist._core.kernels.maps import Parameter
+from clhist._core.kernels.render import render_strategy
+from clhist._core.opencl.device import device_profile, memory_budget
+from clhist._core.opencl.program import Kernel, build, kept_by_context
 from clhist.errors import BuildError, UnsupportedError
 from clhist.kernel import HistogramKernel
-from clhist.opencl.device import device_profile, memory_budget
-from clhist.opencl.program import Kernel, build, kept_by_context
 from clhist.strategies.datasets import DataSet
 from clhist.strategies.problem import COUNTER_BYTES, Chosen, Limits, Local, NotApplicable, Problem, Recipe
 from clhist.strategies.registry import Strategy

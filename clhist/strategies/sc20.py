@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clhist.planning.paper import paper_plan
+from clhist._core.model.paper import paper_plan
 from clhist.strategies.problem import COUNTER_BYTES, Chosen, NotApplicable, Problem
 
 ATOMICS = {"hdw": "native", "cas": "cas", "xcg": "lock"}  # the paper's names, and ours

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from clhist._core.opencl.several import queues_of
 from clhist.cli.cases.options import DATA, plot_option
 from clhist.cli.console import Console, shared_options
 from clhist.cli.hist import report
@@ -22,7 +23,6 @@ from clhist.cli.hist.rows import Rows
 from clhist.cli.hist.tables import STDIN, open_table
 from clhist.cli.tables import escaped
 from clhist.files.table import Table, TableError
-from clhist.opencl.several import queues_of
 
 RULES = ("auto", "fd", "scott", "doane", "stone", "rice", "sturges", "sqrt")
 

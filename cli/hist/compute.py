@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 import clhist
-from clhist.binning.counts import densities
-from clhist.binning.points import points_of
-from clhist.binning.statistics import statistics_of
+from clhist.binned.counts import densities
+from clhist.binned.points import points_of
+from clhist.binned.statistics import statistics_of
 from clhist.cli.hist.rows import Piece, Rows
 
 Array = npt.NDArray[Any]

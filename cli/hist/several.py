@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
+from clhist._core.opencl.several import device_name
+from clhist._core.runtime.pool import Pool
 from clhist.cli.hist.compute import Bins, Counts, Extents, extents_of, joined_extents, within
 from clhist.cli.hist.rows import Piece, Rows
 from clhist.cli.hist.tables import open_table
-from clhist.engine.pool import Pool
-from clhist.opencl.several import device_name
 
 Array = npt.NDArray[Any]
 

@@ -13,10 +13,10 @@ import pyopencl.array as cl_array
 
 import clhist
 from clhist import HistogramKernel, default_queue, operators
+from clhist._core.opencl.device import device_kind
 from clhist.calibration.measure import Bench
 from clhist.cli.info import describe
 from clhist.cli.timing import interleaved, read_floor
-from clhist.opencl.device import device_kind
 
 _BINS = (31, 255, 2041, 16_384, 131_072, 1_048_576)
 _QUICK_BINS = (31, 2041, 131_072)

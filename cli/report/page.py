@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from clhist._core.devices.profile_files import PARAMETERS
 from clhist.cli.report.charts import COLOURS, kind_of, legend, line_chart, plan_map
 from clhist.cli.tables import bytes_text
-from clhist.hardware.profile_files import PARAMETERS
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }

@@ -18,13 +18,13 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import HistogramKernel, operators
+from clhist._core.devices.profile import Profile, named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model.paper import paper_plan
+from clhist._core.opencl.device import device_profile
 from clhist.cli.paper_table import BIN_BYTES, DEVICE, UPDATES
 from clhist.cli.reproduce.published import SIZE, TABLE_3, Entry, table_1
 from clhist.cli.timing import repeated
-from clhist.hardware.profile import Profile, named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.opencl.device import device_profile
-from clhist.planning.paper import paper_plan
 
 AUTO, OURS, SORT = "Auto", "clhist", "sort"
 # Section V-A: copies M_k = k * B / min(H, B) in local memory, in work-groups of B; and M in global memory.

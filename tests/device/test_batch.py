@@ -11,7 +11,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import HistogramKernel, operators
-from clhist.hardware.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES
 from clhist.selftest.cases import CASES, PRODUCTS, pair_kernel
 from clhist.selftest.inputs import BATCHES, OFFSETS
 from clhist.selftest.reference import counts_of, groups_of

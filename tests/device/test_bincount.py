@@ -10,8 +10,8 @@ import pytest
 from histograms import outcome
 
 from clhist import bincount
-from clhist.engine import small
-from clhist.engine.launcher import Loaded
+from clhist._core.runtime import small
+from clhist._core.runtime.launcher import Loaded
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import assert_close, exact_sum, groups_of, sum_bound
 

@@ -18,7 +18,7 @@ import pytest
 
 import clhist
 from clhist import Bound, HistogramKernel, operators
-from clhist.engine.engine import Engine
+from clhist._core.runtime.engine import Engine
 from clhist.selftest.reference import counts_of
 
 BINS = 50
@@ -313,6 +313,6 @@ def test_another_profile_meanwhile(queue, x, gpu_like):
     """A bound call keeps its plan."""
     bound = kernel_of().bind(cl_array.to_device(queue, x), 1, num_bins=BINS)
     plan = bound.plan
-    with clhist.opencl.device.profile_context(gpu_like):
+    with clhist._core.opencl.device.profile_context(gpu_like):
         np.testing.assert_array_equal(bound().get(), counts_of(x, BINS))
     assert bound.plan == plan

@@ -9,7 +9,7 @@ from both_ways import EDGES, ENDS, Case, all_tests_of, check_covers, data_of, pa
 from histograms import outcome
 
 import clhist
-from clhist.planning.problem import CHOICES
+from clhist._core.model.problem import CHOICES
 
 CALL_OPTIONS = ("allocator", "wait_for", "return_event", "race_factor", "memory_budget")
 

@@ -7,8 +7,8 @@ import pyopencl as cl
 import pytest
 
 import clhist
-from clhist.opencl.build_options import check_environment
-from clhist.opencl.program import build
+from clhist._core.opencl.build_options import check_environment
+from clhist._core.opencl.program import build
 
 SOURCE = "kernel void clhist_options{}(global int *x) {{ x[0] = {}; }}"
 WRONG = [

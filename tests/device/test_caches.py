@@ -14,10 +14,10 @@ import pytest
 
 import clhist
 from clhist import spec
-from clhist.binning.sweep import _tables
-from clhist.engine import launcher, signature
-from clhist.opencl import memory as scratch
-from clhist.opencl import program
+from clhist._core.opencl import memory as scratch
+from clhist._core.opencl import program
+from clhist._core.runtime import launcher, signature
+from clhist.binned.sweep import _tables
 
 
 def test_programs(queue, monkeypatch):

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from commands import refused
 
 import clhist
+from clhist._core.devices.profile_files import PARAMETERS, parse_profile
+from clhist._core.opencl.device import own_profile
+from clhist._core.runtime import small
 from clhist.calibration import calibrate, host_sizes, measure
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.cli.main import main
-from clhist.engine import small
 from clhist.errors import ProfileError
-from clhist.hardware.profile_files import PARAMETERS, parse_profile
-from clhist.opencl.device import own_profile
 
 
 @pytest.fixture(scope="module")

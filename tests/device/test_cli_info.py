@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 from commands import runner
 
+from clhist._core.devices.atomics import ALL_FEATURES
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.devices.vendors import FEATURES
+from clhist._core.opencl.device import devices
+from clhist._core.runtime.small import least_size, pays_off, rate_name
 from clhist.cli.info import describe, native_atomics, show, summary, updates
-from clhist.engine.small import least_size, pays_off, rate_name
-from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile_files import load_profiles
-from clhist.hardware.vendors import FEATURES
-from clhist.opencl.device import devices
 
 KEYS = {
     "name",
@@ -117,9 +117,11 @@ def test_the_short_text_has_a_line_for_each_subject(device, record, monkeypatch)
 
 
 def test_thresholds_of_the_host(device, monkeypatch):
-    monkeypatch.setattr("clhist.engine.small.LEAST", {"bincount": 60_000, "1 dimension": 2**16, "group_by": 5000})
+    monkeypatch.setattr(
+        "clhist._core.runtime.small.LEAST", {"bincount": 60_000, "1 dimension": 2**16, "group_by": 5000}
+    )
     measured = SimpleNamespace(rates={rate_name("group_by"): 7000.0})
-    monkeypatch.setattr("clhist.engine.small.own_profile", lambda device: measured)
+    monkeypatch.setattr("clhist._core.runtime.small.own_profile", lambda device: measured)
     calls = {call: least_size(call, device) for call in ("bincount", "1 dimension", "group_by")}
     sources = {call: source for call, (_, source) in calls.items()}
     assert sources == {"bincount": DERIVED, "1 dimension": "default", "group_by": "measured"}

@@ -16,10 +16,10 @@ from commands import refused, runner
 
 import clhist
 from clhist import Profile, errors
+from clhist._core.devices.profile_files import PARAMETERS
+from clhist._core.opencl.device import planning_profile
 from clhist.cli import main as cli
 from clhist.cli import tables
-from clhist.hardware.profile_files import PARAMETERS
-from clhist.opencl.device import planning_profile
 from clhist.selftest.checks import Check
 
 run = runner()
@@ -80,7 +80,7 @@ def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
         monkeypatch.setenv("CLHIST_PROFILE", before)
     used = []
     monkeypatch.setattr(
-        "clhist.engine.build.planning_profile", lambda dev: used.append(planning_profile(dev)) or used[-1]
+        "clhist._core.runtime.build.planning_profile", lambda dev: used.append(planning_profile(dev)) or used[-1]
     )
     result = run(*command, "--profile", "small")
     assert result.exit_code == 0, result.output
@@ -265,9 +265,9 @@ def test_version_of_the_module():
 def test_the_self_test_asks_for_results_of_a_gpu_that_nobody_has_measured(kind, monkeypatch):
     check = Check("private, local", "int32", "add int32", lambda: None)
     monkeypatch.setattr("clhist.selftest.suite.checks", lambda queue, quick: iter([check]))
-    monkeypatch.setattr("clhist.opencl.device.device_kind", lambda device: kind)
+    monkeypatch.setattr("clhist._core.opencl.device.device_kind", lambda device: kind)
     bare = Profile("nothing measured", "gpu", 32768, 2**20, 64, 512, 64, {})
-    monkeypatch.setattr("clhist.opencl.device.device_profile", lambda device: bare)
+    monkeypatch.setattr("clhist._core.opencl.device.device_profile", lambda device: bare)
     output = run("selftest", "--jobs", "1").output
     assert "1 hold, 0 wrong" in output
     assert ("/issues/new/choose" in output) == (kind == "gpu")

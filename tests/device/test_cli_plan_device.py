@@ -7,10 +7,10 @@ import pytest
 from commands import as_json, runner
 
 import clhist
-import clhist.engine.build
-import clhist.engine.scatter
+import clhist._core.runtime.build
+import clhist._core.runtime.scatter
 from clhist import default_queue, device_profile
-from clhist.engine.small import least_size
+from clhist._core.runtime.small import least_size
 
 run = runner("plan")
 
@@ -27,7 +27,7 @@ def test_default_device():
 
 
 def test_few_elements_are_left_to_the_host(monkeypatch):
-    monkeypatch.setattr("clhist.engine.small.LEAST", {"reduce_by_index": 50_000})
+    monkeypatch.setattr("clhist._core.runtime.small.LEAST", {"reduce_by_index": 50_000})
     least = ceil(least_size("reduce_by_index", default_queue().device)[0])
     (note,) = plan("-n", str(least - 1), "-H", "100")["notes"]
     assert note.startswith(f"reduce_by_index leaves NumPy arrays of fewer than {least:,} elements to NumPy, ")
@@ -40,15 +40,15 @@ def test_few_elements_are_left_to_the_host(monkeypatch):
     [("add", np.add, "float32", 300), ("maximum", np.maximum, "int64", 5000), ("add", np.add, "uint8", 100_000)],
 )
 def test_the_plan_of_an_operator_is_that_of_a_call(op, ufunc, dtype, bins, monkeypatch):
-    executed, plan_sweeps = [], clhist.engine.build.plan_sweeps
+    executed, plan_sweeps = [], clhist._core.runtime.build.plan_sweeps
     monkeypatch.setattr(
-        clhist.engine.build, "plan_sweeps", lambda *given: executed.extend(plan_sweeps(*given)) or executed
+        clhist._core.runtime.build, "plan_sweeps", lambda *given: executed.extend(plan_sweeps(*given)) or executed
     )
     rng, size = np.random.default_rng(3), 20_000
     indices, values = rng.integers(0, bins, size, np.int32), rng.integers(0, 9, size).astype(dtype)
     expected = np.zeros(bins, dtype)
     ufunc.at(expected, indices, values)
-    clhist.engine.scatter.scatter_engine.cache_clear()  # its kernels keep the plans that they made
+    clhist._core.runtime.scatter.scatter_engine.cache_clear()  # its kernels keep the plans that they made
     np.testing.assert_array_equal(clhist.reduce_by_index(np.zeros(bins, dtype), ufunc, indices, values), expected)
     (call,) = executed
     found = plan("-n", str(size), "-H", str(bins), "--op", op, "--dtype", dtype)

@@ -9,7 +9,7 @@ from clhist.cli import progress
 def test_progress_says_compiling_until_the_first_step(monkeypatch):
     now, compiler = [100.0], [""]
     monkeypatch.setattr("clhist.cli.progress.monotonic", lambda: now[0])
-    monkeypatch.setattr("clhist.opencl.program.compiler", lambda: compiler[0])
+    monkeypatch.setattr("clhist._core.opencl.program.compiler", lambda: compiler[0])
     monkeypatch.delenv("PYOPENCL_NO_CACHE", raising=False)
     line = progress.Progress("steps", 11)
     now[0] += 30
@@ -27,7 +27,7 @@ def test_progress_says_compiling_until_the_first_step(monkeypatch):
 
 def test_progress_of_several_stages(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("clhist.opencl.program.compiler", lambda: "")
+    monkeypatch.setattr("clhist._core.opencl.program.compiler", lambda: "")
     monkeypatch.setattr("clhist.cli.progress.monotonic", lambda: now[0])
     line = progress.Progress("choosing", 10)
     line.update(5)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from clhist._core.opencl.device import device_profile
 from clhist.cli.main import main
 from clhist.cli.reproduce import command, published
 from clhist.cli.reproduce.claims import COMPARISONS, SOURCES, compared, sc20
 from clhist.cli.reproduce.page import page
 from clhist.cli.reproduce.sc20 import AUTO, OURS, SORT, Input, Lab, Point, model_table
-from clhist.opencl.device import device_profile
 
 
 def run(*arguments):

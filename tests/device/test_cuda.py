@@ -13,11 +13,11 @@ import pytest
 
 import clhist
 from clhist import stats
-from clhist.cuda.driver import CaptureError, CudaError
-from clhist.cuda.ptx import CudaProgram
-from clhist.engine import cuda_calls, cuda_check, cuda_modules
+from clhist._core.cuda.driver import CaptureError, CudaError
+from clhist._core.cuda.ptx import CudaProgram
+from clhist._core.opencl import cuda_queues
+from clhist._core.runtime import cuda_calls, cuda_check, cuda_modules
 from clhist.errors import UnsupportedError
-from clhist.opencl import cuda_queues
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 EXPECTED = np.bincount(BINS, minlength=77)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist.cuda import recognised
-from clhist.cuda.driver import CaptureError
-from clhist.engine import cuda_calls
-from clhist.engine.cuda_launcher import CudaLoaded
-from clhist.opencl.cuda_arrays import NotDirectError
+from clhist._core.cuda import recognised
+from clhist._core.cuda.driver import CaptureError
+from clhist._core.opencl.cuda_arrays import NotDirectError
+from clhist._core.runtime import cuda_calls
+from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 EXPECTED = np.bincount(BINS, minlength=77)

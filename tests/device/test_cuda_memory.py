@@ -8,9 +8,9 @@ import numpy as np
 import pyopencl as cl
 
 import clhist
-from clhist.cuda import memory
-from clhist.engine import cuda_modules
-from clhist.engine.signature import forget_calls
+from clhist._core.cuda import memory
+from clhist._core.runtime import cuda_modules
+from clhist._core.runtime.signature import forget_calls
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist.cuda.driver import CaptureError, CudaMemoryError
-from clhist.engine import cuda_calls, row_kernels
-from clhist.engine.loads import Loads
-from clhist.opencl.device import profile_context
+from clhist._core.cuda.driver import CaptureError, CudaMemoryError
+from clhist._core.opencl.device import profile_context
+from clhist._core.runtime import cuda_calls, row_kernels
+from clhist._core.runtime.loads import Loads
 
 N, BINS = 7000, 77
 RNG = np.random.default_rng(5)

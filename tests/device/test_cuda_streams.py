@@ -13,7 +13,7 @@ import pytest
 from test_cuda_functions import BINS, COUNTS, N, X, check_same, on_host
 
 import clhist
-from clhist.cuda.driver import CaptureError
+from clhist._core.cuda.driver import CaptureError
 
 
 def _two(accumulator, a, *arrays):

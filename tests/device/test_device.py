@@ -14,9 +14,9 @@ from processes import run_python
 
 import clhist
 from clhist import NoDeviceError
-from clhist.hardware.profile_files import PARAMETERS
-from clhist.opencl import device
-from clhist.opencl import icd as runtimes
+from clhist._core.devices.profile_files import PARAMETERS
+from clhist._core.opencl import device
+from clhist._core.opencl import icd as runtimes
 
 
 class Fake(SimpleNamespace):

@@ -6,10 +6,10 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from clhist.engine.chain import chain_on
-from clhist.engine.digit_sort import sorted_by_digits
-from clhist.grouping import numbering
-from clhist.grouping.numbering import can_number, number_keys
+from clhist._core.runtime.chain import chain_on
+from clhist._core.runtime.digit_sort import sorted_by_digits
+from clhist.grouped import numbering
+from clhist.grouped.numbering import can_number, number_keys
 
 KINDS = {
     "any": lambda rng, top, size: rng.integers(0, top, size, np.uint64, endpoint=True),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist.hardware.vendors import Fault
-from clhist.opencl import device as devices
-from clhist.opencl import faults
-from clhist.opencl.device import default_queue
+from clhist._core.devices.vendors import Fault
+from clhist._core.opencl import device as devices
+from clhist._core.opencl import faults
+from clhist._core.opencl.device import default_queue
 from clhist.selftest.cases import CASES, problem
 
 SOURCE = "kernel void clhist_fault(global int *words) { words[1] = words[0] + 1; }"
@@ -105,7 +105,7 @@ def forgetful():
 
 def test_a_device_with_the_fault_is_planned_for_as_a_gpu(monkeypatch, forgetful):
     """What it computes stays right, and work-groups of one raise before anything is enqueued."""
-    for module in ("clhist.opencl.device", "clhist.engine.build"):
+    for module in ("clhist._core.opencl.device", "clhist._core.runtime.build"):
         monkeypatch.setattr(f"{module}.faults_of", lambda device: (WRONG,))
     queue = default_queue()
     assert devices.device_kind(queue.device) == "gpu"

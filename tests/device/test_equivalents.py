@@ -9,9 +9,9 @@ import pyopencl as cl
 import pytest
 
 from clhist import HistogramKernel, Operator, operators
+from clhist._core.model.problem import Choices, Problem
+from clhist._core.model.sweeps import plan
 from clhist.operators.c_types import c_name, declare, literal
-from clhist.planning.problem import Choices, Problem
-from clhist.planning.sweeps import plan
 from clhist.selftest.cases import Case, is_available, pair_kernel
 
 ORDERS = [operators.minimum, operators.maximum, operators.fmin, operators.fmax]

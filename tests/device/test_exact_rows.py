@@ -11,9 +11,9 @@ from digests import exact_sums, same_bits
 
 import clhist
 from clhist import operators
-from clhist.engine.stages import Commands
-from clhist.opencl.device import device_profile, profile_context
-from clhist.planning import row_ranges
+from clhist._core.model import row_ranges
+from clhist._core.opencl.device import device_profile, profile_context
+from clhist._core.runtime.stages import Commands
 
 DTYPES = [np.float32, np.float64]
 

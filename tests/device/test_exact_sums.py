@@ -10,7 +10,7 @@ import pytest
 from digests import BINS, by_bin, drawn, exact_sums, same_bits
 
 from clhist import Accumulator, HistogramKernel, histogram, operators, reduce_by_index
-from clhist.planning import narrow, sweeps
+from clhist._core.model import narrow, sweeps
 
 DTYPES = [np.float32, np.float64]
 

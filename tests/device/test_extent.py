@@ -8,9 +8,9 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from clhist.axes.keys import key_range
+from clhist._core.keys import key_range
 
-MODULE = import_module("clhist.binning.extent")
+MODULE = import_module("clhist.binned.extent")
 
 
 @pytest.fixture(params=[("cpu", 1, 256), ("gpu", 64, 9), ("gpu", 7, 3)], ids=str)

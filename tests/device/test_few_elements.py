@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist.axes.keys import key_of, keys_of
-from clhist.binning.host import even_edges
-from clhist.grouping.keys import numbered
+from clhist._core.keys import key_of, keys_of
+from clhist.binned.host import even_edges
+from clhist.grouped.keys import numbered
 
 stats = pytest.importorskip("scipy.stats")
 pandas = pytest.importorskip("pandas")  # is in use then, so that sparse integers are hashed by it

@@ -9,8 +9,8 @@ import pytest
 
 import clhist
 from clhist import HistogramKernel, operators
-from clhist.opencl.device import default_device, default_queue, device_kind
-from clhist.opencl.program import build, programs_built
+from clhist._core.opencl.device import default_device, default_queue, device_kind
+from clhist._core.opencl.program import build, programs_built
 
 KEYS = np.arange(5003) % 97
 VALUES = np.random.default_rng(5).normal(size=KEYS.size).astype(np.float32)

@@ -8,7 +8,7 @@ import pytest
 
 import clhist
 from clhist import Operator
-from clhist.engine import operator_check
+from clhist._core.runtime import operator_check
 
 INT, FLOAT = np.dtype(np.int32), np.dtype(np.float32)
 MEAN = np.dtype([("n", np.float32), ("mean", np.float32)], align=True)
@@ -183,8 +183,10 @@ def test_a_neutral_element_that_is_right_for_the_values_is_accepted():
 
 def test_a_repeated_call_checks_nothing(monkeypatch):
     calls = []
-    original = clhist.engine.operator_check._check
-    monkeypatch.setattr("clhist.engine.operator_check._check", lambda *given: (calls.append(1), original(*given)))
+    original = clhist._core.runtime.operator_check._check
+    monkeypatch.setattr(
+        "clhist._core.runtime.operator_check._check", lambda *given: (calls.append(1), original(*given))
+    )
     operator = fresh(Operator(INT, "b + a + 0", 0))
     for size in (20, 20, 10):
         clhist.reduce_by_index(3, operator, TestEveryWayIn.bins[:size], TestEveryWayIn.x[:size])

@@ -11,8 +11,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.binning import found
-from clhist.binning.prepared import Prepared
+from clhist.binned import found
+from clhist.binned.prepared import Prepared
 
 MODULE = import_module("clhist.histogram")  # whose name is the function's, too
 N = 5000
@@ -86,7 +86,7 @@ def test_any_range(dtype, queue, rng, monkeypatch):
         cases = {name: np.asarray(values).astype(dtype) for name, values in cases.items()}
     for name, data in cases.items():
         x, where = cl_array.to_device(queue, data), cl_array.to_device(queue, np.ones(data.size, bool))
-        for bins in BINS:  # of small types others are for all elements, see `clhist.binning.bits`
+        for bins in BINS:  # of small types others are for all elements, see `clhist.binned.bits`
             got = [_outcome(lambda: clhist.histogram(x, bins, where=where)) for _ in range(2)]  # noqa: B023
             with monkeypatch.context() as patch:
                 patch.setattr(MODULE, "found_bins", lambda *_, **__: None)

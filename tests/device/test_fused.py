@@ -13,7 +13,7 @@ import pytest
 from covering import mostly_slow
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES
 from clhist.selftest.cases import CASES, PRODUCTS
 from clhist.selftest.reference import groups_of
 

@@ -7,7 +7,7 @@ import pytest
 from scalars import INTEGERS
 
 from clhist import HistogramKernel, operators, reduce_by_index
-from clhist.hardware.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
 
@@ -24,8 +24,8 @@ def bins_at_limits(dtype: str, num_bins: int) -> np.ndarray:
 @pytest.fixture
 def wide(monkeypatch):
     """Let few elements and few bins be as many as need 64 bits."""
-    monkeypatch.setattr("clhist.codegen.layout.NARROW_ELEMENTS", 1)
-    monkeypatch.setattr("clhist.codegen.layout.NARROW_BINS", 1)
+    monkeypatch.setattr("clhist._core.kernels.layout.NARROW_ELEMENTS", 1)
+    monkeypatch.setattr("clhist._core.kernels.layout.NARROW_BINS", 1)
 
 
 @pytest.mark.parametrize(

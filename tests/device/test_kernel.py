@@ -9,7 +9,7 @@ from processes import run_python
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES
 from clhist.selftest.reference import counts_of, groups_of
 
 SUM = operators.add(np.int32)
@@ -226,7 +226,7 @@ def test_new_numbers_need_no_new_program(profile, monkeypatch, rng):
     choices = [(100, 10), (3000, 20), (3001, 1), (2999, 50)]
     for size, num_bins in choices[:1]:
         kernel(np.zeros(size, np.int32), 0, num_bins=num_bins)
-    monkeypatch.setattr("clhist.opencl.program._build", None)
+    monkeypatch.setattr("clhist._core.opencl.program._build", None)
     for size, num_bins in choices[1:]:
         bins = rng.integers(0, num_bins, size, np.int32)
         np.testing.assert_array_equal(kernel(bins, 0, num_bins=num_bins), counts_of(bins, num_bins))
@@ -235,7 +235,7 @@ def test_new_numbers_need_no_new_program(profile, monkeypatch, rng):
 def test_plans_and_sources_can_be_read(gpu_like):
     kernel = kernel_of(gpu_like, "const int *x", "EMIT(x[i], 1)")
     chosen = kernel.plan(10**6, 1000)
-    budget = clhist.opencl.device.memory_budget(clhist.default_queue().device)
+    budget = clhist._core.opencl.device.memory_budget(clhist.default_queue().device)
     problem = clhist.Problem.of(SUM, 1000, 10**6, value="1", memory_budget=budget)
     assert chosen == clhist.plan(problem, gpu_like)
     assert (chosen.memory, chosen.update) == ("local", "native")

@@ -12,8 +12,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.grouping import numbering, running
-from clhist.grouping.numbering import number_keys
+from clhist.grouped import numbering, running
+from clhist.grouped.numbering import number_keys
 
 DTYPES = ["bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "M8[ns]", "m8[s]"]
 SIZES = [0, 1, 2, 1023, 1025, 70_000]

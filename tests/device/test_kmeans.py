@@ -15,11 +15,11 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 import clhist.cases
+from clhist._core.opencl.device import profile_context
 from clhist.cases.kmeans import blobs, kmeans
 from clhist.cases.kmeans_assign import Tile
 from clhist.cases.kmeans_lloyd import Lloyd
 from clhist.cli.cases import kmeans as command
-from clhist.opencl.device import profile_context
 
 
 @pytest.fixture(params=["own kernels", "a GPU's", "a GPU's, in slices"])

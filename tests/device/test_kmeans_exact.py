@@ -7,9 +7,9 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
+from clhist._core.opencl.device import profile_context
 from clhist.cases.kmeans import blobs
 from clhist.cases.kmeans_lloyd import Lloyd
-from clhist.opencl.device import profile_context
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -12,9 +12,9 @@ import pytest
 from covering import mostly_slow
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.profile import named_profile
-from clhist.opencl.device import device_features, trust
-from clhist.planning.packed import SPILLS_BYTES
+from clhist._core.devices.profile import named_profile
+from clhist._core.model.packed import SPILLS_BYTES
+from clhist._core.opencl.device import device_features, trust
 
 RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 OPERATORS = {

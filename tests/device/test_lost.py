@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 import clhist
 from clhist import Accumulator, DeviceLostError, HistogramKernel, operators
+from clhist._core.opencl import lost
+from clhist._core.opencl.arrays import shares_memory
 from clhist.cli.main import main
-from clhist.opencl import lost
-from clhist.opencl.arrays import shares_memory
 
 X = np.array([3, 1, 3, 3, 0], np.int32)
 SUM = operators.add(np.int32)
@@ -184,7 +184,7 @@ def test_calls_that_do_not_wait_are_named_by_the_next(kernel, failing, on_device
 
 def test_another_device_goes_on(kernel, queue):
     lose(kernel)
-    others = [device for device in clhist.opencl.device.devices() if device != queue.device]
+    others = [device for device in clhist._core.opencl.device.devices() if device != queue.device]
     lost.check_devices(others)
     with pytest.raises(DeviceLostError):
         lost.check_devices([*others, queue.device])

@@ -13,7 +13,7 @@ from eager import eager
 
 import clhist
 from clhist import HistogramKernel, operators
-from clhist.opencl.device import profile_context
+from clhist._core.opencl.device import profile_context
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from clhist.selftest.reference import groups_of
 

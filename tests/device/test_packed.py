@@ -9,11 +9,11 @@ import pytest
 from plans import plan
 
 from clhist import HistogramKernel, bincount, operators
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.opencl.device import profile_context
-from clhist.planning import packed
-from clhist.planning.problem import Choices
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model import packed
+from clhist._core.model.problem import Choices
+from clhist._core.opencl.device import profile_context
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import counts_of
 

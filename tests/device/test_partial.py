@@ -11,7 +11,7 @@ from covering import mostly_slow
 
 import clhist
 from clhist import Operator, Partial, Spec, operators
-from clhist.opencl.device import profile_context
+from clhist._core.opencl.device import profile_context
 from clhist.partial import FORMAT
 from clhist.selftest.cases import CASES, PRODUCTS, problem
 

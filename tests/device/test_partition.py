@@ -18,15 +18,15 @@ from plans import plan
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.kernels.maps import uniform_value
+from clhist._core.model.feature import division
+from clhist._core.model.problem import Choices
+from clhist._core.runtime.call import Call
+from clhist._core.runtime.prepare import LargestBin
 from clhist.accumulator import Accumulator
 from clhist.cli.main import main
-from clhist.codegen.maps import uniform_value
-from clhist.engine.call import Call
-from clhist.engine.prepare import LargestBin
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning.feature import division
-from clhist.planning.problem import Choices
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
@@ -172,7 +172,7 @@ def test_arrays_that_the_map_writes_are_written_once(gpu_like, rng):
 @pytest.mark.usefixtures("only_measured_rates")
 def test_the_largest_bin_with_a_value_is_reported(gpu_like, queue, monkeypatch, rng):
     """As bincount needs it, with the model's own choice."""
-    monkeypatch.setattr("clhist.planning.choose.is_worth_partitioning", lambda *args: True)
+    monkeypatch.setattr("clhist._core.model.choose.is_worth_partitioning", lambda *args: True)
     x, found = cl_array.to_device(queue, rng.integers(0, 380, 5000, np.int32)), cl_array.zeros(queue, 1, np.uint32)
     kernel = HistogramKernel(
         None, operators.count(), arguments="const int *x, uint *found", map="EMIT(x[i], 1)", profile=gpu_like
@@ -374,7 +374,7 @@ def test_no_room_for_the_pairs(count, queue, monkeypatch, rng):
     def none_left(size):
         if size > 10**5:
             raise cl.MemoryError("out of memory")
-        return clhist.opencl.memory.scratch_allocator(queue)(size)
+        return clhist._core.opencl.memory.scratch_allocator(queue)(size)
 
     x = cl_array.to_device(queue, rng.integers(0, 900, 60_000, np.int32))
     message = r"no \d+ bytes more to partition 60000 \(bin, value\) pairs; memory='global'"

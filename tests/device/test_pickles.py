@@ -14,7 +14,7 @@ import pytest
 
 import clhist
 from clhist import errors, operators
-from clhist.opencl.memory import OutOfMemoryError
+from clhist._core.opencl.memory import OutOfMemoryError
 
 K, X = np.arange(1000) % 7, np.arange(1000.0)
 PROFILE, PROBLEM = clhist.named_profile("nvidia-h200"), clhist.Problem.of(operators.add("i4"), 100, 1000)

@@ -14,16 +14,16 @@ import pytest
 
 import clhist
 from clhist import HistogramKernel, operators
-from clhist.engine import build
-from clhist.engine.engine import Engine
-from clhist.engine.launcher import Loaded
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.opencl.arrays import on_host
-from clhist.opencl.device import profile_context
-from clhist.planning import pieces
-from clhist.planning.problem import Choices, Histogram, Problem
-from clhist.planning.sweeps import plan
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model import pieces
+from clhist._core.model.problem import Choices, Histogram, Problem
+from clhist._core.model.sweeps import plan
+from clhist._core.opencl.arrays import on_host
+from clhist._core.opencl.device import profile_context
+from clhist._core.runtime import build
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.launcher import Loaded
 
 pytestmark = pytest.mark.usefixtures("only_measured_rates")
 N, H, FEW = 2_000_003, 200_000, 10_000
@@ -127,7 +127,7 @@ def test_accumulators_are_kept_from_piece_to_piece(library, name, gpu_like, queu
     put = cuda_fake.install(monkeypatch)[1].asarray if library == "cuda" else partial(cl_array.to_device, queue)
     put = np.asarray if library == "numpy" else put
     arrays = put(x), put(w.astype(np.float32))
-    for module in ("binning.sweep", "bincount"):  # as of the profile
+    for module in ("binned.sweep", "bincount"):  # as of the profile
         monkeypatch.setattr(import_module(f"clhist.{module}"), "device_kind", lambda device: "gpu")
     monkeypatch.setattr(build, "memory_budget", lambda device: int(room * 10**6))
     clhist.clear_caches()
@@ -193,7 +193,7 @@ def test_several_results(name, where, gpu_like, data, queue, sizes):
 @pytest.fixture
 def small_memory(monkeypatch):
     """A device that does not share the host's memory, and has little of its own."""
-    for module in ("engine.engine", "engine.chunks", "opencl.operands"):
+    for module in ("_core.runtime.engine", "_core.runtime.chunks", "_core.opencl.operands"):
         monkeypatch.setattr(f"clhist.{module}.shares_memory", lambda device: False)
     monkeypatch.setattr(build, "memory_budget", lambda device: 6_000_000)
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.codegen.render import render_probe, render_sweep
-from clhist.codegen.specs import SweepSpec
-from clhist.engine.stages import sweep_code
-from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
-from clhist.hardware.vendors import MEMORIES, PROVEN_FENCE, NativeAtomic
-from clhist.opencl import device, probe
-from clhist.opencl.device import device_features, features_of
-from clhist.opencl.probe import proven_features
-from clhist.opencl.program import kernel_of
-from clhist.planning.plan import Output
+from clhist._core.devices.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
+from clhist._core.devices.vendors import MEMORIES, PROVEN_FENCE, NativeAtomic
+from clhist._core.kernels.render import render_probe, render_sweep
+from clhist._core.kernels.specs import SweepSpec
+from clhist._core.model.plan import Output
+from clhist._core.opencl import device, probe
+from clhist._core.opencl.device import device_features, features_of
+from clhist._core.opencl.probe import proven_features
+from clhist._core.opencl.program import kernel_of
+from clhist._core.runtime.stages import sweep_code
 
 # What every device can do: the words of floats are exchanged.
 EXCHANGE = """volatile __MEMORY uint *word = (volatile __MEMORY uint *)p;

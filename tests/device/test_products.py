@@ -8,8 +8,8 @@ import pytest
 from covering import mostly_slow
 
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.vendors import MEMORIES
-from clhist.planning.updates import UPDATES
+from clhist._core.devices.vendors import MEMORIES
+from clhist._core.model.updates import UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, is_available, pair_kernel, problem, ufunc_case
 from clhist.selftest.reference import groups_of
 

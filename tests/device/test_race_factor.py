@@ -144,13 +144,13 @@ def test_how_often_it_is_measured(monkeypatch, gpu_like):
 
 def test_the_plan_gets_what_was_measured(gpu_like, monkeypatch):
     seen = []
-    plan_sweeps = clhist.engine.build.plan_sweeps
+    plan_sweeps = clhist._core.runtime.build.plan_sweeps
 
     def note(problem, *others):
         seen.append(problem.race_factor)
         return plan_sweeps(problem, *others)
 
-    monkeypatch.setattr(clhist.engine.build, "plan_sweeps", note)
+    monkeypatch.setattr(clhist._core.runtime.build, "plan_sweeps", note)
     kernel = HistogramKernel(None, COUNT, arguments="const int *bins", map="EMIT(bins[i], 1)", profile=gpu_like)
     x = np.zeros(2000, np.int32)
     assert kernel(x, num_bins=500, race_factor="sample")[0] == 2000

@@ -9,10 +9,10 @@ import pytest
 
 import clhist
 from clhist import operators
+from clhist._core.model import times as model_times
+from clhist._core.model.times import BANDWIDTH, CELLS, SHORT, VALUES
 from clhist.calibration import rates as measure_plans
 from clhist.calibration.measure import Bench
-from clhist.planning import times as model_times
-from clhist.planning.times import BANDWIDTH, CELLS, SHORT, VALUES
 
 KIND = "native int32"
 

@@ -10,9 +10,9 @@ from covering import mostly_slow
 
 import clhist
 from clhist import operators, reduce_by_index
-from clhist.engine import small
-from clhist.engine.launcher import Loaded
-from clhist.opencl.device import claims
+from clhist._core.opencl.device import claims
+from clhist._core.runtime import small
+from clhist._core.runtime.launcher import Loaded
 from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
 from clhist.selftest.reference import groups_of
 

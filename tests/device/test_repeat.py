@@ -13,7 +13,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import HistogramKernel, operators, reduce_by_index
-from clhist.engine.signature import Remembered
+from clhist._core.runtime.signature import Remembered
 from clhist.selftest.reference import counts_of
 
 reduce = sys.modules["clhist.reduce"]

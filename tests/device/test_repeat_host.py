@@ -12,7 +12,7 @@ from repeats import N
 
 import clhist
 from clhist import HistogramKernel, operators
-from clhist.opencl.device import default_device
+from clhist._core.opencl.device import default_device
 from clhist.selftest.reference import counts_of
 
 
@@ -180,7 +180,7 @@ def test_threads(kernel, rng, queue):
 
 def test_after_an_interruption(kernel, rng, monkeypatch):
     """What failed half way leaves nothing behind."""
-    from clhist.engine import launcher
+    from clhist._core.runtime import launcher
 
     x = rng.integers(0, 50, N, np.int32)
     want = counts_of(x, 50)

@@ -13,9 +13,9 @@ from allocators import Limited
 
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
-from clhist.engine import launcher
-from clhist.engine.engine import Engine
-from clhist.opencl.memory import OutOfMemoryError
+from clhist._core.opencl.memory import OutOfMemoryError
+from clhist._core.runtime import launcher
+from clhist._core.runtime.engine import Engine
 from clhist.selftest.reference import counts_of, groups_of
 
 BINS = 50
@@ -250,7 +250,7 @@ ANEW = 3  # once for each size; of no elements nothing is enqueued
 def as_given(request, queue, monkeypatch):
     """Return what makes what is added of a NumPy array; only device arrays may be at an odd address."""
     if request.param == "staged":
-        monkeypatch.setattr("clhist.engine.chunks.shares_memory", lambda device: False)
+        monkeypatch.setattr("clhist._core.runtime.chunks.shares_memory", lambda device: False)
 
     def given(array, before=0):
         if request.param != "device":

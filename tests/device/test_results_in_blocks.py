@@ -9,8 +9,8 @@ import pytest
 
 import clhist
 from clhist import HistogramKernel, operators
-from clhist.opencl import operands
-from clhist.opencl.operands import FETCHED_BYTES, blocks_of
+from clhist._core.opencl import operands
+from clhist._core.opencl.operands import FETCHED_BYTES, blocks_of
 from clhist.selftest.reference import counts_of
 
 MOST = FETCHED_BYTES // 4  # bins of int32 that a block has room for
@@ -92,7 +92,7 @@ def test_devices_without(counting, monkeypatch, rng):
     monkeypatch.setattr(operands, "shares_memory", lambda device: False)
     assert blocks_of.__wrapped__(counting.context) is None
     monkeypatch.undo()
-    monkeypatch.setattr("clhist.engine.launcher.blocks_of", lambda context: None)
+    monkeypatch.setattr("clhist._core.runtime.launcher.blocks_of", lambda context: None)
     other = HistogramKernel(None, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)")
     clhist.clear_caches()
     np.testing.assert_array_equal(other(x, num_bins=50), want)

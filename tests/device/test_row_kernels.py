@@ -4,7 +4,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from clhist.engine import row_kernels
+from clhist._core.runtime import row_kernels
 
 BINS, SIZE = 17, 1001
 RNG = np.random.default_rng(0)

@@ -9,8 +9,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.opencl.device import device_profile, profile_context
-from clhist.planning import row_ranges
+from clhist._core.model import row_ranges
+from clhist._core.opencl.device import device_profile, profile_context
 
 LAUNCH = {"launch": 5.0, "bandwidth": 100.0, "rows placed by bin": 1e6, "rows gathered": 1e6}
 

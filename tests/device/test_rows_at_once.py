@@ -9,11 +9,11 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.codegen import rows as codegen_rows
-from clhist.hardware.vendors import NativeAtomic
-from clhist.opencl.device import device_profile, profile_context
-from clhist.planning import sweeps
-from clhist.planning.times import BANDWIDTH, LAUNCH, ROWS_AT_ONCE
+from clhist._core.devices.vendors import NativeAtomic
+from clhist._core.kernels import rows as codegen_rows
+from clhist._core.model import sweeps
+from clhist._core.model.times import BANDWIDTH, LAUNCH, ROWS_AT_ONCE
+from clhist._core.opencl.device import device_profile, profile_context
 
 _ADD = """
     volatile __global uint *words = (volatile __global uint *)p;

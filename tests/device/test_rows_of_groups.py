@@ -9,8 +9,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.engine import digit_sort, each, scan
-from clhist.grouping import running
+from clhist._core.runtime import digit_sort, each, scan
+from clhist.grouped import running
 
 GROUPS = 20
 RUNNING = ("cumsum", "cumprod", "cummin", "cummax")

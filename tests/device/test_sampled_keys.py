@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from clhist.codegen.key_ranges import KNOWN
-from clhist.engine.chain import Chain
-from clhist.grouping import numbering, sampled_keys
-from clhist.grouping.numbering import number_keys
+from clhist._core.kernels.key_ranges import KNOWN
+from clhist._core.runtime.chain import Chain
+from clhist.grouped import numbering, sampled_keys
+from clhist.grouped.numbering import number_keys
 
 DTYPES = ["i4", "u4", "f4", "i8", "u8", "f8", "M8[ns]"]
 RANGES = ["divide", "number_range", "begin_ranges"]

@@ -6,9 +6,9 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from clhist.codegen.scan import ScanSpec
-from clhist.engine.chain import chain_on
-from clhist.engine.scan import Scan
+from clhist._core.kernels.scan import ScanSpec
+from clhist._core.runtime.chain import chain_on
+from clhist._core.runtime.scan import Scan
 from clhist.operators.c_types import c_name
 
 LANES = [1, 2, 48, 256, None]

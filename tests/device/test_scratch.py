@@ -14,9 +14,9 @@ import pytest
 
 import clhist
 from clhist import HistogramKernel, operators
-from clhist.opencl import memory as scratch
-from clhist.opencl.arrays import shares_memory
-from clhist.opencl.operands import in_place
+from clhist._core.opencl import memory as scratch
+from clhist._core.opencl.arrays import shares_memory
+from clhist._core.opencl.operands import in_place
 from clhist.selftest.cases import pair_kernel
 
 

@@ -6,8 +6,8 @@ import cuda_fake
 import pytest
 from click.testing import CliRunner
 
+from clhist._core.opencl.device import default_queue
 from clhist.cli.main import main
-from clhist.opencl.device import default_queue
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG
 from clhist.selftest.suite import cuda_checks
 

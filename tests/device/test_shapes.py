@@ -10,7 +10,7 @@ import pytest
 from covering import mostly_slow
 
 from clhist import HistogramKernel, operators
-from clhist.hardware.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES
 from clhist.selftest.cases import CASES, pair_kernel
 from clhist.selftest.inputs import DISTRIBUTIONS, drawn
 from clhist.selftest.reference import counts_of, groups_of
@@ -70,7 +70,7 @@ def test_sizes_of_work_groups(work_group_size, memory, profile, rng):
 @pytest.mark.parametrize("rows", [1, 2, 3, 6, 7, 12, 16])
 def test_rows_of_the_combining_kernel(rows, gpu_like, monkeypatch, rng):
     # As many as the device's largest work-group allows: 12 where that is 384.
-    monkeypatch.setattr("clhist.codegen.from_plan._COMBINE_ROWS", rows)
+    monkeypatch.setattr("clhist._core.kernels.from_plan._COMBINE_ROWS", rows)
     bins = rng.integers(0, 45, 5000, np.int32)
     result = pair_kernel(COUNT, gpu_like)(bins, np.ones_like(bins), num_bins=45, memory="global", copies=50)
     np.testing.assert_array_equal(result, counts_of(bins, 45))

@@ -12,10 +12,10 @@ from allocators import Limited
 
 import clhist
 from clhist import operators
-from clhist.engine.engine import Engine
-from clhist.engine.loads import Loads
-from clhist.opencl.arrays import shares_memory
-from clhist.planning.problem import planned_size
+from clhist._core.model.problem import planned_size
+from clhist._core.opencl.arrays import shares_memory
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.loads import Loads
 from clhist.selftest.reference import counts_of
 
 CLOSE = (5000, 5120, 4609, 4611, 5119, 5001, 4999, 4610)  # all planned for 5120

@@ -8,7 +8,7 @@ from small_devices import small_device
 
 import clhist
 from clhist import UnsupportedError
-from clhist.opencl.device import device_kind
+from clhist._core.opencl.device import device_kind
 from clhist.selftest.checks import HOLDS, UNAVAILABLE
 from clhist.selftest.digests import CASES, check_case
 from clhist.selftest.suite import checks

@@ -11,11 +11,11 @@ import pytest
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import BuildError, HistogramKernel, Operator, operators, reduce_by_index
-from clhist.engine.call import Call
-from clhist.engine.chain import Chain
-from clhist.engine.prepare import LargestBin
-from clhist.planning.problem import Choices
-from clhist.planning.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_launches
+from clhist._core.model.problem import Choices
+from clhist._core.model.sort import MOST_SORTED_BINS, MOST_SORTED_PAIRS, sort_launches
+from clhist._core.runtime.call import Call
+from clhist._core.runtime.chain import Chain
+from clhist._core.runtime.prepare import LargestBin
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
@@ -53,7 +53,7 @@ def test_each_operator(name, profile):
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", ["argmin int64", "multiply complex128"])
 def test_scans_by_many_work_items_and_by_one(name, kind, monkeypatch):
-    monkeypatch.setattr("clhist.engine.scan.device_kind", lambda device: kind)
+    monkeypatch.setattr("clhist._core.runtime.scan.device_kind", lambda device: kind)
     case, (bins, values, check) = CASES[name], problem(name)
     check(pair_kernel(case.operator, None)(bins, values, num_bins=NUM_BINS, update="sort"))
     wide = pair_kernel(operators.reproducible_add(np.float64), None)

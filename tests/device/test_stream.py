@@ -10,7 +10,7 @@ from covering import mostly_slow
 from streams import AS_A_GPU, SUM, each_profile, every_path, pieces_of
 
 from clhist import Accumulator, HistogramKernel, Operator, operators, reduce_by_index
-from clhist.opencl.device import profile_context
+from clhist._core.opencl.device import profile_context
 from clhist.selftest.cases import CASES, PRODUCTS, problem, random_values
 from clhist.selftest.reference import counts_of, groups_of
 

@@ -14,10 +14,10 @@ from streams import SUM, every_path, pieces_of
 
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
-from clhist.engine import launcher
-from clhist.engine.engine import Engine
-from clhist.opencl.arrays import shares_memory
-from clhist.opencl.staging import InPlace, Staging
+from clhist._core.opencl.arrays import shares_memory
+from clhist._core.opencl.staging import InPlace, Staging
+from clhist._core.runtime import launcher
+from clhist._core.runtime.engine import Engine
 from clhist.selftest.reference import counts_of, groups_of
 
 path, chunks, example = streams.path, streams.chunks, streams.example
@@ -72,7 +72,7 @@ def test_arrays_may_be_changed_after_each_piece(path, example):
 
 
 def test_staging_takes_turns_and_ends_with_its_accumulator(monkeypatch, example):
-    monkeypatch.setattr("clhist.engine.chunks.shares_memory", lambda device: False)
+    monkeypatch.setattr("clhist._core.runtime.chunks.shares_memory", lambda device: False)
     slots, original = [], Staging.take
 
     def spy(self, arrays):

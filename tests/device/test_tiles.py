@@ -12,14 +12,14 @@ from operator_checks import COMPUTED, check_computed_bins, check_operator
 
 import clhist
 from clhist import HistogramKernel, Problem, operators
-from clhist.codegen import partitions
-from clhist.engine.stages import sweep_code
-from clhist.hardware.vendors import of_warps
-from clhist.opencl.device import profile_context
-from clhist.planning.private_rates import GRID, KINDS, cells_name, tiles_name
-from clhist.planning.problem import Choices
-from clhist.planning.sweeps import plan
-from clhist.planning.times import CELLS
+from clhist._core.devices.vendors import of_warps
+from clhist._core.kernels import partitions
+from clhist._core.model.private_rates import GRID, KINDS, cells_name, tiles_name
+from clhist._core.model.problem import Choices
+from clhist._core.model.sweeps import plan
+from clhist._core.model.times import CELLS
+from clhist._core.opencl.device import profile_context
+from clhist._core.runtime.stages import sweep_code
 from clhist.selftest.cases import CASES, pair_kernel
 from clhist.selftest.inputs import DISTRIBUTIONS, drawn
 from clhist.selftest.reference import counts_of
@@ -98,8 +98,8 @@ def test_lanes_that_stay_together(distribution, gpu_like, small, rng, monkeypatc
     path = of_warps({"nvidia_ptx"}, 32)._replace(
         reconvergence="mem_fence(CLK_LOCAL_MEM_FENCE)", any_lane="return condition;"
     )
-    monkeypatch.setattr("clhist.codegen.specs.SweepSpec.warp", path)
-    monkeypatch.setattr("clhist.engine.partition.sweep_code", sweep_code.__wrapped__)
+    monkeypatch.setattr("clhist._core.kernels.specs.SweepSpec.warp", path)
+    monkeypatch.setattr("clhist._core.runtime.partition.sweep_code", sweep_code.__wrapped__)
     kernel, want = pair_kernel(operators.add(np.float32), gpu_like), np.zeros(300)
     inside = (bins >= 0) & (bins < 300)
     np.add.at(want, bins[inside], values[inside])

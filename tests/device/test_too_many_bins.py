@@ -11,7 +11,7 @@ import pytest
 
 import clhist
 from clhist import ndimage, stats
-from clhist.opencl import arrays
+from clhist._core.opencl import arrays
 
 KEYS, X = np.zeros(3, np.int32), np.ones(3, np.float32)
 CALLS = {
@@ -85,7 +85,7 @@ def test_edges_without_memory(monkeypatch):
     def lacking(*args):
         raise MemoryError("Unable to allocate")
 
-    monkeypatch.setattr("clhist.binning.host._histogram", lacking)
+    monkeypatch.setattr("clhist.binned.host._histogram", lacking)
     with pytest.raises(MemoryError, match=r"^bins: expected a number that there is memory for, got 1000: U"):
         clhist.histogram(X, 1000, (0, 1))
 

@@ -10,7 +10,7 @@ import pytest
 
 import clhist
 from clhist import HistogramKernel, Operator, ProfileError, operators
-from clhist.hardware.profile_files import load_profiles, parse_profile
+from clhist._core.devices.profile_files import load_profiles, parse_profile
 
 # What Mako would take for its own at the beginning of a line, or anywhere.
 TEMPLATE = r"""

@@ -14,7 +14,7 @@ from covering import mostly_slow
 from processes import run_python
 
 from clhist import NoDeviceError
-from clhist.opencl import caches, device
+from clhist._core.opencl import caches, device
 
 COUNTS = """
     import json, os, numpy as np

@@ -10,7 +10,7 @@ import pytest
 
 import clhist
 from clhist import reduce_by_index
-from clhist.opencl import operands, upload
+from clhist._core.opencl import operands, upload
 
 
 @pytest.fixture

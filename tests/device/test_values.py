@@ -10,7 +10,7 @@ from covering import mostly_slow
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
-from clhist.hardware.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES
 from clhist.selftest.cases import neutral_of, pair_kernel, random_values
 from clhist.selftest.reference import groups_of
 

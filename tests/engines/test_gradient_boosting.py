@@ -21,7 +21,7 @@ import sklearn.ensemble._hist_gradient_boosting.grower
 
 import clhist.boosting
 from clhist.boosting import grower, on_device
-from clhist.opencl.device import default_queue
+from clhist._core.opencl.device import default_queue
 
 modules = [sklearn.ensemble, sklearn.ensemble._hist_gradient_boosting.gradient_boosting]
 for module in modules:

@@ -14,7 +14,7 @@ from benchmarks.operators import OPERATORS
 from benchmarks.peer import Peer
 from benchmarks.peer_problems import PROBLEMS
 from benchmarks.sizes import PROBLEMS as SIZES
-from clhist.opencl.device import profile_context
+from clhist._core.opencl.device import profile_context
 
 run = runner("bench")
 

@@ -8,7 +8,7 @@ from commands import refused, runner, with_json
 
 from benchmarks import lab as bench_lab
 from benchmarks.peer import Peer
-from clhist.opencl.device import profile_context
+from clhist._core.opencl.device import profile_context
 
 run = runner("bench")
 

@@ -414,7 +414,7 @@ def test_tables_of_blocks(arrays):
         assert found.index.tolist() == expected.index.tolist()
         assert found.index.name == "k"
     (computed,) = dask.compute(table)
-    assert type(computed) is clhist.grouping.table.Table
+    assert type(computed) is clhist.grouped.table.Table
     assert computed.to_arrow().column_names == [
         "k",
         "w_sum",

@@ -17,8 +17,8 @@ from processes import LONGEST, begin_together, count_in_a_process, run_python
 
 import clhist
 from clhist import Accumulator, BuildError, HistogramKernel, Operator, operators
-from clhist.hardware import atomics
-from clhist.opencl import program
+from clhist._core.devices import atomics
+from clhist._core.opencl import program
 from clhist.selftest.cases import pair_kernel
 from clhist.selftest.reference import counts_of
 
@@ -149,14 +149,14 @@ def test_the_next_update_where_one_does_not_compile(broken, gpu_like, queue, bin
 
 
 def test_two_updates_that_do_not_compile(broken, gpu_like, bins, monkeypatch):
-    from clhist.codegen import render
+    from clhist._core.kernels import render
 
     original, given = render.render_sweep, bins.get()
 
     def no_exchange(spec):
         return original(spec).replace("atomic_cmpxchg", "clhist_no_such_exchange")
 
-    monkeypatch.setattr("clhist.engine.stages.render_sweep", no_exchange)
+    monkeypatch.setattr("clhist._core.runtime.stages.render_sweep", no_exchange)
     broken("local")
     kernel = kernel_of(gpu_like, "two updates")
     np.testing.assert_array_equal(kernel(given, num_bins=1000, memory="local"), counts_of(given, 1000))
@@ -225,7 +225,7 @@ def test_a_context_after_another(queue):
 
 
 FORKED = """
-    import multiprocessing, numpy as np, pyopencl.array, clhist.opencl.device
+    import multiprocessing, numpy as np, pyopencl.array, clhist._core.opencl.device
     count = clhist.operators.count()
     accumulator = clhist.Accumulator(np.add, 3, dtype=np.int32)
     accumulator.add(np.array([0, 1]), np.array([1, 1], np.int32))
@@ -244,7 +244,7 @@ FORKED = """
         "merge": lambda: accumulator.merge(accumulator, allow_repeat=True),
         "free": clhist.free_scratch,
         "queue": clhist.default_queue,
-        "devices": clhist.opencl.device.devices,
+        "devices": clhist._core.opencl.device.devices,
     }
 
     def work():

@@ -9,8 +9,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.grouping import reproducible as group_reproducible
-from clhist.grouping import sweep as group_sweep
+from clhist.grouped import reproducible as group_reproducible
+from clhist.grouped import sweep as group_sweep
 from clhist.statistics import selection
 from clhist.statistics.outputs import Column, Numbers, spread_of
 from clhist.statistics.table import OF_COMPLEX, STATISTICS, TABLE, outputs_of

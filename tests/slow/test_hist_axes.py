@@ -27,7 +27,7 @@ def check_counts(ax, x, queue):
 @pytest.fixture
 def in_blocks(request, monkeypatch):
     """Find bins element by element, and in blocks, which only CPUs do."""
-    module = import_module("clhist.binning.sweep")  # the package has a function of this name
+    module = import_module("clhist.binned.sweep")  # the package has a function of this name
     monkeypatch.setattr(module, "device_kind", lambda device: "cpu" if request.param else "gpu")
 
 
@@ -65,7 +65,7 @@ def test_device_arrays(queue, name):
 
 
 def test_without_double_precision(queue, monkeypatch):
-    for module in ("hist.columns", "hist.storages", "binning.extent"):
+    for module in ("hist.columns", "hist.storages", "binned.extent"):
         monkeypatch.setattr(import_module(f"clhist.{module}"), "has_fp64", lambda device: False)
     for name in ("even", "log", "variable", "circular"):
         ax = REAL_AXES[name]

@@ -20,9 +20,9 @@ import uhi.io.json  # noqa: E402
 import uhi.io.zip  # noqa: E402
 from hist_objects import assert_same  # noqa: E402
 
+from clhist._core.runtime import small  # noqa: E402
 from clhist.cli.hist import tables  # noqa: E402
 from clhist.cli.hist.objects import AxisSpec  # noqa: E402
-from clhist.engine import small  # noqa: E402
 from clhist.files import text  # noqa: E402
 
 SIZE = 5003

@@ -18,7 +18,7 @@ from hist_objects import assert_same  # noqa: E402
 from uhi.typing.plottable import PlottableHistogram  # noqa: E402
 
 import clhist.hist  # noqa: E402
-from clhist.engine import small  # noqa: E402
+from clhist._core.runtime import small  # noqa: E402
 
 Histogram, Hist = clhist.hist.Histogram, clhist.hist.Hist
 X = np.random.default_rng(0).normal(size=20_000)

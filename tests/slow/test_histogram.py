@@ -10,9 +10,9 @@ import pytest
 from histograms import DTYPES, assert_same, beside, outcome, random_edges, specials
 
 import clhist
-from clhist.axes.keys import from_keys, key_dtype, key_range, keys_of
+from clhist._core.keys import from_keys, key_dtype, key_range, keys_of
+from clhist._core.opencl import program
 from clhist.axes.thresholds import numpy_bins
-from clhist.opencl import program
 
 pytestmark = pytest.mark.usefixtures("on_the_device")
 KERNELS = ["i4", "u4", "i8", "u8", "f4", "f8"]  # of which other dtypes are parts, or counted by their bits
@@ -22,7 +22,7 @@ _IN_BINS = ("counts", "extent", "found", "inputs", "rules", "selection")
 @pytest.fixture
 def no_fp64(monkeypatch):
     """Let the device have no double precision."""
-    for module in ("engine.build", *(f"binning.{each}" for each in _IN_BINS)):
+    for module in ("_core.runtime.build", *(f"binned.{each}" for each in _IN_BINS)):
         monkeypatch.setattr(import_module(f"clhist.{module}"), "has_fp64", lambda device: False)
 
 
@@ -180,9 +180,9 @@ def test_what_numpy_takes_as_data(tmp_path):
 
 
 def test_small_arrays_are_left_to_numpy(monkeypatch, queue):
-    monkeypatch.setattr("clhist.engine.small.pays_off", lambda call, size: size >= 1000)
+    monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size: size >= 1000)
     calls = []
-    monkeypatch.setattr("clhist.binning.host.numpy_histogram", lambda *a: calls.append(a) or np.histogram(*a))
+    monkeypatch.setattr("clhist.binned.host.numpy_histogram", lambda *a: calls.append(a) or np.histogram(*a))
     assert_same(clhist.histogram(np.arange(999.0)), np.histogram(np.arange(999.0)))
     assert len(calls) == 1
     clhist.histogram(np.arange(999.0), queue=queue)

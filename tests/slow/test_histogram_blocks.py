@@ -11,7 +11,7 @@ import clhist
 from clhist.axes.block_search import BLOCK
 
 pytestmark = pytest.mark.usefixtures("on_the_device")
-binning_sweep = import_module("clhist.binning.sweep")  # whose function has the same name
+binning_sweep = import_module("clhist.binned.sweep")  # whose function has the same name
 
 SIZES = [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 1000]
 EDGES = {

@@ -16,11 +16,11 @@ import clhist
 
 CENTRE = {
     "accumulator.py",
-    "engine/held.py",
-    "engine/launcher.py",
+    "_core/runtime/held.py",
+    "_core/runtime/launcher.py",
     "hist/filler.py",
-    "opencl/program.py",
-    "opencl/upload.py",
+    "_core/opencl/program.py",
+    "_core/opencl/upload.py",
 }
 NAMES = ["reduce", "bincount", "histogram on device", "kernel", "bound", "sort", "fill", "upload"]
 
@@ -61,6 +61,11 @@ def test_cuda(monkeypatch):
         lambda n: np.bincount(X[:n], W[:n], BINS).astype(np.int64),
         waited=False,
     )
-    files = {"engine/cuda_launcher.py", "engine/cuda_repeats.py", "cuda/driver.py", "cuda/memory.py"}
+    files = {
+        "_core/runtime/cuda_launcher.py",
+        "_core/runtime/cuda_repeats.py",
+        "_core/cuda/driver.py",
+        "_core/cuda/memory.py",
+    }
     assert sweep(case.first, case.check, files=files, step=5) > 10
     assert sweep(case.again, case.check, files=files, step=5) > 3

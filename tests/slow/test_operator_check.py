@@ -96,8 +96,10 @@ class TestFirstCall:
 
     def test_custom_operators_are_checked_on_the_values(self, queue, monkeypatch):
         calls = []
-        original = clhist.engine.operator_check._check
-        monkeypatch.setattr("clhist.engine.operator_check._check", lambda *given: (calls.append(1), original(*given)))
+        original = clhist._core.runtime.operator_check._check
+        monkeypatch.setattr(
+            "clhist._core.runtime.operator_check._check", lambda *given: (calls.append(1), original(*given))
+        )
         operator = Operator(INT, "min(b + a, 1000)", 0)  # right for these values alone
         values = np.arange(5, dtype=np.int32)
         for _ in range(3):

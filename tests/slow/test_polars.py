@@ -11,8 +11,8 @@ import polars
 import pytest
 
 import clhist
-from clhist.grouping import keys as grouping_keys
-from clhist.grouping.groups import numbers_of
+from clhist.grouped import keys as grouping_keys
+from clhist.grouped.groups import numbers_of
 
 
 def numbers_and_labels(keys):

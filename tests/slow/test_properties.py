@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clhist import Accumulator, HistogramKernel, Operator
-from clhist.hardware.vendors import MEMORIES
-from clhist.planning.updates import UPDATES
+from clhist._core.devices.vendors import MEMORIES
+from clhist._core.model.updates import UPDATES
 from clhist.selftest.cases import CASES, PRODUCTS, Case, is_available, pair_kernel, random_values, ufunc_case
 from clhist.selftest.reference import groups_of
 

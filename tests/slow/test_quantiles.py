@@ -8,7 +8,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.opencl.device import device_kind
+from clhist._core.opencl.device import device_kind
 from clhist.statistics import selection
 from clhist.stats import binned_statistic, binned_statistic_dd
 

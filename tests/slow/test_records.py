@@ -9,7 +9,7 @@ import pytest
 from records import RECORDS, largest, largest_of, random_records
 
 from clhist import operators
-from clhist.engine import scan
+from clhist._core.runtime import scan
 from clhist.selftest.cases import pair_kernel
 
 SIZES = (1, 20_011)

@@ -18,11 +18,11 @@ import pytest
 from commands import runner
 from processes import LONGEST, crash, hang, no_checks, three_checks
 
-import clhist.engine.stages
+import clhist._core.runtime.stages
 from clhist import device_profile
+from clhist._core.devices import atomics
+from clhist._core.opencl.device import profile_context
 from clhist.errors import BuildError, NoDeviceError
-from clhist.hardware import atomics
-from clhist.opencl.device import profile_context
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, Check, NotAvailableError, advice
 from clhist.selftest.reference import assert_same
 from clhist.selftest.updates import COLUMNS, QUICK, ROWS, needed_features, row_name
@@ -69,9 +69,9 @@ def broken_atomic(monkeypatch, queue):
     key = ("add", "uint64", "local")
     (row,) = atomics._BY_KEY[key]
     monkeypatch.setitem(atomics._BY_KEY, key, [row._replace(code="atom_add(p, v + 1);")])
-    clhist.engine.stages.sweep_code.cache_clear()
+    clhist._core.runtime.stages.sweep_code.cache_clear()
     yield
-    clhist.engine.stages.sweep_code.cache_clear()
+    clhist._core.runtime.stages.sweep_code.cache_clear()
 
 
 @pytest.mark.usefixtures("only_uint64", "broken_atomic")
@@ -99,17 +99,17 @@ def test_a_broken_atomic_is_noticed(queue):
 @pytest.mark.usefixtures("only_uint64")
 def test_a_broken_template_is_noticed(monkeypatch):
     """A lock whose holder overwrites."""
-    original = clhist.engine.stages.render_sweep
+    original = clhist._core.runtime.stages.render_sweep
 
     def broken(spec):
         return original(spec).replace("held.value = clhist_combine0(held.value, value)", "held.value = value")
 
-    monkeypatch.setattr("clhist.engine.stages.render_sweep", broken)
-    clhist.engine.stages.sweep_code.cache_clear()
+    monkeypatch.setattr("clhist._core.runtime.stages.render_sweep", broken)
+    clhist._core.runtime.stages.sweep_code.cache_clear()
     try:
         result = run("--quick", "--jobs", "1")
     finally:
-        clhist.engine.stages.sweep_code.cache_clear()
+        clhist._core.runtime.stages.sweep_code.cache_clear()
     assert result.exit_code == 1
     assert re.search(r"native, local +1", result.output)
     assert re.search(r"lock, local +FAILS", result.output)

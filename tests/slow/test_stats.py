@@ -7,7 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import stats
-from clhist.binning.by_scipy import KNOWN
+from clhist.binned.by_scipy import KNOWN
 from clhist.statistics.table import BINNED, TABLE, Statistic
 from clhist.stats import binned_statistic, binned_statistic_2d, binned_statistic_dd
 

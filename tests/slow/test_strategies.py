@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from clhist._core.opencl.device import profile_context
 from clhist.cli.main import main
-from clhist.opencl.device import profile_context
 from clhist.strategies import STRATEGIES, Runner, datasets, select
 
 SIZES = (0, 1, 63, 1001, 100_003)

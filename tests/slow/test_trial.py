@@ -14,8 +14,8 @@ from processes import run_python
 
 import clhist
 from clhist import HistogramKernel, Operator, operators, reduce_by_index
-from clhist.opencl import memory as scratch
-from clhist.opencl.program import Kernel
+from clhist._core.opencl import memory as scratch
+from clhist._core.opencl.program import Kernel
 
 FLOATS = operators.add(np.float32)
 PAIR = np.dtype([("bin", np.int32), ("value", np.float32)])

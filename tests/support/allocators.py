@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyopencl as cl
 
-from clhist.opencl.memory import immediate_allocator
+from clhist._core.opencl.memory import immediate_allocator
 
 
 class Limited:

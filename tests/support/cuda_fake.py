@@ -15,14 +15,14 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from clhist.cuda import driver as driver_module
-from clhist.cuda import libraries, recognised
-from clhist.cuda import memory as cuda_memory
-from clhist.cuda.ptx import CudaProgram
-from clhist.engine import chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats, peek
-from clhist.engine.signature import Remembered
-from clhist.opencl import cuda_queues
-from clhist.opencl.device import default_queue
+from clhist._core.cuda import driver as driver_module
+from clhist._core.cuda import libraries, recognised
+from clhist._core.cuda import memory as cuda_memory
+from clhist._core.cuda.ptx import CudaProgram
+from clhist._core.opencl import cuda_queues
+from clhist._core.opencl.device import default_queue
+from clhist._core.runtime import chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats, peek
+from clhist._core.runtime.signature import Remembered
 
 STREAM = 0x5EAD  # of the fake CuPy
 
@@ -342,7 +342,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         cuda_repeats,
         peek,
         cuda_queues,
-        sys.modules["clhist.opencl.cuda_arrays"],
+        sys.modules["clhist._core.opencl.cuda_arrays"],
     ):
         monkeypatch.setattr(module, "driver", lambda: fake)
     monkeypatch.setattr(cuda_queues, "_place", lambda device: (7, 7) if device == default_queue().device else None)

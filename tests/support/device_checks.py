@@ -8,7 +8,7 @@ import covering
 import pytest
 
 import clhist
-from clhist.planning.problem import PLACES
+from clhist._core.model.problem import PLACES
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, Check
 from clhist.selftest.forms import DIGESTS
 from clhist.selftest.suite import checks

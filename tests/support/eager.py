@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clhist import Profile
-from clhist.planning.private_rates import GRID, KINDS, cells_name
-from clhist.planning.times import BANDWIDTH, CELLS, COUNT, LAUNCH, ONE_PASS, SHORT, VALUES, rate_name
+from clhist._core.model.private_rates import GRID, KINDS, cells_name
+from clhist._core.model.times import BANDWIDTH, CELLS, COUNT, LAUNCH, ONE_PASS, SHORT, VALUES, rate_name
 
 _UPDATES = (
     COUNT,

@@ -15,9 +15,9 @@ from eager import eager
 from golden import digests
 from sources import COUNTS, OPERATORS, WEIGHT, Call, combine_source, device, kernel_sources
 
-from clhist.codegen.render import render_selection
-from clhist.planning.packed import PackedCounters
-from clhist.planning.passes import CyclicPasses
+from clhist._core.kernels.render import render_selection
+from clhist._core.model.packed import PackedCounters
+from clhist._core.model.passes import CyclicPasses
 from clhist.statistics.selection_texts import CPU, GPU, Order
 from clhist.statistics.selection_texts import texts as selection_texts
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pyopencl.array as cl_array
 
-from clhist.axes.keys import from_keys, key_dtype, key_range, keys_of
+from clhist._core.keys import from_keys, key_dtype, key_range, keys_of
 
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
 

@@ -15,7 +15,7 @@ import pytest
 
 import clhist
 from clhist import Accumulator, HistogramKernel, MultiAccumulator, operators
-from clhist.opencl.upload import Uploads
+from clhist._core.opencl.upload import Uploads
 
 BINS = 50
 MOST = 80_000

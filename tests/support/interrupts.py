@@ -18,11 +18,11 @@ import numpy as np
 import pyopencl as cl
 
 import clhist
-from clhist.opencl import lost
+from clhist._core.opencl import lost
 
 ROOT = str(Path(clhist.__file__).parent) + "/"
 # Pure packages keep nothing of a call but by lru_cache.
-PURE = ("codegen/", "planning/", "hardware/", "axes/", "operators/", "files/")
+PURE = ("_core/kernels/", "_core/model/", "_core/devices/", "axes/", "operators/", "files/")
 # After these the interpreter looks for signals.
 _CHECKED = ("RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from clhist.hardware.profile import Profile
-from clhist.planning.choose import plan_sweep
-from clhist.planning.plan import Plan
-from clhist.planning.problem import FREE, Choices
-from clhist.planning.workload import Workload
+from clhist._core.devices.profile import Profile
+from clhist._core.model.choose import plan_sweep
+from clhist._core.model.plan import Plan
+from clhist._core.model.problem import FREE, Choices
+from clhist._core.model.workload import Workload
 
 
 def plan(

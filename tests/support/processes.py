@@ -14,7 +14,7 @@ from textwrap import dedent
 import numpy as np
 
 import clhist
-from clhist.engine.outputs import Outputs
+from clhist._core.runtime.outputs import Outputs
 from clhist.selftest.checks import Check
 from soak.processes import Calls
 

@@ -7,7 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import HistogramKernel, operators
-from clhist.engine.engine import Engine
+from clhist._core.runtime.engine import Engine
 
 N = 3001
 

@@ -18,8 +18,8 @@ from unittest.mock import patch
 import pyopencl as cl
 
 import clhist
-from clhist.opencl import device as opencl_device
-from clhist.opencl.program import forget_contexts
+from clhist._core.opencl import device as opencl_device
+from clhist._core.opencl.program import forget_contexts
 
 _PLAIN = "cl_khr_global_int32_base_atomics cl_khr_local_int32_base_atomics cl_khr_byte_addressable_store"
 _INT64 = "cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from clhist import Operator, Profile, operators
-from clhist.codegen.from_plan import programs_of
-from clhist.codegen.maps import RowText
-from clhist.codegen.render import render_combine, render_programs, render_scan, render_sort_scan
-from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec
-from clhist.engine.batch import Batch
-from clhist.engine.prepare import LargestBin, Preparation, ResultForms
-from clhist.engine.prepared import ArraySlot, Prepared, ResultSlots
-from clhist.engine.sort_pairs import pairs_scan
-from clhist.engine.stages import Limits, Result
-from clhist.engine.sweeps import sweep_of
-from clhist.hardware.atomics import to_prove
-from clhist.planning.plan import Plan
-from clhist.planning.problem import Choices, Problem, Rows
-from clhist.planning.sweeps import plan_sweeps
+from clhist._core.devices.atomics import to_prove
+from clhist._core.kernels.from_plan import programs_of
+from clhist._core.kernels.maps import RowText
+from clhist._core.kernels.render import render_combine, render_programs, render_scan, render_sort_scan
+from clhist._core.kernels.source import Source
+from clhist._core.kernels.specs import CombineSpec
+from clhist._core.model.plan import Plan
+from clhist._core.model.problem import Choices, Problem, Rows
+from clhist._core.model.sweeps import plan_sweeps
+from clhist._core.runtime.batch import Batch
+from clhist._core.runtime.prepare import LargestBin, Preparation, ResultForms
+from clhist._core.runtime.prepared import ArraySlot, Prepared, ResultSlots
+from clhist._core.runtime.sort_pairs import pairs_scan
+from clhist._core.runtime.stages import Limits, Result
+from clhist._core.runtime.sweeps import sweep_of
 
 # What OpenCL reports of each vendor's devices; atomics that must be proven count as proven.
 _REPORTED = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clhist import Accumulator, operators
-from clhist.opencl.device import profile_context
+from clhist._core.opencl.device import profile_context
 from clhist.selftest.reference import groups_of
 
 SUM = operators.add(np.int64)
@@ -22,7 +22,7 @@ def path(request, gpu_like, monkeypatch):
     The last builds kernels of its own: tests take it, by parametrizing this fixture, where those make a difference.
     """
     if request.param != "in place":
-        monkeypatch.setattr("clhist.engine.chunks.shares_memory", lambda device: False)
+        monkeypatch.setattr("clhist._core.runtime.chunks.shares_memory", lambda device: False)
     with profile_context(gpu_like) if request.param == AS_A_GPU else nullcontext():
         yield request.param
 

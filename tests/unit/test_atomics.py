@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, native_table, to_prove, vector_atomic
-from clhist.hardware.vendors import FEATURES, MEMORIES
-from clhist.opencl.device import features_of
-from clhist.planning.updates import available_updates, choose_updates, slowest
+from clhist._core.devices.atomics import (
+    ALL_FEATURES,
+    NATIVE_ATOMICS,
+    native_atomic,
+    native_table,
+    to_prove,
+    vector_atomic,
+)
+from clhist._core.devices.vendors import FEATURES, MEMORIES
+from clhist._core.model.updates import available_updates, choose_updates, slowest
+from clhist._core.opencl.device import features_of
 
 NOTHING: frozenset[str] = frozenset()
 BASE = frozenset({"int64_base_atomics"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clhist._core.keys import from_keys, has_keys, key_dtype, key_range, keys_of
 from clhist.axes.axis import axis_of
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import even_guess
-from clhist.axes.keys import from_keys, has_keys, key_dtype, key_range, keys_of
 from clhist.axes.kinds import FlowKind
 from clhist.axes.pieces import Pieces, flow_axis, joined, pieces_by
 from clhist.axes.thresholds import first_keys, numpy_bins, rounded_bins, within_range

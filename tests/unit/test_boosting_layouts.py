@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from clhist.codegen.boosting import MOST_ROWS, has_room, sweeps_of
+from clhist.boosting.kernels import MOST_ROWS, has_room, sweeps_of
 
 
 def signed(value, bits):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clhist.codegen.maps import unbalanced
+from clhist._core.kernels.maps import unbalanced
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from clhist import named_profile, operators
-from clhist.codegen.from_plan import combine_spec, sweep_spec
-from clhist.codegen.hot_bin import HotBin
-from clhist.codegen.layout import NARROW_BINS, NARROW_ELEMENTS, is_wide, local_capacity, order_of, scratch_layout
-from clhist.codegen.partitions import partition_specs
-from clhist.codegen.render import render_sweep
-from clhist.codegen.source import Source
-from clhist.codegen.specs import CombineSpec
-from clhist.hardware.atomics import ALL_FEATURES
-from clhist.planning.batch import Chunks, FlatBatch
-from clhist.planning.partition import PartitionedPairs
-from clhist.planning.problem import Choices, Problem
-from clhist.planning.sweeps import plan, plan_sweeps
+from clhist._core.devices.atomics import ALL_FEATURES
+from clhist._core.kernels.from_plan import combine_spec, sweep_spec
+from clhist._core.kernels.hot_bin import HotBin
+from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS, is_wide, local_capacity, order_of, scratch_layout
+from clhist._core.kernels.partitions import partition_specs
+from clhist._core.kernels.render import render_sweep
+from clhist._core.kernels.source import Source
+from clhist._core.kernels.specs import CombineSpec
+from clhist._core.model.batch import Chunks, FlatBatch
+from clhist._core.model.partition import PartitionedPairs
+from clhist._core.model.problem import Choices, Problem
+from clhist._core.model.sweeps import plan, plan_sweeps
 
 H200 = replace(named_profile("nvidia-h200"), features=frozenset(f for f in ALL_FEATURES if "amd" not in f))
 CPU = replace(H200, kind="cpu", name="a CPU", rates={})

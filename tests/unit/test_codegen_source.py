@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.codegen.source import Source
+from clhist._core.kernels.source import Source
 
 ADD, COUNT = operators.add(np.float32), operators.add(np.int32)
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from clhist import operators
-from clhist.codegen.arguments import parse_arguments
-from clhist.codegen.specs import SweepSpec
-from clhist.codegen.state import SweepState
-from clhist.planning.batch import Chunks, FlatBatch
-from clhist.planning.packed import PackedCounters
-from clhist.planning.partition import PartitionedPairs
-from clhist.planning.passes import CyclicPasses
-from clhist.planning.plan import Output
+from clhist._core.kernels.arguments import parse_arguments
+from clhist._core.kernels.specs import SweepSpec
+from clhist._core.kernels.state import SweepState
+from clhist._core.model.batch import Chunks, FlatBatch
+from clhist._core.model.packed import PackedCounters
+from clhist._core.model.partition import PartitionedPairs
+from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.plan import Output
 
 COUNTS = operators.add(np.int32)
 LARGEST = operators.argmax(np.float64, np.int64)  # of 16 bytes, so under a lock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clhist.opencl.compiler_log import complaints, explain
+from clhist._core.opencl.compiler_log import complaints, explain
 
 SOURCE = """\
 float twice(float a) {

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clhist._core.kernels.signatures import signatures
+from clhist._core.keys import from_keys, key_dtype
 from clhist.axes.axis import found_axis
-from clhist.axes.keys import from_keys, key_dtype
-from clhist.codegen.even_edges import EvenEdgesSpec
-from clhist.codegen.render import render_even_edges
-from clhist.codegen.signatures import signatures
+from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges
 
 DTYPES = [np.dtype(each) for each in ("f4", "f8", "i1", "u2", "i4", "u4", "i8", "u8")]
 

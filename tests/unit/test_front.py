@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist.engine.labelled import is_labelled, unlabelled
+from clhist._core.runtime.labelled import is_labelled, unlabelled
 from clhist.front import ENTRIES, is_lazy
 
 X = np.arange(5)

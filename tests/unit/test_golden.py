@@ -13,8 +13,8 @@ import pytest
 from golden_sources import ARGMAX, DOUBLE, FEW, FIRST, IN_FULL, STRATEGIES, SUM, sources
 from sources import COUNTS, WEIGHT, Call, device, strategy
 
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from clhist import operators
-from clhist.codegen.source import Source
+from clhist._core.kernels.source import Source
 from clhist.operators.c_types import c_name, element_name, literal
 from clhist.operators.halves import declared, number_of, with_numbers
 

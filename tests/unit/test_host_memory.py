@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clhist.opencl import host_memory
-from clhist.opencl.arrays import HOST_ALIGNMENT, empty
-from clhist.opencl.host_memory import HostMemory
+from clhist._core.opencl import host_memory
+from clhist._core.opencl.arrays import HOST_ALIGNMENT, empty
+from clhist._core.opencl.host_memory import HostMemory
 
 MIB = 2**20
 

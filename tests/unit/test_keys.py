@@ -12,10 +12,10 @@ import pandas
 import pyarrow
 import pytest
 
-from clhist.grouping import keys as grouping_keys
-from clhist.grouping.columns import integers
-from clhist.grouping.groups import labels_of, numbers_of
-from clhist.grouping.keys import numbered
+from clhist.grouped import keys as grouping_keys
+from clhist.grouped.columns import integers
+from clhist.grouped.groups import labels_of, numbers_of
+from clhist.grouped.keys import numbered
 
 N = 5000
 WORDS = np.array(["", "a", "b", "ä", "a\0", "a\0b", "\U0001f600", "\ud800", "z" * 20, "A"])

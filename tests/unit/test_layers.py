@@ -30,16 +30,17 @@ for name in {names!r}:
 """
 
 
-@pytest.mark.parametrize("layer", ["operators", "axes", "hardware", "planning", "codegen"])
+@pytest.mark.parametrize("layer", ["operators", "axes", "_core/devices", "_core/model", "_core/kernels"])
 def test_no_opencl_below_the_engine(layer):
     (folder,) = (path for root in clhist.__path__ if (path := Path(root) / layer).is_dir())
-    names = [f"clhist.{layer}"] + [f"clhist.{layer}.{module.name}" for module in pkgutil.iter_modules([str(folder)])]
+    package = f"clhist.{layer.replace('/', '.')}"
+    names = [package, *(f"{package}.{module.name}" for module in pkgutil.iter_modules([str(folder)]))]
     assert len(names) > 1
     check_alone(names)
 
 
 def test_a_call_is_prepared_without_opencl():
-    check_alone([f"clhist.engine.{name}" for name in ("prepared", "prepare", "stages", "sweeps")])
+    check_alone([f"clhist._core.runtime.{name}" for name in ("prepared", "prepare", "stages", "sweeps")])
 
 
 def test_no_module_depends_on_itself_and_no_import_runs_up():
@@ -67,10 +68,8 @@ def test_public_names_are_imported_when_used():
         print(set(clhist.__all__) - set(dir(clhist)), [name for name in clhist.__all__ if name not in globals()])
         """
     )
-    assert (
-        printed
-        == "['clhist._version', 'clhist.opencl', 'clhist.opencl.caches', 'clhist.opencl.icd']\n{'function'}\nset() []\n"
-    )
+    core = ["clhist._core", *(f"clhist._core.opencl{module}" for module in ("", ".caches", ".icd"))]
+    assert printed == f"{[*core, 'clhist._version']}\n{{'function'}}\nset() []\n"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         clhist.nothing  # noqa: B018
 
@@ -104,7 +103,7 @@ def test_the_table_of_public_names_is_what_type_checkers_see():
 
 def test_tests_can_replace_the_rule_for_small_inputs():
     """Tests patch `small.pays_off` to force the host or the device; a module that binds the name would escape them."""
-    (package,) = (Path(root) for root in clhist.__path__ if (Path(root) / "engine" / "small.py").is_file())
+    (package,) = (Path(root) for root in clhist.__path__ if (Path(root) / "_core" / "runtime" / "small.py").is_file())
     users = [path for path in package.rglob("*.py") if "pays_off" in path.read_text(encoding="utf-8")]
     assert len(users) > 3
     for path in users:

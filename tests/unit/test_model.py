@@ -10,14 +10,14 @@ from covering import covering
 from plans import plan
 
 from clhist import Profile, operators
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.kernels.layout import local_capacity
+from clhist._core.model.paper import paper_plan
+from clhist._core.model.plan import Output
+from clhist._core.model.problem import NUMBERS, Choices
+from clhist._core.model.updates import BY_NAME
 from clhist.cli.reproduce.published import table_1
-from clhist.codegen.layout import local_capacity
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning.paper import paper_plan
-from clhist.planning.plan import Output
-from clhist.planning.problem import NUMBERS, Choices
-from clhist.planning.updates import BY_NAME
 
 RTX_2080_TI = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
 

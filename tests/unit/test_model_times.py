@@ -10,14 +10,12 @@ from click.testing import CliRunner
 from plans import plan
 
 from clhist import operators
-from clhist.calibration import rates as measure_plans
-from clhist.cli.main import main
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning import times as model_times
-from clhist.planning.choose import PREDICTED
-from clhist.planning.problem import Choices
-from clhist.planning.times import (
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model import times as model_times
+from clhist._core.model.choose import PREDICTED
+from clhist._core.model.problem import Choices
+from clhist._core.model.times import (
     BANDWIDTH,
     CELLS,
     COUNT,
@@ -33,7 +31,9 @@ from clhist.planning.times import (
     VALUES,
     rate_name,
 )
-from clhist.planning.updates import rate_kind
+from clhist._core.model.updates import rate_kind
+from clhist.calibration import rates as measure_plans
+from clhist.cli.main import main
 
 H200 = named_profile("nvidia-h200", load_profiles())
 KIND = "native int32"

@@ -11,9 +11,9 @@ from plans import plan
 from sources import device
 
 from clhist import Problem, Profile, operators
-from clhist.planning.private_rates import WORK_ITEMS
-from clhist.planning.problem import Choices
-from clhist.planning.sweeps import plan as plan_problem
+from clhist._core.model.private_rates import WORK_ITEMS
+from clhist._core.model.problem import Choices
+from clhist._core.model.sweeps import plan as plan_problem
 
 CPU = replace(eager(device("cpu"), 10.0), hardware_threads=2)
 GPU = eager(device("nvidia"), 10.0)  # 256 work-groups of 256, each alone doing an element or a cell in 0.256 us

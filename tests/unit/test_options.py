@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from clhist import operators
-from clhist.engine.call import Call, call_of
-from clhist.engine.row_means import are_row_means
-from clhist.hardware.profile import Profile, named_profile
-from clhist.hardware.profile_files import load_profiles
+from clhist._core.devices.profile import Profile, named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model.choose import STRATEGIES
+from clhist._core.model.problem import CHOICES, FREE, NUMBERS, Choices, Histogram, Problem, Rows
+from clhist._core.model.sweeps import plan_sweeps
+from clhist._core.runtime.call import Call, call_of
+from clhist._core.runtime.row_means import are_row_means
 from clhist.kernel import HistogramKernel
 from clhist.operators.names import NAMES
 from clhist.operators.recognition import recognise
-from clhist.planning.choose import STRATEGIES
-from clhist.planning.problem import CHOICES, FREE, NUMBERS, Choices, Histogram, Problem, Rows
-from clhist.planning.sweeps import plan_sweeps
 from clhist.statistics.table import BINNED, TABLE
 from clhist.typing import (
     BinName,

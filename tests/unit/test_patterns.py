@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from clhist._core.devices.patterns import occurs, pattern
+from clhist._core.devices.profile_files import load_profiles, parse_profile
 from clhist.errors import ProfileError
-from clhist.hardware.patterns import occurs, pattern
-from clhist.hardware.profile_files import load_profiles, parse_profile
 
 NAMES = [
     "NVIDIA H100 PCIe",

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from clhist import operators
-from clhist.hardware.atomics import expected_features
-from clhist.hardware.profile import Report, merge, named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning import scaling
-from clhist.planning.global_memory import MOST_PASSES
-from clhist.planning.plan import Plan
-from clhist.planning.problem import Problem
-from clhist.planning.scaling import rates_of
-from clhist.planning.sweeps import plan_sweeps
-from clhist.planning.times import BANDWIDTH, LAUNCH, SHORT
+from clhist._core.devices.atomics import expected_features
+from clhist._core.devices.profile import Report, merge, named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model import scaling
+from clhist._core.model.global_memory import MOST_PASSES
+from clhist._core.model.plan import Plan
+from clhist._core.model.problem import Problem
+from clhist._core.model.scaling import rates_of
+from clhist._core.model.sweeps import plan_sweeps
+from clhist._core.model.times import BANDWIDTH, LAUNCH, SHORT
 
 OPERATORS = {
     "count": (operators.add(np.int32), "1"),

@@ -12,14 +12,14 @@ from covering import covering
 from plans import plan
 
 from clhist import Operator, Profile, operators
-from clhist.codegen.layout import local_capacity
-from clhist.codegen.maps import max_pairs_of
-from clhist.engine.batch import Batch
-from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning.problem import Choices, Histogram, Problem
-from clhist.planning.sweeps import plan_sweeps
+from clhist._core.devices.atomics import ALL_FEATURES
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.kernels.layout import local_capacity
+from clhist._core.kernels.maps import max_pairs_of
+from clhist._core.model.problem import Choices, Histogram, Problem
+from clhist._core.model.sweeps import plan_sweeps
+from clhist._core.runtime.batch import Batch
 
 H200 = named_profile("nvidia-h200", load_profiles())
 PROFILES = [

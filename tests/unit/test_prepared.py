@@ -10,9 +10,9 @@ import pytest
 from sources import COUNTS, OPERATORS, WEIGHT, Call, device, prepared_call
 
 from clhist import operators
-from clhist.engine.offsets import batch_of_offsets
-from clhist.engine.prepare import KNOWN, LargestBin
-from clhist.engine.prepared import MEMORY, Launch, Prepared, Scratch, Slot, SortPairs, Table
+from clhist._core.runtime.offsets import batch_of_offsets
+from clhist._core.runtime.prepare import KNOWN, LargestBin
+from clhist._core.runtime.prepared import MEMORY, Launch, Prepared, Scratch, Slot, SortPairs, Table
 
 GPU, CPU = device("nvidia"), device("cpu")
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from clhist import Problem, Profile, operators
-from clhist.hardware.profile import Report, merge
-from clhist.hardware.profile_files import load_profiles
-from clhist.opencl.device import processor_aliases
-from clhist.planning.private_rates import COUNT, GRID, KINDS, PrivateRates, cells_name, kind_of
-from clhist.planning.problem import Choices
-from clhist.planning.sweeps import plan
-from clhist.planning.times import CELLS
+from clhist._core.devices.profile import Report, merge
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model.private_rates import COUNT, GRID, KINDS, PrivateRates, cells_name, kind_of
+from clhist._core.model.problem import Choices
+from clhist._core.model.sweeps import plan
+from clhist._core.model.times import CELLS
+from clhist._core.opencl.device import processor_aliases
 
 CPU = Profile("cpu", "cpu", 32768, 2**20, 64, 2, 1, {}, features=frozenset({"fp64"}))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clhist.hardware.profile import Report, matching, merge
-from clhist.hardware.profile_files import load_profiles
+from clhist._core.devices.profile import Report, matching, merge
+from clhist._core.devices.profile_files import load_profiles
 
 NVIDIA_NAMES = {
     "NVIDIA GeForce RTX 2080 Ti": ("nvidia-geforce-rtx-2080-ti", "nvidia-turing"),

@@ -9,8 +9,8 @@ import pytest
 
 import clhist
 from clhist import ProfileError
-from clhist.hardware.profile import Profile, Report, check_fits, merge, named_profile
-from clhist.hardware.profile_files import PARAMETERS, load_profiles, parse_profile, usable_profiles
+from clhist._core.devices.profile import Profile, Report, check_fits, merge, named_profile
+from clhist._core.devices.profile_files import PARAMETERS, load_profiles, parse_profile, usable_profiles
 
 NUMBERS = {"local_memory": 1000, "l2_cache": 2000, "l2_line": 32, "hardware_threads": 400, "work_group_size": 50}
 SHIPPED = load_profiles()

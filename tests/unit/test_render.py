@@ -12,13 +12,13 @@ from covering import mostly_slow
 from processes import run_python
 
 from clhist import Operator, operators
-from clhist.codegen.arguments import parse_arguments
-from clhist.codegen.render import _template, render_combine, render_sweep
-from clhist.codegen.signatures import signatures
-from clhist.codegen.specs import CombineSpec, SweepSpec
-from clhist.hardware.vendors import MEMORIES
-from clhist.planning.plan import Output
-from clhist.planning.updates import UPDATES
+from clhist._core.devices.vendors import MEMORIES
+from clhist._core.kernels.arguments import parse_arguments
+from clhist._core.kernels.render import _template, render_combine, render_sweep
+from clhist._core.kernels.signatures import signatures
+from clhist._core.kernels.specs import CombineSpec, SweepSpec
+from clhist._core.model.plan import Output
+from clhist._core.model.updates import UPDATES
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 
@@ -59,8 +59,8 @@ def test_a_name_that_a_template_lacks_is_an_error():
 
 RENDERED = """
     import numpy as np
-    from clhist.codegen import render
-    from clhist.codegen.specs import CombineSpec
+    from clhist._core.kernels import render
+    from clhist._core.kernels.specs import CombineSpec
 
     print(render.render_combine(CombineSpec(clhist.operators.add(np.int32), "blocked")))
 """
@@ -93,10 +93,10 @@ def test_no_device_is_needed():
     printed = run_python(
         """
         import numpy as np
-        from clhist.hardware.profile import named_profile
-        from clhist.hardware.profile_files import load_profiles
-        from clhist.codegen.render import render_combine, render_sweep
-        from clhist.codegen.specs import CombineSpec, SweepSpec
+        from clhist._core.devices.profile import named_profile
+        from clhist._core.devices.profile_files import load_profiles
+        from clhist._core.kernels.render import render_combine, render_sweep
+        from clhist._core.kernels.specs import CombineSpec, SweepSpec
 
         operator = clhist.operators.add(np.int32)
         plan = clhist.plan(clhist.Problem.of(operator, 100, 10**6), named_profile("nvidia-h200", load_profiles()))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from clhist import operators
-from clhist.hardware.atomics import expected_features
-from clhist.hardware.profile import named_profile
-from clhist.planning.problem import Choices, Histogram, Problem, Rows
-from clhist.planning.split import SHARED
-from clhist.planning.sweeps import plan_sweeps
+from clhist._core.devices.atomics import expected_features
+from clhist._core.devices.profile import named_profile
+from clhist._core.model.problem import Choices, Histogram, Problem, Rows
+from clhist._core.model.split import SHARED
+from clhist._core.model.sweeps import plan_sweeps
 
 H200 = replace(named_profile("nvidia-h200"), features=expected_features("gpu", "NVIDIA H200"))
 

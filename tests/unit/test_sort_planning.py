@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from plans import plan
 
 from clhist import Operator, Profile, operators
+from clhist._core.devices.atomics import ALL_FEATURES
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model.problem import Choices, Histogram, Problem
+from clhist._core.model.sort import MOST_SORTED_PAIRS, sort_bytes
+from clhist._core.model.sweeps import plan_sweeps
+from clhist._core.model.times import BANDWIDTH, LAUNCH
 from clhist.cli.main import main
-from clhist.hardware.atomics import ALL_FEATURES
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning.problem import Choices, Histogram, Problem
-from clhist.planning.sort import MOST_SORTED_PAIRS, sort_bytes
-from clhist.planning.sweeps import plan_sweeps
-from clhist.planning.times import BANDWIDTH, LAUNCH
 
 SUM = operators.add(np.int32)
 ARGMIN = operators.argmin(np.int64, np.int64)

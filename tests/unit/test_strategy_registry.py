@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from test_model import table_entries
 
+from clhist._core.devices.profile import named_profile
+from clhist._core.devices.profile_files import load_profiles
+from clhist._core.kernels.render import render_strategy
+from clhist._core.model.paper import paper_plan
 from clhist.cli.main import main
-from clhist.codegen.render import render_strategy
-from clhist.hardware.profile import named_profile
-from clhist.hardware.profile_files import load_profiles
-from clhist.planning.paper import paper_plan
 from clhist.strategies import STRATEGIES, Limits, Local, NotApplicable, Problem, Recipe, datasets, select
 
 ROOT = Path(__file__).parents[2]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from clhist import Partial, Spec, operators
+from clhist._core.devices.profile_files import load_profiles
 from clhist.cases.atom_types import read_atom_types
 from clhist.cases.files import read_image, read_table
 from clhist.cases.gro_file import read_gro
@@ -22,7 +23,6 @@ from clhist.errors import ProfileError
 from clhist.files.arrays import only_key, read_npz
 from clhist.files.table import TableError
 from clhist.files.texts import read_text
-from clhist.hardware.profile_files import load_profiles
 
 PAIR = operators.mean(np.float32)
 SPEC = Spec(PAIR, 7)

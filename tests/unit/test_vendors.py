@@ -10,9 +10,8 @@ import pytest
 
 import clhist
 from clhist import operators
-from clhist.codegen.specs import SweepSpec
-from clhist.hardware.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
-from clhist.hardware.vendors import (
+from clhist._core.devices.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
+from clhist._core.devices.vendors import (
     FEATURES,
     PROVEN_FENCE,
     VENDOR_PATHS,
@@ -24,7 +23,8 @@ from clhist.hardware.vendors import (
     of_warps,
     program_text,
 )
-from clhist.planning.plan import Output
+from clhist._core.kernels.specs import SweepSpec
+from clhist._core.model.plan import Output
 
 BY_NAME = {path.feature: path for path in VENDOR_PATHS}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clhist.opencl import icd
+from clhist._core.opencl import icd
 
 NVIDIA, AMD, INTEL_GPU, INTEL_CPU = "libnvidia-opencl.so.1", "libamdocl64.so", "libigdrcl.so", "libintelocl.so"
 

@@ -11,8 +11,8 @@ import pyopencl as cl
 
 import clhist
 from clhist import operators
-from clhist.grouping.numbering import number_keys
-from clhist.planning import narrow
+from clhist._core.model import narrow
+from clhist.grouped.numbering import number_keys
 from clhist.selftest.reference import nearest
 from emulated.cases.case import Action, bins_of, folded, same
 

@@ -1,0 +1,100 @@
+"""C snippets of one second stage: where the copies of a bin are, and how results are read and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhist._core.kernels.specs import CombineSpec
+from clhist._core.model.passes import CyclicPasses
+from clhist.operators.c_types import scalars_of
+from clhist.operators.halves import ELEMENT, half_name, loaded, stored
+
+
+@dataclass(frozen=True)
+class CombineState:
+    """Snippets of C for the templates of a second stage; pure text that follows from its specification.
+
+    Attributes
+    ----------
+    spec : CombineSpec
+        What the source depends on.
+    """
+
+    spec: CombineSpec
+
+    @property
+    def dest_type(self) -> str:
+        """C type of an element of `dest`."""
+        return "accumulator_t" if self.spec.dest_is_partial else self._element
+
+    @property
+    def out_type(self) -> str:
+        """C type of an element of `out`."""
+        return "accumulator_t" if self.spec.out_is_partial else self._element
+
+    @property
+    def _element(self) -> str:
+        return ELEMENT if half_name(self.spec.operator.dtype) else "value_t"
+
+    @property
+    def arrays(self) -> tuple[tuple[str, str, str], ...]:
+        """The arrays of results: what their names end in, and the C types of those of `dest` and `out`."""
+        fields = tuple((f"_{name}", kind, kind) for name, kind in self.spec.fields)
+        return fields or (("", self.dest_type, self.out_type),)
+
+    @property
+    def place(self) -> str:
+        """Statement that says where the copies of bin k of all histograms begin, `at`, and how many `copies` it has."""
+        if self.spec.feature(CyclicPasses):
+            at = "k % clhist_passes * (clhist_bins / clhist_passes) + k / clhist_passes"
+            return f"const ulong copies = clhist_copies, at = {at};"
+        if self.spec.batch == "ragged":
+            copies = "copies = clhist_first[2 * (k / clhist_bins) + 1] - first"
+            at = "at = first * clhist_bins + k % clhist_bins"
+            return f"const ulong first = clhist_first[2 * (k / clhist_bins)], {copies}, {at};"
+        at = "k / clhist_bins * copies * clhist_bins + k % clhist_bins" if self.spec.batch else "k"
+        return f"const ulong copies = clhist_copies, at = {at};"
+
+    @property
+    def copy(self) -> str:
+        """The accumulator of the copy number `copy` of that bin."""
+        cells = "".join(f"cells{n}, " for n in range(len(self.spec.operator.parts)))
+        return f"whole[{self.cell}]" if self.spec.whole else f"clhist_cell_of({cells}{self.cell})"
+
+    @property
+    def cell(self) -> str:
+        """Index of the cell of that copy."""
+        return "at + copy * clhist_bins"
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether `dest` is combined by a loop: see `has_bytes`."""
+        return has_bytes(self.spec.operator.dtype)
+
+    def dest(self, index: str) -> str:
+        """Return the accumulator that `dest` has for a bin."""
+        operator = self.spec.operator
+        if self.spec.fields and not self.spec.dest_is_partial:
+            fields = ", ".join(f"dest_{name}[{index}]" for name, _ in self.spec.fields)
+            return f"clhist_lift((value_t){{{fields}}})"
+        dtype = operator.accumulator if self.spec.dest_is_partial else operator.dtype
+        return f"dest[{index}]" if self.spec.dest_is_partial else f"clhist_lift({loaded(f'dest[{index}]', dtype)})"
+
+    def store(self, index: str) -> str:
+        """Return the statement that writes the result of a bin."""
+        if self.spec.out_is_partial:
+            return f"out[{index}] = total;"
+        if self.spec.fields:
+            stores = " ".join(f"out_{name}[{index}] = result.{name};" for name, _ in self.spec.fields)
+            return f"const value_t result = clhist_finish(total); {stores}"
+        return f"out[{index}] = {stored('clhist_finish(total)', self.spec.operator.dtype)};"
+
+
+def has_bytes(dtype: np.dtype) -> bool:
+    """Return whether a dtype has numbers of one byte, which a loop takes from `dest` in the place of a branch.
+
+    llvmpipe of Mesa 25.0.7 ends the process where a branch chooses between a byte and a constant.
+    """
+    return any(each.itemsize == 1 for each in scalars_of(dtype))

@@ -1,0 +1,287 @@
+"""From a plan to what the source of each of its kernels depends on. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from clhist._core.devices.profile import Profile
+from clhist._core.kernels.layout import is_wide, local_capacity, order_of
+from clhist._core.kernels.maps import Argument
+from clhist._core.kernels.partitions import PartitionSpec, partition_specs
+from clhist._core.kernels.rows import RowsSpec, rows_spec, split_spec
+from clhist._core.kernels.source import Source
+from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
+from clhist._core.model.feature import Feature
+from clhist._core.model.narrow import LOOKING_GROUP, NarrowSums, SeparateFallback
+from clhist._core.model.packed import Fallback
+from clhist._core.model.partition import PartitionedPlan
+from clhist._core.model.plan import Output, Plan
+from clhist._core.model.rows import RowsPlan
+from clhist._core.model.updates import GATHER
+from clhist.operators.c_types import c_name
+from clhist.operators.operator import Operator
+
+# Shape of the work-groups that combine many copies.
+_COMBINE_COLUMNS, _ALL_COLUMNS = 32, 256
+_COMBINE_ROWS = 16
+_MANY_COPIES = 128
+_WINDOW_GROUP = 256
+_COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
+
+
+def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "") -> SweepSpec:
+    """Return what the source of a planned sweep depends on.
+
+    Parameters
+    ----------
+    plan : Plan
+        With its outputs.
+    source : Source
+        Of the kernel that was planned.
+    profile : Profile
+        Of the device.
+    aligned : bool
+        Whether the arrays of a call allow loads of 16 bytes.
+    used : str
+        As in `CombineSpec`.
+    """
+    every = enumerate(zip(source.operators, source.suffixes, strict=True))
+    ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
+    return SweepSpec(
+        outputs=plan.outputs,
+        arguments=source.arguments,
+        map=source.map,
+        memory=plan.memory,
+        order=order_of(profile),
+        work_group_size=plan.work_group_size,
+        capacity=local_capacity(plan.outputs, plan, profile),
+        teams=plan.teams,
+        wide=is_wide(plan),
+        aligned=aligned,
+        structs=source.structs,
+        preamble=source.preamble,
+        device_features=profile.features or frozenset(),
+        ignored=tuple(ignored),
+        single_pair=source.has_single_pair,
+        combine=_second_stage(plan, source, profile, used),
+        fused_combine=plan.is_one_launch,
+        in_range=_is_in_range(plan, source, profile),
+        indices=_compared_ahead(plan, source, profile),
+        strategy=(*plan.features(source.values[plan.output_indices[0]]), *_narrow_sums(plan, source)),
+        stages=_further_stages(plan, source, profile),
+        factor=_factor(plan, source, profile),
+    )
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The parameters of all programs of one plan.
+
+    Attributes
+    ----------
+    sweep : SweepSpec
+        Of the sweep; if the pairs are sorted, of the kernel that writes them.
+    partition : PartitionSpec, optional
+        Of the kernels that group the pairs before the sweep.
+    sorted_pairs : int
+        Pairs of an element where they are sorted; 0 if they are not.
+    rows : RowsSpec, optional
+        Of what gathers rows, in the place of the sweep.
+    look : SampleSpec, optional
+        Of what looks at some values before narrow sums.
+    behind : Programs, optional
+        Of what counts again if the sweep gives up.
+    """
+
+    sweep: SweepSpec
+    partition: PartitionSpec | None = None
+    sorted_pairs: int = 0
+    rows: RowsSpec | None = None
+    look: SampleSpec | None = None
+    behind: Programs | None = None
+
+
+def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "") -> Programs:
+    """Return what the programs of a plan depend on; parameters as of `sweep_spec`."""
+    spec, index = sweep_spec(plan, source, profile, aligned=aligned, used=used), plan.output_indices[0]
+    if plan.sorts_pairs:
+        return Programs(spec, sorted_pairs=source.max_pairs[index] or 1)
+    value, room = source.values[index], profile.local_memory
+    again = source.is_repeatable
+    if plan.update == GATHER:
+        gathered = cast(RowsPlan, plan)
+        rows = rows_spec(gathered, spec, source)
+        found = Programs(spec, split_spec(gathered, rows, source, room), rows=rows)
+        if plan.again is None or not rows.is_guarded:
+            return found
+        after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used)
+        after = replace(after, strategy=(*after.strategy, SeparateFallback()), combine=None, stages=())
+        return replace(found, behind=_over_pairs(plan.again, after, value, room, again))
+    found = _over_pairs(plan, spec, value, room, again)
+    if plan.behind is None:
+        return found
+    after = _spec_behind(plan, plan.behind, spec, source, profile, used)
+    behind = _over_pairs(plan.behind, after, value, room, again)
+    return replace(found, look=_look_spec(plan, source, profile), behind=behind)
+
+
+def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, repeatable: bool) -> Programs:
+    """Return the programs of `spec`, a sweep over elements, or over their pairs if the plan has these grouped."""
+    if not plan.ranges:
+        return Programs(spec)
+    before, over_pairs = partition_specs(cast(PartitionedPlan, plan), spec, value, local_memory, repeatable=repeatable)
+    return Programs(over_pairs, before)
+
+
+def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile, used: str) -> SweepSpec:
+    """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
+    after, value = Fallback() if first.again is None else SeparateFallback(), source.values[plan.output_indices[0]]
+    return replace(
+        spec, outputs=plan.outputs, memory=plan.memory, capacity=local_capacity(plan.outputs, plan, profile),
+        work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
+        factor=_factor(plan, source, profile), in_range=_is_in_range(plan, source, profile),
+        indices=_compared_ahead(plan, source, profile),
+        combine=_second_stage(plan, source, profile, used) if plan.writes_results else spec.combine,
+    )  # fmt: skip
+
+
+def _factor(plan: Plan, source: Source, profile: Profile) -> str:
+    """Return the C value that all pairs of a plan share, if bins in local memory of a GPU are to count them instead."""
+    operator, value = plan.outputs[0].operator, source.values[plan.output_indices[0]]
+    is_sum = operator.operation == "add" and operator.accumulator.kind in "iu" and operator.lift == "v"
+    is_shared = plan.memory == "local" and plan.update == "native" and order_of(profile) != "blocked"
+    if value is None or value == "1" or len(plan.outputs) > 1 or not (is_sum and is_shared):
+        return ""
+    return "" if any(feature.replaces_cells for feature in plan.features(value)) else value
+
+
+def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
+    """Return what makes a sweep one of narrow sums, if its plan says so."""
+    if plan.again is None or not plan.outputs[0].operator.parts[0].is_narrow:
+        return ()
+    return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
+
+
+def _look_spec(plan: Plan, source: Source, profile: Profile) -> SampleSpec | None:
+    """Return what the kernel depends on that looks at some values of narrow sums, whose operator is that of all."""
+    if plan.again is None:
+        return None
+    group = min(LOOKING_GROUP, profile.work_group_size)
+    spec = sweep_spec(plan.again, source, profile, aligned=False)
+    return SampleSpec(replace(spec, memory="global", work_group_size=group, capacity=0, teams=1, strategy=()))
+
+
+def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:
+    """Return what the kernel depends on that counts the distinct bins of windows."""
+    each = zip(source.operators, source.suffixes, strict=True)
+    outputs = tuple(Output(operator, (), suffix) for operator, suffix in each)
+    group = min(_WINDOW_GROUP, profile.work_group_size)
+    sweep = SweepSpec(
+        outputs, source.arguments, source.map, "global", order_of(profile), group, wide=wide,
+        structs=source.structs, preamble=source.preamble, device_features=profile.features or frozenset(),
+    )  # fmt: skip
+    return SampleSpec(sweep)
+
+
+def _compared_ahead(plan: Plan, source: Source, profile: Profile) -> Argument | None:
+    """Return the array of bins that a CPU compares with those of the histogram before the updates, or None."""
+    is_plain = plan.owns_copies and not plan.is_batch and order_of(profile) == "blocked"
+    can_be = is_plain and source.indices in source.streamed and not _is_in_range(plan, source, profile)
+    return source.indices if can_be else None
+
+
+def _is_in_range(plan: Plan, source: Source, profile: Profile) -> bool:
+    """Whether all bins that the map may emit are in the one pass of a CPU, where comparing took half of the time."""
+    is_private = plan.strategy == "private" and order_of(profile) == "blocked" and plan.passes == 1
+    is_narrow = source.index_values is not None and plan.bins[0] >= source.index_values
+    return is_private and (source.covered or is_narrow)
+
+
+def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> CombineSpec | None:
+    """Return the second stage that a sweep is compiled with: of one launch, and of CPUs.
+
+    Compilers take long for even the least program. None where the caller's macros or options would apply to its
+    kernels, or where it has the types of several operators.
+    """
+    order = order_of(profile)
+    is_plain = plan.owns_copies and source.suffixes == ("",) and not source.preamble and not source.options
+    writes = plan.writes_results and plan.ranges > 0
+    is_within = plan.is_one_launch or (order == "blocked" and is_plain and plan.again is None) or writes
+    return CombineSpec(plan.outputs[0].operator, order, largest_bin_condition=used) if is_within else None
+
+
+def _further_stages(plan: Plan, source: Source, profile: Profile) -> tuple[CombineSpec, ...]:
+    """Return the second stages, with types of their own, that the sweep of a CPU is compiled with.
+
+    They are what calls for new results mostly ask for: a structured value has an array for each of its fields.
+    """
+    if order_of(profile) != "blocked" or source.suffixes == ("",) or source.preamble or source.options:
+        return ()
+    if not plan.owns_copies or plan.is_one_launch or plan.is_batch or plan.again is not None:
+        return ()
+    # One that only counts structs has no results of their type.
+    operators = [each.operator for each in plan.outputs]
+    operators = [o for o in operators if not (o.dtype.names and o.finish == "a" and o.accumulator != o.dtype)]
+    found = [CombineSpec(operator, "blocked", fields=_fields(operator.dtype)) for operator in operators]
+    return tuple(dict.fromkeys(spec for spec in found if may_share(spec)))
+
+
+def may_share(spec: CombineSpec) -> bool:
+    """Whether a second stage can be in a program with others: of a CPU, with no C before it that names its types."""
+    return spec.order == "blocked" and not re.search(r"\b(value|accumulator)_t\b", spec.operator.preamble)
+
+
+def _fields(dtype: np.dtype) -> tuple[tuple[str, str], ...]:
+    """Return name and C type of each field, if they are scalars."""
+    names = dtype.names or ()
+    return (
+        ()
+        if any(dtype[name].shape or dtype[name].names for name in names)
+        else tuple((n, c_name(dtype[n])) for n in names)
+    )
+
+
+def combine_spec(
+    operator: Operator,
+    profile: Profile,
+    *,
+    largest_group: int,
+    copies: int,
+    features: Sequence[Feature] = (),
+    **form: Any,
+) -> CombineSpec:
+    """Return what the source of the second stage depends on.
+
+    Parameters
+    ----------
+    operator : Operator
+        The combining operator.
+    profile : Profile
+        Of the device.
+    largest_group : int
+        Work-items that a work-group may have.
+    copies : int
+        Copies of each bin.
+    features : sequence of Feature
+        Of the sweep.
+    **form
+        Further attributes of `CombineSpec`.
+    """
+    order, columns, rows = order_of(profile), 1, 1
+    layout = tuple(feature for feature in features if feature.combine_parameters() is not None)
+    if own_rows := max((feature.combine_rows for feature in layout), default=0):
+        rows = own_rows if copies >= own_rows else 1  # columns are words, of which all sums fit a little local memory
+        columns = max(1, min(_ALL_COLUMNS if rows == 1 else _COMBINE_COLUMNS, largest_group // rows))
+    elif order == "interleaved":
+        columns = min(_ALL_COLUMNS, largest_group)
+        if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
+            wanted = _COMBINE_ROWS if copies >= _MANY_COPIES else max(1, _COMBINE_ROWS // 4)
+            columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest_group)
+            rows = max(1, min(wanted, largest_group // columns))
+            rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
+    return CombineSpec(operator, order, columns, rows, features=layout, **form)

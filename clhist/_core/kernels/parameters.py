@@ -1,0 +1,185 @@
+"""The parameters of each kernel, in order."""
+
+from __future__ import annotations
+
+from clhist._core.kernels.partitions import PartitionSpec
+from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
+from clhist._core.model.batch import Chunks
+from clhist._core.model.feature import INT, LONG, UINT, ULONG, Parameter, buffers, uints, ulongs
+from clhist._core.model.packed import Guarded, PackedCounters
+from clhist._core.model.private import PaddedCopies
+from clhist.operators.operator import Operator
+
+
+def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_sweep``, in order."""
+    index, bins = (LONG, ULONG) if spec.wide else (INT, UINT)
+    padded = spec.feature(PaddedCopies)
+    found = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const clhist_index_t", "clhist_size", index))
+    for output in spec.outputs:
+        found.append(Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins))
+        found.append(Parameter("const clhist_bin_t", f"clhist_bins_per_pass{output.suffix}", bins))
+        if padded is not None:
+            found += [each for each in padded.parameters(spec) if each.name == f"clhist_stride{output.suffix}"]
+    found.append(Parameter("const uint", "clhist_copies", UINT))
+    found.append(Parameter("__global char *", "clhist_scratch", None))
+    for part in spec.parts:
+        found.append(Parameter("const ulong", f"clhist_place{part.n}", ULONG))
+    if spec.update == "lock":
+        if spec.memory == "global":
+            for part in spec.parts:
+                if part.update == "lock":
+                    found.append(Parameter("const ulong", f"clhist_lock_place{part.n}", ULONG))
+            found.append(Parameter("const ulong", "clhist_lock_mask", ULONG))
+        else:
+            found.append(Parameter("const uint", "clhist_lock_mask", UINT))
+    for feature in spec.features:
+        found += () if feature is padded else feature.parameters(spec)
+    if spec.writes_results and spec.combine is not None:
+        found += result_parameters(spec.combine, "clhist_")
+    return tuple(found)
+
+
+def join_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_join`` of a sweep over partitioned pairs, in order."""
+    assert spec.combine is not None
+    return (
+        Parameter("__global const char *", "clhist_scratch", None),
+        *ulongs(*(f"place{part.n}" for part in spec.parts)),
+        *uints("bins_per_pass", "all_bins"),
+        *buffers("__global const uint2 *", "tasks"),
+        *buffers("__global const ulong *", "whose"),
+        *buffers("__global const uint *", "cursors"),
+        *result_parameters(spec.combine, "clhist_"),
+        *flag_parameters(spec),
+    )
+
+
+def combining_arguments(spec: SweepSpec) -> list[str]:
+    """Return the arguments with which a sweep that combines its copies calls the second stage, in C."""
+    if not spec.fused_combine or spec.combine is None:
+        return []
+    places = [f"clhist_place{part.n}" for part in spec.parts]
+    stride = "clhist_stride" if spec.feature(PaddedCopies) else "clhist_num_bins"
+    copies = "1" if spec.memory == "local" else "clhist_copies"
+    return ["clhist_scratch", *places, "clhist_num_bins", stride, copies, *result_arguments(spec)]
+
+
+def result_arguments(spec: SweepSpec) -> list[str]:
+    """Return the arguments with which a sweep that writes results says where, in C."""
+    if not spec.writes_results or spec.combine is None:
+        return []
+    return [parameter.name for parameter in result_parameters(spec.combine, "clhist_")]
+
+
+def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_split``, in order."""
+    found = [parameter for argument in spec.sweep.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const int", "clhist_size", INT))
+    numbers = ("num_bins", "width", "magic", "shift", "partitions", "tiles")
+    found += [Parameter("const uint", f"clhist_{name}", UINT) for name in numbers]
+    found.append(Parameter("__global char *", "clhist_pairs", None))
+    found += [Parameter("const ulong", f"clhist_{name}_place", ULONG) for name in ("bins", "values")]
+    found += buffers("__global uint *", "starts", "cursors")
+    if spec.clears:
+        found += (*buffers("__global uint *", "zeros"), *uints("cleared"))
+    return (*found, *flag_parameters(spec.sweep))
+
+
+def flag_parameters(sweep: SweepSpec) -> list[Parameter]:
+    """Return the parameters of a kernel before or behind a sweep that runs only if a flag says so."""
+    guarded = sweep.feature(Guarded)
+    return [] if guarded is None else list(guarded.leave_parameters())
+
+
+def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_index``, in order."""
+    return (
+        *buffers("__global const uint *", "starts"),
+        *buffers("__global uint4 *", "ranges"),
+        *buffers("__global uint2 *", "tasks"),
+        *buffers("__global ulong *", "whose"),
+        *buffers("volatile __global uint *", "cursors"),
+        *uints("tiles", "piece", "segment_cost"),
+        *flag_parameters(spec.sweep),
+    )
+
+
+def sample_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_count_distinct``, in order."""
+    index = LONG if spec.sweep.wide else INT
+    return (
+        *_map_parameters(spec.sweep),
+        *buffers("__global char *", "scratch"),
+        Parameter("const clhist_index_t", "clhist_length", index),
+        *uints("words"),
+    )
+
+
+def look_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_look``, in order."""
+    return (*_map_parameters(spec.sweep), *buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
+
+
+def _map_parameters(sweep: SweepSpec) -> list[Parameter]:
+    """Return those of a kernel that calls the map: its arguments, the number of elements and those of bins."""
+    index, bins = (LONG, ULONG) if sweep.wide else (INT, UINT)
+    found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const clhist_index_t", "clhist_size", index))
+    return found + [Parameter("const clhist_bin_t", f"clhist_num_bins{each.suffix}", bins) for each in sweep.outputs]
+
+
+def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_clear``, in order."""
+    found = [Parameter("__global char *", "clhist_scratch", None), Parameter("const ulong", "clhist_num_cells", ULONG)]
+    for n in range(len(spec.operator.parts)):
+        for name in ("place", "lock_place", "num_locks"):
+            found.append(Parameter("const ulong", f"clhist_{name}{n}", ULONG))
+    return tuple(found)
+
+
+def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_combine_copies``, in order."""
+    is_read = spec.feature(PackedCounters) is None
+    found = [Parameter(f"__global {'const ' if is_read else ''}char *", "clhist_scratch", None)]
+    found += [Parameter("const ulong", f"clhist_place{n}", ULONG) for n in range(len(spec.operator.parts))]
+    found += [Parameter("const ulong", name, ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")]
+    if spec.batch == "ragged":
+        found.append(Parameter("__global const ulong *", "clhist_first", None))
+    for feature in spec.features:
+        found += feature.combine_parameters() or ()
+    return (*found, *result_parameters(spec))
+
+
+def result_parameters(spec: CombineSpec, prefix: str = "") -> list[Parameter]:
+    """Return those of the second stage that say where results go; a `prefix` keeps them apart from the caller's."""
+    found = []
+    if spec.largest_bin_condition:
+        found.append(Parameter("const ulong", "clhist_known", ULONG))
+        found.append(Parameter("__global char *", "clhist_found_base", None))
+        found.append(Parameter("const ulong", "clhist_found_offset", ULONG))
+    found.append(Parameter("const int", f"{prefix}has_dest", INT))
+    for suffix in [f"_{name}" for name, _ in spec.fields] or [""]:
+        for kind, name in (("const char", "dest"), ("char", "out")):
+            found.append(Parameter(f"__global {kind} *", f"{prefix}{name}_base{suffix}", None))
+            found.append(Parameter("const ulong", f"{prefix}{name}_offset{suffix}", ULONG))
+    return found
+
+
+def accumulator_words(operator: Operator) -> int:
+    """Return the 32-bit words of an accumulator while pairs are sorted: an odd number, which spreads over banks."""
+    return -(-operator.accumulator.itemsize // 4) | 1
+
+
+def pairs_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """Return the parameters of the kernel ``clhist_pairs``, in order."""
+    found = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
+    found.append(Parameter("const int", "clhist_size", INT))
+    for name in ("clhist_num_bins", "clhist_no_bin"):
+        found.append(Parameter("const uint", name, UINT))
+    for kind, name in (("uint", "clhist_keys"), ("uint", "clhist_positions"), ("clhist_held_t", "clhist_accumulators")):
+        found.append(Parameter(f"__global {kind} *", name, None))
+    if spec.feature(Chunks):
+        found.append(Parameter("const int", "clhist_each", INT))
+    return tuple(found)

@@ -1,0 +1,373 @@
+"""From a specification to OpenCL C: pure text, no device."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from hashlib import sha256
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+
+from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic
+from clhist._core.kernels import digit_sort, key_ranges, key_table
+from clhist._core.kernels.combine_state import CombineState
+from clhist._core.kernels.from_plan import Programs
+from clhist._core.kernels.key_ranges import KeySizes
+from clhist._core.kernels.key_table import KeySpec
+from clhist._core.kernels.maps import is_elementwise, read_ahead, uses_position
+from clhist._core.kernels.parameters import (
+    accumulator_words,
+    clear_parameters,
+    combine_parameters,
+    combining_arguments,
+    index_parameters,
+    join_parameters,
+    look_parameters,
+    pairs_parameters,
+    result_arguments,
+    result_parameters,
+    sample_parameters,
+    split_parameters,
+    sweep_parameters,
+)
+from clhist._core.kernels.partitions import PartitionSpec
+from clhist._core.kernels.row_kernels import RowKernelSpec
+from clhist._core.kernels.rows import RowsSpec, rows_parameters
+from clhist._core.kernels.scan import ScanSpec, each_of
+from clhist._core.kernels.signatures import with_arrays
+from clhist._core.kernels.specs import CombineSpec, Output, SampleSpec, SweepSpec
+from clhist._core.kernels.state import SweepState
+from clhist.files.sealed import digest_of, drop_damaged, write_sealed
+from clhist.operators.c_types import c_name, declare, element_name
+from clhist.operators.halves import declared, loaded, stored
+from clhist.operators.operator import Operator
+
+
+def render_sweep(spec: SweepSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
+    second_stage = (
+        "" if spec.combine is None else _render_combine(spec.combine, is_within=True, function=spec.second_stage)
+    )
+    sweep = render(
+        "sweep.mako",
+        spec=spec,
+        streamed=spec.streamed,
+        parts=spec.parts,
+        kernel_parameters=sweep_parameters(spec),
+        state=SweepState(spec),
+        **_map_of(spec),
+        bins_are_computed=_may_compute_bins(spec),
+        second_stage=second_stage,
+        combining=combining_arguments(spec),
+        results=result_arguments(spec),
+        join_parameters=join_parameters(spec) if spec.writes_results and not spec.fused_combine else (),
+    )
+    if spec.stages:
+        second_stage = render_combines(spec.stages, (*spec.ignored, *spec.outputs))
+    elif spec.combine is None or spec.writes_results:
+        return sweep
+    return f"{sweep}\n{second_stage}"
+
+
+def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield what each program of a plan is called, its OpenCL C, and the compiler options that it needs.
+
+    Of sorted pairs it is the kernel that writes them: their sort and scan are the same for all maps.
+    """
+    spec = programs.sweep
+    if programs.sorted_pairs:
+        yield "pairs", render_sort_pairs(spec, programs.sorted_pairs), ()
+        return
+    if programs.partition is not None:
+        yield "split and index", render_partition(programs.partition), ()
+    if programs.rows is not None:
+        yield "rows", render_rows(programs.rows), ()
+        return
+    yield "sweep", render_sweep(spec), spec.options
+    if programs.look is not None:
+        yield "look", render_look(programs.look), ()
+    if programs.behind is not None:
+        for name, text, options in render_programs(programs.behind):
+            yield f"behind: {name}", text, options
+
+
+def _map_of(spec: SweepSpec) -> dict[str, Any]:
+    """Return what a template that has the map needs: the preambles of all operators, and the map's body."""
+    preambles = _preambles((*spec.ignored, *spec.outputs))
+    return {"preamble_of": preambles, "map_body": read_ahead(spec.map, spec.streamed)}
+
+
+def _may_compute_bins(spec: SweepSpec) -> bool:
+    """Whether a compiler may be able to derive the bin of one value from the bin of the value before."""
+    if spec.indices is not None:  # bins are elements of an array, whatever the values are
+        return False
+    elementwise = [argument for argument in spec.arguments if is_elementwise(argument, spec.map, spec.preamble)]
+    loops = re.search(r"\b(for|while|do|goto)\b", f"{spec.map} {spec.preamble}")
+    return loops is not None or uses_position(elementwise, spec.map, spec.preamble)
+
+
+def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
+    """Return the preamble of each operator, without text that an earlier one has defined already."""
+    found: dict[Output, str] = {}
+    seen: list[tuple[str, dict[str, np.dtype]]] = []
+    for output in outputs:
+        text = output.operator.preamble
+        types = {"value_t": output.operator.dtype, "accumulator_t": output.operator.accumulator}
+        for earlier, of in seen:
+            common = min(text, earlier, key=len)
+            whole_lines = rf"^{re.escape(common)}$"
+            same = all(of[name] == types[name] for name in types if re.search(rf"\b{name}\b", common))
+            if common and same and all(re.search(whole_lines, each, re.MULTILINE) for each in (text, earlier)):
+                text = re.sub(whole_lines, "", text, flags=re.MULTILINE).strip()
+        found[output] = text
+        seen.append((text, types))
+    return found
+
+
+def render_combine(spec: CombineSpec) -> str:
+    """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
+    return _render_combine(spec)
+
+
+# What the program of a second stage defines; the names of its arguments begin alike, and are the parameters'.
+_DEFINED = re.compile(r"\b(?:value_t|accumulator_t|(?:part|word|cell)\d+_t|clhist_(?:clear|combine_copies|finish|lift)|"
+                      r"clhist_(?:combine|neutral)\d*|clhist_cell_of)\b")  # fmt: skip
+
+
+def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ()) -> str:
+    """Return OpenCL C with the kernels of several second stages: a compiler takes long to begin with any program.
+
+    Names that more than one defines end with the number of the stage. `before` are the outputs of the program's sweep.
+    """
+    stages = [Output(spec.operator, (), f"_{n}") for n, spec in enumerate(specs)]
+    preambles, texts = _preambles((*before, *stages)), []
+    for n, spec in enumerate(specs):
+        text = _render_combine(spec, preamble=preambles[stages[n]])
+        names = sorted(set(_DEFINED.findall(text)))
+        texts += [*(f"#define {name} {name}_{n}" for name in names), text, *(f"#undef {name}" for name in names)]
+    return "\n".join(texts)
+
+
+def _render_combine(
+    spec: CombineSpec, *, is_within: bool = False, function: str = "", preamble: str | None = None
+) -> str:
+    """Return the same, or what a program that has the sweep's types has of it: kernels, or a function for the sweep."""
+    return render(
+        "combine.mako",
+        spec=spec,
+        state=CombineState(spec),
+        is_within=is_within,
+        function=function,
+        result_parameters=result_parameters(spec),
+        preamble=spec.operator.preamble if preamble is None else preamble,
+        clear_parameters=clear_parameters(spec),
+        combine_parameters=combine_parameters(spec),
+    )
+
+
+def render_partition(spec: PartitionSpec) -> str:
+    """Return the OpenCL C program with the kernels ``clhist_split`` and ``clhist_index``."""
+    parameters = {"split_parameters": split_parameters(spec), "index_parameters": index_parameters(spec)}
+    return render("partition.mako", spec=spec, **parameters, **_map_of(spec.sweep))
+
+
+def render_rows(spec: RowsSpec) -> str:
+    """Return the OpenCL C program with the kernels that gather rows."""
+    return render(
+        "rows.mako",
+        spec=spec,
+        parameters=rows_parameters(spec),
+        preamble_of=_preambles(spec.sweep.outputs),
+    )
+
+
+def render_sample(spec: SampleSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_count_distinct``."""
+    return render("sample.mako", spec=spec, kernel_parameters=sample_parameters(spec), **_map_of(spec.sweep))
+
+
+def render_emitted(spec: SampleSpec, places: Sequence[int], slots: int, most: int) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_emitted``.
+
+    It has `slots` for values of each output, from the byte of its `places` on, and `most` of them for one element.
+    """
+    layout = {"places": places, "slots": slots, "most": most}
+    parameters = sample_parameters(spec)
+    return render("emitted.mako", spec=spec, kernel_parameters=parameters, **layout, **_map_of(spec.sweep))
+
+
+def render_look(spec: SampleSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_look``."""
+    return render("narrow_look.mako", spec=spec, kernel_parameters=look_parameters(spec), **_map_of(spec.sweep))
+
+
+def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_pairs``; an element emits at most `max_pairs` pairs."""
+    return _text(
+        "sort_pairs.mako",
+        spec=spec,
+        max_pairs=max_pairs,
+        output=spec.outputs[0],
+        words=accumulator_words(spec.outputs[0].operator),
+        kernel_parameters=pairs_parameters(spec),
+    )
+
+
+def render_sort_scan(operator: Operator) -> str:
+    """Return the preamble in C of the scan of sorted pairs."""
+    return _text("sort_scan.mako", operator=operator, words=accumulator_words(operator))
+
+
+def render_scan(spec: ScanSpec, lanes: int) -> str:
+    """Return the OpenCL C program of a segmented scan, with so many work-items in a work-group."""
+    declared, arrays = with_arrays(spec.arguments)
+    each = each_of(spec.item_bytes)
+    return render("segmented_scan.mako", spec=spec, lanes=lanes, each=each, declared=declared, pointers=arrays)
+
+
+def render_check(operator: Operator) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_check``, which combines values in every order."""
+    return render("check.mako", operator=operator)
+
+
+def render_selection(order: object) -> str:
+    """Return the OpenCL C program that selects one value of each group of a `clhist.statistics` order."""
+    return render("select.mako", order=order)
+
+
+def render_keys(spec: KeySpec, *, several: bool) -> str:
+    """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several."""
+    of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
+    return render("keys.mako", spec=spec, several=several, most_tries=key_table.MOST_TRIES, **of)
+
+
+def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
+    """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
+    most = {
+        name: getattr(key_ranges, name.upper())
+        for name in ("chunk", "most_lanes", "merging", "known", "pieces", "bits", "blocks")
+    }
+    return render("key_ranges.mako", spec=spec, sizes=sizes, at_once=2, **most)
+
+
+def render_digits(word: np.dtype, lanes: int) -> str:
+    """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
+    return render("digits.mako", word=word, lanes=lanes, each=digit_sort.EACH)
+
+
+def render_row_kernel(spec: RowKernelSpec) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_row_KIND``, which writes one row per element."""
+    return render("row_kernels.mako", spec=spec, declared_half=declared)
+
+
+def render_measure(kernel: str, *, words: int = 0) -> str:
+    """Return the OpenCL C of one of the kernels that measure a device; see ``measure.mako``."""
+    return _text("measure.mako", kernel=kernel, words=words)
+
+
+def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
+    """Return the OpenCL C that proves `atomics`, or the device-wide fence if there are none."""
+    return render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else PROVEN_FENCE.fence)
+
+
+def render_strategy(name: str, **values: object) -> str:
+    """Return the OpenCL C of a strategy of the literature; see `clhist.strategies`."""
+    return render(f"strategies/{name}.mako", **values)
+
+
+def render(name: str, **values: object) -> str:
+    """Return the rendered template with empty lines between functions and sections, and where a macro ends, only."""
+    text = re.sub(r"(?<!\\)\n\s*\n+", "\n", _text(name, **values)).strip() + "\n"
+    text = re.sub(r"^}\n(?!#endif|$)", "}\n\n", text, flags=re.MULTILINE)
+    return re.sub(r"\n(?=( {4}){1,2}// (Bins|Update|End|Store): )", "\n\n", text)
+
+
+_FALSE = ("n", "no", "f", "false", "off", "0")  # as PyOpenCL reads its variable
+
+
+def _text(name: str, **values: object) -> Any:
+    return _template(name).render(
+        declare=declare, c_name=c_name, element_name=element_name, loaded=loaded, stored=stored, **values
+    )
+
+
+def _template(name: str) -> Any:
+    try:
+        is_kept = os.environ.get("PYOPENCL_NO_CACHE", "false").lower() in _FALSE
+        return _lookup(is_kept).get_template(name)
+    except OSError:  # of the cache: read-only, full
+        return _lookup(False).get_template(name)
+
+
+@contextmanager
+def _without_pygments() -> Iterator[None]:
+    """Let Mako be imported without Pygments, whose lexers take longer than all of Mako.
+
+    They only colour Mako's own HTML pages of errors: who wants these coloured imports `mako.exceptions` before.
+    """
+    plugin = "mako.ext.pygmentplugin"
+    if "mako.exceptions" in sys.modules:  # which has decided already
+        yield
+        return
+    sys.modules[plugin] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.modules.pop(plugin, None)
+
+
+@lru_cache(maxsize=2)
+def _lookup(is_kept: bool) -> Any:
+    """Return Mako's lookup; Python of compiled templates, 15 ms each, may be kept in the user's cache directory."""
+    # Imported here, with the first kernel: Mako takes 20 ms.
+    with _without_pygments():
+        import mako
+        from mako.lookup import TemplateLookup
+
+    class Lookup(TemplateLookup):
+        """Templates name others from the folder of all templates, whatever folder they are in."""
+
+        def adjust_uri(self, uri: str, relativeto: str) -> str:
+            return uri
+
+    class SealedLookup(Lookup):
+        """Templates whose Python is compiled anew where it is not as it was written."""
+
+        def get_template(self, name: str) -> Any:
+            if name in self._collection:
+                return self._collection[name]
+            kept = Path(self.template_args["module_directory"], f"{name}.py")
+            seal, key = kept.with_suffix(".sha256"), f"{kept.parent.name} {name}"
+            is_sealed = drop_damaged(kept, seal, key)
+            before = kept.stat().st_mtime_ns if is_sealed else None
+            template = super().get_template(name)
+            # Mako also compiles where the template is newer, as after this version is installed again.
+            if kept.is_file() and kept.stat().st_mtime_ns != before:
+                write_sealed(seal, key, digest_of(kept))
+            return template
+
+    folder = resources.files("clhist.kernels_cl")
+    folders = [("", folder), *((f"{part.name}/", part) for part in folder.iterdir() if part.is_dir())]
+    texts = {
+        prefix + item.name: item.read_text(encoding="utf-8")
+        for prefix, part in folders
+        for item in part.iterdir()
+        if item.name.endswith(".mako")
+    }
+    if is_kept and isinstance(folder, Path):
+        # A directory for each content, since several versions of this package may share it.
+        content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
+        compiled = platformdirs.user_cache_path("clhist") / "templates" / content
+        return SealedLookup([str(folder)], str(compiled), filesystem_checks=False, strict_undefined=True)
+    lookup = Lookup(strict_undefined=True)
+    for name, text in texts.items():
+        lookup.put_string(name, text)
+    return lookup

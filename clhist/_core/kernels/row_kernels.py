@@ -1,0 +1,128 @@
+"""Kernels that write one row per element from the row of its bin: their specification. Pure.
+
+They compute means from sums, and the gradients of reductions by index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhist._core.kernels.signatures import with_arrays
+from clhist.operators.c_types import c_name, element_name
+from clhist.operators.halves import half_name, loaded, number_of, stored
+
+VECTOR_BYTES = 16  # of one load; the widest that GPUs have
+
+# The arrays of each kernel, in order, and what one vector of each belongs to: an element, or the bin of an element.
+ARRAYS = {
+    "gather": {"table": "bin", "indices": "bins"},
+    "mean_gradient": {"table": "bin", "indices": "bins", "counts": "count"},
+    "mean": {"table": "element", "counts": "count of element"},
+    "filled": {"table": "element", "counts": "count of element"},
+    "winners": {"source": "element", "table": "bin", "indices": "bins"},
+    "extreme_gradient": {
+        "source": "element", "table": "bin", "indices": "bins", "gradient": "bin", "winners": "bin",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RowKernelSpec:
+    """The parameters of one of these kernels.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `ARRAYS`.
+    dtypes : tuple of numpy.dtype
+        Of its arrays, in order, then of the result.
+    row : int
+        Vectors in a row.
+    vector : int
+        Components of a vector: 1, 2, 4 or 8.
+    is_long : bool
+        Whether there may be 2^31 vectors or more.
+    blocked : bool
+        Whether a work-item takes consecutive vectors, as on CPUs.
+    """
+
+    kind: str
+    dtypes: tuple[np.dtype, ...]
+    row: int
+    vector: int
+    is_long: bool
+    blocked: bool
+
+    @property
+    def offset(self) -> str:
+        """The C type of the number of a vector. Division of 64-bit numbers is slow on GPUs."""
+        return "ulong" if self.is_long else "uint"
+
+    @property
+    def arrays(self) -> dict[str, tuple[np.dtype, str]]:
+        """The dtype of each array and what holds one vector of it, by name."""
+        given = zip(self.dtypes, ARRAYS[self.kind].items(), strict=False)
+        return {name: (dtype, where) for dtype, (name, where) in given}
+
+    @property
+    def result(self) -> np.dtype:
+        """The dtype of the result."""
+        return self.dtypes[-1]
+
+    @property
+    def declarations(self) -> tuple[list[str], list[str]]:
+        """The kernel's parameters, and the declarations of its arrays."""
+        written = [f"const {self.type_of(name)} *{name}" for name in self.arrays]
+        numbers = [f"const ulong {name}" for name in SIZES]
+        if self.kind == "filled":
+            numbers.append(f"const {element_name(number_of(self.result))} empty")
+        return with_arrays(", ".join([*written, f"{self._vector(self.result)} *out", *numbers]))
+
+    def type_of(self, name: str) -> str:
+        """Return the C type of what the array of this name is an array of."""
+        dtype, where = self.arrays[name]
+        return self._vector(dtype) if where in ("element", "bin") else element_name(dtype)
+
+    def _vector(self, dtype: np.dtype) -> str:
+        return element_name(dtype) + (str(self.vector) if self.vector > 1 else "")
+
+    def component(self, name: str, number: int) -> str:
+        """Return C of one component of the vector of this name, as a number."""
+        dtype, _ = self.arrays[name]
+        return loaded(self._component(name, number), dtype)
+
+    def _component(self, name: str, number: int) -> str:
+        return f"{name}_v.s{number}" if self.vector > 1 else f"{name}_v"
+
+    @property
+    def value(self) -> str:
+        """C of the vector that is written."""
+        values = [self._value(number) for number in range(self.vector)]
+        return f"({self._vector(self.result)})({', '.join(values)})"
+
+    def _value(self, number: int) -> str:
+        if self.kind == "gather":
+            return self._component("table", number)  # the bits, whatever they stand for
+        dtype = self.arrays["table"][0]
+        wide = c_name(number_of(dtype))
+        if self.kind == "filled":
+            return f"count ? {self._component('table', number)} : {stored('empty', self.result)}"
+        if self.kind == "mean":
+            return stored(f"{self.component('table', number)} / ({wide})count", self.result)
+        if self.kind == "mean_gradient":
+            return stored(f"{self.component('table', number)} / ({wide})(count > 1 ? count : 1)", self.result)
+        source, best = self.component("source", number), self.component("table", number)
+        won = f"{source} == {best}"
+        if dtype.kind == "f" or half_name(dtype):
+            won = f"{won} || (isnan({source}) && isnan({best}))"  # a NaN is the extreme of its bin
+        if self.kind == "winners":
+            return f"{won} ? 1 : 0"
+        winners = self._component("winners", number)
+        share = f"{self.component('gradient', number)} / ({wide})({winners} > 1 ? {winners} : 1)"
+        return f"({won}) ? {stored(share, self.result)} : 0"
+
+
+SIZES = ("size", "bins", "share")
+"""Numbers that a kernel gets: vectors in all, bins, and, on a CPU, vectors for each work-item."""

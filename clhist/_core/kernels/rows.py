@@ -1,0 +1,222 @@
+"""Rows of values, gathered by bin: what the kernels' source depends on, and their parameters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from clhist._core.devices.atomics import vector_atomic
+from clhist._core.devices.vendors import NativeAtomic
+from clhist._core.kernels.maps import RowText
+from clhist._core.kernels.parameters import result_parameters
+from clhist._core.kernels.partitions import PartitionSpec, partition_spec
+from clhist._core.kernels.source import Source
+from clhist._core.kernels.specs import CombineSpec, SweepSpec
+from clhist._core.model.feature import Parameter, buffers, uints, ulongs
+from clhist._core.model.plan import Output
+from clhist._core.model.row_ranges import MOST_TILE
+from clhist._core.model.rows import RowsPlan
+from clhist.operators.arithmetic import add, product
+from clhist.operators.operator import Operator
+
+_JOINED_BYTES = 8192
+_SHARED_BYTES = 16384  # of local memory, for the totals of work-items that share rows
+_AHEAD, _AHEAD_ALONE = 8, 16
+_NEAR_BINS = 1024  # 16 KB, half of a first-level cache
+
+
+class RowsSpec(NamedTuple):
+    """Everything that the source depends on that gathers rows.
+
+    Attributes
+    ----------
+    sweep : SweepSpec
+        The arguments and the operator.
+    text : RowText
+        The C of indices and values.
+    vector : int
+        Components that a work-item loads at once.
+    lanes : int
+        Work-items that have a bin.
+    sharers : int
+        How many of these share the rows of a bin.
+    copies : bool
+        Whether a CPU has copies of accumulators in scratch memory, besides results in place.
+    is_alone : bool
+        Whether each work-item of a CPU has all bins of its copy.
+    near_bins : int
+        Bins that such a work-item has room for in local memory, with one component more than rows have; 0 without it.
+    few_bins : int
+        Bins that the one work-group has room for that counts and places all; 0 without it.
+    placing_group : int
+        Work-items of a work-group that counts and places.
+    width, staged : int
+        Bins of a range that it has room for otherwise, and numbers of rows.
+    carried_bytes : int
+        Of a row that is grouped itself, where rows are gathered from these pairs; else 0.
+    in_doubles : bool
+        Whether exact sums are tried in double precision (`clhist.operators.doubles`).
+    atomic : NativeAtomic, optional
+        What adds several numbers at once to the results, in the place of gathering.
+    is_guarded : bool
+        Whether it does so only if no bin has very many rows, and else raises a flag.
+    """
+
+    sweep: SweepSpec
+    text: RowText
+    vector: int
+    lanes: int
+    sharers: int
+    copies: bool
+    is_alone: bool
+    near_bins: int
+    few_bins: int
+    placing_group: int
+    width: int = 0
+    staged: int = 0
+    carried_bytes: int = 0
+    in_doubles: bool = False
+    atomic: NativeAtomic | None = None
+    is_guarded: bool = False
+
+    @property
+    def ahead(self) -> int:
+        """How many rows ahead a CPU asks for the bin of one."""
+        return _AHEAD_ALONE if self.is_alone else _AHEAD
+
+    @property
+    def slots(self) -> int:
+        """Bins, or pieces, of a work-group of a GPU."""
+        return self.sweep.work_group_size // (self.lanes * self.sharers)
+
+    @property
+    def joined(self) -> int:
+        """Rows of a work-group that joins pieces: a power of two, whose accumulators take little local memory."""
+        operator = self.sweep.outputs[0].operator
+        size = 16 if self.in_doubles else operator.accumulator.itemsize
+        each = self.lanes * self.vector * size
+        most = max(1, min(self.sweep.work_group_size // self.lanes, _JOINED_BYTES // each))
+        return 1 << (most.bit_length() - 1)
+
+
+def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
+    """Return what the program depends on that gathers rows; `spec` is of a sweep over them."""
+    text, operator, ranges = source.rows, plan.outputs[0].operator, plan.ranges_of_bins
+    assert text is not None
+    is_plain = bool(text.loads) and spec.aligned
+    vector = _vector(plan.rows.components, operator, is_plain, spec.order == "blocked")
+    vectors = plan.rows.components // vector
+    lanes = min(1 << (plan.work_group_size.bit_length() - 1), 1 << (vectors - 1).bit_length())
+    size = plan.work_group_size * vector * (16 if plan.in_doubles else operator.accumulator.itemsize)
+    fits = lanes * plan.row_sharers <= plan.work_group_size and size <= _SHARED_BYTES
+    can = plan.at_once > 0 and is_plain  # else rows are gathered
+    atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if can else None
+    is_alone = plan.work_groups * plan.work_group_size < 2 * plan.parts
+    return RowsSpec(
+        spec,
+        text,
+        vector,
+        lanes,
+        plan.row_sharers if fits else 1,
+        copies=plan.parts > operator.holds_values,  # one is the results themselves
+        is_alone=is_alone,
+        near_bins=_near_bins(plan, operator) if is_alone and plan.work_group_size == 1 else 0,
+        few_bins=plan.few_bins if plan.is_few else 0,
+        placing_group=plan.placing_group,
+        width=0 if ranges is None else ranges.most_width,
+        staged=0 if ranges is None else ranges.split.most_pairs,
+        carried_bytes=ranges.carried_bytes if ranges is not None and is_plain else 0,
+        in_doubles=plan.in_doubles,
+        atomic=atomic,
+        is_guarded=atomic is not None and plan.again is not None,
+    )
+
+
+def _near_bins(plan: RowsPlan, operator: Operator) -> int:
+    """Return how many bins of three sums have room near a work-item, where one addition of four numbers is for all."""
+    is_short = operator.operation == "add" and operator.accumulator.kind in "iuf" and operator.accumulator.itemsize == 4
+    has_room = plan.rows.components == 3 and plan.row_bins <= _NEAR_BINS  # 16 bytes with one more
+    return _NEAR_BINS if is_short and has_room else 0
+
+
+def _vector(components: int, operator: Operator, is_plain: bool, is_blocked: bool) -> int:
+    """Return how many components a work-item has at once: 16 bytes of those that it loads, or on a CPU of sums."""
+    vector = 1
+    if is_plain and not is_blocked:
+        vector = 16 // operator.dtype.itemsize
+        while components % vector:
+            vector //= 2
+    elif is_blocked and operator.accumulator.kind in "iuf":
+        vector = max(1, 16 // operator.accumulator.itemsize)
+        while vector > components:
+            vector //= 2
+    return vector
+
+
+def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
+    """Return the parameters of each kernel that gathers rows, in order, by its name without ``clhist_rows_``."""
+    arrays = tuple(parameter for each in spec.sweep.arguments for parameter in each.kernel_parameters)
+    results = tuple(result_parameters(CombineSpec(spec.sweep.outputs[0].operator, spec.sweep.order), "clhist_"))
+    size, held = uints("elements", "row_bins"), buffers("__global accumulator_t *", "held")
+
+    def words(*names: str) -> tuple[Parameter, ...]:
+        return buffers("__global uint *", *names)
+
+    if spec.sweep.order == "blocked":
+        joined = (*uints("row_bins", "parts"), *held, *results)
+        return {"add": (*arrays, *size, *uints("parts"), *held, *results), "join": joined}
+    if spec.atomic is not None:
+        flag = words("call") if spec.is_guarded else ()
+        look = {"look": (*arrays, *size, *uints("most_alike"), *flag)} if spec.is_guarded else {}
+        return {**look, "start": (*uints("row_bins"), *results, *flag), "add": (*arrays, *size, *results, *flag)}
+    placed = words("counts", "begins", "ids")
+    pieces = (*words("cursors"), *buffers("__global uint4 *", "pieces"))
+    gathered = (*arrays, *uints("row_bins", "piece", "slots"), *placed, *pieces, *held, *results)
+    found = {"gather": gathered, "join": (*uints("slots"), *pieces, *held, *results)}
+    if spec.in_doubles:
+        found["gather"] = (*gathered, *uints("marks_place"))
+        found["again"] = (*gathered, *uints("marks_place", "marked"))
+    if spec.few_bins:
+        found["few"] = (*arrays, *size, *uints("piece", "slots", "cleared"), *placed, *pieces)
+        return found
+    grouped = (
+        *uints("row_bins", "width", "partitions", "tiles", "region"),
+        *buffers("__global const char *", "pairs"),
+        *ulongs("values_place"),
+        *words("starts", "listed"),
+        *buffers("__global const uint4 *", "ranges"),
+        *buffers("__global const uint2 *", "tasks"),
+        *buffers("__global const ulong *", "whose"),
+        *words("befores"),
+        *placed,
+    )
+    ranges = buffers("__global const uint4 *", "ranges")
+    found["begin"] = (*uints("row_bins", "width", "piece", "slots"), *ranges, *placed, *pieces)
+    found["ranges"] = (*grouped, *uints("piece", "slots"), *pieces)
+    found["place"] = grouped
+    return found
+
+
+def split_spec(plan: RowsPlan, rows: RowsSpec, source: Source, local_memory: int) -> PartitionSpec | None:
+    """Return what the kernels depend on that group rows, or their numbers, by ranges of bins, if there are any."""
+    if plan.ranges_of_bins is None or rows.atomic is not None:
+        return None
+    text, spec, value, operator = rows.text, rows.sweep, "(ushort)i", add(np.uint16)
+    if rows.carried_bytes:
+        value, word = (
+            f"((__global const value_t *){text.loads})[i]",
+            add(np.uint32 if rows.carried_bytes % 8 else np.uint64),
+        )
+        words = rows.carried_bytes // word.dtype.itemsize
+        operator = word if words == 1 else product({f"word{k}": word for k in range(words)})
+    named = [argument for argument in spec.arguments if re.search(rf"\b{argument.name}\b", f"{text.bin} {value}")]
+    mapped = replace(
+        spec, outputs=(Output(operator, ("native",)),), arguments=tuple(named), map=f"EMIT({text.bin}, {value})",
+        work_group_size=plan.placing_group, wide=False, ignored=(), strategy=(), stages=(), indices=None,
+    )  # fmt: skip
+    split, again = plan.ranges_of_bins.split, source.is_repeatable
+    found = partition_spec(split, mapped, local_memory, has_values=True, repeatable=again, most_tile=MOST_TILE)
+    return found._replace(clears=True)

@@ -1,0 +1,373 @@
+"""Partitioning: the pairs are grouped by ranges of bins that fit local memory, where one pass does for each range.
+
+Not in the paper, which reads the input once for each pass over local memory or goes to global memory. What it takes,
+and when it was measured to win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import ClassVar
+
+from clhist._core.model.feature import Feature, Parameter, Sweep, buffers, uints
+from clhist._core.model.plan import Plan, Trace, make_plan
+from clhist._core.model.private_rates import PrivateRates
+from clhist._core.model.scaling import rates_of
+from clhist._core.model.split import PIECES, Split, shared_pieces
+from clhist._core.model.times import PARTITIONED, PARTITIONED_BYTES
+from clhist._core.model.updates import BY_NAME
+from clhist._core.model.workload import SHARED_LOCAL_MEMORY, Workload
+
+PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
+INDEX_GROUPS = 128, 1024  # work-items of a group that looks at one partition, at least and at most
+INDEXED_TILES = 4  # by each of them, at least
+USUAL_GROUP = 64
+LEAST_GROUP = 16  # where large values leave no room for more, and partitions are asked for
+# The pairs of a partition in one tile cost as much as so many more, at most: where they begin is looked up, and lanes
+# are left.
+SEGMENT_COST = 128
+RANGE_BYTES = 16  # of local memory: which task a work-group has
+MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin
+MOST_PARTITIONS = 2**15  # each has a word of local memory where a tile is grouped
+PARTITION_STEP = 2**12  # to a multiple of which more are rounded up, and fewer to a power of two
+LEAST_WIDTH = 1024  # bins of a range, where ranges are made fewer than they may be
+CURSORS = 2  # words: how many tasks there are besides whole ranges, and how many are taken
+ROUNDS = 4  # in which the pairs of a segment are read
+SEGMENT_BYTES = 128  # of pairs of a range in a tile: tiles are larger where they would have fewer
+TILES_AT_A_TIME = 4  # of a compute unit, where ranges are so few that tiles may be small
+MOST_TILE = 2**17
+# Of a work-item of a CPU, at least: few partitions have many each. And of each partition, at least, up to so many in
+# all: a processor that guesses whether a counter is the one it has just changed is often wrong where a few are hot.
+ALONE_COUNTERS, LEAST_COUNTERS, MOST_COUNTERS = 256, 4, 2**14
+CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, with their values
+WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in the cache anyway, lose
+MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
+MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
+MOST_PARTITIONED_BINS = 2**31 - 1
+
+MOST_NATIVE_VALUE_BYTES = 4
+
+
+@dataclass(frozen=True)
+class PartitionedPairs(Feature):
+    """The elements are pairs that kernels before grouped by partition.
+
+    Attributes
+    ----------
+    writes_results : bool
+        Whether a work-group that has all pairs of a range writes its results.
+    """
+
+    template: ClassVar[str] = "partitioned.mako"
+    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "walk", "store", "behind")
+
+    writes_results: bool = False
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return (
+            *buffers("__global const uint *", "starts"),
+            *buffers("__global const uint4 *", "ranges"),
+            *buffers("__global const uint2 *", "tasks"),
+            *buffers("__global const ulong *", "whose"),
+            *buffers("__global uint *", "cursors"),
+            *uints("partitions", "tiles", "region"),
+            *(uints("all_bins") if self.writes_results else ()),
+        )
+
+    def comment(self) -> str:
+        return "the pairs of each range of bins are together, in tiles"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionedPlan(Plan):
+    """Pairs grouped by `partitions` (P) ranges of `bins_per_pass` bins, each of which is filled in local memory.
+
+    Attributes
+    ----------
+    partitions : int
+        P.
+    is_dense : bool
+        Whether the bins of a range that one work-group fills are written at once, and others by a kernel behind.
+    """
+
+    strategy: ClassVar[str] = "partitioned"
+    takes_fewer: ClassVar[bool] = True
+    is_joinable: ClassVar[bool] = False
+    rate: ClassVar[str | None] = PARTITIONED
+    kernels: ClassVar[int] = 4
+    more_local_bytes: ClassVar[int] = RANGE_BYTES
+
+    partitions: int
+    is_dense: bool
+
+    def how(self) -> str:
+        return f" of pairs in {self.partitions:,} partitions"
+
+    def way(self) -> str:
+        return "partitioned pairs"
+
+    @property
+    def ranges(self) -> int:
+        return self.partitions
+
+    def own_words(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        words = f"{self.partitions:,}: the pairs are grouped by ranges of bins first"
+        return {"passes (S)": [("partitions (P)", words)]}
+
+    def memory_bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
+        local, everywhere = super().memory_bytes(sizes)
+        return local, everywhere + next((int(step.value) for step in self.steps if step.symbol == "bytes"), 0)
+
+    def in_global_memory(self) -> str:
+        return f"the pairs, and {super().in_global_memory()}"
+
+    @property
+    def writes_results(self) -> bool:
+        return self.is_dense
+
+    def by_copies(self) -> Plan:
+        return replace(self, is_dense=False)
+
+    @property
+    def slots(self) -> int:
+        """Copies of a range that there are at most."""
+        return self.split.slots
+
+    @property
+    def global_copies(self) -> int:
+        """Copies of each partition, about."""
+        return ceil(self.slots / self.partitions)
+
+    @property
+    def filled_cells(self) -> int:
+        """Bins that are filled: of all ranges, and of their pieces; where results are made of copies, more."""
+        copies = self.split.even_pieces if self.is_dense else self.work_groups
+        return (self.partitions + copies) * self.bins_per_pass
+
+    @property
+    def split(self) -> Split:
+        """How the pairs are grouped."""
+        slots = shared_pieces(PIECES * self.work_groups) + (0 if self.is_dense else self.partitions)
+        width, most_cost = self.bins_per_pass, SEGMENT_COST if self.update == "native" else 0
+        return Split(self.num_elements, self.partitions, width, self.work_groups, slots, most_cost)
+
+    @property
+    def choices(self) -> dict[str, object]:
+        return {"memory": "partitioned", "passes": self.partitions}
+
+    @property
+    def copy_bins(self) -> tuple[int, ...]:
+        return self.chunks()
+
+    def chunks(self) -> tuple[int, ...]:
+        return (self.bins_per_pass,)
+
+
+def cannot_partition(load: Workload, update: str) -> Exception | None:
+    """Return why the pairs cannot be partitioned, if so."""
+    if load.choices.update == "sort" or ("private" in (update, load.choices.update) and not _is_alone(load)):
+        update = load.choices.update or update
+        return ValueError(f"memory: 'partitioned' takes native, cas and lock updates, got {update!r}")
+    if load.max_pairs != 1:
+        return ValueError("memory: 'partitioned' takes maps that emit one value for an element at most")
+    if len(load.bins) > 1 or load.num_histograms is not None:
+        return ValueError("memory: 'partitioned' makes one histogram, and no batch")
+    if load.size > MOST_PARTITIONED_ELEMENTS or load.num_bins > MOST_PARTITIONED_BINS:
+        return ValueError(
+            f"memory: 'partitioned' takes at most {MOST_PARTITIONED_ELEMENTS} elements and {MOST_PARTITIONED_BINS} "
+            f"bins, got {load.size} and {load.num_bins}"
+        )
+    size, _ = load.element_bytes(update)
+    if 2 * size + RANGE_BYTES > load.local_memory(update):
+        return ValueError(f"memory: 'partitioned' needs local memory for 2 bins of {size:g} bytes")
+    if partition_count(load, update) > most_partitions(load):
+        hint = "; update='private' makes as many as it takes" if load.profile.kind == "cpu" else ""
+        return ValueError(
+            f"memory: 'partitioned' makes at most {most_partitions(load)} partitions, "
+            f"{load.num_bins} bins need {partition_count(load, update)}{hint}"
+        )
+    if least_tile_bytes(load, update) > load.profile.local_memory:
+        return ValueError(
+            f"memory: 'partitioned' takes {least_tile_bytes(load, update)} bytes of local memory for a tile of pairs "
+            f"where {load.profile.name} has {load.profile.local_memory}"
+        )
+    taken = pair_bytes(load) + int(_stored_cells(load, update) * size)
+    if load.memory_budget is not None and taken > load.memory_budget:
+        return MemoryError(
+            f"memory_budget: partitioning {load.size} pairs takes {taken} bytes, got {load.memory_budget} bytes"
+        )
+    return None
+
+
+def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int) -> bool:
+    """Whether partitioning is predicted to beat `passes` passes over local memory and updates in global memory."""
+    known, forced = BY_NAME[update], load.choices.forced - {"update", "counters"}
+    least = known.passes_worth_partitioning
+    if load.on_cpu or forced or least is None or passes < least:
+        return False
+    if cannot_partition(load, update) is not None:
+        return False
+    most_bytes = load.profile.rates.get(PARTITIONED_BYTES, MOST_NATIVE_VALUE_BYTES)
+    if update == "native" and load.value_bytes > most_bytes:
+        return False
+    enough = trace.step(
+        "N_min", 2 * copied_cells(load, update), "", "2 (groups + P) H / P: fewer elements are not worth all copies"
+    )
+    return load.size >= enough
+
+
+def is_worth_tiles(load: Workload, direct: Plan) -> bool:
+    """Whether a CPU is predicted, by its rates, to be faster by tiles than by the private copies of `direct`."""
+    if cannot_partition(load, "private") is not None:
+        return False
+    rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
+    if rates is None or not rates.tiles or load.num_bins <= MOST_CPU_BINS:
+        return False
+    cells = load.copy_bytes("private") / 4 / rates.filling
+    private = load.size / rates.rate(ceil(load.num_bins / load.race_factor)) + direct.copies * cells
+    private *= max(1, load.profile.hardware_threads / direct.work_groups)  # few elements have few work-items
+    return private > WORTH_TILES * (load.size / rates.tiles + cells)
+
+
+def partitioned(load: Workload, update: str) -> PartitionedPlan:
+    """One copy of each range of bins for each work-group that has pairs of it, in local memory."""
+    reason = cannot_partition(load, update)
+    if reason is not None:
+        raise reason
+    choices, trace = load.choices, Trace()
+    if choices.copies not in (None, 1):
+        raise ValueError(f"copies: expected 1 with memory='partitioned', got {choices.copies}")
+    count = int(trace.step("P", partition_count(load, update), "", "partitions, whose bins fit local memory"))
+    width = max(2, ceil(load.num_bins / count))
+    if _is_alone(load):  # a division by a power of two is a shift
+        width = 1 << (width - 1).bit_length()
+    width = int(trace.step("H_chk", width, "", "ceil(H / P), 2 at least; on a CPU a power of two"))
+    group = choices.work_group_size or load.profile.work_group_size
+    trace.step("B", group, "III-C", "work-group size")
+    groups = int(trace.step("groups", work_groups(load, update), "", "as many as are resident"))
+    trace.step("bytes", pair_bytes(load), "", "of the pairs, about")
+    plan = make_plan(
+        PartitionedPlan,
+        load,
+        trace,
+        memory="local",
+        update=update,
+        copies=1,
+        passes=1,
+        group=group,
+        groups=groups,
+        sharers=group,
+        partitions=ceil(load.num_bins / width),
+        is_dense=load.one_launch and load.size > 0,
+    )
+    return replace(plan, bins_per_pass=width)
+
+
+def partition_count(load: Workload, update: str) -> int:
+    """Return how many ranges of bins, each of which fits local memory, all bins make; more if passes are forced.
+
+    A multiple of the compute units, each of which fills one range at a time in all of its local memory, has equal
+    shares where all are equally full, so that none need be shared out.
+    """
+    size, _ = load.element_bytes(update)
+    room = load.local_memory(update) - load.alignment_bytes(update) - RANGE_BYTES
+    if _is_alone(load):
+        room = int(size * min(MOST_CPU_BINS, power_of_two(max(2, int(room // size)))))
+    least = _ranges(load, room, size)
+    if load.choices.passes is not None:
+        return max(least, min(load.choices.passes, ceil(load.num_bins / 2)))
+    if load.on_cpu or load.profile.local_memory <= SHARED_LOCAL_MEMORY or room < 4 * RANGE_BYTES:
+        return least
+    groups = _groups(load, load.profile.local_memory)
+    equal = ceil(least / groups) * groups
+    return equal if load.num_bins >= LEAST_WIDTH * equal and equal <= most_partitions(load) else least
+
+
+def _ranges(load: Workload, room: float, size: float) -> int:
+    return ceil(load.num_bins / max(2, min(MOST_PARTITION_BINS, int(room // size))))
+
+
+def _is_alone(load: Workload) -> bool:
+    """Whether work-groups are single work-items, of a CPU."""
+    return load.on_cpu and (load.choices.work_group_size or load.profile.work_group_size) == 1
+
+
+def _groups(load: Workload, used: float) -> int:
+    """Return how many work-groups are resident at a time with so many bytes of local memory each."""
+    group = load.choices.work_group_size or load.profile.work_group_size
+    return load.resident(ceil(min(load.profile.hardware_threads, max(1, load.size)) / group), int(used))
+
+
+def work_groups(load: Workload, update: str) -> int:
+    """Return how many work-groups go through the pairs: those that are resident together, by their local memory."""
+    size, _ = load.element_bytes(update)
+    count = partition_count(load, update)
+    # Where there is a range for each compute unit, a second work-group of one would take that of another.
+    alone = max(count, _groups(load, load.profile.local_memory))
+    return min(alone, _groups(load, ceil(load.num_bins / count) * size))
+
+
+def copied_cells(load: Workload, update: str) -> int:
+    """Return the cells of all copies, about: of each range one for each work-group that has pairs of it."""
+    count = partition_count(load, update)
+    return (work_groups(load, update) + count) * ceil(load.num_bins / count)
+
+
+def _stored_cells(load: Workload, update: str) -> int:
+    """Return the cells of those copies that are in global memory, about."""
+    every, count = copied_cells(load, update), partition_count(load, update)
+    shared = shared_pieces(PIECES * work_groups(load, update))
+    return min(every, shared * ceil(load.num_bins / count)) if load.one_launch else every
+
+
+def work_items(load: Workload) -> int:
+    """Return the work-items of a group that partitions one tile."""
+    return min(PARTITION_GROUP, power_of_two(load.profile.work_group_size))
+
+
+def tile_elements(ranges: int, value_bytes: int) -> int:
+    """Return of how many elements a tile should be, so that it has enough pairs of each range."""
+    return ceil(ranges * SEGMENT_BYTES / (2 + value_bytes))
+
+
+def power_of_two(number: int) -> int:
+    """Return the largest power of two that is not more."""
+    return 1 << (number.bit_length() - 1)
+
+
+def pair_bytes(load: Workload) -> int:
+    """Return the bytes of the pairs, about: 16 bits for the bin, and the value if each pair has its own."""
+    return load.size * (2 + load.value_bytes) * 9 // 8
+
+
+def most_partitions(load: Workload) -> int:
+    """Return how many partitions a tile is grouped by at most: their counters take half of local memory."""
+    most = load.profile.local_memory // 8
+    rounded = most // PARTITION_STEP * PARTITION_STEP or power_of_two(max(1, most))
+    return max(work_items(load), min(MOST_PARTITIONS, rounded))
+
+
+def counted_partitions(count: int) -> int:
+    """Return for how many partitions kernels are made that group pairs by so many, for others alike as well."""
+    if count > PARTITION_STEP:
+        return ceil(count / PARTITION_STEP) * PARTITION_STEP
+    return 1 << (count - 1).bit_length()
+
+
+def least_tile_bytes(load: Workload, update: str) -> int:
+    """Return the bytes of local memory that the smallest tile takes; see `clhist._core.kernels.specs.PartitionSpec`."""
+    fewest = LEAST_GROUP if load.choices.memory == "partitioned" else USUAL_GROUP
+    items = min(fewest, work_items(load))
+    return tile_bytes(16 * items, items, counted_partitions(partition_count(load, update)), load.value_bytes)
+
+
+def tile_bytes(tile: int, group: int, most: int, value_bytes: int) -> int:
+    """Return the bytes of local memory that a tile takes, with so many work-items and `most` partitions."""
+    return tile * (2 + value_bytes) + 4 * (most * counters(most) + group) + 32
+
+
+def counters(most: int) -> int:
+    """Return how many counters a partition has: several, so that neighbouring work-items collide less."""
+    return max(1, min(4, 2048 // most))

@@ -1,0 +1,160 @@
+"""A copy for each work-item, which needs no atomics (SC'20, Listing 2); what CPUs do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, Sweep
+from clhist._core.model.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
+from clhist._core.model.private_rates import PrivateRates
+from clhist._core.model.scaling import rates_of
+from clhist._core.model.workload import Workload
+
+# On a CPU an update of a shared copy costs 4 to 40 updates of a private one. So a work-item keeps a
+# copy while initialising and combining it is no more work than its elements.
+# Note [Private copies on CPUs], docs/decisions/0001.
+ELEMENTS_PER_BIN = 0.25
+
+
+# Most copies that a work-item of a CPU updates in turn: elements of one round of its loop.
+MOST_TURNS = 8
+_MOST_TURNS_OF_COUNTS = 4  # an integer is added in a cycle, which those hide; an addition of floats takes several
+_MOST_TURN_BYTES = 32 * 1024  # of these copies: what a core's first-level cache holds, beyond which more gain nothing
+# More copies may make uniform bins, with which rates are measured, so much slower: skewed ones gain more from them.
+_LOST_TO_SKEW = 1.05
+_LINES = 2  # of the cache that are fetched together
+_APART_BYTES = 8 * 1024  # from one copy to the next: processors prefetch what follows, up to the end of the next page
+_WORD_BYTES = 4  # of which a cell is one or more
+
+
+@dataclass(frozen=True)
+class PaddedCopies(Feature):
+    """Copies begin further apart than they have bins."""
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        bins = ULONG if sweep.wide else UINT
+        return tuple(Parameter("const clhist_bin_t", f"clhist_stride{output.suffix}", bins) for output in sweep.outputs)
+
+    def comment(self) -> str:
+        return "copies are padded, so that none shares cache lines with another"
+
+
+@dataclass(frozen=True)
+class InterleavedCopies(Feature):
+    """A work-item may have several copies, to which neighbouring elements go in turn."""
+
+    may_use_fewer: bool  # unless the caller asked for so many
+
+    def comment(self) -> str:
+        return "neighbouring elements go to several copies of a work-item in turn"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivatePlan(Plan):
+    """Copies in global memory for each work-item: `turns` of them, to which neighbouring elements go in turn."""
+
+    strategy: ClassVar[str] = "private"
+    takes_fewer: ClassVar[bool] = True
+
+    turns: int = 1
+    may_take_turns: bool = False  # whatever their number is, which is not part of a kernel's text
+    may_use_fewer: bool = False  # of these copies, where a sample shows that this is faster
+    strides: tuple[int, ...] = ()  # of a CPU: cells from one copy of each histogram to the next
+
+    @property
+    def copy_bins(self) -> tuple[int, ...]:
+        return self.strides or self.bins
+
+    def features(self, value: str | None) -> tuple[Feature, ...]:
+        padded: list[Feature] = [PaddedCopies()] if self.strides else []
+        return (*padded, InterleavedCopies(self.may_use_fewer)) if self.may_take_turns else tuple(padded)
+
+    @property
+    def owns_copies(self) -> bool:
+        return True
+
+    def how(self) -> str:
+        return f", {self.turns} copies for each work-item in turn" if self.turns > 1 else ""
+
+
+def private_copies(load: Workload) -> Plan:
+    """Listing 2: a copy in global memory for each work-item, as long as they are not more work than the elements."""
+    choices, trace = load.choices, Trace()
+    group = min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
+    group = int(trace.step("B", choices.work_group_size or group, "", "work-group size"))
+    threads = int(trace.step("T", load.threads, "Fig. 2", "min(Thw, N)"))
+    useful = int(load.size * load.pairs_per_element / (load.num_bins * ELEMENTS_PER_BIN))
+    pairs = f"4 N {load.pairs_per_element}" if load.pairs_per_element > 1 else "4 N"
+    copies = max(1, min(threads, useful))
+    copies = int(trace.step("M", copies, "Listing 2", f"max(1, min(T, {pairs} / H)): one a work-item"))
+    if choices.copies is not None:
+        copies = int(trace.step("M", min(choices.copies, threads), "", "forced, at most T"))
+    copies = load.affordable(copies, "private")
+    group = min(group, copies)
+    copies -= copies % group  # whole work-groups
+    turns = _turns(load, trace, copies)
+    passes = int(trace.step("S", min(choices.passes or 1, max(load.bins)), "", "one, or forced"))
+    trace.step("C", 1, "", "no sharing")
+    return make_plan(
+        PrivatePlan,
+        load,
+        trace,
+        memory="global",
+        update="private",
+        copies=copies * turns,
+        passes=passes,
+        group=group,
+        groups=copies // group,
+        sharers=copies,
+        turns=turns,
+        may_take_turns=_may_take_turns(load),
+        may_use_fewer=choices.copies is None,
+        strides=_strides(load, copies * turns, passes),
+    )
+
+
+def _strides(load: Workload, copies: int, passes: int) -> tuple[int, ...]:
+    """Return how many cells copies are apart, so that no work-item of a CPU fetches lines that another one writes to.
+
+    Work-items that write to one line wait for each other, and so does one that writes to a line with one whose
+    prefetcher has just fetched that: 64 bins took twice as long. Between copies there are at least as many cells as
+    passes, each of which has one for what is not in it; no budget counts these few.
+    Note [Copies lie two pages apart], docs/decisions/0002.
+    """
+    if not load.on_cpu or load.num_histograms is not None:
+        return ()
+    line, apart = max(1, _LINES * load.profile.l2_line // _WORD_BYTES), _APART_BYTES // _WORD_BYTES
+    strides = tuple(-(-(bins + max(apart, passes)) // line) * line for bins in load.bins)
+    taken = copies * sum(cells * size for cells, size in zip(strides, load.bin_bytes, strict=True))
+    is_affordable = load.memory_budget is None or taken <= load.memory_budget
+    return strides if is_affordable else tuple(bins + passes for bins in load.bins)
+
+
+def _may_take_turns(load: Workload) -> bool:
+    """Whether elements can go to several copies of a work-item in turn: of one histogram, one pair at a time."""
+    return load.on_cpu and len(load.bins) == 1 and load.max_pairs == 1
+
+
+def _turns(load: Workload, trace: Trace, work_items: int) -> int:
+    """Return how many copies each work-item updates in turn: a power of two.
+
+    An update waits for the one before it if that is of the same bin, so with few bins several copies are faster: K
+    copies of H bins about as fast as one of K H bins. Which that is, rates say.
+    """
+    if not _may_take_turns(load):
+        return 1
+    most = min(MOST_TURNS, load.affordable(work_items * MOST_TURNS, "private") // work_items)
+    if load.choices.copies is not None:
+        turns = 1 << (min(most, max(1, load.choices.copies // work_items)).bit_length() - 1)
+        return int(trace.step("K", turns, "", "forced: M / T"))
+    rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
+    if rates is None:
+        return 1
+    most = most if load.value_bytes else min(most, _MOST_TURNS_OF_COUNTS)
+    most = max(1, min(most, _MOST_TURN_BYTES // (load.num_bins * load.bin_bytes[0])))
+    each = [1 << k for k in range(MOST_TURNS.bit_length()) if 1 << k <= most]
+    times = [rates.nanoseconds(load.size, load.num_bins, work_items, turns) for turns in each]
+    turns = max(turns for turns, time in zip(each, times, strict=True) if time <= _LOST_TO_SKEW * min(times))
+    source = load.profile.sources.get("rates", "measured rates")
+    return int(trace.step("K", turns, "", f"copies of a work-item in turn, by {source}"))

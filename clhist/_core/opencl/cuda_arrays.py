@@ -1,0 +1,374 @@
+"""Arrays of CUDA's memory as arrays of PyOpenCL are described: what checks, plans and recognises calls takes both.
+
+All memory of a device is one buffer that begins at address 0, so the offset of an array is its address. Its queue runs
+nothing: it stands for the CUDA device, as a queue of the same device by OpenCL, for which programs are compiled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist._core.cuda.driver import Event, driver, heard, unheard
+from clhist._core.cuda.libraries import Described, Library
+from clhist._core.cuda.memory import Allocation
+
+
+class NotDirectError(Exception):
+    """Raised, before anything is enqueued, where CUDA cannot do what OpenCL can; the message says what."""
+
+
+class CudaMemory:
+    """Memory of a CUDA device that belongs to an array of a library, which is kept.
+
+    Attributes
+    ----------
+    library : Library
+        Whose.
+    device : int
+        The number of the CUDA device.
+    owner : object
+        The library's array.
+    given : object
+        What the caller gave, if `owner` was made of it.
+    back : callable or None
+        What makes of the library's arrays those of the caller's, where that is another.
+    is_read_only : bool
+        Whether it must not be written.
+    whole : tuple of address, shape and dtype, or None
+        Of `owner`, where that is known.
+    """
+
+    __slots__ = ("back", "device", "given", "is_read_only", "library", "owner", "whole")
+
+    def __init__(
+        self, library: Library, device: int, owner: Any, given: Any = None, back: Any = None, is_read_only: bool = False
+    ) -> None:
+        self.library, self.device, self.owner, self.given, self.back = library, device, owner, given, back
+        self.is_read_only = is_read_only
+        self.whole: tuple[int, tuple[int, ...], np.dtype] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CudaMemory) and other.device == self.device
+
+    def __hash__(self) -> int:
+        return hash((CudaMemory, self.device))
+
+    def is_like(self, other: CudaMemory) -> bool:
+        """Whether it is of the same device and library, for the same caller's."""
+        return (self.device, self.library, self.back) == (other.device, other.library, other.back)
+
+    @property
+    def stream(self) -> int:
+        """The library's current stream; of what no caller has, that of the call that goes on."""
+        return (self.library or memory_of_call().library).stream(self.device)
+
+
+class CudaArray(cl_array.Array):
+    """An array of CUDA's memory; `made` makes it. What PyOpenCL would do by kernels of its own is refused."""
+
+    @property
+    def memory(self) -> CudaMemory:
+        """The memory of the array."""
+        found: Any = self.base_data
+        return found
+
+    @property
+    def stands_for(self) -> cl.CommandQueue:
+        """Its queue."""
+        assert self.queue is not None
+        return self.queue
+
+    @classmethod
+    def made(cls, memory: CudaMemory, found: Described, queue: cl.CommandQueue) -> CudaArray:
+        """Return the array of this description."""
+        array = object.__new__(cls)
+        size = prod(found.shape)
+        array.__dict__.update(
+            queue=queue, context=queue.context, shape=found.shape, dtype=found.dtype, strides=found.strides,
+            events=[], nbytes=found.dtype.itemsize * size, size=size, allocator=None, base_data=memory,
+            offset=found.address, _flags=None,
+        )  # fmt: skip
+        return array
+
+    def now(self, name: str) -> CudaArray:
+        """Return the library's array as it is now; raises TypeError, with the `name`, if no kernel can take it."""
+        memory = self.memory
+        return CudaArray.made(memory, memory.library.described(name, memory.owner), self.stands_for)
+
+    def check_not_captured(self) -> None:
+        """Raise CaptureError if what is enqueued on the stream goes into a graph."""
+        memory = self.memory
+        with driver().on(memory.device):  # a thread may have no context yet
+            driver().check_not_captured(memory.stream)
+
+    def get(self, queue: Any = None, ary: Any = None, async_: bool = False, **options: Any) -> np.ndarray:
+        """Return a copy on the host, once all is done that the stream has to do."""
+        found = np.empty(self.shape, self.dtype)
+        if self.size:
+            if not self.flags.c_contiguous:
+                raise NotDirectError("to read an array with gaps")
+            memory = self.memory
+            with driver().on(memory.device):
+                driver().download(found, self.offset, memory.stream)
+        return found
+
+    def every(self, step: int) -> np.ndarray:
+        """Return one of each `step` elements of one dimension, copied to the host."""
+        found = np.empty(self.size // step, self.dtype)
+        memory = self.memory
+        with driver().on(memory.device):
+            driver().download_every(found[:, None], self.offset, step * self.dtype.itemsize, memory.stream)
+        return found
+
+    def copy(self, queue: Any = None) -> CudaArray:
+        """Return a copy on the device."""
+        found = new_array(self.memory, self.shape, self.dtype, self.stands_for)
+        found[...] = self
+        return found
+
+    def __setitem__(self, key: Any, value: Any, **_: Any) -> None:
+        if (
+            key is not Ellipsis
+            or not isinstance(value, CudaArray)
+            or (value.shape, value.dtype) != (self.shape, self.dtype)
+        ):
+            raise NotDirectError("to change a part of an array")
+        if not (value.flags.c_contiguous and self.flags.c_contiguous):
+            raise NotDirectError("to copy an array with gaps")
+        if self.nbytes:
+            memory = self.memory
+            with driver().on(memory.device):
+                driver().copy(self.offset, value.offset, self.nbytes, memory.stream)
+
+    def filled(self, array: np.ndarray) -> CudaArray:
+        """Copy an array of the host of the same type and shape, and return this one."""
+        if self.nbytes:
+            memory = self.memory
+            with driver().on(memory.device):
+                driver().upload(self.offset, np.ascontiguousarray(array), memory.stream)
+        return self
+
+    def astype(self, dtype: Any, queue: Any = None) -> CudaArray:
+        """Return a copy of another dtype, converted by the library."""
+        memory, dtype = self.memory, np.dtype(dtype)
+        if not memory.library.has(dtype) or self.dtype.names is not None:
+            raise NotDirectError(f"to convert to {dtype}")
+        with unheard():
+            found = self.computed(lambda own, _: memory.library.converted(own, dtype))
+        if heard.calls is not None:
+            heard.calls.append(CudaConverted(self, found))
+        return found
+
+    def of_library(self) -> Any:
+        """Return it, which is contiguous, as an array of its library, of the same memory."""
+        return _part(self)
+
+    def computed(self, function: Callable[[Any, Any], Any]) -> CudaArray:
+        """Return what a function of the library's array, and of the library's module, makes: a new array."""
+        memory = self.memory
+        if heard.calls is not None:
+            heard.calls.append(memory.library.name)
+        owner = function(_part(self), memory.library.module)
+        found = memory.library.described("result", owner)
+        return CudaArray.made(
+            CudaMemory(memory.library, memory.device, owner, None, memory.back), found, self.stands_for
+        )
+
+    def clear(self) -> CudaArray:
+        """Set all bytes to 0, and return it."""
+        if self.nbytes:
+            memory = self.memory
+            with driver().on(memory.device):
+                driver().fill(self.offset, 0, self.nbytes, memory.stream)
+        return self
+
+    def _refused(self, *_: Any, **__: Any) -> Any:
+        raise NotDirectError("arithmetic on whole arrays")
+
+    fill = set = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refused
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __neg__ = __abs__ = any = all = map_to_host = _refused
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
+    __hash__ = cl_array.Array.__hash__
+
+
+class CudaConverted(NamedTuple):
+    """The outcome of `CudaArray.astype`."""
+
+    array: CudaArray
+    result: CudaArray
+
+
+class StreamOrder:
+    """Orders what streams do with arrays that are kept from call to call: each waits for what those before it did."""
+
+    def __init__(self) -> None:
+        self._event: Event | None = None
+        self._stream = 0
+
+    def begin(self, arrays: Sequence[object]) -> None:
+        """Let the library's current stream wait for the one that used the arrays last, where that is another.
+
+        Raises
+        ------
+        CaptureError
+            If what is enqueued goes into a graph, whose launches would not take turns with the arrays' other uses.
+        """
+        kept = [each for each in arrays if isinstance(each, CudaArray)]
+        if not kept:
+            self._event = None
+            return
+        kept[0].check_not_captured()
+        memory = kept[0].memory
+        if self._event is not None and memory.stream != self._stream:
+            with driver().on(memory.device):
+                self._event.let_wait(memory.stream)
+            for each in kept:
+                memory.library.is_used(each.memory.owner, memory.device)
+            self.end(kept)
+
+    def end(self, arrays: Sequence[object]) -> None:
+        """Note that the library's current stream has used the arrays."""
+        if arrays and isinstance(arrays[0], CudaArray):
+            memory = arrays[0].memory
+            self._stream = memory.stream
+            with driver().on(memory.device):
+                self._event = (self._event or Event(driver())).record(self._stream)
+
+
+def is_cuda(value: object) -> bool:
+    """Whether `value` is an array of CUDA's memory."""
+    return isinstance(value, CudaArray)
+
+
+def may_be_written(value: object) -> bool:
+    """Whether a device array is not one of CUDA's memory that must only be read."""
+    return not (isinstance(value, CudaArray) and value.memory.is_read_only)
+
+
+def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: cl.CommandQueue) -> CudaArray:
+    """Return a new array by the allocator of a library."""
+    library = like.library
+    owner = library.new(shape, dtype, like.device)
+    strides = _strides(shape, dtype.itemsize)
+    memory = CudaMemory(library, like.device, owner, None, like.back)
+    address = library.address(owner)
+    if library.has(dtype):
+        memory.whole = address, shape, dtype
+    return CudaArray.made(memory, Described(address, dtype, shape, strides, like.device), queue)
+
+
+def of_caller(array: CudaArray) -> Any:
+    """Return an array of the caller's library: what was given, or a result; a dict of fields for a structured dtype."""
+    memory = array.memory
+    if memory.given is not None:
+        return memory.given
+    back = memory.back or (lambda found: found)
+    if array.dtype.names is None:
+        return back(_part(array))
+    library, flat = memory.library, _flat(array)
+    fields = {}
+    for field, (dtype, place, *_) in (array.dtype.fields or {}).items():
+        step, rest = divmod(array.dtype.itemsize, dtype.itemsize)
+        first, gap = divmod(place, dtype.itemsize)
+        if rest or gap or not library.has(dtype):
+            raise TypeError(f"{memory.library.name} has no array of the field {field!r} of {array.dtype}")
+        fields[field] = back(library.viewed(flat, dtype)[first::step].reshape(array.shape))
+    return fields
+
+
+def _part(array: CudaArray) -> Any:
+    """Return a contiguous array as one of its library, of the same memory."""
+    if array.memory.whole == (array.offset, array.shape, array.dtype):
+        return array.memory.owner
+    library, owner = array.memory.library, array.memory.owner
+    found = library.described("result", owner)
+    if (found.address, found.dtype, found.shape) == (array.offset, array.dtype, array.shape):
+        return owner
+    flat = _flat(array)
+    return (flat if found.dtype == array.dtype else library.viewed(flat, array.dtype)).reshape(array.shape)
+
+
+def _flat(array: CudaArray) -> Any:
+    """Return the memory of an array, in one dimension, as one of the dtype of what it is a part of."""
+    library, owner = array.memory.library, array.memory.owner
+    found, flat = library.described("result", owner), owner.reshape(-1)
+    item = found.dtype.itemsize
+    begin = (array.offset - found.address) // item
+    return flat[begin : begin + array.nbytes // item]
+
+
+def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+    found = [item]
+    for n in shape[:0:-1]:
+        found.append(found[-1] * max(1, n))
+    return tuple(found[::-1]) if shape else ()
+
+
+_devices: dict[int, int] = {}  # by the pointers of queues, which are kept
+
+
+def cuda_device_of(queue: cl.CommandQueue) -> int | None:
+    """Return the number of the CUDA device that a queue stands for; None of other queues."""
+    return _devices.get(queue.int_ptr) if _devices else None
+
+
+def stands_for(queue: cl.CommandQueue, device: int) -> None:
+    """Note that a queue, which must be kept, stands for a CUDA device."""
+    _devices[queue.int_ptr] = device
+
+
+class _Ambient(threading.local):
+    memory: CudaMemory | None = None
+
+
+_ambient = _Ambient()
+
+
+class results_like:  # as a function; a generator would take three times as long
+    """Lets new arrays of CUDA's memory, of this thread, be of the library of `memory`."""
+
+    __slots__ = ("_before", "_memory")
+
+    def __init__(self, memory: CudaMemory) -> None:
+        self._memory = memory
+
+    def __enter__(self) -> None:
+        self._before, _ambient.memory = _ambient.memory, self._memory
+
+    def __exit__(self, *error: object) -> None:
+        _ambient.memory = self._before
+
+
+def is_inside() -> bool:
+    """Whether a call on arrays of CUDA goes on in this thread, whose results are given back when it ends."""
+    return _ambient.memory is not None
+
+
+def memory_of_call() -> CudaMemory:
+    """Return the memory that new arrays of a call in `results_like` are like."""
+    assert _ambient.memory is not None
+    return _ambient.memory
+
+
+def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:
+    """Return a new array for a call in `results_like`."""
+    return new_array(memory_of_call(), shape, np.dtype(dtype), queue)
+
+
+def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:
+    """Return a copy of an array of the host that later calls use as well, whatever library they are of."""
+    assert _ambient.memory is not None
+    device, array = _ambient.memory.device, np.ascontiguousarray(array)
+    with driver().on(device):
+        driver().check_not_captured(_ambient.memory.stream)
+        block = Allocation(device, array.nbytes)
+        driver().upload(block.address, array, driver().own_stream(device))
+    memory = CudaMemory(None, device, block)  # type: ignore[arg-type]
+    return CudaArray.made(memory, Described(block.address, array.dtype, array.shape, array.strides, device), queue)

@@ -1,0 +1,130 @@
+"""Losses of a process: OpenCL, to a fork, after which calls would wait for ever, and a device, to a fault.
+
+The driver of a lost device refuses whatever comes next in this process, with errors that mislead. The first call that
+sees it says so, and every later one on that device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist.errors import DeviceLostError
+
+if TYPE_CHECKING:
+    from clhist._core.model.plan import Plan
+
+# What a working queue never answers; the last is NVIDIA's for an illegal access.
+_FAULTS = (cl.status_code.INVALID_COMMAND_QUEUE, cl.status_code.DEVICE_NOT_AVAILABLE, -9999)
+
+# The operators and the plans of the call that was enqueued last, of whatever device.
+last_calls: deque[tuple[str, tuple[Plan, ...]]] = deque(maxlen=1)
+
+_forked = False
+# Whether `check_process` has something to do: until OpenCL is used, and in forks of a process that used it. What is
+# called again and again asks this, and `known` before `check_queue`: it takes less than to call them.
+unchecked = True
+
+known: dict[cl.Device, tuple[str, cl.Error]] = {}
+
+
+def check_process() -> None:
+    """Raise RuntimeError in a process that was forked after its parent had used OpenCL."""
+    global unchecked
+    if _forked:
+        raise RuntimeError(
+            "OpenCL was used before this process was forked, and does not work in it; start processes by "
+            'multiprocessing.get_context("spawn"), or use OpenCL only in the children'
+        )
+    unchecked = False
+
+
+def is_forked() -> bool:
+    """Whether this process was forked after its parent had used OpenCL: what is left of that is not to be touched."""
+    return _forked
+
+
+def check_queue(queue: cl.CommandQueue) -> None:
+    """Raise DeviceLostError if the device of `queue` is known to be lost."""
+    if known:
+        check_devices([queue.device])
+
+
+def check_devices(devices: Sequence[cl.Device]) -> None:
+    """Raise DeviceLostError if one of `devices` is known to be lost."""
+    for device in devices:
+        if device in known:
+            message, cause = known[device]
+            raise DeviceLostError(f"{message} This call came later, and was not tried.") from cause
+
+
+def fetched(array: Any, queue: cl.CommandQueue) -> np.ndarray:
+    """Return a copy of a device array on the host; raises DeviceLostError if the device is lost meanwhile."""
+    with settled(queue):
+        found: np.ndarray = array.get(queue)
+    return found
+
+
+@contextmanager
+def settled(queue: cl.CommandQueue, *errors: type[BaseException]) -> Iterator[None]:
+    """Settle `queue` after OpenCL's errors, and others if they are named; raises DeviceLostError as `settle`."""
+    try:
+        yield
+    except (cl.Error, *errors) as error:  # type: ignore[misc]
+        settle(queue, error)
+        raise
+
+
+def settle(queue: cl.CommandQueue, error: BaseException | None = None) -> None:
+    """Wait for `queue`, after `error` if there was one, so that the memory of a call may go.
+
+    Raises
+    ------
+    DeviceLostError
+        If `error` or the waiting shows that the device is lost.
+    """
+    cause = error if _is_fault(error) else None
+    try:
+        queue.finish()
+    except cl.Error as fault:
+        cause = error if isinstance(error, cl.Error) else fault
+    if isinstance(cause, cl.Error):
+        raise DeviceLostError(_lose(queue.device, cause)) from cause
+
+
+def _is_fault(error: BaseException | None) -> bool:
+    try:
+        return isinstance(error, cl.Error) and error.code in _FAULTS
+    except AttributeError:  # of an error that is not OpenCL's own
+        return False
+
+
+def _lose(device: cl.Device, cause: cl.Error) -> str:
+    """Note that `device` is lost and return what to say."""
+    called = "before any call"
+    for operators, plans in last_calls:
+        called = f"the last call enqueued was {operators}: {'; '.join(map(str, plans))}"
+    message = (
+        f"the device {device.name.strip()} was lost: a kernel failed on it ({cause}), and its driver refuses all work "
+        "of this process from now on. Restart the process. The fault is of the last call, or of one before that had "
+        f"not been waited for; {called}. `clhist selftest` tells whether the device computes right."
+    )
+    if device not in known:
+        known[device] = message, type(cause)(*cause.args)  # another, since the traceback keeps arrays alive
+    return message
+
+
+def _after_fork() -> None:
+    global _forked, unchecked
+    _forked = _forked or not unchecked
+    unchecked = True
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,45 @@
+"""Warnings that point at the caller's line, not at the library's."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+from clhist._core.model.plan import Plan, fewer_copies
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def warn_of_fewer_copies(asked: int | None, plans: Iterable[Plan]) -> None:
+    """Warn if a plan uses fewer copies than were requested: there are no more work-items, or no more memory."""
+    if text := fewer_copies(asked, plans):
+        warn_caller(text, UserWarning)
+
+
+def warn_caller(message: Warning | str, category: type[Warning]) -> None:
+    """Warn of the innermost line outside of the package."""
+    warnings.warn(message, category, stacklevel=_level_of_caller())
+
+
+def at_caller(function: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
+    """Return what another library's function returns; its warnings point at the caller's line.
+
+    For calls that are known to warn: recording warnings takes time, and is not safe among threads.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = function(*args, **options)
+    for each in caught:
+        warn_caller(each.message, each.category)
+    return found
+
+
+def _level_of_caller() -> int:
+    """Return the `stacklevel`, seen from who calls this, of the innermost frame outside of the package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "clhist":
+        frame, level = frame.f_back, level + 1
+    return level

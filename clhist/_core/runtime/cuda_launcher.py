@@ -1,0 +1,302 @@
+"""Runs a `Prepared` by CUDA, on arrays of its libraries: programs that OpenCL compiled, on the caller's stream."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.cuda.driver import CudaMemoryError, driver, heard, stream_of, unheard
+from clhist._core.cuda.libraries import Described, Library
+from clhist._core.cuda.memory import Allocation
+from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.opencl.cuda_arrays import (
+    CudaArray,
+    CudaMemory,
+    NotDirectError,
+    cuda_device_of,
+    new_array,
+    results_like,
+)
+from clhist._core.opencl.memory import Allocator, OutOfMemoryError
+from clhist._core.opencl.program import Kernel, kernel_of
+from clhist._core.runtime.call import Outcome
+from clhist._core.runtime.chain import CudaChain
+from clhist._core.runtime.cuda_modules import Arguments, Module, module_of
+from clhist._core.runtime.prepared import (
+    MEMORY,
+    OFFSET,
+    VALUE,
+    Launch,
+    New,
+    Part,
+    Prepared,
+    Scratch,
+    Slot,
+    SortPairs,
+    Table,
+)
+from clhist._core.runtime.sort_pairs import enqueue_sort
+
+_ALIGNMENT = 256  # of blocks of scratch memory
+
+
+class _Command:
+    """A launch with its kernel."""
+
+    def __init__(self, launch: Launch, module: Module, places: dict[Any, int], same: dict[Any, Any]) -> None:
+        name, dynamic = launch.kernel.name, module.dynamic[launch.kernel.name]
+        groups = [n // m for n, m in zip(launch.global_size, launch.local_size, strict=True)]
+        ones = [1] * (3 - len(groups))
+        self._prepared = (ctypes.c_void_p(module.functions[name]), *groups, *ones, *launch.local_size, *ones, dynamic)
+        # Parameters that change, each with its place in a call: addresses, and the numbers of others.
+        self._words: list[tuple[Any, int]] = []
+        self._others: list[tuple[int, int]] = []
+        self._arguments = Arguments(launch.kernel.parameters)
+        rooms = self._arguments.rooms
+        for n, value in enumerate(launch.arguments):
+            if isinstance(value, Table | Slot) and value in same:
+                self.set(n, same[value])
+            elif isinstance(value, Slot) and value.what == MEMORY:
+                pass  # address 0: the offset is the address
+            elif isinstance(value, Slot | Scratch):
+                is_address = isinstance(value, Scratch) or value.what == OFFSET
+                if is_address and isinstance(rooms[n], ctypes.c_uint64):
+                    self._words.append((rooms[n], places[value]))
+                else:
+                    self._others.append((n, places[value]))
+            elif value is not None:
+                self.set(n, value)
+        self._known: list[Any] = [None] * len(rooms)
+
+    def set(self, n: int, value: Any) -> None:
+        """Let a parameter have this value: an address, or a number as its type takes it."""
+        self._arguments.set(n, value)
+
+    def run(self, stream: Any, call: Sequence[Any]) -> None:
+        for word, k in self._words:
+            word.value = call[k]
+        for n, k in self._others:
+            value = call[k]
+            if value is not self._known[n]:
+                self._known[n] = None  # unknown until it is set, should an exception arrive in between
+                self.set(n, value)
+                self._known[n] = value
+        driver().launch(self._prepared, stream, self._arguments.pointers)
+
+
+class _Part(NamedTuple):
+    """A part with its commands, and where in one block of scratch memory each of its blocks begins."""
+
+    part: Part
+    commands: list[_Command | SortPairs]
+    begins: tuple[int, ...]
+    size: int
+
+
+class CudaRun(NamedTuple):
+    """A run of `CudaLoaded`: its arrays, those among them that it allocated, with their memory, and its scalars."""
+
+    loaded: CudaLoaded
+    memory: CudaMemory
+    made: list[bool]
+    arrays: list[CudaArray]
+    scalars: list[Any]
+
+
+class CudaLoaded:
+    """A prepared call with its kernels, loaded by CUDA; one thread at a time enqueues it.
+
+    Parameters are those of `clhist._core.runtime.launcher.Loaded`; `queue` stands for the CUDA device.
+
+    Raises
+    ------
+    NotDirectError
+        If it has what only OpenCL can do.
+    """
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        prepared: Prepared,
+        smaller: Callable[[Part, int], Sequence[Part]] | None = None,
+        same: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        device = cuda_device_of(queue)
+        assert device is not None
+        self.prepared, self._queue, self._device, self._smaller = prepared, queue, device, smaller
+        self._slots = [slot for slot in prepared.arrays if slot.name not in same]
+        first = len(prepared.arrays) - len(self._slots)  # those of the map come first
+        self._results = [(tuple(n - first for n in each.slots), each.has_fields) for each in prepared.results]
+        scalars = [name for name in prepared.scalars if name not in same]
+        self._places: dict[Any, int] = {Slot(slot.name, OFFSET): n for n, slot in enumerate(self._slots)}
+        self._places |= {Slot(name, VALUE): n for n, name in enumerate(scalars, len(self._slots))}
+        self._numbers = len(self._places)
+        self._given, self._lock = dict(same), threading.Lock()
+        for command in prepared.commands:
+            if isinstance(command, Launch):
+                self._kernel(command.kernel)  # what the compiler refuses is said now
+        self._same: dict[Any, int] = {}
+        self._blocks: list[Allocation] = []  # of tables
+        self._parts: list[_Part] | None = None
+
+    def _kernel(self, code: KernelCode) -> Kernel:
+        return kernel_of(self._queue.context, code)
+
+    def load_all(self, arrays: Sequence[Any]) -> None:
+        """Load the programs, for a call on these arrays; raises as `run`."""
+        with driver().on(self._device), self._lock:
+            if self._parts is None:
+                self._parts = self._load(self._memory(arrays).stream)
+
+    def _load(self, stream: int) -> list[_Part]:
+        for name, value in self._given.items():
+            if isinstance(value, CudaArray):
+                self._same[Slot(name, OFFSET)] = value.offset
+            else:
+                self._same[Slot(name, VALUE)] = value
+        return [self._loaded(part, stream) for part in self.prepared.parts]
+
+    def _loaded(self, part: Part, stream: int) -> _Part:
+        begins, size = [], 0
+        for room in part.scratch:
+            begins.append(size)
+            size += -(-room.size // _ALIGNMENT) * _ALIGNMENT
+        places = {Scratch(n): self._numbers + n for n in range(len(part.scratch))} | self._places
+        commands: list[_Command | SortPairs] = []
+        for command in part.commands:
+            if isinstance(command, SortPairs):
+                commands.append(command)
+                continue
+            for value in command.arguments:
+                if isinstance(value, Table) and value not in self._same:
+                    driver().check_not_captured(stream)  # which need not be the one that copies
+                    block = Allocation(self._device, value.array.nbytes)
+                    self._blocks.append(block)
+                    driver().upload(block.address, np.ascontiguousarray(value.array), driver().own_stream(self._device))
+                    self._same[value] = block.address
+            module = module_of(self._kernel(command.kernel).program, self._device, stream)
+            commands.append(_Command(command, module, places, self._same))
+        return _Part(part, commands, tuple(begins), size)
+
+    def run(
+        self,
+        queue: cl.CommandQueue,
+        arrays: Sequence[Any],
+        scalars: Sequence[Any],
+        on_device: bool,
+        wait_for: Sequence[cl.Event] = (),
+        allocator: Allocator | None = None,
+        begun: Callable[[], None] | None = None,
+    ) -> Outcome:
+        """Enqueue all on the current stream of the library whose the first array is; see `Loaded.run`.
+
+        Raises
+        ------
+        TypeError
+            If there are events to wait for, or an allocator, which are OpenCL's.
+        CaptureError
+            If that stream is being captured, and the programs are not loaded yet.
+        """
+        if wait_for or allocator is not None:
+            raise TypeError("wait_for, allocator: expected none with arrays of CUDA, whose stream orders what is done")
+        memory = self._memory(arrays)
+        with driver().on(self._device):
+            made = [array is None or type(array) is New for array in arrays]
+            found = [self._new(n, memory, arrays[n]) if made[n] else arrays[n] for n in range(len(arrays))]
+            with unheard():
+                self.launch([*(array.offset for array in found), *scalars], memory.library, memory.stream, begun)
+        if heard.calls is not None:
+            heard.calls.append(CudaRun(self, memory, made, found, list(scalars)))
+        none: Any = None  # of OpenCL's events
+        return Outcome(self._collected(found), {"combine": [none]}, {})
+
+    def launch(
+        self, numbers: list[Any], library: Library, stream: int, begun: Callable[[], None] | None = None
+    ) -> None:
+        """Enqueue all on a stream of the device that calls go to: `numbers` are the arrays' addresses, and scalars."""
+        with self._lock:
+            if self._parts is None:
+                self._parts = self._load(stream)
+            waiting: list[tuple[_Part, int | None]] = [(each, None) for each in self._parts]
+            has_begun = False
+            while waiting:
+                part, budget = waiting.pop(0)
+                try:
+                    self._run_part(part, library, stream, numbers, begun)
+                    has_begun = True
+                except CudaMemoryError as error:
+                    least, before = part.part.least_bytes, part.size if budget is None else min(part.size, budget)
+                    less = least if before // 2 < least < before else before // 2
+                    try:
+                        waiting[:0] = [(each, less) for each in self._with_less(part.part, less, stream, error)]
+                    except NotDirectError as refused:
+                        if not has_begun:
+                            raise
+                        # Another way would do again what is enqueued.
+                        raise _out_of_memory(part.part, f"{error}; with less, {refused}") from error
+
+    def _new(self, n: int, memory: CudaMemory, asked: New | None) -> CudaArray:
+        """Return a new array for the slot of this number."""
+        new = self._slots[n].new
+        assert new is not None
+        return new_array(memory, new[0] if asked is None else asked.shape, new[1], self._queue)
+
+    def _memory(self, arrays: Sequence[Any]) -> CudaMemory:
+        """Return the memory of the first array; all are of one library."""
+        every = [array.memory for array in arrays if isinstance(array, CudaArray)]
+        every = [each for each in every if each.library is not None]  # or it belongs to no caller
+        for each in every[1:]:
+            if each.library is not every[0].library:
+                raise TypeError(
+                    f"expected arrays of one library, got one of {each.library.name} and one of {every[0].library.name}"
+                )
+        return every[0]
+
+    def _run_part(
+        self, part: _Part, library: Library, stream: int, numbers: list[Any], begun: Callable[[], None] | None
+    ) -> None:
+        scratch = library.new((part.size,), _BYTE, self._device) if part.size else None
+        begin = 0 if scratch is None else library.address(scratch)
+        call, where = [*numbers, *(begin + n for n in part.begins)], stream_of(stream)
+        if begun is not None:
+            begun()
+        for command in part.commands:
+            if isinstance(command, SortPairs):
+                self._sort(command, library, call[len(numbers) :])
+            else:
+                command.run(where, call)
+
+    def _sort(self, command: SortPairs, library: Library, blocks: Sequence[int]) -> None:
+        memory = CudaMemory(library, self._device, None)
+        with results_like(memory):
+            described = (Described(begin, _BYTE, (1,), (1,), self._device) for begin in blocks)
+            arrays = [CudaArray.made(memory, each, self._queue) for each in described]
+            for _ in enqueue_sort(command, CudaChain(self._queue, "to sort pairs"), arrays):
+                pass
+
+    def _with_less(self, part: Part, budget: int, stream: int, failed: CudaMemoryError) -> list[_Part]:
+        """Return what takes the place of a part for which there was no memory: the same in `budget` bytes."""
+        try:
+            if self._smaller is not None and budget:
+                return [self._loaded(each, stream) for each in self._smaller(part, budget)]
+        except (MemoryError, ValueError):  # not even one copy, or not with what is forced
+            pass
+        raise _out_of_memory(part, str(failed)) from failed
+
+    def _collected(self, arrays: Sequence[Any]) -> list[Any]:
+        return [
+            tuple(arrays[n] for n in slots) if has_fields else arrays[slots[0]] for slots, has_fields in self._results
+        ]
+
+
+def _out_of_memory(part: Part, reason: str) -> OutOfMemoryError:
+    return OutOfMemoryError(reason, sum(block.size for block in part.scratch))
+
+
+_BYTE = np.dtype(np.uint8)

@@ -1,0 +1,460 @@
+"""`Engine`: one map with its operators, from the arguments of a call to what is enqueued.
+
+All that computes histograms stands on it: `clhist.HistogramKernel`, `clhist.Accumulator`, the functions, and the
+engine's own looks at the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.devices.profile import Profile
+from clhist._core.kernels.arguments import same_scalar, scalar
+from clhist._core.kernels.source import Source
+from clhist._core.model.plan import Plan
+from clhist._core.model.problem import FREE, Choices, planned_size
+from clhist._core.opencl import lost
+from clhist._core.opencl.arrays import Array, is_taken, shares_memory, survey
+from clhist._core.opencl.device import default_queue
+from clhist._core.opencl.memory import OutOfMemoryError
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.batch import Batch, check_batch
+from clhist._core.runtime.build import Builder
+from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
+from clhist._core.runtime.distinct_bins import Sampler, emitted_values
+from clhist._core.runtime.known import KnownCall
+from clhist._core.runtime.loads import Loads
+from clhist._core.runtime.offsets import batch_of
+from clhist._core.runtime.operator_check import check_once
+from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.pieces import are_apart, by_pieces
+from clhist._core.runtime.ready import Operands, Ready, Uses
+from clhist._core.runtime.results import numbered
+from clhist._core.runtime.signature import Remembered, signature_of_call, signature_of_targets
+from clhist.operators.c_types import integer
+from clhist.operators.halves import number_of
+from clhist.operators.operator import Operator
+
+_LOAD_BYTES = 16
+_MOST_OTHERS = 64
+_MOST_CALLS = 64
+_WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
+
+
+class Engine:
+    """Histograms of one map: calls are checked, planned, built and enqueued.
+
+    Parameters
+    ----------
+    context : pyopencl.Context or None
+        Where it runs; None for that of the default device.
+    outputs : Outputs
+        Its operators.
+    source : Source
+        Its map.
+    profile : Profile or None
+        Instead of the device's own.
+
+    Attributes
+    ----------
+    race_factors : dict
+        Race factors of the map that were measured to be kept, by the bins of each output; see `clhist.race_factor`.
+    sampler : Sampler
+        Measures them.
+
+    Raises
+    ------
+    ValueError
+        If the map does not emit to each output.
+    UnsupportedError
+        If a device lacks double precision and an operator or argument needs it.
+    """
+
+    def __init__(
+        self, context: cl.Context | None, outputs: Outputs, source: Source, profile: Profile | None = None
+    ) -> None:
+        lost.check_process()
+        if context is not None and not isinstance(context, cl.Context):
+            raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
+        outputs.check_map(source.map, source.preamble)
+        self.context = default_queue().context if context is None else context
+        lost.check_devices(self.context.devices)
+        self.outputs, self.source, self.profile = outputs, source, profile
+        self.arguments = source.arguments
+        self.race_factors: dict[tuple[int, ...], float] = {}
+        self.sampler = Sampler(source)
+        self._preparation = Builder(self.context, source, profile)
+        self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
+        self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
+        self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
+        self._loads = Loads(self._preparation, self.arguments)
+        self._others: Remembered[Engine] = Remembered(_MOST_OTHERS)
+        self._custom = any(operator.is_custom for operator in source.operators)
+        self._preparation.check_fp64()
+
+    @classmethod
+    def of(
+        cls,
+        context: cl.Context | None,
+        operator: Operator | Sequence[Operator] | Mapping[str, Operator],
+        arguments: str,
+        map: str,
+        *,
+        profile: Profile | None = None,
+        **more: Any,
+    ) -> Engine:
+        """Return the engine of operators and a map as `clhist.HistogramKernel` takes them; `more` is of `Source.of`."""
+        if isinstance(context, Operator):
+            raise TypeError(f"context: expected a pyopencl.Context or None, got {context!r}; the operator comes second")
+        outputs = Outputs.of(operator)
+        return cls(context, outputs, Source.of(arguments, map, outputs.operators, outputs.suffixes, **more), profile)
+
+    @property
+    def emits(self) -> int:
+        """How many values an element has at most for one histogram, as far as that is known; at least 1."""
+        return self.source.pairs_per_element
+
+    @property
+    def output_emits(self) -> tuple[int | None, ...]:
+        """The same for each output; None where it is not known."""
+        return self.source.max_pairs
+
+    @property
+    def uses_position(self) -> bool:
+        """Whether the map may use `i` other than for the elements of the arrays that it uses only at ``[i]``."""
+        return self.source.uses_position
+
+    def with_operators(self, operators: Sequence[Operator]) -> Engine:
+        """Return the engine of the same map with other operators, one for each of its own, on the same dtypes."""
+        forms = tuple(operators)
+        if forms == self.outputs.operators:
+            return self
+        if (found := self._others.get(forms)) is None:
+            outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
+            found = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
+            self._others.put(forms, found)
+        return found
+
+    def on(self, context: cl.Context) -> Engine:
+        """Return the engine of the same map and operators in a context."""
+        return self if context == self.context else _elsewhere(context, self)
+
+    def profile_of(self, device: cl.Device) -> Profile:
+        """Return the profile that was given, or that of `device`; raises ProfileError if the device cannot have it."""
+        return self._preparation.profile_of(device)
+
+    def plan(
+        self,
+        device: cl.Device,
+        size: int,
+        shapes: Sequence[tuple[int, ...]],
+        num_histograms: int | None = None,
+        race_factor: float = 1.0,
+        choices: Choices = FREE,
+        memory_budget: int | None = None,
+    ) -> tuple[Plan, ...]:
+        """Return the plan of each sweep over the input that a call with these numbers makes."""
+        asked = (size, shapes, num_histograms, race_factor, choices, memory_budget, device)
+        return self._preparation.plan(device, self._preparation.problem(*asked))
+
+    def text(self, plan: Plan, device: cl.Device) -> str:
+        """Return the OpenCL C of the sweep of `plan` on `device`."""
+        return self._preparation.source(plan, device)
+
+    def check_arguments(self, args: Sequence[Any]) -> list[Any]:
+        """Return the map's arguments as kernels take them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If one of them is wrong; it is named.
+        """
+        self.check_number_of_arguments(args)
+        return [taken_argument(a, value) for a, value in zip(self.arguments, args, strict=True)]
+
+    def check_number_of_arguments(self, args: Sequence[Any]) -> None:
+        """Raise TypeError if these are more or fewer than the map has."""
+        if len(args) != len(self.arguments):
+            names = ", ".join(argument.name for argument in self.arguments)
+            raise TypeError(f"expected {len(self.arguments)} arguments ({names}), got {len(args)}")
+
+    def size_of(self, size: int | None, values: Sequence[Any], batch: Batch | None = None) -> int:
+        """Return N, as the caller says or as the arguments do; raises if it is wrong, or arrays have fewer elements."""
+        if size is not None:
+            size = integer("size", size, 0)
+        elif self.source.sizing is not None:
+            size = int(values[self.source.sizing].size)
+        elif batch is not None and batch.ends is not None:
+            size = int(batch.ends[-1])
+        else:
+            raise TypeError("size: expected a number of elements, since no argument is an array; got None")
+        for n in self.source.sized:
+            if values[n].size < size:
+                raise ValueError(f"{self.arguments[n].name}: expected at least {size} elements, got {values[n].size}")
+        return size
+
+    def check_counts(self, size: int) -> None:
+        """Raise OverflowError if a bin may get more values from `size` elements than its operator can take."""
+        for operator, most in zip(self.source.operators, self.source.max_pairs, strict=True):
+            check_number(operator, size * (most or 1))
+
+    def check(self, args: Sequence[Any], call: Call) -> CheckedCall:
+        """Return the arguments of a call, checked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If one of them is wrong; it is named.
+        OverflowError
+            If a bin may get more values than its operator can take.
+        """
+        shapes = self.outputs.shapes(call.num_bins)
+        values = self.check_arguments(args)
+        batch = batch_of(call.num_histograms, call.offsets)
+        size = self.size_of(call.size, values, batch)
+        of_results = shapes
+        if batch is not None:
+            check_batch(batch, size)
+            of_results = tuple((batch.num_histograms, *shape) for shape in shapes)
+        self.check_counts(size if batch is None else batch.longest(size))
+        targets = self.outputs.targets(of_results, call.dest, call.out, call.partial)
+        arrays = survey(named_arrays(self.arguments, values, targets), self.context, _LOAD_BYTES)
+        queue = queue_for(call.queue, self.context, arrays.queue)
+        events = [*call.wait_for, *arrays.events]
+        return CheckedCall(values, size, shapes, batch, targets, arrays.on_device, arrays.is_aligned, queue, events)
+
+    def __call__(self, *args: Any, num_bins: Any, **options: Any) -> Any:
+        """Return the results of a call with these keywords of `clhist.HistogramKernel.__call__`, but the last three."""
+        return self.outputs.collect(self.run(args, call_of(num_bins, options)).results)
+
+    def run(self, args: Sequence[Any], call: Call, known: KnownCall | None = None) -> Outcome:
+        """Check, plan, build and enqueue; a call with the signature of an earlier one is only enqueued.
+
+        `known` is what its caller recognised it as: `args` are the arrays in the places that change then. They are as
+        those of all calls with it, so that only the first is checked; which of `dest` and `out` is which may differ.
+        """
+        if lost.unchecked:
+            lost.check_process()
+        targets: list[Array] = []
+        if known is not None and not known.is_repeated:
+            # From now on it is worth what it takes to prepare it apart from calls with other arguments.
+            known.is_repeated = True
+            args, known = known.with_arrays(args), None
+        if known is None:
+            key = signature_of_call(self.arguments, args, call, self.context, targets)
+        else:
+            key = signature_of_targets(known, call, targets)
+        ready = self._calls.get(key) or self._of_another_size(key, args, call, known is None and not targets)
+        if ready is not None and (ready.uses is None or not ready.uses.are_many):
+            arrays: list[Any] = [] if known is None else list(args)
+            scalars: Sequence[Any] = ()
+            if known is None:
+                for n in self._arrays:
+                    arrays.append(args[n])
+                scalars = self._taken(ready, args) if self._scalars else ()
+            for k in ready.targets:
+                arrays.append(None if k is None else targets[k])
+            if call.largest is not None:
+                scalars = [*scalars, call.largest.known]
+            try:
+                return _launched(ready, arrays, scalars, call)
+            except OutOfMemoryError:
+                if not ready.ends_for_less():
+                    raise
+        exact = ready is not None  # it was run often as it was planned for others as well
+        if known is None:
+            return self._first(key, args, call, targets, exact=exact)
+        return self._first(key, known.with_arrays(args), call, targets, known.fixed, exact=exact)
+
+    def _of_another_size(self, key: Hashable, args: Sequence[Any], call: Call, is_whole: bool) -> Ready | None:
+        """Return what runs a call that differs from an earlier one in its numbers of elements and bins alone, or None.
+
+        None also if it is not `is_whole`: its arguments are not all there, or its results go to the caller's arrays.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            As `check` does of these numbers.
+        """
+        bins = call.num_bins
+        if not is_whole or type(bins) is not int:
+            return None
+        alike = self._calls.get(self._key_of_sizes(key, args, call, bins))
+        if alike is None and call.largest is None and bins > 0:
+            alike = self._calls.get(self._key_of_sizes(key, args, call, planned_size(bins)))
+        if alike is None or alike.uses is None:
+            return None
+        lost.check_queue(alike.queue)
+        size = self.size_of(call.size, args)
+        self.check_counts(size)
+        shape = self.outputs.shapes(bins)[0]
+        sizes = self._preparation.sizes(size, prod(shape))
+        ready = replace(alike, scalars=([], []), sizes=sizes, shape=shape, uses=Uses())
+        self._calls.put(key, ready)
+        return ready
+
+    def _key_of_sizes(self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None) -> Hashable:
+        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
+
+        Only of calls on contiguous arrays of NumPy, which are taken in place.
+        """
+        if not isinstance(key, tuple) or bins is None or call.num_histograms is not None or call.offsets is not None:
+            return None
+        if call.dest is not None or call.out is not None or type(call.num_bins) is not int:
+            return None
+        parts = list[Hashable]()
+        for n, (kind, dtype, _, _, *aligned) in zip(self._arrays, key, strict=False):
+            array = args[n]
+            if type(array) is not np.ndarray or not array.size or not array.flags.c_contiguous:
+                return None
+            parts.append((kind, dtype, *aligned))
+        if (size := call.size) is None:
+            if self.source.sizing is None:
+                return None
+            size = args[self.source.sizing].size
+        return ("any size", *parts, planned_size(size), bins, call.size is None, *key[len(parts) + 2 :])
+
+    def _first(
+        self,
+        key: Hashable,
+        args: Sequence[Any],
+        call: Call,
+        targets: Sequence[Array],
+        fixed: Sequence[int] = (),
+        *,
+        exact: bool = False,
+    ) -> Outcome:
+        """Run a call, and keep what those of the same signature need, unless arrays had to be copied.
+
+        `targets` are the arrays that it was given for `dest` and `out`; `fixed` and `exact` are of `prepare`.
+        """
+        checked = self.check(args, call)
+        if (step := self._step(checked, call)) is not None:
+            return by_pieces(self, checked, call, step)
+        ready, operands = self.prepare(checked, call, fixed, exact=exact)
+        try:
+            outcome = _launched(ready, *operands, call)
+        except OutOfMemoryError:
+            if not ready.ends_for_less():
+                raise
+            ready, operands = self.prepare(checked, call, fixed)
+            outcome = _launched(ready, *operands, call)
+        if key is not None and all(map(is_taken, args, checked.values)):
+            numbers: list[int | None] = []
+            for array in numbered(checked.targets)[1]:
+                number = None if array is None else next((n for n, each in enumerate(targets) if each is array), -1)
+                numbers.append(number)
+            if -1 not in numbers:
+                ready.targets = tuple(numbers)
+                self._calls.put(key, ready)
+                if ready.uses is not None and self._takes_all_at_once(checked.queue.device):
+                    self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins), ready)
+        return outcome
+
+    def _step(self, checked: CheckedCall, call: Call) -> int | None:
+        """Return how many elements at a time are taken where all, or their pairs, do not fit; None for all at once.
+
+        Only of a map that does not use `i` by itself, and of results in one array each. A batch has no pairs.
+        """
+        if checked.batch is not None or call.partial or isinstance(call.race_factor, str):
+            return None
+        source, device = self.source, checked.queue.device
+        is_there = checked.on_device or shares_memory(device)
+        is_all_there = is_there and self.profile_of(device).kind == "cpu"  # with whatever pairs need
+        can_be_split = (checked.on_device or source.sized) and not source.uses_position
+        if is_all_there or not can_be_split or not are_apart(checked, self._arrays):
+            return None
+        taken = 0 if is_there else sum(each.dtype.itemsize for each in source.elementwise)
+        given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
+        return self._preparation.step(device, self._preparation.problem(*given, device), taken)
+
+    def _takes_all_at_once(self, device: cl.Device) -> bool:
+        """Whether no array of NumPy is too large for the device: it is a CPU, planned for as one."""
+        return shares_memory(device) and self.profile_of(device).kind == "cpu"
+
+    def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
+        """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""
+        known, taken = ready.scalars
+        given = []
+        is_same = bool(known)
+        for k, n in enumerate(self._scalars):
+            value = args[n]
+            given.append(value)
+            if is_same and value is not known[k] and not (type(value) is type(known[k]) is int and value == known[k]):
+                is_same = same_scalar(value, known[k])
+        if not is_same:
+            taken = [scalar(self.arguments[n], args[n]) for n in self._scalars]
+            ready.scalars = given, taken
+        return taken
+
+    def prepare(
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int] = (), *, exact: bool = False
+    ) -> tuple[Ready, Operands]:
+        """Return a call that was `checked`, planned, built and prepared, and its arrays and scalars.
+
+        `fixed` are the places of the map's arguments that are the same in all its calls, which these are without. One
+        that is `exact` is planned for its own size, whatever others there are.
+        """
+        if self._custom and checked.size:
+            self._check_operators(checked, call)
+        numbers, targets = numbered(checked.targets)
+        loaded, sizes, uses = self._loads.of(checked, call, fixed, numbers, exact=exact)
+        shape = checked.targets[0].shape
+        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
+        return ready, self._operands(checked, call, targets, fixed)
+
+    def _check_operators(self, checked: CheckedCall, call: Call) -> None:
+        """Check the custom operators once on each device, on values that this call emits, where it has any."""
+        emitted = cache(lambda: self._emitted(checked, call))
+        for n, operator in enumerate(self.source.operators):
+            if operator.is_custom:
+                check_once(operator, lambda n=n: emitted()[n], checked.queue)  # type: ignore[misc]
+
+    def _emitted(self, checked: CheckedCall, call: Call) -> list[np.ndarray]:
+        """Return values that a call emits to each output; none where they cannot be read before it has begun."""
+        is_written = any(each.is_array and not each.is_const for each in self.arguments)
+        complete = cl.command_execution_status.COMPLETE
+        is_pending = any(event.command_execution_status > complete for event in call.wait_for)
+        if is_written or is_pending:
+            return [np.zeros(0, number_of(operator.dtype)) for operator in self.source.operators]
+        return emitted_values(self.source, self.profile_of(checked.queue.device), checked)
+
+    def operands(self, checked: CheckedCall, call: Call) -> Operands:
+        """Return the arrays and scalars of a call as a prepared one has slots for them; None of new arrays."""
+        return self._operands(checked, call, numbered(checked.targets)[1])
+
+    def _operands(
+        self, checked: CheckedCall, call: Call, targets: Sequence[Array | None], fixed: Sequence[int] = ()
+    ) -> Operands:
+        values = checked.values
+        arrays = [values[n] for n in self._arrays if n not in fixed]
+        scalars = [values[n] for n in self._scalars if n not in fixed]
+        return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
+
+
+def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
+    if ready.uses is not None:
+        arrays, scalars = ready.counted(arrays, scalars)
+    run, on_device = ready.loaded.run, ready.on_device
+    return run(ready.queue, arrays, scalars, on_device, call.wait_for, call.allocator, call.begun)
+
+
+@kept_by_context
+def _elsewhere(context: cl.Context, engine: Engine) -> Engine:
+    return Engine(context, engine.outputs, engine.source, engine.profile)
+
+
+def check_number(operator: Operator, number: int) -> None:
+    """Raise OverflowError if a bin may get more values, so many, than `operator` can take."""
+    if operator.most_values is not None and number > operator.most_values:
+        wider = _WIDER.get(operator.name, "use an operator with a wider accumulator")
+        raise OverflowError(
+            f"size: expected at most {operator.most_values} values for {operator.name}, got {number}; {wider}"
+        )

@@ -1,0 +1,34 @@
+"""The largest and the smallest element of a device array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist import operators
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.lost import fetched
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.call import Call
+from clhist._core.runtime.engine import Engine
+from clhist.operators.c_types import c_name
+
+
+def extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
+    """Return the largest and the smallest integer of an array that is not empty; the queue is waited for."""
+    if is_cuda(x):
+        engine = _engine(queue.context, np.dtype(x.dtype).newbyteorder("="))
+        largest, smallest = (int(each.get()[0]) for each in engine.run([x], Call(1, queue=queue)).results)
+        return largest, smallest
+    if is_device_array(x):
+        x = x if x.ndim else x.reshape(1)  # which PyOpenCL's have a length of
+        return int(fetched(cl_array.max(x, queue), queue)), int(fetched(cl_array.min(x, queue), queue))
+    return int(x.max()), int(x.min())
+
+
+@kept_by_context
+def _engine(context: cl.Context, dtype: np.dtype) -> Engine:
+    forms = (operators.maximum(dtype), operators.minimum(dtype))
+    return Engine.of(context, forms, f"const {c_name(dtype)} *x", "EMIT0(0, x[i]); EMIT1(0, x[i])")

@@ -1,0 +1,54 @@
+"""Calls that functions recognise by the signature of their own arguments, and keep for those that repeat them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyopencl as cl
+
+from clhist._core.opencl.memory import Allocator
+from clhist._core.runtime.call import Call
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.engine import Engine
+
+
+class KnownCall:
+    """A call of an engine but for the arrays of the caller, who recognises calls with arrays that are alike.
+
+    Parameters
+    ----------
+    engine : Engine
+        What computes it.
+    args : sequence
+        The arguments of the map; None in the places of the caller's arrays.
+    call : Call
+        What else it asks for, but for what `asked` is given.
+    """
+
+    __slots__ = ("_args", "call", "engine", "fixed", "is_repeated")
+
+    def __init__(self, engine: Engine, args: Sequence[Any], call: Call) -> None:
+        self.engine, self._args, self.call, self.is_repeated = engine, tuple(args), call, False
+        self.fixed = tuple(n for n, value in enumerate(args) if value is not None)
+
+    def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
+        """Return all arguments, with these in their places."""
+        given = iter(arrays)
+        return [next(given) if value is None else value for value in self._args]
+
+    def asked(
+        self,
+        dest: Any,
+        out: Any,
+        allocator: Allocator | None = None,
+        wait_for: Sequence[cl.Event] = (),
+        begun: Callable[[], None] | None = None,
+    ) -> Call:
+        """Return what it asks for with these."""
+        call = self.call
+        if dest is None and out is None and allocator is None and not wait_for:
+            return call
+        again = call.race_factor, call.choices, call.memory_budget, call.num_histograms, call.offsets
+        return Call(call.num_bins, call.size, dest, out, call.queue, allocator, wait_for, *again, begun=begun)

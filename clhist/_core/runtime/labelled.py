@@ -1,0 +1,110 @@
+"""Arrays of xarray: which values they hold, and results that keep their dimensions and coordinates.
+
+xarray is never imported here: if it is not, no array is one of its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from clhist._core.cuda.imported import is_instance
+
+
+def is_labelled(value: object) -> bool:
+    """Whether `value` is a `DataArray` or a `Variable` of xarray."""
+    return is_instance(value, "xarray", "DataArray", "Variable")
+
+
+def unlabelled(value: Any) -> Any:
+    """Return the array that xarray's holds, of NumPy or Dask, also in a list or tuple; all else as it is."""
+    if isinstance(value, list | tuple) and any(map(is_labelled, value)):
+        return type(value)(map(unlabelled, value))
+    return value.data if is_labelled(value) else value
+
+
+def elementwise(function: Callable[[Any], Any], x: Any, dtype: Any) -> Any:
+    """Return what `function` makes of each element of an array of xarray; it keeps what xarray's functions keep.
+
+    Dimensions and coordinates are those of `x`, attributes by ``xarray.set_options(keep_attrs=...)``. A chunked array
+    stays one, of this `dtype`.
+    """
+    return import_module("xarray").apply_ufunc(function, x, dask="parallelized", output_dtypes=[dtype])
+
+
+def has_names(axis: object) -> TypeGuard[str | Sequence[str]]:
+    """Whether `axis` names dimensions."""
+    return isinstance(axis, str) or (isinstance(axis, list | tuple) and any(isinstance(each, str) for each in axis))
+
+
+def histogram_along(
+    histogram: Callable[..., tuple[Any, np.ndarray]],
+    a: Any,
+    axis: str | Sequence[str],
+    *,
+    weights: Any,
+    where: Any,
+    out: Any,
+) -> tuple[Any, np.ndarray]:
+    """Return the histogram along dimensions that are named, as an array of xarray, and its edges.
+
+    Parameters
+    ----------
+    histogram : callable
+        Gets NumPy arrays, the dimensions to count over last, ``weights=``, ``where=`` and their numbers as ``axis=``.
+    a, axis, weights, where, out
+        As of `clhist.histogram`.
+
+    Raises
+    ------
+    TypeError
+        If `a` has no names, or there is an `out`.
+    ValueError
+        If there are no such dimensions, or coordinates differ.
+    """
+    if not is_labelled(a):
+        raise TypeError(f"axis: expected numbers of dimensions, since those of a have no names, got {axis!r}")
+    if out is not None:
+        raise TypeError("out: expected none, since axis has names and the result is an array of xarray")
+    xarray = import_module("xarray")
+    names = (axis,) if isinstance(axis, str) else tuple(axis)
+    for name in names:
+        if name not in a.dims or names.count(name) > 1:
+            raise ValueError(f"axis: expected some of {a.dims}, each once, got {axis!r}")
+    given = xarray.DataArray(a) if isinstance(a, xarray.Variable) else a
+    bins = "bin" if given.name is None else f"{given.name}_bin"
+    if bins in given.dims or bins in given.coords:
+        raise ValueError(f"axis: expected an array without {bins!r}, the dimension of the bins, got {given.dims}")
+    others = {key: value for key, value in (("weights", weights), ("where", where)) if value is not None}
+    arrays = [given, *(_like(given, key, value) for key, value in others.items())]
+    # By name and coordinates, as xarray's own functions combine arrays.
+    arrays = xarray.broadcast(*xarray.align(*arrays, join="exact", copy=False))
+    edges: Any = None
+
+    def counted(*arrays: Any) -> Any:
+        nonlocal edges
+        options = dict(zip(others, arrays[1:], strict=True))
+        hist, edges = histogram(arrays[0], axis=tuple(range(-len(names), 0)), **options)
+        return hist
+
+    dims = [list(names)] * len(arrays)
+    found = xarray.apply_ufunc(counted, *arrays, input_core_dims=dims, output_core_dims=[[bins]])
+    if isinstance(a, xarray.Variable):
+        return found.variable, edges
+    found.name = "histogram" if given.name is None else f"histogram_{given.name}"
+    middles = edges[:-1] * 0.5 + edges[1:] * 0.5
+    return found.assign_coords({bins: middles}), edges
+
+
+def _like(a: Any, name: str, value: Any) -> Any:
+    """Return what goes with `a` as a `DataArray`; what has no dimensions of its own must have the shape of `a`."""
+    xarray = import_module("xarray")
+    if is_labelled(value):
+        return xarray.DataArray(value) if isinstance(value, xarray.Variable) else value
+    value = np.asarray(value)
+    if value.shape != a.shape:
+        raise ValueError(f"{name}: expected shape {a.shape} as of a, got {value.shape}")
+    return xarray.DataArray(value, dims=a.dims)

@@ -1,0 +1,119 @@
+"""Arrays of accumulators: combined with others, begun from values, and finished into results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.devices.profile import Profile
+from clhist._core.opencl.arrays import Array, is_device_array, to_device
+from clhist._core.opencl.cuda_arrays import CudaArray, cuda_device_of, results_like
+from clhist._core.opencl.device import default_queue, device_profile
+from clhist._core.runtime.cuda_launcher import CudaLoaded
+from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.prepare import prepared_combination
+from clhist._core.runtime.results import ResultArrays, forms_of, numbered
+from clhist._core.runtime.stages import Limits
+from clhist.operators.operator import Operator
+
+
+def combine_arrays(
+    queue: cl.CommandQueue,
+    profile: Profile,
+    operator: Operator,
+    dest: Array | None,
+    out: Array,
+    *,
+    dest_is_partial: bool = False,
+    out_is_partial: bool = False,
+    more: Array | None = None,
+    begun: Callable[[], None] | None = None,
+) -> None:
+    """Write to `out` what `dest` and the accumulators `more` are together; NumPy arrays are waited for.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    profile : Profile
+        Of its device.
+    operator : Operator
+        How they are combined.
+    dest : array or None
+        Values, or accumulators; None for nothing. May be `out`.
+    out : array
+        Gets results, or accumulators.
+    dest_is_partial, out_is_partial : bool
+        Whether these are accumulators, neither lifted nor finished.
+    more : array, optional
+        Accumulators.
+    begun : callable, optional
+        Called before the first command is enqueued.
+    """
+    others = [] if more is None else [more]
+    dests = None if dest is None else (dest,)
+    target = ResultArrays("", operator, out.shape, (), dests, (out,), dest_is_partial, out_is_partial)
+    forms, (_, arrays) = forms_of([target], len(others)), numbered([target])
+    limits = Limits(queue.device.max_work_group_size, queue.device.max_compute_units)
+    bins = prod(out.shape)
+    prepared = prepared_combination(profile, limits, operator, bins, forms, has_more=bool(others))
+    every = [*others, *arrays]
+    on_device = [array for array in every if is_device_array(array)]
+    events = [event for array in on_device for event in array.events]
+    if cuda_device_of(queue) is not None:
+        _run_by_cuda(CudaLoaded(queue, prepared), queue, every, out, begun)
+        return
+    outcome = Loaded(queue, prepared).run(queue, every, (), len(on_device) == len(every), events, begun=begun)
+    for array in on_device:
+        if outcome.event not in array.events:
+            array.add_event(outcome.event)
+
+
+def _run_by_cuda(
+    loaded: CudaLoaded,
+    queue: cl.CommandQueue,
+    arrays: Sequence[Array],
+    out: Array,
+    begun: Callable[[], None] | None,
+) -> None:
+    """Run it on copies of what is NumPy's, in memory of the library of the first array that is CUDA's."""
+    first = next(each for each in arrays if isinstance(each, CudaArray))
+    with results_like(first.memory):
+        placed = [each if isinstance(each, CudaArray) else to_device(queue, each) for each in arrays]
+        loaded.run(queue, placed, (), True, begun=begun)
+        for given, copy in zip(arrays, placed, strict=True):
+            if given is out and copy is not out:
+                out[...] = copy.get()
+
+
+def merge_arrays(operator: Operator, into: np.ndarray, more: np.ndarray) -> None:
+    """Combine accumulators on the host with `more`: by NumPy, or else by the default device."""
+    pairs = [(getattr(np, part.operation or "", None), part.accessor) for part in operator.parts]
+    if all(isinstance(ufunc, np.ufunc) and not ufunc.__name__.startswith("logical") for ufunc, _ in pairs):
+        with np.errstate(all="ignore"):
+            for ufunc, accessor in pairs:
+                held = _part(into, accessor)
+                ufunc(held, _part(more, accessor), out=held)  # type: ignore[misc]
+        return
+    queue = default_queue()
+    combine_arrays(
+        queue,
+        device_profile(queue.device),
+        operator,
+        into,
+        into,
+        dest_is_partial=True,
+        out_is_partial=True,
+        more=np.ascontiguousarray(more),
+    )
+
+
+def _part(array: np.ndarray, accessor: str) -> np.ndarray:
+    """Return the part of accumulators that C names by `accessor`, such as ``".sum.x"``."""
+    for name in filter(None, accessor.split(".")):
+        half = array.dtype.names is None  # of complex numbers
+        array = (array.real if name == "x" else array.imag) if half else array[name]
+    return array

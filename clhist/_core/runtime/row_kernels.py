@@ -1,0 +1,170 @@
+"""Rows made from the rows of bins: means of sums, and the gradients of reductions by index.
+
+Each is one kernel that reads every array once, on arrays of NumPy, PyOpenCL or CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.kernels.render import render_row_kernel
+from clhist._core.kernels.row_kernels import ARRAYS, SIZES, VECTOR_BYTES, RowKernelSpec
+from clhist._core.opencl.arrays import Array, is_aligned, is_device_array
+from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.call import Outcome, queue_for, queue_of
+from clhist._core.runtime.cuda_launcher import CudaLoaded
+from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.prepared import ArraySlot, New
+from clhist._core.runtime.single_kernel import single_kernel
+from clhist.operators.halves import number_of
+
+_LANES, _GPU_GROUPS, _CPU_SHARES = 256, 16, 8  # work-items of a group; groups, and shares, for each compute unit
+_LONG = 2**31  # vectors, from which their numbers need 64 bits
+
+
+def gather(table: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
+    """Return the row of `table` that each index names, and zeros for an index outside the table.
+
+    Parameters
+    ----------
+    table : array of shape (H, ...)
+        Contiguous; numbers of any dtype.
+    indices : array of shape (N,) of integers
+        Of the same kind as `table`.
+    queue : pyopencl.CommandQueue, optional
+        Where the kernel runs. Defaults to that of the arrays, or the default queue.
+
+    Returns
+    -------
+    array of shape (N, ...)
+        Of the kind and dtype of `table`.
+    """
+    return _run("gather", (table, indices), (*indices.shape, *table.shape[1:]), table.dtype, queue)
+
+
+def mean_gradient(gradient: Array, indices: Array, counts: Array, queue: cl.CommandQueue | None = None) -> Array:
+    """Return `gather` of gradients of means, each divided by the count of its bin (int64, of shape (H,))."""
+    shape = (*indices.shape, *gradient.shape[1:])
+    return _run("mean_gradient", (gradient, indices, counts), shape, gradient.dtype, queue)
+
+
+def means(sums: Array, counts: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None) -> Array:
+    """Return sums of rows, of shape (H, ...), divided by the number of rows of each bin, as an array of `dtype`.
+
+    Bins of several histograms follow each other: `counts` has a number for each.
+    """
+    return _run("mean", (sums, counts), sums.shape, dtype, queue)
+
+
+def write_means(sums: Array, counts: Array, out: Array, queue: cl.CommandQueue) -> cl.Event:
+    """Write `means` to an array, and return the event after which they are there."""
+    return _outcome("mean", (sums, counts), sums.shape, out.dtype, queue, out=out).event
+
+
+def filled(values: Array, counts: Array, empty: float, queue: cl.CommandQueue | None = None) -> Array:
+    """Return the rows of `values`, and rows of `empty` for bins whose count is 0."""
+    return _run("filled", (values, counts), values.shape, values.dtype, queue, empty)
+
+
+def extreme_winners(source: Array, extremes: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
+    """Return an int32 for each value of `source`: 1 if it equals the minimum or maximum of its bin, otherwise 0."""
+    return _run("winners", (source, extremes, indices), source.shape, np.dtype(np.int32), queue)
+
+
+def extreme_gradient(
+    source: Array,
+    extremes: Array,
+    indices: Array,
+    gradient: Array,
+    winners: Array,
+    queue: cl.CommandQueue | None = None,
+) -> Array:
+    """Return the gradient of minima or maxima: that of each bin, shared equally by the values that are its extreme.
+
+    Parameters
+    ----------
+    source : array of shape (N, ...)
+        The values.
+    extremes, gradient, winners : arrays of shape (H, ...)
+        The result of the reduction, its gradient, and how many values of each bin equal the extreme (int32).
+    indices : array of shape (N,) of integers
+        The bin of each row of values.
+    """
+    arrays = source, extremes, indices, gradient, winners
+    return _run("extreme_gradient", arrays, source.shape, gradient.dtype, queue)
+
+
+def _run(
+    kind: str,
+    arrays: tuple[Array, ...],
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    queue: cl.CommandQueue | None,
+    *numbers: float,
+) -> Array:
+    """Run the kernel of this kind on contiguous arrays and return the new array of this shape."""
+    return _outcome(kind, arrays, shape, dtype, queue, *numbers).results[0]
+
+
+def _outcome(
+    kind: str,
+    arrays: tuple[Array, ...],
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    queue: cl.CommandQueue | None,
+    *numbers: float,
+    out: Array | None = None,
+) -> Outcome:
+    named = dict(zip(ARRAYS[kind], arrays, strict=True))
+    table, of_rows, on_device = named["table"], named.get("indices"), is_device_array(arrays[0])
+    rows = (arrays[-1] if of_rows is None else of_rows).size
+    queue = queue_for(queue, arrays[0].context if on_device else None, queue_of(*arrays))
+    components = prod(shape) // rows
+    vectors = [array for name, array in named.items() if ARRAYS[kind][name] in ("element", "bin")]
+    vector = _vector([*vectors, *([] if out is None else [out])], components, dtype)
+    size = prod(shape) // vector
+    is_long = max(size, prod(table.shape) // vector) >= _LONG
+    is_cpu = device_kind(queue.device) == "cpu"
+    dtypes = (*(array.dtype for array in arrays), dtype)
+    spec = RowKernelSpec(kind, dtypes, components // vector, vector, is_long, is_cpu)
+    share = -(-size // (queue.device.max_compute_units * _CPU_SHARES))
+    scalars: list[Any] = [np.uint64(number) for number in (size, table.shape[0], max(1, share))]
+    number_type = np.uint8 if dtype.kind == "b" else number_of(dtype).type  # kernels have no boolean arguments
+    scalars += [number_type(number) for number in numbers]
+    loaded = _loaded(queue.context, queue, spec)
+    return loaded.run(queue, [*arrays, New(shape) if out is None else out], scalars, on_device)
+
+
+def _vector(arrays: Sequence[Array], components: int, dtype: np.dtype) -> int:
+    """Return the components of a vector: at most 16 bytes of the widest array, whose addresses are multiples of them.
+
+    `arrays` have rows of so many components; those of the result are of `dtype`.
+    """
+    vector, item = 1, max(dtype.itemsize, *(array.dtype.itemsize for array in arrays))
+    while 2 * vector * item <= VECTOR_BYTES and components % (2 * vector) == 0:
+        vector *= 2
+    return vector if all(is_aligned(array, vector * array.dtype.itemsize) for array in arrays) else 1
+
+
+@kept_by_context
+def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: RowKernelSpec) -> Loaded | CudaLoaded:
+    slots = [ArraySlot(name, True, False) for name in ARRAYS[spec.kind]]
+    slots.append(ArraySlot("out", False, True, ((1,), spec.result)))
+    units = queue.device.max_compute_units
+    lanes = 1 if spec.blocked else min(_LANES, queue.device.max_work_group_size)
+    sizes = (units * _CPU_SHARES, 1) if spec.blocked else (units * _GPU_GROUPS * lanes, lanes)
+    name, source = f"row_{spec.kind}", render_row_kernel(spec)
+    scalars = (*SIZES, "empty") if spec.kind == "filled" else SIZES
+    return single_kernel(queue, name, source, tuple(slots), scalars, sizes, "rows of bins", _options(queue.device))
+
+
+def _options(device: cl.Device) -> tuple[str, ...]:
+    """Return the options by which single precision divides as IEEE 754 has it: means do not depend on the device."""
+    is_optional = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    return ("-cl-fp32-correctly-rounded-divide-sqrt",) if is_optional else ()

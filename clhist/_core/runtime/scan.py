@@ -1,0 +1,71 @@
+"""Segmented scans on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.kernels.render import render_scan
+from clhist._core.kernels.scan import ScanSpec, each_of, lanes_of
+from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.program import Kernel, kernels_of
+from clhist._core.runtime.chain import Chain
+
+_SHARES = 16  # for each compute unit
+
+
+class Scan:
+    """An inclusive scan of elements in segments.
+
+    What is combined with what depends on the device, the number of elements and the segments alone.
+
+    Parameters
+    ----------
+    context : pyopencl.Context
+        Where it runs.
+    spec : ScanSpec
+        What it combines.
+    lanes : int, optional
+        Work-items of a work-group. Defaults to one on CPUs.
+
+    Raises
+    ------
+    BuildError
+        If the compiler refuses it.
+    """
+
+    def __init__(self, context: cl.Context, spec: ScanSpec, lanes: int | None = None) -> None:
+        self._context, self._spec, self._lanes = context, spec, lanes
+        self._kernels: dict[int, dict[str, Kernel]] = {}  # by the work-items of a work-group
+        for device in context.devices:
+            self._on(device)
+
+    def _on(self, device: cl.Device) -> tuple[int, dict[str, Kernel]]:
+        """Return the work-items of a work-group on a device, and the kernels."""
+        lanes, item = self._lanes, self._spec.item_bytes
+        if lanes is None:
+            is_cpu = device_kind(device) == "cpu"
+            lanes = 1 if is_cpu else lanes_of(item, device.max_work_group_size, device.local_mem_size)
+        if lanes not in self._kernels:
+            self._kernels[lanes] = kernels_of(self._context, render_scan(self._spec, lanes))
+        return lanes, self._kernels[lanes]
+
+    def __call__(self, chain: Chain, size: int, arguments: Sequence[Any]) -> None:
+        """Enqueue it for so many elements; arguments are arrays, memory and numbers."""
+        if not size:
+            return
+        given = chain.placed(arguments)
+        device, name, item = chain.queue.device, self._spec.name, self._spec.item_bytes
+        lanes, kernels = self._on(device)
+        tile = 1 if lanes == 1 else lanes * each_of(item)
+        share = tile * ceil(size / (tile * device.max_compute_units * _SHARES))
+        groups, totals = ceil(size / share), None
+        if groups > 1:
+            totals, begins = chain.new((groups - 1) * item, np.uint8), chain.new(groups - 1, np.uint8)
+            chain.run(kernels[f"{name}_totals"], groups - 1, lanes, [*given, size, share, totals, begins])
+            chain.run(kernels[f"{name}_carries"], 1, lanes, [totals, begins, groups - 1])
+        chain.run(kernels[name], groups, lanes, [*given, size, share, totals])

@@ -1,0 +1,116 @@
+"""Forms of operators and maps for streams: the accumulators that stay on the device, and the positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.kernels.maps import Argument
+from clhist._core.opencl.arrays import Array, check_array, check_context, common_kind, empty
+from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.masks import leave_out, mask_of, mask_of_values
+from clhist._core.runtime.chunks import Piece
+from clhist._core.runtime.cuda_calls import first_of_cuda
+from clhist._core.runtime.engine import Engine, check_number
+from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.results import check_dest
+from clhist._core.runtime.scatter import arguments_of, as_indices, checked_values, ones, pair_spec, scatter_engine
+from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
+from clhist.operators.operator import Operator
+
+
+def stream_operator(op: Any, dtype: Any, dest: Any) -> Operator:
+    """Return the operator that the first argument, on the dtype of the others, stands for."""
+    if dtype is None:
+        dtype = op.dtype if isinstance(op, Operator) else getattr(dest, "dtype", None)
+    if op == COUNT and dtype is None:
+        dtype = np.int64
+    if dtype is None and isinstance(op, np.ufunc | str):
+        raise TypeError(f"dtype: expected that of the bins for {op!r}, since there is no dest; got none")
+    return (operator_on_bins if dest is not None else operator_on_values)(op, dtype, "operator")
+
+
+def held_form(operator: Operator, *, cpu: bool) -> Operator:
+    """Return the form that is held from chunk to chunk, of which portable accumulators can be made."""
+    plain = operator.fixed(shared=False)
+    return plain if cpu and plain.holds_values else operator.fixed(shared=True)
+
+
+def first_argument(engine: Engine, name: str | None) -> Argument | None:
+    if name is None:
+        return None
+    found = next((argument for argument in engine.arguments if argument.name == name), None)
+    if found is None or found.is_array or found.dtype.kind not in "iu":
+        raise ValueError(f"first_index: expected the name of a scalar argument of an integer type, got {name!r}")
+    return found
+
+
+def checked_dests(
+    outputs: Outputs, forms: Sequence[Operator], shapes: Sequence[tuple[int, ...]], given: Any, context: cl.Context
+) -> list[Array | None]:
+    """Return the initial contents of each output, checked; None where there are none."""
+    if given is None:
+        return [None] * len(forms)
+    names = [f"dest{label}" for label in outputs.labels]
+    arrays = [given] if outputs.is_single else outputs.each("dest", given)
+    found = []
+    for name, form, array, shape in zip(names, forms, arrays, shapes, strict=True):
+        if array is not None:  # of several, some may have no dest
+            array = array.get() if isinstance(array, CudaArray) else array
+            array = check_array(name, array, form.dtype, written=False, shape=shape)
+            check_dest(name, form)
+        found.append(array)
+    check_context(zip(names, found, strict=True), context)
+    return found
+
+
+def checked_pairs(
+    form: Operator, operator: Operator, counts: bool, queue: cl.CommandQueue, indices: Any, values: Any, position: int
+) -> tuple[Engine, list[Any], int, Argument | None]:
+    """Return the engine of (index, value) pairs, what it is given, their number, and the argument of a position."""
+    of_indices, of_values = mask_of(indices), mask_of_values(values)
+    indices = as_indices(indices, "indices, values")
+    if counts:
+        values = ones(values, indices.shape)
+    values, with_position = checked_values(values, operator, indices.shape, ())
+    if of_indices is not None or of_values is not None:
+        arrays = values if isinstance(values, tuple) else ()
+        common_kind([("indices", indices), *(("values", v) for v in arrays)])
+        indices, values = leave_out(indices, values, of_indices, of_values)
+    spec = pair_spec(form, indices, values, 1, queue.device, with_position)
+    engine = scatter_engine(queue.context, replace(spec, from_first=with_position))
+    given = list(arguments_of(spec, indices, values, 0))
+    last = position + indices.size - 1
+    if with_position and last > np.iinfo(spec.operator.dtype["index"]).max:
+        raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
+    first = engine.arguments[-1] if with_position else None
+    return engine, [*given, 0] if with_position else given, indices.size, first
+
+
+def library_of(arrays: Any) -> CudaArray | None:
+    """Return an array without the caller's memory that says of which library of CUDA some are; None of others."""
+    first = first_of_cuda(arrays)
+    return None if first is None else empty(first.stands_for, (1,), np.dtype(np.uint8), True)
+
+
+def check_numbers(
+    forms: Sequence[Operator],
+    portable: Sequence[Operator],
+    emits: Sequence[int],
+    piece: Piece,
+    count: int,
+    merged: int,
+) -> None:
+    """Raise OverflowError if a bin may have more values with `piece` than one of the operators can take.
+
+    `count` elements are held, and a bin has at most `merged` values of others.
+    """
+    for form, found, each in zip(forms, portable, emits, strict=True):
+        if found.most_values == form.most_values:
+            check_number(form, (piece.size + count) * each + merged)
+        else:  # which goes on in 64 bits after each chunk, if it must
+            check_number(form, min(piece.size, piece.step) * each)

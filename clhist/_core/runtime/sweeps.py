@@ -1,0 +1,45 @@
+"""From a plan and what its programs depend on to the sweep that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import cast
+
+from clhist._core.kernels.from_plan import Programs
+from clhist._core.model.packed import PackedPlan
+from clhist._core.model.plan import Plan
+from clhist._core.runtime.packed import PackedSweep
+from clhist._core.runtime.partition import partitioned_sweep
+from clhist._core.runtime.rows import rows_sweep
+from clhist._core.runtime.sort import sorted_sweep
+from clhist._core.runtime.stages import Look, Sweep, sweep_code
+
+# What is more than a sweep over the input; other strategies are not.
+_OTHERS: Mapping[str, Callable[[Plan, Programs, tuple[str, ...]], Sweep]] = {
+    "sort": sorted_sweep,
+    "partitioned": partitioned_sweep,
+    "rows": rows_sweep,
+}
+
+
+def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
+    """Return the sweep of a plan, with what counts again behind it if it gives up.
+
+    Raises
+    ------
+    ValueError
+        For elements of a batch that its strategy does not take.
+    """
+    if plan.again is not None and programs.behind is not None:
+        first = sweep_of(replace(plan, again=None), replace(programs, behind=None), options)
+        again = sweep_of(plan.again, programs.behind, options)
+        look = None if programs.look is None else Look.of(programs.look, options)
+        return replace(first, plan=plan, look=look, again=again)
+    if make := _OTHERS.get(plan.strategy):
+        return make(plan, programs, options)
+    kernel = sweep_code(programs.sweep, options)
+    if plan.behind is None or programs.behind is None:
+        return Sweep(plan=plan, spec=programs.sweep, kernel=kernel)
+    behind = sweep_of(plan.behind, programs.behind, options)
+    return PackedSweep(plan=cast(PackedPlan, plan), spec=programs.sweep, kernel=kernel, robust=behind)

@@ -1,0 +1,32 @@
+"""Histograms of data of 8 or 16 bits: NumPy's own, of the patterns of bits that occur and how often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.opencl.arrays import Array, is_device_array, on_host, to_device
+from clhist._core.runtime.scatter import into
+from clhist.bincount import bincount
+from clhist.binned.host import numpy_histogram
+
+
+def are_few_kinds(a: Any, weights: Any, where: Any) -> bool:
+    """Whether values of so few kinds are counted that the kinds are."""
+    return where is None and weights is None and a.dtype.itemsize <= 2 and a.size > 0
+
+
+def of_bits(
+    data: Any, bins: Any, range: Any, density: bool | None, queue: cl.CommandQueue, out: Array | None
+) -> tuple[Array, np.ndarray]:
+    """Return the histogram and its edges; `data` is flat."""
+    bits = np.dtype(f"u{data.dtype.itemsize}")
+    counts: Any = bincount(
+        data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue
+    )
+    counts = on_host(counts, queue)
+    there = np.flatnonzero(counts)
+    hist, edges = numpy_histogram(there.astype(bits).view(data.dtype), bins, range, density, counts[there])
+    return into(out, to_device(queue, hist) if is_device_array(data) else hist), edges

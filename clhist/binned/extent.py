@@ -1,0 +1,112 @@
+"""The least and the greatest element of an array, of NumPy on the host, of PyOpenCL on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.elements import has_no_type
+from clhist._core.keys import bits_dtype, from_key, key_dtype, key_range
+from clhist._core.opencl.device import device_kind, has_fp64
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.cuda_launcher import CudaLoaded
+from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.prepared import ArraySlot
+from clhist._core.runtime.single_kernel import single_kernel
+from clhist.binned.extent_kernel import ExtentSpec, render_extent
+
+_STRIPS, _LANES = 2**18, 256  # of a GPU: work-items, and those of a work-group
+_CPU_STRIPS = 256
+_CHUNK = 2**16  # elements that stay in a cache between the two passes over them
+
+
+def extent(array: Any, where: Any, queue: cl.CommandQueue, column: int | None = None) -> tuple[Any, Any] | None:
+    """Return the least and the greatest element as NumPy scalars, or None of no elements.
+
+    Both are NaN if one is, as `numpy.min` has it. The array is flat, or of shape (N, D) if `column` says which.
+    """
+    if isinstance(array, np.ndarray):
+        chosen = array if column is None else array[:, column]
+        return _host_extent(chosen if where is None else chosen[where])
+    low, high, count = key_extent(array, where, None, queue, column=column)
+    if not count:
+        return None
+    dtype, (least, greatest) = array.dtype, key_range(array.dtype)
+    if dtype.kind == "f" and not least <= low <= high <= greatest:
+        return dtype.type(np.nan), dtype.type(np.nan)
+    return from_key(low, dtype), from_key(high, dtype)
+
+
+def key_extent(array: Any, *asked: Any, **options: Any) -> tuple[int, int, int]:
+    """Return the least and the greatest key of a device array, and how many elements count; see `extent_in_parts`."""
+    if not array.size:
+        return 0, 0, 0
+    parts = extent_in_parts(array, *asked, **options).get(asked[-1])
+    return int(parts["low"].min()), int(parts["high"].max()), int(parts["count"].sum())
+
+
+def extent_in_parts(
+    array: Any,
+    where: Any,
+    bounds: tuple[int, int] | None,
+    queue: cl.CommandQueue,
+    column: int | None = None,
+) -> Any:
+    """Return, on the device, the least and the greatest key of each of several parts of data, and how many count.
+
+    Parameters
+    ----------
+    array : pyopencl.array.Array
+        Flat, or of shape (N, D); not empty.
+    where : array of bool, or None
+        Which elements count.
+    bounds : (int, int) or None
+        Keys within which elements count.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    column : int, optional
+        Of an array (N, D).
+    """
+    dtype, key = array.dtype, key_dtype(array.dtype)
+    as_bits = has_no_type(dtype, has_fp64(queue.device))
+    size, pitch = array.shape[0] if column is not None else array.size, array.shape[-1] if column is not None else 1
+    data = bits_dtype(dtype) if as_bits else dtype
+    lanes, parts = lanes_and_parts(queue)
+    spec = ExtentSpec(dtype, data, where is not None, pitch, column or 0, lanes)
+    block, strips = -(-size // (lanes * parts)), lanes * parts
+    steps = (block, block, 1) if device_kind(queue.device) == "cpu" else (1, size, strips)
+    given = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
+    ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
+    kernel = _extent_kernel(queue.context, queue, spec, parts)
+    return kernel.run(queue, [*given, None], [*ends, *map(np.int64, (size, *steps))], True).results[0]
+
+
+def lanes_and_parts(queue: cl.CommandQueue) -> tuple[int, int]:
+    """Return how many work-items a work-group has that finds an extent, and how many work-groups there are."""
+    if device_kind(queue.device) == "cpu":
+        return 1, _CPU_STRIPS
+    lanes = min(_LANES, queue.device.max_work_group_size)
+    return lanes, _STRIPS // lanes
+
+
+@kept_by_context
+def _extent_kernel(context: cl.Context, queue: cl.CommandQueue, spec: ExtentSpec, parts: int) -> Loaded | CudaLoaded:
+    read = [ArraySlot(name, True, False) for name in ("x", "where")[: 1 + spec.masked]]
+    slots = (*read, ArraySlot("ends", False, True, ((parts,), spec.ends)))
+    scalars = ("least", "greatest", "count", "block", "span", "step")
+    sizes, what = (parts * spec.lanes, spec.lanes), "the least and the greatest element"
+    return single_kernel(queue, "extent", render_extent(spec), slots, scalars, sizes, what)
+
+
+def _host_extent(array: Any) -> tuple[Any, Any] | None:
+    if not array.size:
+        return None
+    flat = array.reshape(-1)
+    lows, highs = [], []
+    for k in range(0, flat.size, _CHUNK):
+        chunk = flat[k : k + _CHUNK]
+        lows.append(chunk.min())
+        highs.append(chunk.max())
+    return np.min(lows), np.max(highs)

@@ -1,0 +1,232 @@
+"""Reading of arguments, shared by the functions on bins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.keys import has_keys
+from clhist._core.opencl.arrays import Array, are_plain_numbers, check_context, common_kind, is_device_array
+from clhist._core.opencl.device import has_fp64
+from clhist._core.runtime.call import queue_for as queue_of_call
+from clhist._core.runtime.call import queue_of
+from clhist._core.runtime.missing import NUMBERS, are_plain, refuse_missing, split
+from clhist.axes.axis import Axis, axis_of
+from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
+
+_MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
+
+
+def as_array(name: str, value: Any) -> Array:
+    """Return `value` as an array: PyOpenCL's as it is, all others NumPy's, of native byte order.
+
+    Raises
+    ------
+    ValueError
+        If elements are missing.
+    """
+    if type(value) is np.ndarray and (dtype := value.dtype).kind in NUMBERS and dtype.isnative:
+        return value
+    return value if is_device_array(value) else _native(refuse_missing(name, value))
+
+
+def split_array(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
+    """Return what `as_array` does, and which elements are missing; None where none is."""
+    if type(value) is np.ndarray and (dtype := value.dtype).kind in NUMBERS and dtype.isnative:
+        return value, None  # the most frequent
+    if is_device_array(value):
+        return value, None
+    array, missing = split(name, value)
+    return _native(array), missing
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def as_edges(name: str, value: Any) -> Any:
+    """Return a number of bins or a rule as it is, and edges, or several of these, without missing ones.
+
+    Raises
+    ------
+    ValueError
+        If edges are missing.
+    """
+    if type(value) in (int, str, np.ndarray) or is_device_array(value):
+        return value
+    if isinstance(value, list | tuple):
+        return value if are_plain(value) else type(value)(as_edges(name, each) for each in value)
+    return value if np.ndim(value) == 0 else refuse_missing(name, value, "edges")
+
+
+def without(missing: np.ndarray, *arrays: Any) -> tuple[Any, ...]:
+    """Return the elements of NumPy arrays that are present, in one dimension; None and device arrays as they are."""
+    present = ~missing
+    return tuple(each[present] if isinstance(each, np.ndarray) else each for each in arrays)
+
+
+def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
+    """Return `where` as a contiguous array of booleans of this shape, or None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is of another dtype or shape.
+    """
+    if where is None:
+        return None
+    where, missing = split_array("where", where)
+    if missing is not None and where.dtype == np.bool_:  # an unknown condition is not fulfilled
+        where = where & ~missing
+    if where.dtype != np.bool_ and not (is_device_array(where) and where.dtype == np.uint8):
+        raise TypeError(f"where: expected an array of bool, got one of {where.dtype}")
+    if where.shape != shape:
+        raise ValueError(f"where: expected shape {shape} as of the data, got {where.shape}")
+    return where
+
+
+def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -> cl.CommandQueue:
+    """Return the queue of a call on these arrays: `queue`, that of one of them, or the default one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As of `runtime.call.queue_for`; if some arrays are NumPy's and some PyOpenCL's, or one is of another
+        context.
+    """
+    found = queue_of_call(queue, None, queue_of(*(array for _, array in named)))
+    if common_kind(named):
+        check_context(named, found.context)
+    return found
+
+
+def is_binnable(dtype: np.dtype) -> bool:
+    """Whether kernels can bin data of `dtype`, by edges that are numbers."""
+    return dtype.kind in "biuf" and has_keys(dtype)
+
+
+def are_plain_columns(sample: Any) -> bool:
+    """Whether a sample is a list of one or two NumPy arrays of one length and dtype, of plain numbers."""
+    if type(sample) is not list or not 1 <= len(sample) <= 2:
+        return False
+    first = sample[0]
+    for column in sample:
+        if type(column) is not np.ndarray or column.ndim != 1:
+            return False
+        if column.shape != first.shape or column.dtype != first.dtype:
+            return False
+    return are_plain_numbers(first)
+
+
+def are_numbers(bins: Any) -> bool:
+    """Whether `bins` are a number, a rule, or edges that compare as real numbers do."""
+    return isinstance(bins, str) or np.ndim(bins) == 0 or np.asarray(bins).dtype.kind in "biuf"
+
+
+def check_number(bins: Any, dims: int | None = None) -> None:
+    """Raise ValueError for more bins than kernels have numbers for, before edges are made of them.
+
+    `bins` are those of one dimension or, with `dims`, of so many; what else is wrong with them NumPy says.
+    """
+    # Arrays of no dimension have a length that nobody may ask for.
+    several = dims is not None and hasattr(bins, "__len__") and getattr(bins, "shape", None) != ()
+    each = bins if several else [bins] * (dims or 1)
+    number = prod(int(n) for n in each if isinstance(n, int | np.integer))
+    if number >= 2**31:
+        if dims is None or dims == 1:
+            raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
+        raise ValueError(
+            f"bins: expected fewer than 2**31 in all {dims} dimensions together, got {bins!r:.60}, "
+            f"which are {number:.3g}"
+        )
+
+
+def are_usable(edges: Array, *, fewest: int = 2) -> bool:
+    """Whether edges of NumPy's have thresholds: `fewest` or more, none of them NaN."""
+    return len(edges) >= fewest and edges.dtype.kind in "biuf" and not bool(np.isnan(edges).any())
+
+
+def taken(array: Any, where: Any) -> Any:
+    """Return the elements of a NumPy array that count."""
+    return array if array is None or where is None else np.asarray(array)[where]
+
+
+def last_axes(axis: Any, arrays: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
+    """Return the shape of the other dimensions than `axis`, and arrays of the same shape with those of `axis` last.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError, ValueError
+        If there are no such dimensions, or they are not the last ones of device arrays.
+    """
+    first = arrays[0]
+    chosen = np.lib.array_utils.normalize_axis_tuple(axis, first.ndim, "axis")
+    others = tuple(n for n in range(first.ndim) if n not in chosen)
+    order = (*others, *sorted(chosen))
+    if is_device_array(first) and order != tuple(range(first.ndim)):
+        raise ValueError(f"axis: expected the last dimensions of a device array, got {axis} of {first.ndim}")
+    moved = [a if a is None or is_device_array(a) else np.transpose(a, order) for a in arrays]
+    return tuple(first.shape[n] for n in others), moved
+
+
+def range_ends(found: tuple[Any, Any] | None, given: Any) -> tuple[Any, Any]:
+    """Return the ends of uniform bins as NumPy has them, of a `given` range or of data with the extent `found`."""
+    low, high = given if given is not None else found if found is not None else (0, 1)
+    return (low - 0.5, high + 0.5) if low == high else (low, high)
+
+
+def numpy_axis(
+    edges: Array,
+    dtype: np.dtype,
+    queue: cl.CommandQueue,
+    *,
+    via: np.dtype | None = None,
+    ends: tuple[Any, Any] | None = None,
+    bins_of: Callable[..., Thresholds] = numpy_bins,
+) -> Axis | None:
+    """Return the axis of NumPy's bins, kept for the next call; None if no number of `dtype` lies in any.
+
+    Parameters
+    ----------
+    edges : array
+        Of NumPy, as `are_usable` has it.
+    dtype : numpy.dtype
+        Of the data.
+    queue : pyopencl.CommandQueue
+        Where it is used.
+    via : numpy.dtype, optional
+        See `clhist.binned.numpy_bins`.
+    ends : pair of scalars, optional
+        See `clhist.binned.within_range`.
+    bins_of : callable
+        `numpy_bins`, or `rounded_bins` for SciPy's.
+    """
+    key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
+    asked = key, edges.dtype, dtype, via, *(ends or (None, None)), has_fp64(queue.device), bins_of
+    return _axis.__wrapped__(*asked, edges) if key is None else _axis(*asked)
+
+
+@lru_cache(maxsize=64, typed=True)
+def _axis(
+    raw: bytes | None,
+    edge_dtype: np.dtype,
+    dtype: np.dtype,
+    via: np.dtype | None,
+    low: Any,
+    high: Any,
+    fp64: bool,
+    bins_of: Callable[..., Thresholds],
+    edges: Array | None = None,
+) -> Axis | None:
+    if edges is None:
+        assert raw is not None
+        edges = np.frombuffer(raw, edge_dtype)
+    bins = bins_of(edges, dtype, via)
+    if low is not None:
+        bins = within_range(bins, low, high)
+    return None if bins.is_empty else axis_of(bins, fp64=fp64)

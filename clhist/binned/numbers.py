@@ -1,0 +1,114 @@
+"""Bin numbers of elements as `numpy.digitize` counts them: 0 for what is below all edges, their number for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist import operators
+from clhist._core.elements import bits_of, has_no_type, key_of_bits
+from clhist._core.keys import bits_dtype, key_dtype, key_range
+from clhist._core.opencl.arrays import Array, empty, is_device_array
+from clhist._core.opencl.operands import in_place
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.engine import Engine
+from clhist.axes.axis import Axis, axis_of
+from clhist.axes.block_search import KEYED
+from clhist.axes.edges import EdgesKind
+from clhist.axes.thresholds import Thresholds, first_keys
+from clhist.binned.sweep import Binned, BinnedKind
+from clhist.operators.c_types import c_name, literal
+
+
+def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -> Axis | None:
+    """Return the axis of the bins between ascending edges, or None if no number of `dtype` reaches an edge.
+
+    `right` says whether a bin has its upper edge rather than its lower one.
+    """
+    keys = first_keys(edges, dtype, strict=right)
+    if not len(keys) and dtype.kind != "f":
+        return None
+    if not len(keys):  # only NaN is not below infinity
+        return _axis_without_bins(dtype, key_range(dtype)[1] + 1, len(edges) - 1, fp64)
+    if len(edges) == 1:
+        return _axis_without_bins(dtype, int(keys[0]), 0, fp64)
+    reachable = len(keys) == len(edges)
+    last = int(keys[-1]) - 1 if reachable else key_range(dtype)[1]
+    bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
+    if bins.is_empty:
+        return _axis_without_bins(dtype, int(keys[0]), len(edges) - 1, fp64)
+    return axis_of(bins, fp64=fp64)
+
+
+def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:
+    """Return an axis with nothing between its edges: what is not below `start` is above all."""
+    keys = np.array([start, start], key_dtype(dtype))
+    kind = EdgesKind(dtype, KEYED, has_no_type(dtype, fp64))
+    # As KEYED has it: keys, cells, bins, shift, start, last. The one key in range, if there is one, is above all, too.
+    cells = np.full(2, num_bins, np.int32)
+    return Axis(kind, (keys, cells), (num_bins + 1, 0, keys[0], keys.dtype.type(np.iinfo(keys.dtype).min)), num_bins)
+
+
+def bin_numbers(
+    binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool = False, out: Any = None
+) -> Any:
+    """Return the number of the bin of each element as `numpy.intp`; of several axes as `numpy.ravel_multi_index`.
+
+    Parameters
+    ----------
+    binned : Binned
+        Data and axes, without a mask.
+    num_edges : sequence of int
+        The number that an axis gives to what is above its bins, and NaN; there is one more number than these.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    falling : bool
+        Whether numbers are counted from the other end.
+    out : array of int64, optional
+        Where they go.
+    """
+    on_device = is_device_array(binned.data[0])
+    if out is None:
+        out = empty(queue, (binned.size,), np.dtype(np.int64), True) if on_device else np.empty(binned.size, np.int64)
+    if binned.size:
+        kernel = _numbers_kernel(queue.context, binned.kind)
+        kernel(*binned.arguments(queue), *num_edges, int(falling), out, size=binned.size, num_bins=1, queue=queue)
+    return out
+
+
+def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
+    """Return the bin of each element on the device, as int32: -1 of one that has none, or is masked."""
+    places = empty(queue, (binned.size,), np.dtype(np.int32), True)
+    kernel = _places_kernel(queue.context, binned.kind)
+    arguments = [in_place(each, queue) if isinstance(each, np.ndarray) else each for each in binned.arguments(queue)]
+    kernel(*arguments, places, size=binned.size, num_bins=1, queue=queue)
+    return places
+
+
+@kept_by_context
+def _places_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
+    code = f"{kind.code()} places[i] = bin; EMIT(-1, 1);"
+    return kind.engine(context, operators.count(np.int32), code, "int *places")
+
+
+@kept_by_context
+def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
+    steps = []
+    for n, axis in enumerate(kind.axes):
+        assert isinstance(axis, EdgesKind)
+        key = key_dtype(axis.dtype)
+        lowest = literal(key_range(axis.dtype)[0], key)
+        steps.append(
+            f"""{{
+    const {c_name(bits_dtype(axis.dtype))} bits = {bits_of(kind.element(n), axis.data)};
+    const {c_name(key)} key = {key_of_bits(axis.dtype)};
+    const int k = {axis.call(kind.element(n), n)};
+    number = number * (edges{n} + 1) + (k >= 0 ? k + 1 : key >= {lowest} && key < start{n} ? 0 : edges{n});
+}}"""
+        )
+    arguments = [*(f"int edges{n}" for n in range(len(kind.axes))), "int falling", "long *numbers"]
+    code = "\n".join(["long number = 0;", *steps, "numbers[i] = falling ? edges0 - number : number;", "EMIT(-1, 1);"])
+    return kind.engine(context, operators.count(np.int32), code, *arguments)

@@ -1,0 +1,83 @@
+"""Order statistics of all data by radix selection: histograms of the digits of keys, the highest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist import operators
+from clhist._core.elements import bits_of, has_no_type, key_of_bits
+from clhist._core.keys import bits_dtype, from_keys, key_dtype
+from clhist._core.opencl.arrays import on_host
+from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.engine import Engine
+from clhist.operators.c_types import c_name
+
+_DIGIT = 16  # bits that one sweep finds
+_PREFIXES = 4  # keys that are looked for at once
+
+
+def order_statistics(
+    array: Any, where: Any, bounds: tuple[int, int], ranks: Sequence[int], queue: cl.CommandQueue
+) -> np.ndarray:
+    """Return the elements of these ranks, counted from 0, of a flat array: its 0th is the least.
+
+    Parameters
+    ----------
+    array : array
+        Flat; NaN must not be within `bounds`.
+    where : array of bool, or None
+        Which elements count.
+    bounds : (int, int)
+        Least and greatest key of the elements that count.
+    ranks : sequence of int
+        At most four.
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    """
+    dtype = array.dtype
+    key = key_dtype(dtype)
+    as_bits = has_no_type(dtype, has_fp64(queue.device))
+    data = array.view(bits_dtype(dtype)) if as_bits else array
+    kernel = _digits_kernel(queue.context, dtype, as_bits, where is not None)
+    lowest = int(np.iinfo(key).min)
+    width = 8 * key.itemsize
+    prefixes, left = [0] * len(ranks), list(ranks)  # digits found, and ranks among the elements that have them
+    for shift in range(width - _DIGIT, -1, -_DIGIT):
+        distinct = sorted(set(prefixes))
+        given = [np.uint64(distinct[min(k, len(distinct) - 1)]) for k in range(_PREFIXES)]
+        arguments = [data, *([] if where is None else [where]), *(key.type(b) for b in bounds), *given]
+        counts = kernel(*arguments, len(distinct), shift, num_bins=(_PREFIXES, 2**_DIGIT), size=array.size, queue=queue)
+        sums = np.cumsum(on_host(counts, queue), axis=1)
+        for k, prefix in enumerate(prefixes):
+            row = sums[distinct.index(prefix)]
+            digit = int(np.searchsorted(row, left[k], "right"))
+            left[k] -= int(row[digit - 1]) if digit else 0
+            prefixes[k] = prefix << _DIGIT | digit
+    return from_keys(np.array([prefix + lowest for prefix in prefixes], key), dtype)
+
+
+@kept_by_context
+def _digits_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool) -> Engine:
+    """Return the kernel that counts the next digit of keys, less the least one, that begin with one of the prefixes."""
+    key, bits = key_dtype(dtype), bits_dtype(dtype)
+    data = bits if as_bits else dtype
+    unsigned = np.dtype(f"u{key.itemsize}")
+    top = "0" if key.kind == "u" else f"(({c_name(unsigned)})1 << {8 * key.itemsize - 1})"
+    code = f"""
+        const {c_name(bits)} bits = {bits_of("x[i]", data)};
+        const {c_name(key)} key = {key_of_bits(dtype)};
+        const {c_name(unsigned)} steps = ({c_name(unsigned)})key ^ {top};
+        const ulong head = shift == {8 * key.itemsize - _DIGIT} ? 0 : steps >> (shift + {_DIGIT});
+        int row = head == p0 ? 0 : head == p1 ? 1 : head == p2 ? 2 : head == p3 ? 3 : -1;
+        if (key < low || key > high{" || !where[i]" if masked else ""}) row = -1;
+        EMIT(row < 0 ? -1 : row * {2**_DIGIT} + (int)((steps >> shift) & {2**_DIGIT - 1}), 1);
+    """
+    mask = "const uchar *where, " if masked else ""
+    arguments = f"const {c_name(data)} *x, {mask}{c_name(key)} low, {c_name(key)} high, "
+    arguments += ", ".join(f"ulong p{n}" for n in range(_PREFIXES)) + ", int rows, int shift"
+    return Engine.of(context, operators.count(np.intp), arguments=arguments, map=code, emits=1)

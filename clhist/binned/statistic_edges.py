@@ -1,0 +1,71 @@
+"""The edges of `scipy.stats.binned_statistic_dd`, and its errors."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from clhist.binned.inputs import check_number
+from clhist.binned.points import Points
+
+
+def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
+    """Return SciPy's edges of each dimension; `queue` is that of device arrays."""
+    dims = points.dims
+    is_number, each_bins = _each_bins(bins, dims)
+    check_number(each_bins, dims)
+    _check_range(range, dims)
+    real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
+    edges = []
+    for n, number in enumerate(each_bins):
+        ends = None
+        if is_number or (range is None and np.ndim(number) == 0):
+            ends = points.extent(n, where, queue)
+            if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
+                raise ValueError(f"{sample!r} contains non-finite values.")
+            if ends is None and where is not None and points.size:
+                ends = (0, 1)  # as of NumPy's histograms of no data
+        if np.ndim(number) > 0:
+            edges.append(np.asarray(number, real))
+        else:
+            low, high = _ends(ends, None if range is None else range[n])
+            edges.append(np.linspace(low, high, int(number) + 1, dtype=real))
+        least = np.diff(edges[-1]).min()
+        if least == 0:
+            raise ValueError("The smallest edge difference is numerically 0.")
+        if not least > 0:
+            raise ValueError("bins must be monotonically increasing or decreasing")
+    return edges
+
+
+def _each_bins(bins: Any, dims: int) -> tuple[bool, list[Any]]:
+    """Return whether `bins` is one number, and the number of bins, or the edges, of each dimension."""
+    try:
+        return True, [index(bins)] * dims
+    except TypeError:
+        each = list(bins) if hasattr(bins, "__len__") else [bins] * dims
+    if len(each) != dims:
+        raise AttributeError("The dimension of bins must be equal to the dimension of the sample x.")
+    return False, each
+
+
+def _check_range(range: Any, dims: int) -> None:
+    if range is not None and len(range) != dims:
+        raise ValueError(f"range given for {len(range)} dimensions; {dims} required")
+    for k, (low, high) in enumerate(range or ()):
+        if high < low:
+            place = f"dimension {k + 1} of " if dims > 1 else ""
+            raise ValueError(f"In {place}range, start must be <= stop")
+
+
+def _ends(found: Any, given: Any) -> tuple[float, float]:
+    if given is not None:
+        low, high = given
+    elif found is None:
+        raise ValueError("zero-size array to reduction operation minimum which has no identity")
+    else:
+        low, high = found
+    low, high = float(low), float(high)
+    return (low - 0.5, high + 0.5) if low == high else (low, high)

@@ -1,0 +1,151 @@
+"""Tables of pandas, polars and PyArrow: their columns by name, and results as tables of the same library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from clhist._core.opencl.arrays import is_device_array
+from clhist.grouped.columns import like_keys
+from clhist.grouped.hints import check_index
+from clhist.grouped.table import arrow_table, as_pandas, pandas_frame, polars_frame
+
+OF_COLUMN = ("first", "last", "min", "max", "mode")  # results are values of the column, of its type
+_MOST_NAMES = 20  # columns that a message lists
+
+
+class Frame:
+    """A table whose columns are read by name.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame, polars.DataFrame or pyarrow.Table
+        The table.
+    library : str
+        "pandas", "polars" or "pyarrow".
+    names : list
+        The names of the columns.
+    """
+
+    def __init__(self, table: Any, library: str) -> None:
+        self.table, self.library = table, library
+        self.names = list(table.column_names if library == "pyarrow" else table.columns)
+
+    def column(self, argument: str, name: Any) -> Any:
+        """Return a column as its library has it.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        ValueError
+            If several columns have the name.
+        """
+        number = self.names.count(name)
+        if number == 0:
+            texts = [text for text in self.names if isinstance(text, str)]
+            close = get_close_matches(name, texts, 1) if isinstance(name, str) else []
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            dots = ", ..." if len(self.names) > _MOST_NAMES else ""
+            listed = ", ".join(map(repr, self.names[:_MOST_NAMES])) + dots
+            raise KeyError(f"{argument}: expected a column of the table, got {name!r}{hint} (columns: {listed})")
+        if number > 1:
+            raise ValueError(f"{argument}: expected a name of one column, but {number} columns are named {name!r}")
+        return self.table[name]
+
+    def key_column(self, argument: str, name: Any) -> Any:
+        """Return a column as keys: of categories, only those that occur have a group."""
+        column = self.column(argument, name)
+        categories = getattr(column, "cat", None) if self.library == "pandas" else None
+        return column if categories is None else categories.remove_unused_categories()
+
+    def key_values(self, name: Any, labels: np.ndarray) -> Any:
+        """Return keys of groups as a column of the library, of the type of the column of that name."""
+        like = like_keys(self.column("keys", name))
+        return labels if like is None else like(labels)
+
+    def values(self, column: Any, statistic: str, result: Any) -> Any:
+        """Return a statistic of a column as a column of the library, where it can, of the type of the column."""
+        dtype = getattr(column, "dtype", None)
+        is_plain = isinstance(result, np.ndarray)  # others are columns of the library already
+        if is_plain and statistic in OF_COLUMN and (like := like_keys(column)) is not None:
+            return like(result)
+        if isinstance(result, np.ma.MaskedArray) and hasattr(dtype, "pyarrow_dtype"):
+            pyarrow = import_module("pyarrow")
+            array = pyarrow.array(result)
+            return import_module("pandas").array(array, dtype=import_module("pandas").ArrowDtype(array.type))
+        return result
+
+    def is_name(self, column: Any) -> bool:
+        """Whether `column` is the name of a column, rather than an array."""
+        return isinstance(column, str | int) or (isinstance(column, tuple) and column in self.names)
+
+    def values_of(self, argument: str, column: Any) -> Any:
+        """Return a column by its name, or an array beside the table.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If there is no such column, or the array is one of another library, or has another index.
+        """
+        if self.is_name(column):
+            return self.column(argument, column)
+        if library_of(column) not in (None, self.library):
+            raise TypeError(
+                f"{argument}: expected a column of {self.library}, as the table is, got one of {library_of(column)}; "
+                "convert one of both"
+            )
+        check_index(argument, column, getattr(self.table, "index", None))
+        return column
+
+    def with_keys(self, keys: Mapping[Any, Any], columns: Mapping[Any, Any]) -> Any:
+        """Return a table of the library with a row for each group; keys are the index of pandas."""
+        if self.library == "pandas":
+            return pandas_frame([*keys.values()], [*keys], columns)
+        if twice := next((name for name in columns if name in keys), None):
+            raise ValueError(f"{twice}: expected another name than that of a key column")
+        return (polars_frame if self.library == "polars" else arrow_table)({**keys, **columns})
+
+    def with_rows(self, name: Any, values: Any) -> Any:
+        """Return values for each row as a column of the library; a Series of pandas has the index of the table."""
+        if self.library == "pandas":
+            pandas = import_module("pandas")
+            return pandas.Series(as_pandas(values, pandas), index=self.table.index, name=name)
+        if self.library == "polars":
+            return polars_frame({name: values})[name]
+        return arrow_table({name: values})[name]
+
+
+def library_of(value: Any) -> str | None:
+    """Return "pandas", "polars" or "pyarrow" of a table or column of that library; None of anything else."""
+    modules = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
+    return next((library for library in ("pandas", "polars", "pyarrow") if library in modules), None)
+
+
+def read_frame(table: Any) -> Frame | None:
+    """Return a table with its columns by name; None of anything else.
+
+    A table of another library is read as PyArrow's by the Arrow PyCapsule interface, and results are PyArrow's.
+
+    Raises
+    ------
+    TypeError
+        If it is a LazyFrame of polars.
+    """
+    if isinstance(table, np.ndarray) or is_device_array(table):
+        return None
+    if hasattr(table, "iloc") and hasattr(table, "columns"):
+        return Frame(table, "pandas")
+    if hasattr(table, "get_columns"):
+        return Frame(table, "polars")
+    if hasattr(table, "collect_schema") and hasattr(table, "collect"):
+        raise TypeError("keys: expected a table in memory, got a LazyFrame; pass frame.collect()")
+    if hasattr(table, "column_names") and hasattr(table, "to_pydict"):
+        return Frame(table, "pyarrow")
+    if hasattr(table, "__arrow_c_stream__") and hasattr(table, "columns"):
+        return Frame(import_module("pyarrow").table(table), "pyarrow")
+    return None

@@ -1,0 +1,317 @@
+"""The groups of keys: the number of the group of each element, and the key of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory
+from clhist._core.opencl.device import default_queue
+from clhist._core.opencl.lost import fetched
+from clhist._core.opencl.masks import mask_of
+from clhist._core.opencl.operands import in_place
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.chain import chain_on
+from clhist._core.runtime.columns import ColumnData, from_arrow, of_list, picked
+from clhist._core.runtime.each import Elementwise
+from clhist._core.runtime.labelled import unlabelled
+from clhist._core.runtime.scatter import as_array, native
+from clhist._core.runtime.small import is_small
+from clhist.grouped import host
+from clhist.grouped.columns import by_its_library, like_keys, scattered, without_missing
+from clhist.grouped.factorized import factorized
+from clhist.grouped.hints import check_index, check_keys, check_number
+from clhist.grouped.numbering import number_keys
+from clhist.operators.c_types import c_name, integer
+
+
+class Groups(NamedTuple):
+    """The groups of some keys.
+
+    Attributes
+    ----------
+    numbers : array of integers
+        The group of each element, of the shape of the keys; outside [0, num_groups) where it belongs to none.
+    num_groups : int
+        How many there are.
+    labels : array of NumPy, PyOpenCL or PyArrow, callable, or None
+        The key of each group, or what returns it on the host, in several columns if the keys are; None if it is its
+        number.
+    names : tuple
+        Those of the columns, None where one has none.
+    on_device : bool
+        Whether the caller's keys are on a device.
+    queue : pyopencl.CommandQueue or None
+        Where they are; None of few keys on the host, whose statistics the host computes.
+    like : tuple of callable or None
+        For each column what makes keys a column of the caller's library; None where the array of the keys will do.
+    index : pandas.Index or None
+        That of the first column, if it has one.
+    """
+
+    numbers: Array
+    num_groups: int
+    labels: Any
+    names: tuple[Any, ...]
+    on_device: bool
+    queue: cl.CommandQueue | None
+    like: tuple[Callable[[Any], Any] | None, ...] = (None,)
+    index: Any = None
+
+
+def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
+    """Return the groups of keys.
+
+    Parameters
+    ----------
+    keys : array, column, or several of them
+        As `clhist.group_by` takes them.
+    num_groups : int or None
+        How many groups there are, if keys are their numbers.
+    sort : bool
+        Whether groups are in the order of their keys, rather than in that of their first elements.
+    queue : pyopencl.CommandQueue or None
+        The caller's.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named.
+    """
+    if keys is None:
+        raise TypeError("keys: expected an array, got None; numpy.zeros(n, int) puts n elements into one group")
+    check_keys(keys)
+    columns = _columns(keys)
+    check_number(num_groups)
+    names: Any = getattr(keys, "column_names", None)  # which columns of PyArrow have not
+    if columns is not None and len(columns) > 1:
+        if num_groups is not None:
+            raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")
+        each_column = [_one_column(each, None, True, queue) for each in columns]
+        for n, each in enumerate(columns):
+            check_index(f"keys[{n}]", each, each_column[0].index)
+        joined = _joined(each_column, sort)
+        return joined if names is None else joined._replace(names=tuple(names))
+    found = _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
+    return found if names is None else found._replace(names=tuple(names))
+
+
+def _columns(keys: Any) -> list[Any] | None:
+    """Return the columns of a dataframe or of a list of arrays; None of one column."""
+    if hasattr(keys, "columns") and hasattr(keys, "shape"):
+        found = columns_of_frame(keys)  # by position, since names may occur twice
+    elif isinstance(keys, list | tuple) and any(map(_is_column, keys)):
+        found = list(keys)
+    else:
+        return None
+    if not found:
+        raise TypeError("keys: expected a column at least, got none")
+    return found
+
+
+def columns_of_frame(frame: Any) -> list[Any]:
+    """Return the columns of a dataframe of pandas, polars or PyArrow, or of another library that has them by name."""
+    if hasattr(frame, "iloc"):
+        return [frame.iloc[:, n] for n in range(len(frame.columns))]
+    if hasattr(frame, "get_columns"):
+        return list(frame.get_columns())
+    return list(frame.columns) if hasattr(frame, "column_names") else [frame[name] for name in frame.columns]
+
+
+def _is_column(each: Any) -> bool:
+    return getattr(each, "shape", ()) != () or hasattr(each, "__arrow_c_array__") or hasattr(each, "__arrow_c_stream__")
+
+
+def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
+    names = (getattr(keys, "name", None),)
+    numbers, labels, on_device = numbers_of(keys, num_groups is not None, sort, queue)
+    if queue is None and is_device_array(numbers):
+        queue = numbers.queue or default_queue()
+    if queue is not None:
+        check_context([("keys", numbers)], queue.context)
+    if labels is None:
+        number = integer("num_groups", num_groups, 0)
+    elif num_groups is not None:
+        raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
+    else:
+        number = len(labels)
+    if queue is None and not is_small("group_by", max(numbers.size, number), None):
+        queue = default_queue()
+    return Groups(
+        numbers,
+        number,
+        labels,
+        names,
+        on_device,
+        queue,
+        (None if type(keys) is np.ndarray else like_keys(keys),),
+        keys.index if hasattr(keys, "iloc") else None,
+    )
+
+
+def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
+    """Return the numbers of one column and the keys, which are None if integers are the numbers of groups."""
+    if is_device_array(keys):
+        if are_numbers:
+            if keys.dtype.kind not in "iub":
+                raise TypeError(f"keys: expected integers on a device, got {keys.dtype}")
+            return as_bytes(keys) if keys.dtype.kind == "b" else keys, None, True
+        found = factorized(_flat(keys), queue, sort=sort, as_is=sort)
+        numbers = as_bytes(found.numbers) if found.numbers.dtype.kind == "b" else found.numbers
+        return numbers.reshape(keys.shape), found.keys, True
+    return *_numbers_on_host(keys, are_numbers, sort, queue), False
+
+
+def _numbers_on_host(
+    keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None
+) -> tuple[Array, np.ndarray | None]:
+    if type(keys) is not np.ndarray:
+        keys = from_arrow(keys)
+    if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
+        keys = keys.array
+    if hasattr(keys, "codes") and hasattr(keys, "categories"):
+        return np.asarray(keys.codes), np.asarray(keys.categories)
+    if (known := by_its_library(keys, sort)) is not None:
+        return known
+    present, missing, nan_is_key = without_missing(of_list("keys", keys))
+    if are_numbers and present.dtype.kind in "iub":
+        present = as_bytes(present) if present.dtype.kind == "b" else present
+        return (present if missing is None else scattered(present, missing)), None
+    # On another device than the host's they stay: the numbers are needed there.
+    stays = present.size and missing is None and queue is not None and not shares_memory(queue.device)
+    options = {"sort": sort, "as_is": sort, "missing": nan_is_key, "on_host": not stays}
+    found = factorized(np.reshape(present, -1), queue, **options)
+    numbers = found.numbers.reshape(present.shape)
+    numbers = as_bytes(numbers) if numbers.dtype.kind == "b" else numbers
+    return (numbers if missing is None else scattered(numbers, missing)), found.keys
+
+
+def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.CommandQueue | None) -> ColumnData | None:
+    """Return the numbers of values that are no numbers, as texts and categories, as a column; None of numbers.
+
+    The numbers are in the order of the values if one of the statistics compares them.
+
+    Raises
+    ------
+    TypeError
+        If the values cannot be hashed, or compared where that is asked for.
+    """
+    x, compares = unlabelled(x), any(each not in ("first", "last", "count") for each in statistics)
+    dtype = getattr(x, "dtype", None)
+    if dtype is None and not hasattr(x, "dictionary_encode"):
+        if not isinstance(x, list | tuple):
+            return None
+        x = of_list(name, x)
+        dtype = as_array(name, x).dtype
+    if isinstance(dtype, np.dtype) and dtype.kind not in "OSUT":
+        return None
+    if mask_of(x) is not None:
+        raise ValueError(f"{name}: expected text without masked elements, got a masked array; None is missing text")
+    if compares and getattr(dtype, "ordered", None) is False and {"min", "max", "argmin", "argmax"} & {*statistics}:
+        raise TypeError(f"{name}: expected values that have an order, got unordered categories; use cat.as_ordered()")
+    try:
+        numbers, labels, _ = numbers_of(x, False, compares, queue)
+    except TypeError as error:
+        raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
+    found = np.asarray(numbers.get() if is_device_array(numbers) else numbers).astype(np.int64)
+    missing = found < 0
+
+    def labelled(numbers: np.ndarray) -> Any:
+        places = np.ma.filled(numbers, -1)
+        if hasattr(dtype, "categories") and hasattr(x, "isna"):
+            return type(getattr(x, "array", x)).from_codes(places, dtype=dtype)
+        return picked(np.asarray(labels, object), places)
+
+    return ColumnData(np.where(missing, 0, found), missing if missing.any() else None, labelled)
+
+
+def _flat(keys: Array) -> Array:
+    if not keys.flags.c_contiguous:
+        raise ValueError(f"keys: expected a contiguous array, got one with strides {keys.strides}")
+    return keys if keys.ndim == 1 else keys.reshape(-1)
+
+
+def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
+    """Return the groups of the combinations of keys that occur."""
+    first, *others = columns
+    names = tuple(each.names[0] for each in columns)
+    for n, other in enumerate(others, 1):
+        if other.numbers.shape != first.numbers.shape:
+            raise ValueError(
+                f"keys[{n}]: expected shape {first.numbers.shape} as of keys[0], got {other.numbers.shape}"
+            )
+        if other.on_device != first.on_device:
+            where = "a device" if first.on_device else "the host"
+            raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on {where}")
+    queue = first.queue
+    numbers, number = first.numbers, first.num_groups
+    known: list[Any] = []
+    for n, other in enumerate(others, 1):
+        if queue is None:
+            pairs = host.joined(numbers, number, other.numbers, other.num_groups)
+            numbers, keys = host.numbered(pairs, number * other.num_groups, sort=sort or n < len(others))
+            number = len(keys)
+            known.append(keys)
+            continue
+        joined = join(numbers, number, other.numbers, other.num_groups, queue)
+        is_last = n == len(others)
+        on_host = is_last and not first.on_device and (shares_memory(queue.device) or not joined.size)
+        found = number_keys(joined, queue, sort=sort or not is_last, none=-1, on_host=on_host)
+        numbers, number = found.numbers, len(found.keys)
+        known.append(found.keys)
+    held = [(each.labels, each.num_groups) for each in columns]
+
+    def labels() -> tuple[np.ndarray, ...]:
+        found = [labels_of(*held[0])]
+        for keys, (own, n) in zip(known, held[1:], strict=True):
+            left, right = np.divmod(keys.get() if is_device_array(keys) else keys, max(1, n))
+            found = [*(each[left] for each in found), labels_of(own, n)[right]]
+        return tuple(found)
+
+    like = tuple(each.like[0] for each in columns)
+    return Groups(
+        numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue, like
+    )._replace(index=first.index)
+
+
+def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:
+    """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
+    a, b = (in_place(flattened(each), queue) for each in (a, b))
+    dtype = np.dtype(np.int32 if num_a * num_b < 2**31 else np.int64)
+    joined = empty(queue, (a.size,), dtype, True)
+    chain = chain_on(queue, "to join keys")
+    _joiner(queue.context, a.dtype, b.dtype, dtype)(chain, a.size, [joined, a, b, num_a, num_b, outside])
+    chain.finish(joined)
+    return joined
+
+
+@kept_by_context
+def _joiner(context: cl.Context, a: np.dtype, b: np.dtype, joined: np.dtype) -> Elementwise:
+    second = "long second = (ulong)b[i] < num_b ? (long)b[i] : outside; "
+    return Elementwise(
+        context,
+        f"{c_name(joined)} *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, "
+        "const ulong num_b, const long outside",
+        f"{second}joined[i] = (ulong)a[i] < num_a && second >= 0 "
+        f"? ({c_name(joined)})((ulong)a[i] * num_b + second) : -1",
+        "clhist_join",
+    )
+
+
+def flattened(array: Array) -> Array:
+    """Return an array in one dimension; one of NumPy as kernels take it."""
+    if is_device_array(array):
+        return array if array.ndim == 1 else array.reshape(-1)
+    return np.require(array.reshape(-1), native(array.dtype), ["C_CONTIGUOUS", "ALIGNED"])
+
+
+def labels_of(labels: Any, number: int) -> Any:
+    """Return the keys of so many groups on the host; `labels` is as of `Groups`."""
+    if labels is None:
+        return np.arange(number)
+    if callable(labels):
+        return labels()
+    return fetched(labels, labels.queue) if is_device_array(labels) else np.asarray(labels)

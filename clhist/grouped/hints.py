@@ -1,0 +1,90 @@
+"""Names of pandas that users write first, and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.opencl.device import memory_budget
+
+
+class Hints:
+    """A base class that raises a TypeError with a hint; type checkers do not see it."""
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, name: Any) -> Any:
+            raise TypeError(
+                f"groups[{name!r}]: expected a method with the values as its argument; write groups.mean(df[{name!r}]) "
+                f"or groups.agg({_column(name)}=(df[{name!r}], 'mean'))"
+            )
+
+        def __iter__(self) -> Any:
+            raise TypeError("groups: expected no iteration; the key of each group is in groups.keys")
+
+
+def check_keys(keys: Any) -> None:
+    """Raise TypeError if keys are no column: the name of one, an iterator, a dict, a number."""
+    if type(keys) is np.ndarray:
+        return
+    is_text = isinstance(keys, str | bytes)
+    is_number = np.isscalar(keys) and not isinstance(keys, np.generic)  # NumPy's are arrays of no dimensions
+    if is_text or is_number or isinstance(keys, set | frozenset | Mapping | Iterator) or callable(keys):
+        hint = f"pass the column: group_by(df[{keys!r:.60}])" if is_text else "pass a column, an array or a list"
+        raise TypeError(f"keys: expected columns of keys, got {keys!r:.60}; {hint}")
+
+
+def check_index(name: str, x: Any, index: Any) -> None:
+    """Raise ValueError if a Series of pandas has another index than the keys, with which it goes by position."""
+    own = x.index if hasattr(x, "iloc") else None
+    if index is None or own is None or own is index or len(own) != len(index) or own.equals(index):
+        return
+    raise ValueError(
+        f"{name}: expected the index of the keys, since elements go by position, got another index; "
+        f"write {name}.reindex(keys.index), or {name}.to_numpy() for the positions"
+    )
+
+
+def check_number(given: Any) -> None:
+    """Raise TypeError if names of columns were given where the number of groups is expected."""
+    names = given if isinstance(given, list | tuple) else [given]
+    if not names or not all(isinstance(each, str) for each in names):
+        return
+    raise TypeError(
+        f"num_groups: expected a number, got {given!r:.60}; pass the {'column' if given is names[0] else 'columns'}: "
+        f"group_by(df[{given!r:.60}])"
+    )
+
+
+def check_room(num_groups: int, queue: cl.CommandQueue, *sizes: int) -> None:
+    """Raise MemoryError for groups that 32 bits do not number, or without memory for arrays of such bytes for each."""
+    device = queue.device
+    most = min(memory_budget(device) // max(sizes), device.global_mem_size // sum(sizes), 2**32 - 2)
+    if num_groups > most:
+        raise MemoryError(
+            f"num_groups: expected at most {most}, for which {device.name.strip()} has memory, got {num_groups}"
+        )
+
+
+def check_by_name(positional: Sequence[Any]) -> None:
+    """Raise TypeError if `clhist.GroupBy.agg` got arguments by position."""
+    if not positional:
+        return
+    x, *statistics = positional
+    if isinstance(x, Mapping):
+        column = _column(next(iter(x), "x"))
+        statistics, source = [*x.values()][:1], f"df[{column!r}]"
+    else:
+        column = source = "x"
+    statistic = statistics[0] if statistics and isinstance(statistics[0], str) else "mean"
+    raise TypeError(
+        f"agg: expected columns by name, got {len(positional)} by position; "
+        f"write agg({column}=({source}, {statistic!r}))"
+    )
+
+
+def _column(name: Any) -> str:
+    return name if isinstance(name, str) and name.isidentifier() else "x"

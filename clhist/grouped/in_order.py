@@ -1,0 +1,229 @@
+"""Places and ranks: the number of elements of a group that come before an element, or that are less.
+
+Elements are sorted by group, and by value before that for ranks, and what they have is a segmented scan of them in this
+order. All of it runs on the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.kernels.scan import ScanSpec
+from clhist._core.opencl.arrays import Array, empty, to_device
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.chain import Chain, chain_on
+from clhist._core.runtime.digit_sort import sorted_by_digits
+from clhist._core.runtime.each import Elementwise
+from clhist._core.runtime.scan import Scan
+from clhist.operators.c_types import c_name, literal
+from clhist.operators.equivalents import encoded
+
+_UINT, _INT64 = np.dtype(np.uint32), np.dtype(np.int64)
+MOST_ELEMENTS = 2**31 - 1
+
+RANKS = {
+    "average": "(low + high) / ({real})2",
+    "min": "low",
+    "max": "high",
+    "dense": "dense",
+    "first": "i - begin + 1",
+}
+"""C of the rank by pandas' name of its method: of the `i`-th element in order, whose group begins at `begin`."""
+
+
+class Ordered(NamedTuple):
+    """Elements in the order of their groups.
+
+    Attributes
+    ----------
+    groups, positions : memory of uint32
+        Of the elements, the last group of those in none; and where they are.
+    begins, ends : memory of uint32
+        Where each group begins and ends in this order; of those without elements they are 0 and 0.
+    """
+
+    groups: Any
+    positions: Any
+    begins: Any
+    ends: Any
+
+
+def in_order(
+    keys: Array,
+    num_groups: int,
+    chain: Chain,
+    values: Array | None = None,
+    descending: bool = False,
+    is_date: bool = False,
+) -> Ordered:
+    """Return elements sorted by group; before that by value, so that NaN and NaT are in no group, if there are any."""
+    if keys.size > MOST_ELEMENTS:
+        raise ValueError(f"keys: expected at most {MOST_ELEMENTS} elements, which are sorted by group, got {keys.size}")
+    size, dtype = keys.size, None if values is None else values.dtype
+    kernels = _sorting(chain.queue.context, keys.dtype, dtype, descending, is_date)
+    groups, positions = chain.new(size, _UINT), chain.new(size, _UINT)
+    if values is not None:
+        word = _word(values.dtype)
+        keyed = chain.new(size, word)
+        kernels["words"](chain, size, [values, keyed, positions])
+        _, positions = sorted_by_digits(chain, keyed, positions, size, word, 8 * word.itemsize)
+    kernels["groups"](chain, size, [keys, *([] if values is None else [values]), groups, positions, num_groups])
+    bits = max(1, num_groups.bit_length())  # there is a number for those in no group
+    groups, positions = sorted_by_digits(chain, groups, positions, size, _UINT, bits)
+    begins, ends = (chain.filled(num_groups + 1, _UINT, 0) for _ in range(2))
+    kernels["ends"](chain, size, [groups, begins, ends])
+    return Ordered(groups, positions, begins, ends)
+
+
+def place_of_each(keys: Array, num_groups: int, queue: cl.CommandQueue, ascending: bool = True) -> Array:
+    """Return how many elements of its group come before each element, or after it; -1 of one that is in no group."""
+    found = empty(queue, (keys.size,), _INT64, True)
+    if not keys.size:
+        return found
+    chain = chain_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, chain)
+    _placing(queue.context)(chain, keys.size, [*order, found, num_groups, int(ascending)])
+    chain.finish(found)
+    return found
+
+
+def rank_of_each(
+    keys: Array,
+    num_groups: int,
+    values: Array,
+    method: str,
+    ascending: bool,
+    pct: bool,
+    is_date: bool,
+    real: np.dtype,
+    queue: cl.CommandQueue,
+) -> Array:
+    """Return the rank of each value in its group, from 1 on, or its part of the largest; NaN of NaN and NaT."""
+    size = keys.size
+    found = empty(queue, (size,), real, True)
+    if not size:
+        return found
+    chain = chain_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, chain, values, not ascending, is_date)
+    runs, firsts = chain.new(size, _UINT), chain.new(size + 1, _UINT)
+    mark, rank = _ranking(queue.context, values.dtype, method, pct, real)
+    mark(chain, size, [*order[:2], values, runs])
+    _runs(queue.context)(chain, size, [runs, firsts])
+    rank(chain, size, [*order, runs, firsts, found, num_groups])
+    chain.finish(found)
+    return found
+
+
+def nth_of_groups(keys: Array, num_groups: int, values: Array, n: int, none: Any, queue: cl.CommandQueue) -> Array:
+    """Return the n-th value of each group, from its end if `n` is negative; `none` where there are fewer."""
+    if not keys.size:
+        return to_device(queue, np.full(num_groups, none, values.dtype))
+    chain = chain_on(queue, PURPOSE)
+    order = in_order(keys, num_groups, chain)
+    found = empty(queue, (num_groups,), values.dtype, True)
+    given = [order.positions, order.begins, order.ends, values, found, n, none]
+    _nth(queue.context, values.dtype)(chain, num_groups, given)
+    chain.finish(found)
+    return found
+
+
+PURPOSE = "to sort elements by group"
+
+
+def _word(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.uint64 if dtype.itemsize == 8 else np.uint32)
+
+
+@kept_by_context
+def _sorting(
+    context: cl.Context, keys: np.dtype, values: np.dtype | None, descending: bool, is_date: bool
+) -> dict[str, Elementwise]:
+    key, at, counts, kernels = c_name(keys), "i", "", {}
+    if values is None:
+        given, number = "", "positions[i] = i"
+    else:
+        word, at, given, number = c_name(_word(values)), "positions[i]", f"const {c_name(values)} *values, ", ""
+        counts = " && values[at] == values[at]" if values.kind == "f" else ""
+        counts = f" && values[at] != {literal(np.iinfo(values).min, values)}" if is_date else counts
+        code = encoded("v", values)  # of the two zeros, which are one
+        kernels["words"] = Elementwise(
+            context,
+            f"const {c_name(values)} *values, {word} *words, uint *positions",
+            f"const {c_name(values)} v = values[i] == 0 ? 0 : values[i]; "
+            f"words[i] = {'~' if descending else ''}({word}){code}; positions[i] = i",
+            "clhist_words_of_values",
+        )
+    kernels["groups"] = Elementwise(
+        context,
+        f"const {key} *keys, {given}uint *groups, uint *positions, const uint none",
+        f"const ulong at = {at}; groups[i] = (ulong)keys[at] < none{counts} ? (uint)keys[at] : none; {number}",
+        "clhist_groups_of_elements",
+    )
+    kernels["ends"] = Elementwise(
+        context,
+        "const uint *groups, uint *begins, uint *ends",
+        "if (i == 0 || groups[i] != groups[i - 1]) begins[groups[i]] = i; "
+        "if (i + 1 == size || groups[i] != groups[i + 1]) ends[groups[i]] = i + 1",
+        "clhist_ends_of_groups",
+    )
+    return kernels
+
+
+@kept_by_context
+def _placing(context: cl.Context) -> Elementwise:
+    return Elementwise(
+        context,
+        "const uint *groups, const uint *positions, const uint *begins, const uint *ends, long *places, "
+        "const uint none, const int ascending",
+        "const uint g = groups[i]; "
+        "places[positions[i]] = g == none ? -1 : ascending ? i - begins[g] : (long)ends[g] - 1 - i",
+        "clhist_places_in_groups",
+    )
+
+
+@kept_by_context
+def _runs(context: cl.Context) -> Scan:
+    """Return the scan that numbers runs of equal elements; a mark says where each begins, and becomes the number."""
+    output = "if (runs[i]) firsts[item - 1] = i; if (i + 1 == size) firsts[item] = size; runs[i] = item - 1;"
+    return Scan(context, ScanSpec("runs", "uint *runs, uint *firsts", "uint", 4, "runs[i]", "a + b", "0", output))
+
+
+@kept_by_context
+def _ranking(
+    context: cl.Context, values: np.dtype, method: str, pct: bool, real: np.dtype
+) -> tuple[Elementwise, Elementwise]:
+    mark = Elementwise(
+        context,
+        f"const uint *groups, const uint *positions, const {c_name(values)} *values, uint *runs",
+        "runs[i] = i == 0 || groups[i] != groups[i - 1] || values[positions[i]] != values[positions[i - 1]]",
+        "clhist_begins_of_runs",
+    )
+    number, kind = c_name(real), RANKS[method].format(real=c_name(real))
+    of_all = "runs[end - 1] - runs[begin] + 1" if method == "dense" else "end - begin"
+    rank = Elementwise(
+        context,
+        "const uint *groups, const uint *positions, const uint *begins, const uint *ends, const uint *runs, "
+        f"const uint *firsts, {number} *found, const uint none",
+        f"""const uint g = groups[i], begin = begins[g], end = ends[g], run = runs[i];
+        const {number} low = firsts[run] - begin + 1, high = firsts[run + 1] - begin;
+        const {number} dense = run - runs[begin] + 1;
+        found[positions[i]] = g == none ? NAN : ({number})({kind}){f" / ({of_all})" if pct else ""}""",
+        "clhist_rank_in_groups",
+    )
+    return mark, rank
+
+
+@kept_by_context
+def _nth(context: cl.Context, values: np.dtype) -> Elementwise:
+    value = c_name(values)
+    return Elementwise(
+        context,
+        f"const uint *positions, const uint *begins, const uint *ends, const {value} *values, {value} *found, "
+        f"const long n, const {value} none",
+        "const long at = n < 0 ? ends[i] + n : begins[i] + n; "
+        "found[i] = at < begins[i] || at >= ends[i] ? none : values[positions[at]]",
+        "clhist_nth_of_groups",
+    )

@@ -1,0 +1,500 @@
+"""Where the arrays of groups are: the caller's as kernels take them, and results as the caller gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import DTypeLike
+
+from clhist._core.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
+from clhist._core.opencl.device import default_queue
+from clhist._core.opencl.elementwise import as_numbers
+from clhist._core.opencl.lost import check_process
+from clhist._core.opencl.masks import check_unmasked, mask_of
+from clhist._core.opencl.operands import in_place
+from clhist._core.runtime.columns import ColumnData, of_list, picked, read_column
+from clhist._core.runtime.labelled import unlabelled
+from clhist._core.runtime.scatter import as_array, check_width, native
+from clhist.grouped import host
+from clhist.grouped.dates import (
+    FILLED,
+    NAT,
+    SWEPT,
+    as_durations,
+    as_integers,
+    dates_of,
+    halves,
+    mean_of_halves,
+)
+from clhist.grouped.different import most_frequent, number_of_different
+from clhist.grouped.each_row import result_of_each
+from clhist.grouped.factorized import factorized
+from clhist.grouped.groups import Groups, flattened, join, numbered_texts, numbers_of
+from clhist.grouped.hints import check_index, check_room
+from clhist.grouped.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
+from clhist.grouped.running import RUNNING, running, running_of_each
+from clhist.operators.c_types import literal, supported_dtype
+from clhist.operators.names import name_hint
+from clhist.statistics.host import Grouped
+from clhist.statistics.outputs import Column, Numbers
+from clhist.statistics.selection import select, sorts
+from clhist.statistics.selection_texts import Method, Nan, Order
+from clhist.statistics.table import OF_ANY, TABLE, column_of, host_statistics, quantile_of, split_statistics
+
+OF_ORDER = ("first", "last", "min", "max", "mode", "argmin", "argmax", "count")  # of text by its numbers, too
+
+
+class Placed:
+    """The keys of groups on a queue, of a caller whose arrays are on a device or not."""
+
+    num_groups: int
+    _keys: Array
+    _given_queue: cl.CommandQueue | None
+    _on_device: bool
+    _numbers: Numbers
+    _shape: tuple[int, ...]
+    _index: Any  # of pandas, if the keys have one
+
+    @property
+    def _on_host(self) -> bool:
+        """Whether the host computes statistics, since there are few elements and no queue."""
+        return self._given_queue is None
+
+    @property
+    def _queue(self) -> cl.CommandQueue:
+        """Where kernels run, also those of the few things that only kernels compute."""
+        return default_queue() if self._given_queue is None else self._given_queue
+
+    def _grouped(self, array: Array, column: Column, nan: str = "") -> Grouped:
+        return Grouped(self._keys, array, column, max(1, self.num_groups), nan)
+
+    def _bins(self, *sizes: int) -> int:
+        """Return the number of results; raise MemoryError if arrays of such bytes for each group do not fit."""
+        if self._on_host:
+            return max(1, self.num_groups)
+        check_room(self.num_groups, self._queue, *sizes)
+        return max(1, self.num_groups)
+
+    def _array(self, name: str, x: Any, *, halves: bool = False) -> Array:
+        """Return an array of the caller's, checked; of half precision as float32 unless it may be `halves`."""
+        check_unmasked(name, x)
+        if (column := read_column(x)) is not None:
+            if column.missing is not None:
+                raise ValueError(f"{name}: expected values none of which is missing, got some")
+            x = column.values
+        array = as_array(name, x)
+        self._check(name, is_device_array(array), array.shape)
+        if self._on_device and not array.dtype.isnative:
+            raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
+        if array.dtype.kind == "O":
+            check_width(name, array, array)
+            types = sorted({type(each).__name__ for each in array.flat})
+            hint = "; convert them to float64, or to integers of their least unit" if "Decimal" in types else ""
+            hint = "; pandas.array(..., dtype='Int64') has missing numbers" if {*types} <= {"int", "NoneType"} else hint
+            if "str" in types:
+                hint = f"; statistics of text are {', '.join((*OF_ORDER, *OF_ANY))}"
+            raise TypeError(
+                f"{name}: OpenCL has no type for object; expected numbers, booleans, dates or durations, "
+                f"got {' and '.join(types[:3])}{hint}"
+            )
+        if supported_dtype(array.dtype, name).names:
+            raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
+        if self._on_device:
+            check_context([(name, array)], self._queue.context)
+        return array if halves else as_numbers(array)
+
+    def _apart(self, columns: Mapping[str, Any], skipna: bool, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the statistics of each column that sweeps of its array compute, and those that are computed here.
+
+        These are of columns with missing values, of dates but for what `SWEPT` names, and of text by its numbers.
+        """
+        split = {name: split_statistics(name, given) for name, given in columns.items()}
+        found: dict[str, Any] = {name: {} for name in split}
+        if self._index is not None:
+            for name, given in columns.items():
+                check_index(name, given[0], self._index)
+        for name, (names, (x, *asked)) in ((name, each) for name, each in split.items() if each[1]):
+            if type(x) is np.ndarray and x.dtype.kind in "biufc":  # the most frequent, without a missing value
+                continue
+            if (column := read_column(x)) is None and not is_device_array(x):
+                if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not {*asked} <= {*SWEPT}:
+                    column = ColumnData(np.asarray(x), None)
+                elif {*asked} <= {*OF_ORDER}:
+                    column = numbered_texts(name, x, asked, self._given_queue)
+            if column is not None:
+                self._check(name, False, column.values.shape)
+                found[name] = self._of_column(name, column, tuple(asked), skipna, options)
+                split[name] = names, ()
+        return split, found
+
+    def _of_column(
+        self, name: str, column: ColumnData, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return statistics of the values of a column that are not missing; they are missing of groups without any."""
+        if column.values.dtype.kind in "mM":
+            results = self._of_dates(name, column.values, names, skipna, options)
+            return results if column.like is None else {
+                own: column.like(each) if each.dtype.kind == "M" else each for own, each in results.items()
+            }  # fmt: skip
+        groups, missing = self._without(column.missing), column.missing
+        if column.nan_is_value:  # of polars, whose extremes are those of numbers
+            extremes = tuple(own for own in names if own in ("min", "max", "argmin", "argmax"))
+            others = *(own for own in names if own not in extremes), "count"
+            results = groups.agg(skipna=False, **options, **{name: (column.values, *others)})[name]
+            if "median" in names:
+                real, dtype = self._numbers.real, options.get("dtype")
+                of_order = column_of(name, as_numbers(column.values).dtype, ("median",), real, False, 0, dtype)
+                results["median"] = Placed._of_order(groups, column.values, of_order, None)
+            if extremes:
+                results |= groups.agg(**options, **{name: (column.values, *extremes)})[name]
+            has_nan = groups.agg(x=(np.isnan(column.values), "any"))["x"]["any"]
+        else:
+            results = groups.agg(skipna=skipna, **options, **{name: (column.values, *names, "count")})[name]
+            has_nan = np.zeros(self.num_groups, bool)
+        empty, masked = results["count"] == 0, {}
+        for own in names:
+            each = results[own]
+            mask = empty if own in (*FILLED, "mode") else (each != each) & ~has_nan
+            if own in ("argmin", "argmax"):
+                mask = each < 0
+                each = np.where(mask, NAT, each)  # no index, as -1 is, where the mask is lost
+            if column.nan_is_value and own in ("var", "std", "sem"):
+                mask = results["count"] <= options.get("ddof", 0)
+            masked[own] = np.ma.array(each, mask=mask)
+        if missing is not None and not skipna:
+            self._propagate(masked, column)
+        return masked if column.like is None else {
+            own: each if own in ("argmin", "argmax", "count") else column.like(each) for own, each in masked.items()
+        }  # fmt: skip
+
+    def _propagate(self, results: dict[str, Any], column: ColumnData) -> None:
+        """Mask in place the results of groups with missing values that depend on these."""
+        own = cast(Any, self)
+        number = own.agg(x=(column.missing, "sum"))["x"]["sum"]
+        some = number > 0
+        for name, each in results.items():
+            if name in ("first", "last"):
+                found = own.agg(x=(column.values, name), missing=(column.missing, name))
+                each.data[...], each.mask[...] = found["x"][name], found["missing"][name] | each.mask & ~some
+            elif name == "count":
+                each.data[...] += number  # as of NaN
+            elif name in ("any", "all"):  # which the others may decide
+                each.mask |= some & (each.data == (name == "all"))
+            else:
+                each.mask |= some
+
+    def _of_dates(
+        self, name: str, dates: np.ndarray, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return statistics of dates or durations, without NaT; those of sums are exact."""
+        ticks, dtype = as_integers(dates)
+        column = column_of(name, ticks.dtype, names, self._numbers.real, skipna, 0, None, dtype)
+        if options.get("dtype") is not None:
+            raise TypeError(f"dtype: expected none for {name}, which has dates or durations, got {options['dtype']!r}")
+        swept, own = tuple(each for each in names if each in SWEPT), cast(Any, self)
+        results: dict[str, Any] = own.agg(x=(dates, *swept))["x"] if swept else {}
+        missing = ticks == NAT
+        groups = self._without(missing if missing.any() else None)
+        ticks = np.where(missing, 0, ticks)
+        if "mode" in names:
+            modes = groups.agg(x=(ticks, "mode", "count"))["x"]
+            results["mode"] = np.where(modes["count"] > 0, modes["mode"], NAT).view(dtype)
+        if "sum" in names:
+            results["sum"] = groups.sum(ticks).view(dtype)
+        if "mean" in names:
+            upper, lower = halves(ticks)
+            sums = groups.agg(upper=(upper, "sum", "count"), lower=(lower, "sum"))
+            mean = mean_of_halves(sums["upper"]["sum"], sums["lower"]["sum"], sums["upper"]["count"])
+            results["mean"] = mean.view(dtype)
+        if "median" in names:
+            results["median"] = Placed._of_order(groups, ticks, column, None).view(dtype)
+        if "std" in names:
+            present = ticks if not missing.any() else ticks[~missing]
+            least = np.int64(present.min() if present.size else 0)  # differences may need 64 bits without a sign
+            shifted = (ticks.view(np.uint64) - least.view(np.uint64)).astype(np.float64)
+            ddof, is_exact = options.get("ddof", 0), options.get("reproducible", False)
+            results["std"] = as_durations(groups.std(shifted, ddof=ddof, reproducible=is_exact), dtype)
+        return results
+
+    def _of_order(self, values: np.ndarray, column: Column, q: float | None, method: Method = "linear") -> np.ndarray:
+        """Return the median or a quantile of each group: exact of dates as integers, of floats with NaN greatest."""
+        if column.dates is not None:
+            column = replace(column, result=np.dtype(np.int64), dates=None)
+        if not values.size:
+            none = NAT if column.result.kind == "i" else np.nan
+            return np.full(self.num_groups, none, column.result)
+        found = self._selected(self._placed(flattened(as_numbers(values))), column, q, nan="greatest", method=method)
+        return np.asarray(self._returned(found))
+
+    def _without(self, missing: np.ndarray | None) -> Any:
+        """Return the same groups without the elements that are missing."""
+        if missing is None:
+            return self
+        self._check("x", False, missing.shape)
+        if self._on_host:
+            keys = host.joined(self._keys, self.num_groups, missing, 1)
+        else:
+            keys = join(self._keys, self.num_groups, as_bytes(missing), 1, self._queue)  # 1 is outside of [0, 1)
+            keys = keys if is_device_array(self._keys) else keys.get(self._queue)
+        new = cast(Any, type(self))
+        return new(Groups(keys.reshape(self._shape), self.num_groups, None, (None,), False, self._given_queue))
+
+    def _check(self, name: str, on_device: bool, shape: tuple[int, ...]) -> None:
+        """Raise TypeError or ValueError if an array is not where the keys are, or not of their shape."""
+        if on_device != self._on_device:
+            kinds = ("PyOpenCL", "NumPy") if self._on_device else ("NumPy", "PyOpenCL")
+            raise TypeError(f"{name}: expected a {kinds[0]} array as the keys are, got a {kinds[1]} array")
+        if shape != self._shape:
+            rows = "; vectors are combined by clhist.reduce_by_index((num_groups, d), 'mean', keys, x)"
+            hint = rows if shape[:-1] == self._shape else ""
+            raise ValueError(f"{name}: expected shape {self._shape} as of the keys, got {shape}{hint}")
+
+    def _placed(self, array: Array) -> Array:
+        """Return an array in one dimension, where kernels take it without a copy for each of them."""
+        flat = flattened(array)
+        stays = self._on_host or is_device_array(flat) or shares_memory(self._queue.device) or not flat.size
+        return flat if stays else to_device(self._queue, flat)
+
+    def _like_keys(self, result: Array) -> Array:
+        if is_device_array(self._keys):
+            return result if is_device_array(result) else to_device(self._queue, result)
+        return result.get(self._queue) if is_device_array(result) else result
+
+    def _returned_column(self, results: dict[str, Any], column: Column, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return the statistics of a column as the caller gets them, as dates if its values are."""
+        wanted = names if column.dates is None else (*names, "count")
+        returned = {name: self._returned(results[name]) for name in wanted}
+        if column.dates is not None:
+            returned |= dates_of(returned, column.dates)
+        return {name: returned[name] for name in names}
+
+    def _returned(self, result: Array) -> Any:
+        """Return a result where the caller's arrays are, without the group that is made where there are none."""
+        if is_device_array(result) and not self._on_device:
+            result = result.get(self._queue)
+        return result if result.shape[0] == self.num_groups else result[: self.num_groups]
+
+    def _stacked(self, results: Sequence[Array], dtype: np.dtype) -> Any:
+        """Return results of the groups as the rows of one array."""
+        shape = len(results), self.num_groups
+        if not self._on_device:
+            return np.stack(results) if results else np.empty(shape, dtype)
+        found = empty(self._queue, shape, dtype, True)
+        for row, each in zip(found, results, strict=True):
+            row[:] = each
+        return found
+
+    def _most_frequent(self, array: Array, column: Column) -> Array:
+        if self._on_host:
+            return host_statistics(self._grouped(array, column), ("mode",))["mode"]
+        return self._like_keys(most_frequent(self._keys, self._bins(8, 8, 8), array, column.skipna, self._queue))
+
+    def _with_any(
+        self,
+        found: dict[str, Any],
+        name: str,
+        x: Any,
+        names: tuple[str, ...],
+        skipna: bool,
+        dtype: DTypeLike | None,
+    ) -> dict[str, Any]:
+        """Return the statistics of a column in the order of their names, with quantiles and those of any values."""
+        results = {}
+        for each in names:
+            if (order := quantile_of(each)) is not None:
+                q, method = order
+                try:
+                    results[each] = cast(Any, self).quantile(x, q, method=method, skipna=skipna, dtype=dtype)
+                except (TypeError, ValueError) as error:
+                    raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
+            else:
+                results[each] = self._of_any(name, x, each, skipna) if each in OF_ANY else found[each]
+        return results
+
+    def _of_any(self, name: str, x: Any, statistic: str, skipna: bool) -> Any:
+        """Return the size or the number of different values of each group; values may be of any type."""
+        x = unlabelled(x)
+        if statistic == "size":
+            self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
+            return self.size()
+        x = of_list(name, x)
+        groups, dtype = self._bins(8), getattr(x, "dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
+            array = self._placed(self._array(name, x))
+            if array.size and not self._on_host and sorts(array, groups, self._queue):
+                column = column_of(name, array.dtype, (), self._numbers.real, skipna, 0, None)
+                return self._returned(self._like_keys(self._selected(array, column, counts=True)))
+        try:
+            numbers, labels, on_device = numbers_of(x, False, getattr(dtype, "kind", "") != "O", self._given_queue)
+        except TypeError as error:
+            raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
+        self._check(name, on_device, numbers.shape)
+        if self._on_host:
+            found = host.number_of_different(self._keys, groups, numbers, len(labels), skipna)
+            return self._returned(found)
+        given = self._keys, groups, numbers, len(labels), skipna, self._queue
+        return self._returned(self._like_keys(number_of_different(*given)))
+
+    def _selected(
+        self,
+        array: Array,
+        column: Column,
+        q: float | None = None,
+        weights: Array | None = None,
+        counts: bool = False,
+        nan: Nan | None = None,
+        method: Method = "linear",
+    ) -> Array:
+        """Return the median of each group, the quantile of probability `q`, or how many different values it has."""
+        bins = self._bins(8)
+        if self._on_host and weights is None:
+            with np.errstate(all="ignore"):
+                return cast(Any, TABLE["quantile"].host)(self._grouped(array, column, nan or ""), q, method)
+        if not array.size:
+            nothing = np.full(bins, np.nan, column.result)
+            return to_device(self._queue, nothing) if self._on_device else nothing
+        arrays = [self._keys, array] if weights is None else [self._keys, array, weights]
+        arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in arrays]
+        keys, array, *rest = (in_place(each, self._queue) for each in arrays)
+        nan = nan or ("skipped" if column.skipna else "greatest" if counts else "propagated")
+        dtypes = keys.dtype, array.dtype, np.dtype(np.int64) if counts else column.result, self._numbers.real
+        order = Order(*dtypes, nan, q is None, rest[0].dtype if rest else None, counts, method)
+        return select(order, keys, array, bins, self._queue, q=q or 0.0, weights=rest[0] if rest else None)
+
+    def size(self) -> Any:
+        """Return how many elements each group has."""
+        raise NotImplementedError
+
+    def _rows(self, results: Any) -> Any:
+        """Return the result of the group of each element, where the caller's arrays are."""
+        keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
+        if not self._on_device and (isinstance(results, np.ma.MaskedArray) or results.dtype.kind in "mMO"):
+            return picked(results, self._rows(np.arange(1, self.num_groups + 1)) - 1)
+        found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results).reshape(self._shape)
+        return found.get(self._queue) if is_elsewhere else found
+
+    def _places(self, ascending: bool) -> Any:
+        """Return the place in its group of each element."""
+        if not isinstance(ascending, bool | np.bool_):
+            raise TypeError(f"ascending: expected True or False, got {ascending!r:.60}")
+        check_process()
+        return self._of_rows((place_of_each, host.place_of_each), ascending=bool(ascending))
+
+    def _extremes_beside_nan(self, name: str, values: np.ndarray) -> Any:
+        """Return running extremes as polars has them, where NaN is no extreme unless there is nothing else."""
+        is_nan, worst = np.isnan(values), np.inf if name == "cummin" else -np.inf
+        found = Placed._along(self, name, np.where(is_nan, values.dtype.type(worst), values), True)
+        found[Placed._along(self, "cummax", ~is_nan, True) == 0] = np.nan
+        return found
+
+    def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
+        """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
+        check_index("x", x, self._index)
+        if (data := read_column(x)) is not None:
+            groups, is_skipped = self._without(data.missing), skipna and not data.nan_is_value
+            if data.nan_is_value and name in ("cummin", "cummax"):
+                found = Placed._extremes_beside_nan(groups, name, data.values)
+            else:
+                found = Placed._along(groups, name, data.values, is_skipped, dtype)
+            if data.values.dtype.kind in "mM":
+                return found if data.like is None else data.like(found)
+            mask = ~Placed._rows(groups, np.ones(self.num_groups, bool))
+            if not skipna and data.missing is not None:
+                mask |= self._along("cummax", data.missing, True)
+            return np.ma.array(found, mask=mask | ((found != found) if is_skipped else False))
+        array, column, dates = self._checked(x, RUNNING[name], skipna, dtype)
+        result = TABLE[RUNNING[name]].dtype(column)
+        nan = "NAN" if result.kind == "f" else "0" if dates is None else literal(NAT, column.dtype)
+        missing = "{v} != {v}" if array.dtype.kind == "f" and skipna else ""
+        missing = missing if dates is None else f"{{v}} == {nan}"
+        result, is_bool = (np.dtype(np.uint8), True) if result.kind == "b" else (result, False)
+        array = as_bytes(array) if array.dtype.kind == "b" else array
+        of = running(name, native(array.dtype), result, self._numbers.real, missing, nan)
+        found = self._of_rows((running_of_each, host.running_of_each), array, of=of)
+        return found if dates is None and not is_bool else found.view(dates or np.bool_)
+
+    def _ranked(self, x: Any, method: str, ascending: bool, pct: bool) -> Any:
+        """Return the rank of each value in its group."""
+        if method not in RANKS:
+            raise ValueError(
+                f"method: expected one of {', '.join(RANKS)}, got {method!r:.60}{name_hint(method, [*RANKS])}"
+            )
+        for name, given in (("ascending", ascending), ("pct", pct)):
+            if not isinstance(given, bool | np.bool_):
+                raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
+        check_index("x", x, self._index)
+        if (column := read_column(x)) is not None:
+            values = column.values
+            if column.nan_is_value:  # of polars, the greatest
+                values = factorized(values.reshape(-1), self._given_queue, missing=True).numbers.reshape(values.shape)
+            found = Placed._ranked(self._without(column.missing), values, method, ascending, pct)
+            return np.ma.array(found, mask=found != found)
+        array, _, dates = self._checked(x, "argmin", True, None)
+        array = as_bytes(array) if array.dtype.kind == "b" else array
+        options: dict[str, Any] = {
+            "method": method,
+            "ascending": bool(ascending),
+            "pct": bool(pct),
+            "is_date": dates is not None,
+        }
+        return self._of_rows((rank_of_each, host.rank_of_each), array, real=self._numbers.real, **options)
+
+    def _nth(self, x: Any, n: int) -> Any:
+        """Return the n-th value of each group."""
+        if isinstance(n, bool | np.bool_) or not isinstance(n, int | np.integer):
+            raise TypeError(f"n: expected an integer, got {n!r:.60}")
+        check_index("x", x, self._index)
+        if (column := read_column(x)) is None and not is_device_array(x):
+            column = numbered_texts("x", x, ("first",), self._given_queue)
+        if column is not None:
+            found = self._nth(column.values, n)
+            if column.values.dtype.kind not in "mM":
+                there = np.ones(self._shape, bool) if column.missing is None else ~column.missing
+                found = np.ma.array(found, mask=~self._nth(there, n))
+            return found if column.like is None else column.like(found)
+        array, _, dates = self._checked(x, "first", True, None)
+        is_bool = array.dtype.kind == "b"
+        array = as_bytes(array) if is_bool else array
+        none = NAT if dates is not None else np.nan if array.dtype.kind == "f" else 0
+        place = min(max(int(n), -(2**32)), 2**32)  # no group has more elements, and kernels take 64 bits
+        ways = nth_of_groups, host.nth_of_groups
+        found = self._of_rows(ways, array, shape=None, n=place, none=array.dtype.type(none))[: self.num_groups]
+        return found if dates is None and not is_bool else found.view(dates or np.bool_)
+
+    def _checked(
+        self, x: Any, statistic: str, skipna: bool, dtype: DTypeLike | None
+    ) -> tuple[Array, Column, np.dtype | None]:
+        """Return values for which there is such a statistic, what is asked of them, and of which dates they are."""
+        check_process()
+        x, dates = as_integers(x)
+        array = self._array("x", x)
+        if array.dtype.kind == "c":
+            raise TypeError(f"x: expected real numbers, which have an order, got {array.dtype}")
+        return array, column_of("x", array.dtype, (statistic,), self._numbers.real, skipna, 0, dtype, dates), dates
+
+    def _of_rows(
+        self,
+        ways: tuple[Callable[..., Array], Callable[..., Array]],
+        *values: Array,
+        shape: tuple[int, ...] | None = (),
+        **options: Any,
+    ) -> Any:
+        """Return what is computed of keys and values, of the shape of the keys, as the caller gets it.
+
+        `ways` compute it on a device and on the host.
+        """
+        options["num_groups"] = self._bins(8)
+        if self._on_host:
+            found = ways[1](self._keys, **dict(zip(["values"], map(flattened, values), strict=False)), **options)
+            return found if shape is None else found.reshape(self._shape)
+        arrays = [self._keys, *(self._placed(each) for each in values)]
+        keys, *rest = (in_place(each, self._queue) for each in arrays)
+        if rest:
+            options["values"] = rest[0]
+        found = ways[0](keys, queue=self._queue, **options)
+        found = found if self._on_device else found.get(self._queue)
+        return found if shape is None else found.reshape(self._shape)

@@ -1,0 +1,264 @@
+"""Keys of any range as numbers on a GPU, as a sample of them says.
+
+If some elements, in order, have few different keys, all elements are looked up among these by each work-group for
+itself. Else they say where ranges of keys begin that have about as many elements each (a sample sort), of which one
+work-group numbers the different keys in local memory.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from math import ceil, exp, expm1, log, log1p
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.kernels.key_ranges import BITS, CHUNK, KNOWN, MERGING, MOST_LANES, PIECES, KeySizes, key_sizes
+from clhist._core.kernels.key_table import NONE, KeySpec
+from clhist._core.kernels.render import render_key_ranges
+from clhist._core.opencl.device import planning_profile
+from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
+from clhist._core.runtime.chain import Chain
+
+FEWEST = 1 << 12
+"""Elements of which a sample is worth its kernels."""
+
+_PART, _MOST_SAMPLES, _MOST_SEEN = 4, 1 << 16, 1 << 19  # of all elements; of those whose different keys are counted
+_SURE = 0.99  # of the keys that may be looked up, those that are expected
+# Target load of a range's table; uneven ranges reach twice that. Note [Load of a range], docs/decisions/0019.
+_FILLED = 0.45
+_SAMPLES, _PIECE_SAMPLES, _ELEMENTS = 8, 10, 1024  # of a range, of each of its pieces, and of a range, at least
+_RANGES = 4  # for each compute unit, where keys are fewer
+_TABLE_KEYS, _TABLE_ELEMENTS = 1 << 18, 1 << 24  # at most and at least, of a table that is in the second-level cache
+_UNSORTED_KEYS = 1_700_000  # at most, of a table of 32 MB; those by first positions need two kernels more
+_ROOM = 2, 8  # for so many times the keys that are expected, and for this part of the elements
+_BLOCK = 1024  # elements that a work-group without a tile takes
+_UNKNOWN = NONE - 1
+_STATE, _TABLE = 12, 6  # words: those of `key_sample.mako`, and of them those of a table
+
+
+class Sample(NamedTuple):
+    """Keys of some elements.
+
+    Attributes
+    ----------
+    words, different : memory
+        In order; those that differ, in any, if they are few.
+    size, number, once : int
+        How many of `words` are of keys, how many differ, and how many of these are there once.
+    expected : float
+        How many differ in all elements, about.
+    has_ones, has_missing : bool
+        Whether there are the key like an empty slot, and elements without one.
+    least, greatest : int
+        Words.
+    """
+
+    words: Any
+    different: Any
+    size: int
+    number: int
+    once: int
+    expected: float
+    has_ones: bool
+    has_missing: bool
+    least: int
+    greatest: int
+
+
+class Known(NamedTuple):
+    """Different keys.
+
+    Attributes
+    ----------
+    number : int
+        How many there are.
+    has_ones, has_missing : bool
+        Whether there are the two others besides: that like an empty slot, and that of elements without a key.
+    words, slots, first : memory
+        Of keys in order. Behind the words there is room for the two others; the place of each; first positions.
+    """
+
+    number: int
+    has_ones: bool
+    has_missing: bool
+    words: Any = None
+    slots: Any = None
+    first: Any = None
+
+    @property
+    def groups(self) -> int:
+        """How many groups they make."""
+        return self.number + self.has_ones + self.has_missing
+
+
+class SampledKeys:
+    """The kernels that number keys as a sample says.
+
+    Parameters
+    ----------
+    chain : Chain
+        What enqueues them.
+    spec : KeySpec
+        The keys.
+    given : tuple
+        Their memory, and the bytes before them.
+    size : int
+        How many there are.
+    missing : bool
+        Whether elements without a key are one more group.
+    by_slots : bool
+        Whether elements get the places of their keys in order, which are numbered after that.
+    """
+
+    def __init__(
+        self, chain: Chain, spec: KeySpec, given: tuple[Any, int], size: int, *, missing: bool, by_slots: bool
+    ) -> None:
+        self._chain, self._spec, self._keys = chain, spec, (*given, size)
+        self._size, self._missing, self._by_slots = size, missing, by_slots
+        room = planning_profile(chain.queue.device).local_memory
+        self._sizes, self._units, self._lanes, self._kernels = _kernels(chain.queue.context, spec, room)
+        self._known = max(KNOWN, self._sizes.more_known)
+        self._seed, self._state, self._has_failed = secrets.randbits(64), chain.new(_STATE, np.uint32), False
+
+    def look(self, meanwhile: Callable[[], None], most: int = _MOST_SAMPLES) -> Sample:
+        """Return a sample of so many elements at most; it is waited for, while something else is done."""
+        new, word, samples = self._chain.new, self._spec.word, min(self._size // _PART, most)
+        chunks, more = ceil(samples / CHUNK), min(self._size, _MOST_SEEN)
+        size = chunks * CHUNK
+        unsorted, words, others = new(size, word), new(size, word), new(2 * chunks, np.uint32)
+        different, bits = new(self._known, word), new(BITS // 32, np.uint32)
+        self._run("sample", chunks, samples, self._seed, unsorted, others, bits, self._state, lanes=self._sizes.lanes)
+        given = more, self._seed, unsorted, others, size, samples, words, different, bits, self._state
+        self._run("merge", size // max(1, self._lanes // MERGING) + ceil(more / _BLOCK), *given)
+        meanwhile()
+        state = self._chain.fetched(self._state, _STATE, np.uint32)
+        number, _, ones, missing, _, once, are_set, seen = state[:8].tolist()
+        least, greatest = state[8:].view(np.uint64).tolist()
+        some = samples - ones - missing
+        expected = _expected(number, some, -BITS * log1p(-are_set / BITS), seen, self._size)
+        return Sample(words, different, some, number, once, expected, ones > 0, missing > 0, least, greatest)
+
+    def find(self, sample: Sample, numbers: Any, number: int) -> Known | None:
+        """Write the places of all keys among the first `number` different ones of a sample, if these are few.
+
+        Keys that are none of them are added to these, if some are expected.
+        """
+        if sample.expected > self._known * _SURE or number > (KNOWN if sample.once else self._known):
+            return None
+        new, has_missing = self._chain.new, sample.has_missing and self._missing
+        words, slots = new(number + 2, self._spec.word), new(number + 2, np.uint32)
+        first = self._chain.filled(number + 2, np.uint32, NONE) if self._spec.first else None
+        different = sample.different, number, int(sample.has_ones)
+        self._run_alone("known", number + 2, self._lanes, *different, words, slots)
+        missing = number + (1 if self._by_slots else sample.has_ones)
+        if has_missing != self._missing:
+            missing = _UNKNOWN
+        elif not self._missing and not self._by_slots:
+            missing = NONE
+        are_many = number > KNOWN
+        groups = min(self._units * (1 if are_many else self._sizes.groups), ceil(self._size / _BLOCK))
+        table = self._chain.filled(self._known, self._spec.word, -1) if sample.once else None
+        given = _BLOCK, words, number, number if sample.has_ones else _UNKNOWN, missing, self._seed
+        name, lanes = ("find_more", self._sizes.lanes) if are_many else ("find", self._lanes)
+        self._run(name, groups, *given, sample.different, table, self._state, numbers, first, lanes=lanes)
+        return Known(number, sample.has_ones, has_missing, words, slots, first)
+
+    def divide(self, sample: Sample) -> bool:
+        """Number the keys of ranges; return whether there can be so many, and a table is not as fast."""
+        sizes, new, spec, expected = self._sizes, self._chain.new, self._spec, sample.expected
+        if expected <= _UNSORTED_KEYS if self._by_slots else expected <= _TABLE_KEYS and self._size > _TABLE_ELEMENTS:
+            return False
+        if _PIECE_SAMPLES * expected > _FILLED * sizes.most_keys * sample.size:
+            sample = self.look(lambda: None, 4 * _MOST_SAMPLES)
+        most = min(sizes.most_ranges, sample.size // _SAMPLES, self._size // _ELEMENTS)
+        if most < 1:
+            return False
+        ranges = min(most, max(self._units * _RANGES, ceil(expected / (_FILLED * sizes.most_keys))))
+        pieces = 1 << (ceil(expected / (_FILLED * sizes.most_keys * ranges)) - 1).bit_length()
+        if pieces > PIECES:
+            return False
+        room = min(self._size, max(int(_ROOM[0] * expected), self._size // _ROOM[1]))
+        tiles, parts = ceil(self._size / sizes.tile), ranges + 2
+        words, places, own = (new(tiles * sizes.tile, dtype) for dtype in (spec.word, np.uint16, np.uint16))
+        starts, starts_of_tiles = (new((parts + 1) * tiles, np.uint16) for _ in range(2))
+        cells = new(ranges, spec.word), new(sizes.cells, np.uint32)
+        counts, where, begins = (new(parts * PIECES, np.uint32) for _ in range(3))
+        kept, first = new(room, spec.word), new(room, np.uint32) if spec.first else None
+        if self._has_failed:
+            self._chain.fill(self._state, np.uint32, 0, _TABLE)
+        common, lanes = (sample.words, sample.size, ranges, tiles), sizes.lanes
+        self._run_alone("begin_cells", sizes.cells // self._lanes, self._lanes, *common[:3], *cells)
+        self._run("divide", tiles, *common, *cells, words, places, starts, starts_of_tiles, lanes=lanes)
+        grouped, to = (words, places, starts, *common), (room, counts, where, kept, first, own, self._state)
+        self._run_alone("number_range", parts, sizes.numbering_lanes, *grouped, pieces, self._seed, *to)
+        self._run_alone("begin_ranges", 1, lanes, counts, ranges, int(self._missing), begins, self._state)
+        self._tiled = tiles, (places, own, starts_of_tiles, begins, parts, self._size)
+        self._ranged = parts, (kept, first, counts, where, begins, ranges)
+        return True
+
+    def put_back(self, numbers: Any, ranks: Any = None) -> None:
+        """Write the numbers of all elements, or the ranks of these."""
+        tiles, given = self._tiled
+        self._run_alone("put_back", tiles, self._sizes.lanes, *given, ranks, numbers)
+
+    def known(self) -> Known | None:
+        """Return the keys that were found, or divided, without their memory; None if there were others, or no room.
+
+        They are waited for.
+        """
+        number, failed, ones, missing = self._chain.fetched(self._state, 4, np.uint32).tolist()
+        self._has_failed = bool(failed)
+        return None if failed else Known(number, bool(ones), bool(missing) and self._missing)
+
+    def write(self, labels: Any, positions: Any, ranks: Any = None) -> None:
+        """Write divided keys in order, or by their ranks, and their first positions, where there is memory for them."""
+        parts, given = self._ranged
+        self._run_alone("join_ranges", parts, self._lanes, *given, ranks, labels, positions)
+
+    def _run(self, name: str, groups: int, *arguments: Any, lanes: int = 0) -> None:
+        """Enqueue a kernel that reads the keys."""
+        self._run_alone(name, groups, lanes or self._lanes, *self._keys, *arguments)
+
+    def _run_alone(self, name: str, groups: int, lanes: int, *arguments: Any) -> None:
+        self._chain.run(self._kernels[name], groups, lanes, arguments)
+
+
+def different(added: float, seen: int, size: int) -> float:
+    """Return how many different keys there are, of which `seen` elements have had `added`, if all are as frequent."""
+    added = max(1, added)
+    if added >= seen:
+        return max(size, added)
+    # If each key is seen x times on average, (1 - exp(-x)) / x of the elements are new. This begins with more.
+    part = added / seen
+    often = min(1, 2 * (1 - part)) / part
+    for _ in range(5):  # Newton's method
+        often -= (-expm1(-often) - part * often) / (exp(-often) - part)
+    return min(size, max(added, seen / often))
+
+
+def _expected(number: int, some: int, more_number: float, more: int, size: int) -> float:
+    """Return how many keys `size` elements have, of which `some` have `number`, and `more` others `more_number`.
+
+    If all keys are as frequent, both say the same. Else there are more the more elements are looked at, and so on.
+    """
+    least, most = different(number, some, size), different(more_number, more, size)
+    if more < size and more > some and number:
+        most *= max(1.0, most / least) ** (log(size / more) / log(more / some))
+    return min(size, most)
+
+
+@kept_by_context
+def _kernels(context: cl.Context, spec: KeySpec, room: int) -> tuple[KeySizes, int, int, dict[str, Kernel]]:
+    """Return sizes, the compute units of the device, work-items of a work-group without a tile, and the kernels."""
+    device = context.devices[0]
+    units, most = device.max_compute_units, device.max_work_group_size
+    sizes = key_sizes(spec.word, room, most, first=spec.first)
+    return (
+        sizes,
+        units,
+        min(MOST_LANES, 1 << most.bit_length() - 1),
+        kernels_of(context, render_key_ranges(spec, sizes)),
+    )

@@ -1,0 +1,1 @@
+"""Templates of the range of data and of its even bins."""

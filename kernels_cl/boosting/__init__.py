@@ -1,0 +1,1 @@
+"""Templates of gradient boosting."""
