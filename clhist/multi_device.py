@@ -11,14 +11,18 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.opencl.arrays import is_device_array
-from clhist._core.opencl.masks import mask_of, without_masked
-from clhist._core.opencl.several import device_name, queues_of
-from clhist._core.runtime.missing import masked
-from clhist._core.runtime.multi_index import flat_indices
-from clhist._core.runtime.outputs import Outputs
-from clhist._core.runtime.pool import Pool
-from clhist._core.runtime.small import counted_by_numpy
+from clhist._core.spi import (
+    Outputs,
+    Pool,
+    counted_by_numpy,
+    device_name,
+    flat_indices,
+    is_device_array,
+    mask_of,
+    masked,
+    queues_of,
+    without_masked,
+)
 from clhist.accumulator import CHUNK_BYTES
 from clhist.bincount import bincount
 from clhist.binned.counts import densities

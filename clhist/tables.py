@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.runtime.columns import picked, read_column
+from clhist._core.spi import picked, read_column
 from clhist.groupby import group_by
 from clhist.grouped.frame_groups import FrameGroupBy, names_of_keys
 from clhist.grouped.frames import Frame, read_frame

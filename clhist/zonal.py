@@ -16,13 +16,18 @@ import numpy as np
 import pandas as pd
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import check_native, is_device_array, on_host
-from clhist._core.opencl.device import default_queue
-from clhist._core.opencl.elementwise import as_numbers
-from clhist._core.opencl.masks import mask_of
-from clhist._core.runtime.cuda_calls import takes_cuda
-from clhist._core.runtime.labelled import is_labelled
-from clhist._core.runtime.missing import refuse_missing, split
+from clhist._core.spi import (
+    as_numbers,
+    check_native,
+    default_queue,
+    is_device_array,
+    is_labelled,
+    mask_of,
+    on_host,
+    refuse_missing,
+    split,
+    takes_cuda,
+)
 from clhist.groupby import GroupBy, group_by
 from clhist.operators.halves import half_name, number_of
 from clhist.statistics.table import STATISTICS, TABLE

@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import is_device_array
-from clhist._core.opencl.device import device_kind, planning_profile
-from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
-from clhist._core.opencl.upload import FEWEST_BYTES, uploads
-from clhist._core.runtime.chain import Chain
+from clhist._core.spi import (
+    FEWEST_BYTES,
+    Chain,
+    Kernel,
+    device_kind,
+    is_device_array,
+    kept_by_context,
+    kernels_of,
+    planning_profile,
+    uploads,
+)
 from clhist.boosting.kernels import MOST_ROWS, ROWS, BoostingSpec, has_room, render_boosting, sweeps_of
 from clhist.operators.c_types import c_name
 

@@ -18,11 +18,7 @@ from sklearn.base import _fit_context
 from sklearn.ensemble._hist_gradient_boosting import gradient_boosting
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
-from clhist._core.opencl.device import default_queue, devices
-from clhist._core.opencl.lost import is_forked
-from clhist._core.opencl.masks import mask_of
-from clhist._core.runtime.caller import warn_caller
-from clhist._core.runtime.missing import refuse_missing
+from clhist._core.spi import default_queue, devices, is_forked, mask_of, refuse_missing, warn_caller
 from clhist.boosting.binned_rows import bits_of
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss

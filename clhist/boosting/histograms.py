@@ -11,11 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist._core.opencl.arrays import Array, check_array, is_device_array
-from clhist._core.opencl.device import default_queue
-from clhist._core.opencl.on_device import OnDevice
-from clhist._core.runtime.extremes import extremes
-from clhist._core.runtime.missing import refuse_missing
+from clhist._core.spi import Array, OnDevice, check_array, default_queue, extremes, is_device_array, refuse_missing
 from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
 
 _MOST_BINS = 256

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhist._core.kernels.render import render
+from clhist._core.spi import render
 
 ROWS = np.dtype([(name, np.uint64) for name in ("begin", "end", "first", "groups", "slot", "odd")])
 """Rows of a node: where they are, which work-groups share them, where their sums go, and whether its depth is odd."""

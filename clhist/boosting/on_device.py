@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.device import memory_budget
-from clhist._core.opencl.memory import OutOfMemoryError
+from clhist._core.spi import OutOfMemoryError, memory_budget
 from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
 from clhist.boosting.kernels import CHILD, FOUND, SPLIT
 

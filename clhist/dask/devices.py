@@ -10,8 +10,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist._core.opencl.device import default_queue, devices, is_processor, use_device
-from clhist._core.opencl.several import device_name
+from clhist._core.spi import default_queue, device_name, devices, is_processor, use_device
 
 _locks: list[int] = []  # files that are open for as long as this process has its device
 

@@ -10,9 +10,7 @@ import dask.array as da
 import numpy as np
 
 from clhist import operators
-from clhist._core.elements import kernel_dtype
-from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.missing import any_missing, split
+from clhist._core.spi import any_missing, kernel_dtype, split, unlabelled
 from clhist.binned.host import numpy_edges, numpy_histogramdd
 from clhist.binned.inputs import range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree

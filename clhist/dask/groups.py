@@ -13,9 +13,7 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 from numpy.typing import DTypeLike
 
-from clhist._core.opencl.arrays import is_device_array
-from clhist._core.runtime.missing import refuse_missing
-from clhist._core.runtime.scatter import native
+from clhist._core.spi import is_device_array, native, refuse_missing
 from clhist.dask.tree import as_array, blocks_of, check_unmasked, on_host, task, tree
 from clhist.grouped.columns import integers
 from clhist.grouped.distributed import GroupSpec

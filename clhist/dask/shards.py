@@ -8,7 +8,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from clhist._core.opencl.masks import leave_out, mask_of, mask_of_values
+from clhist._core.spi import leave_out, mask_of, mask_of_values
 from clhist.dask.tree import SPLIT_EVERY, Blocks, as_array, on_host, task, tree
 from clhist.operators.c_types import integer
 from clhist.operators.operator import Operator

@@ -13,8 +13,7 @@ import numpy as np
 from dask import delayed
 from dask.delayed import Delayed
 
-from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.missing import masked
+from clhist._core.spi import masked, unlabelled
 from clhist.operators.c_types import integer
 
 SPLIT_EVERY = 8  # partial results that one task merges

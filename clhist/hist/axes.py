@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import boost_histogram as bh
 import numpy as np
+from numpy.typing import NDArray
 
-from clhist._core.elements import are_converted, kernel_dtype
-from clhist._core.keys import Array, from_keys, has_keys, key_dtype, key_range, keys_of
+from clhist._core.spi import are_converted, from_keys, has_keys, kernel_dtype, key_dtype, key_range, keys_of
 from clhist.axes.axis import Axis
 from clhist.axes.kinds import FixedKind, IntegerKind, TurnKind
 from clhist.axes.pieces import Pieces, flow_axis, pieces_by, wrapped_axis
 from clhist.axes.thresholds import first_keys
 
+Array: TypeAlias = NDArray[Any]
 _WINDOW = 64  # numbers on either side of a threshold where a transform is looked at
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
-from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.spi import Array, is_device_array
 from clhist.binned.extent import extent
 
 _FEW = 16  # categories that strings are compared with one after the other, which sorting is slower than

@@ -13,10 +13,19 @@ import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, is_device_array, on_host, plain, to_device, zeros
-from clhist._core.opencl.device import has_fp64
-from clhist._core.runtime.missing import are_plain, rows_missing, split
-from clhist._core.runtime.small import is_small
+from clhist._core.spi import (
+    Array,
+    are_plain,
+    has_fp64,
+    is_device_array,
+    is_small,
+    on_host,
+    plain,
+    rows_missing,
+    split,
+    to_device,
+    zeros,
+)
 from clhist.axes.axis import Axis
 from clhist.binned.extent import extent
 from clhist.binned.inputs import queue_for

@@ -11,13 +11,19 @@ from typing import Any
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist._core.opencl.arrays import is_device_array
-from clhist._core.opencl.cuda_arrays import cuda_device_of
-from clhist._core.opencl.device import default_queue, device_kind, device_profile
-from clhist._core.opencl.on_device import HoldsBins
-from clhist._core.runtime.cuda_calls import takes_cuda
-from clhist._core.runtime.held import Held, Updates
-from clhist._core.runtime.signature import Remembered, signature_of
+from clhist._core.spi import (
+    Held,
+    HoldsBins,
+    Remembered,
+    Updates,
+    cuda_device_of,
+    default_queue,
+    device_kind,
+    device_profile,
+    is_device_array,
+    signature_of,
+    takes_cuda,
+)
 from clhist.accumulator import CHUNK_BYTES
 from clhist.binned.sweep import Sweep, shaped
 from clhist.hist.axes import grows_in_value

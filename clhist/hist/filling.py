@@ -13,11 +13,16 @@ import numpy as np
 import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
-from clhist._core.opencl.arrays import is_device_array, on_host
-from clhist._core.opencl.cuda_arrays import is_cuda
-from clhist._core.runtime.cuda_calls import takes_cuda, warn_of_host
-from clhist._core.runtime.signature import Remembered, signature_of
-from clhist._core.runtime.small import check_host_way
+from clhist._core.spi import (
+    Remembered,
+    check_host_way,
+    is_cuda,
+    is_device_array,
+    on_host,
+    signature_of,
+    takes_cuda,
+    warn_of_host,
+)
 from clhist.binned.sweep import Sweep
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, adds_up, columns_of, is_column, looks_at_content, present_columns

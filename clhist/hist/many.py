@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import is_device_array, on_host, to_device
-from clhist._core.opencl.device import device_kind
-from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.cuda_calls import takes_cuda
-from clhist._core.runtime.engine import Engine
+from clhist._core.spi import Engine, device_kind, is_device_array, kept_by_context, on_host, takes_cuda, to_device
 from clhist.axes.block_search import ABSENT, BLOCK, ahead_of
 from clhist.axes.kinds import Kind
 from clhist.binned.inputs import mask_array

@@ -17,12 +17,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.opencl.arrays import Array, on_host, to_device
-from clhist._core.opencl.device import device_kind, has_fp64
-from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.call import Call
-from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.reproducible import reproducible as reproducible_engine
+from clhist._core.spi import Array, Call, Engine, device_kind, has_fp64, kept_by_context, on_host, to_device
+from clhist._core.spi import reproducible as reproducible_engine
 from clhist.binned.sweep import BinnedKind, Sweep, sweep, sweep_engine
 from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind

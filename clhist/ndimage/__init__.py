@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.opencl.elementwise import taken
-from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.spi import taken, takes_cuda
 from clhist.binned.inputs import check_number
 from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.elementwise import zero_where_none
+from clhist._core.spi import Array, is_device_array, zero_where_none
 from clhist.ndimage.regions import Regions, by_scipy, few_by_scipy, regions_of, without_missing
 from clhist.operators.halves import half_name
 

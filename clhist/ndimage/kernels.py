@@ -9,10 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.elements import kernel_dtype
-from clhist._core.opencl.arrays import Array, is_device_array, on_host, zeros
-from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.engine import Engine
+from clhist._core.spi import Array, Engine, is_device_array, kept_by_context, kernel_dtype, on_host, zeros
 from clhist.binned import Binned, BinnedKind
 from clhist.binned.inputs import numpy_axis
 from clhist.groupby import GroupBy

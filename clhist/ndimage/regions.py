@@ -8,12 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, as_bytes, check_native, is_device_array, on_host, zeros
-from clhist._core.opencl.elementwise import are_positive, as_numbers, taken
-from clhist._core.opencl.lost import check_process
-from clhist._core.runtime.missing import any_missing, are_plain, refuse_missing, split
-from clhist._core.runtime.scatter import as_array, check_width
-from clhist._core.runtime.small import is_small
+from clhist._core.spi import (
+    Array,
+    any_missing,
+    are_plain,
+    are_positive,
+    as_array,
+    as_bytes,
+    as_numbers,
+    check_native,
+    check_process,
+    check_width,
+    is_device_array,
+    is_small,
+    on_host,
+    refuse_missing,
+    split,
+    taken,
+    zeros,
+)
 from clhist.groupby import GroupBy, group_by
 from clhist.operators.c_types import supported_dtype
 

@@ -11,10 +11,7 @@ import pyopencl as cl
 from pyFAI.containers import ErrorModel
 
 from clhist import operators
-from clhist._core.opencl.arrays import is_device_array, on_host, plain, to_device
-from clhist._core.opencl.device import default_queue
-from clhist._core.opencl.operands import in_place
-from clhist._core.runtime.missing import any_missing, split
+from clhist._core.spi import any_missing, default_queue, in_place, is_device_array, on_host, plain, split, to_device
 from clhist.kernel import HistogramKernel
 
 _FACTORS = ("flat", "polarization", "solidangle", "absorption")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cl_array
 
-from clhist._core.opencl.device import default_queue
+from clhist._core.spi import default_queue
 from clhist.pyfai.frames import extent, flattened
 
 _OF_FRAMES = ("raw", "variance")

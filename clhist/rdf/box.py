@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.opencl.masks import check_unmasked
+from clhist._core.spi import check_unmasked
 
 _TILTS = ("Lx", "Ly", "Lz", "xy", "xz", "yz")
 _WIDER = 1e-5  # than asked for: rounding may put a particle into the next cell

@@ -11,13 +11,17 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist._core.kernels.scan import ScanSpec
-from clhist._core.opencl.arrays import is_device_array, on_host
-from clhist._core.opencl.device import default_queue, device_kind
-from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.chain import chain_on
-from clhist._core.runtime.each import Elementwise
-from clhist._core.runtime.scan import Scan
+from clhist._core.spi import (
+    Elementwise,
+    Scan,
+    ScanSpec,
+    chain_on,
+    default_queue,
+    device_kind,
+    is_device_array,
+    kept_by_context,
+    on_host,
+)
 from clhist.bincount import bincount
 from clhist.kernel import HistogramKernel
 from clhist.rdf import texts

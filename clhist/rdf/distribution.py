@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import is_device_array
-from clhist._core.opencl.on_device import HoldsBins
-from clhist._core.runtime.held import Updates
-from clhist._core.runtime.missing import refuse_missing
+from clhist._core.spi import HoldsBins, Updates, is_device_array, refuse_missing
 from clhist.operators.c_types import integer
 from clhist.rdf.box import Box
 from clhist.rdf.counting import PairCounter, Particles, box_within

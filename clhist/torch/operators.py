@@ -15,9 +15,7 @@ import numpy as np
 import torch
 
 import clhist
-from clhist._core.cuda.libraries import library
-from clhist._core.runtime import row_kernels
-from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.spi import library, row_kernels, takes_cuda
 from clhist.operators.halves import number_of
 from clhist.reduce import reduce_by_index
 

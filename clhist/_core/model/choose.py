@@ -41,7 +41,7 @@ from clhist._core.model.times import BANDWIDTH, Times
 from clhist._core.model.updates import BY_NAME, GATHER, SORT
 from clhist._core.model.workload import Workload
 
-# Every strategy has one file here, and where it is more than a plain sweep one in _core/runtime/ and one in kernels_cl/.
+# A strategy has one file here and, where it is more than a plain sweep, one in runtime/ and one in kernels_cl/.
 STRATEGIES: dict[str, type[Plan]] = {
     kind.strategy: kind
     for kind in (
