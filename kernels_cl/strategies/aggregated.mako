@@ -1,5 +1,5 @@
 ## Updates aggregated by warp: the work-items of a sub-group that have the same bin update it once, by one of them.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 % if pragma:
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 % endif

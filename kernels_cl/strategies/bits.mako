@@ -1,6 +1,6 @@
 ## RAFT's packed counters: a copy in local memory that a work-group shares, with BITS bits a counter. A counter that
 ## overflows carries into the next of its word: what it lost is added to the result, what it carried is taken back.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 #define BITS ${bits}u
 #define PACKED ${32 // bits}u
 #define FULL ${hex(2**bits - 1)}u

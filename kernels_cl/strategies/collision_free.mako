@@ -1,8 +1,8 @@
 ## Shams & Kennedy, method 2: a histogram in global memory for each work-item, whose counters it increases in local
 ## memory, packed with BITS bits each (equation 2); one that is full goes to global memory. No two work-items ever share
 ## a counter.
-<%include file="common.mako"/>
-<%namespace name="sums" file="sum_rows.mako"/>
+<%include file="strategies/common.mako"/>
+<%namespace name="sums" file="strategies/sum_rows.mako"/>
 % if bits:
 #define BITS ${bits}u
 #define PACKED ${32 // bits}u

@@ -1,5 +1,5 @@
 ## CUDA Handbook, one histogram for the grid or for each block: four neighbouring elements are read at once.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 __kernel void clhist_strategy(__global const element_t *x, const uint size, const uint num_bins,
                               volatile __global uint *histogram\
 % if per == "block":

@@ -2,7 +2,7 @@
 ## layout: where counter `bin` of work-item `t` lies (Figures 4 to 6). overflow: what keeps counters below 256.
 ## The published periodic merge has a barrier that not all threads reach, and none after the merge; here each work-group
 ## takes the same number of steps, and both barriers are there.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 #define GROUP ${group}u
 #define STEPS_BETWEEN_MERGES 63u
 

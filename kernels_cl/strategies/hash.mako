@@ -1,6 +1,6 @@
 ## RAFT's hash table in local memory: a bin that finds no place within PROBES has the whole work-group write the table to
 ## the result, and tries again in the empty one. No barrier is conditional: PoCL 3.0 lost counts where one was.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 #define PLACES ${places}u
 #define PROBES ${probes}u
 #define FREE 0xffffffffu

@@ -1,5 +1,5 @@
 ## Blog, second kernel: neighbouring work-items read neighbouring elements, and update the result themselves.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 __kernel void clhist_strategy(__global const element_t *x, const uint size, const uint num_bins,
                               volatile __global uint *histogram)
 {

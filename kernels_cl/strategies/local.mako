@@ -1,5 +1,5 @@
 ## Blog, third kernel: a copy in the local memory of each work-group, added to the result at the end.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 __kernel void clhist_strategy(__global const element_t *x, const uint size, const uint num_bins,
                               volatile __global uint *histogram, volatile __local uint *cells)
 {

@@ -1,5 +1,5 @@
 ## Blog, first kernel: each work-item reads a section of neighbouring elements and updates the result itself.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 __kernel void clhist_strategy(__global const element_t *x, const uint size, const uint num_bins,
                               volatile __global uint *histogram)
 {

@@ -1,7 +1,7 @@
 ## Blog, fourth kernel: a copy in the registers of each work-item, then one in local memory. The published kernel adds to
 ## local memory that was never set to zero, and reads it without a barrier: both are fixed here.
 ## Loops over local memory have no constant bound: with one bin, PoCL 3.0 compiles such a loop into code that crashes.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 __kernel void clhist_strategy(__global const element_t *x, const uint size, const uint num_bins,
                               volatile __global uint *histogram, volatile __local uint *cells)
 {

@@ -1,6 +1,6 @@
 ## Blog, fifth kernel: each work-item adds up the elements of one bin that it meets one after the other, and updates the
 ## copy in local memory once for such a run.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 __kernel void clhist_strategy(__global const element_t *x, const uint size, const uint num_bins,
                               volatile __global uint *histogram, volatile __local uint *cells)
 {

@@ -2,8 +2,8 @@
 ## with its own number in the upper bits; the one that reads its number back has counted, the others try again.
 ## The paper relies on warps that run in lockstep. Here barriers take the place of that, so a warp is any WARP work-items
 ## of a work-group, and all devices are right: everyone has read before anyone writes, and written before anyone looks.
-<%include file="common.mako"/>
-<%namespace name="sums" file="sum_rows.mako"/>
+<%include file="strategies/common.mako"/>
+<%namespace name="sums" file="strategies/sum_rows.mako"/>
 #define WARP ${warp}u
 #define WARPS ${warps}u
 #define TAG_SHIFT ${tag_shift}u

@@ -1,6 +1,6 @@
 ## CUB's agent: work-groups read tiles, a work-item PIXELS neighbouring elements of each at once, and adds up those that
 ## fall one after the other into one bin, before it updates the copy in local memory; several copies if there is room.
-<%include file="common.mako"/>
+<%include file="strategies/common.mako"/>
 #define PIXELS ${pixels}u
 #define COPIES ${copies}u
 
