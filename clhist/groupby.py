@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
 from typing import Any, Never, TypeAlias, cast, overload
@@ -23,8 +23,8 @@ from clhist._core.runtime.scatter import native
 from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.small import check_refused
 from clhist.grouped.dates import NAT, as_integers
-from clhist.grouped.frame_groups import FrameGroupBy, names_of_keys
-from clhist.grouped.frames import read_frame
+from clhist.grouped.frame_groups import FrameGroupBy
+from clhist.grouped.frames import Frame, key_columns, library_of, read_frame, used_categories
 from clhist.grouped.groups import Groups, groups_of, labels_of
 from clhist.grouped.hints import Hints, check_by_name, check_index, check_number
 from clhist.grouped.methods import A, Methods, X
@@ -51,14 +51,12 @@ def group_by(
     keys: Values | Sequence[Any], num_groups: int | None = ..., *, sort: bool = ..., queue: _Queue = ...
 ) -> GroupBy[HostArray]: ...
 @overload
-def group_by(
-    keys: Any, num_groups: str | Sequence[str], *names: str, sort: bool = ..., queue: _Queue = ...
-) -> FrameGroupBy: ...
+def group_by(keys: Any, num_groups: Any, *names: Any, sort: bool = ..., queue: _Queue = ...) -> FrameGroupBy: ...
 @shows()
 def group_by(
     keys: Any,
-    num_groups: int | str | Sequence[str] | None = None,
-    *names: str,
+    num_groups: Any = None,
+    *names: Any,
     sort: bool = True,
     queue: _Queue = None,
     **wrong: Any,
@@ -80,9 +78,10 @@ def group_by(
     num_groups : int, optional
         Number of groups, for integer keys that are the numbers of groups: empty groups have results as well, and those
         outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for. If `keys`
-        is a table, the name of a column of keys instead, or a list of names.
-    *names : str
-        If `keys` is a table, the names of more columns of keys.
+        is a table, the name of a column of keys instead, or a list of names. In the place of a name a column beside the
+        table, such as ``df["time"].dt.hour`` or ``pandas.cut(df["fare"], 5)`` of pandas, or an expression of polars.
+    *names : str, or column or expression of the table's library
+        If `keys` is a table, more columns of keys.
     sort : bool
         Whether groups come in the order of their keys, rather than in that of their first elements. Categories keep
         theirs.
@@ -118,15 +117,21 @@ def group_by(
         several = "columns" if isinstance(wrong[name], list | tuple) else "column"
         hint = f"; pass the {several}: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups, sort or queue as keywords, got {wrong[name]!r}{hint}")
-    if names or isinstance(num_groups, str | list | tuple):
+    if names or isinstance(num_groups, str | list | tuple) or library_of(num_groups) is not None:
         frame = read_frame(keys)
         if frame is None:
             check_number(num_groups)
             raise TypeError(f"keys: expected a table with named columns, got {type(keys).__name__}")
-        by = names_of_keys(num_groups, *names)
-        columns = [frame.key_column("keys", name) for name in by]
-        return FrameGroupBy(frame, by, GroupBy(groups_of(columns, None, sort, queue)))
+        return group_frame(frame, key_columns(frame, num_groups, *names), sort, queue)
     return GroupBy(groups_of(keys, cast(int | None, num_groups), sort, queue))
+
+
+def group_frame(
+    frame: Frame, keys: Mapping[str, Any], sort: bool = True, queue: cl.CommandQueue | None = None
+) -> FrameGroupBy:
+    """Return the groups of a table by columns of keys, which have names."""
+    columns = [used_categories(column) for column in keys.values()]
+    return FrameGroupBy(frame, keys, GroupBy(groups_of(columns, None, sort, queue)))
 
 
 def _missing_of(*arrays: Any) -> np.ndarray | None:

@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.spi import picked, read_column
-from clhist.groupby import group_by
-from clhist.grouped.frame_groups import FrameGroupBy, names_of_keys
-from clhist.grouped.frames import Frame, read_frame
+from clhist._core.spi import read_column
+from clhist.groupby import group_by, group_frame
+from clhist.grouped.frame_groups import COUNTS, FrameGroupBy
+from clhist.grouped.frames import Frame, key_columns, key_values, picked_or_missing, read_frame
 from clhist.histogram import histogram
 from clhist.statistics.table import named_statistics
 
-_COUNTS = ("size", "count", "nunique")  # which are 0 without rows
 _NORMALIZED = (False, True, "all", "index", "columns")
 
 
 def value_counts(
-    table: Any, *columns: str, normalize: bool = False, bins: int | Sequence[float] | None = None, sort: bool = True
+    table: Any, *columns: Any, normalize: bool = False, bins: int | Sequence[float] | None = None, sort: bool = True
 ) -> Any:
     """Count the rows of each value of a column, or of each combination of values of several columns.
 
@@ -28,8 +27,8 @@ def value_counts(
     ----------
     table : table or column of pandas, polars or PyArrow
         Rows whose value is missing are not counted.
-    *columns : str
-        Names of columns of the table, or one list of them; all of them by default.
+    *columns : str, or column or expression of the table's library
+        Columns of the table by name or as in `group_by`, or one list of them; all of them by default.
     normalize : bool
         Whether to return shares of the rows that are counted, as "proportion".
     bins : int or sequence of float, optional
@@ -61,13 +60,14 @@ def value_counts(
     a         1
     """
     frame = _as_frame(table)
-    names = names_of_keys(*(columns or frame.names))
+    keys_of_rows = key_columns(frame, *(columns or frame.names))
+    names = list(keys_of_rows)
     if bins is not None:
         if len(names) > 1:
             raise TypeError(f"bins: expected none with {len(names)} columns, got {bins!r:.60}")
-        counts, keys = _binned(frame, names[0], bins)
+        counts, keys = _binned(keys_of_rows, bins)
     else:
-        groups = group_by(frame.table, names)
+        groups = group_frame(frame, keys_of_rows)
         counts, keys = groups.groups.size(), _labels(groups, names)
     order = np.argsort(-counts, kind="stable") if sort else np.arange(len(counts))
     counts, title = counts[order], "count"
@@ -79,7 +79,7 @@ def value_counts(
         )
         return frame.with_keys({names[0]: intervals}, {title: counts})
     like = {
-        name: labels[order] if bins is not None else frame.key_values(name, labels[order])
+        name: labels[order] if bins is not None else key_values(keys_of_rows[name], labels[order])
         for name, labels in keys.items()
     }
     return frame.with_keys(like, {title: counts})
@@ -87,8 +87,8 @@ def value_counts(
 
 def crosstab(
     table: Any,
-    index: str | Sequence[str],
-    columns: str,
+    index: Any,
+    columns: Any,
     values: Any = None,
     statistic: Any = "size",
     *,
@@ -102,9 +102,9 @@ def crosstab(
     ----------
     table : table of pandas, polars or PyArrow
         Rows whose key is missing are left out.
-    index : str or list of str
-        Columns whose values are the rows of the result.
-    columns : str
+    index : str or column, or list of them
+        Columns, by name or as in `group_by`, whose values are the rows of the result.
+    columns : str or column
         Column whose values are the columns of the result.
     values : str or array, optional
         Column of the values of `statistic`; by default rows are counted.
@@ -142,7 +142,8 @@ def crosstab(
     All   3.5  5.0  4.0
     """
     frame = _as_frame(table)
-    names, by = names_of_keys(index), names_of_keys(columns)
+    row_keys, column_keys = key_columns(frame, index), key_columns(frame, columns)
+    names, by = list(row_keys), list(column_keys)
     (name,) = named_statistics([statistic])
     if normalize not in _NORMALIZED:
         raise ValueError(f"normalize: expected True, False, 'all', 'index' or 'columns', got {normalize!r:.60}")
@@ -152,9 +153,9 @@ def crosstab(
         raise ValueError(f"columns: expected the name of one column that is not in index, got {columns!r:.60}")
     if (values is None) != (name == "size"):
         raise TypeError(f"values: expected a column of the table for {name!r}, and none for 'size', got {values!r:.60}")
-    x = frame.values_of("values", names[0] if values is None else values)
-    rows, across = group_by(frame.table, names), group_by(frame.table, by)
-    numbers = _numbers(rows, len(frame.table)), _numbers(across, len(frame.table))
+    x = row_keys[names[0]] if values is None else frame.values_of("values", values)
+    rows, across = group_frame(frame, row_keys), group_frame(frame, column_keys)
+    numbers = rows.groups.ngroup(), across.groups.ngroup()
     shape = len(rows), len(across)
     inside = (numbers[0] >= 0) & (numbers[1] >= 0)
     cell = np.where(inside, numbers[0] * shape[1] + numbers[1], -1)
@@ -168,16 +169,16 @@ def crosstab(
     column_labels = _labels(across, by)[by[0]][used[1]]
     results = [groups.agg(**options, values=(x, name))["values"][name] for groups in parts]
     # The number of the result in each cell, of those in `parts` one after the other; -1 where there is none.
-    places = np.where((sizes > 0) | (name in _COUNTS), np.arange(sizes.size).reshape(shape), -1)[np.ix_(*used)]
+    places = np.where((sizes > 0) | (name in COUNTS), np.arange(sizes.size).reshape(shape), -1)[np.ix_(*used)]
     if len(parts) > 1:
         of_rows, of_columns = sizes.size + used[0], sizes.size + shape[0] + used[1]
         total = np.full((1, 1), sizes.size + sum(shape))
         places = np.block([[places, of_rows[:, None]], [of_columns[None], total]])
-    cells = [_picked(_joined(results), column) for column in places.T]
+    cells = [picked_or_missing(_joined(results), column) for column in places.T]
     if normalize:
         cells = _normalized(np.stack(cells, 1), normalize, margins)
     cells = [frame.values(x, name, column) for column in cells]
-    return _laid_out(frame, row_labels, by[0], column_labels, cells)
+    return _laid_out(frame, row_keys, row_labels, column_keys, column_labels, cells)
 
 
 def _as_frame(table: Any) -> Frame:
@@ -199,17 +200,9 @@ def _labels(groups: FrameGroupBy, names: Sequence[Any]) -> dict[Any, np.ndarray]
     return dict(zip(names, keys if isinstance(keys, tuple) else (keys,), strict=True))
 
 
-def _numbers(groups: FrameGroupBy, size: int) -> np.ndarray:
-    """Return the number of the group of each row; -1 of a row that is in none."""
-    positions = np.arange(1, size + 1)
-    number_of_first = np.full(size + 1, -1)
-    number_of_first[groups.groups.first(positions)] = np.arange(len(groups))
-    return number_of_first[groups.groups.transform(positions, "first")]
-
-
-def _binned(frame: Frame, name: str, bins: int | Sequence[float]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _binned(keys: Mapping[str, Any], bins: int | Sequence[float]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Return counts of a column by bins, and the edges of these."""
-    column = frame.column("table", name)
+    ((name, column),) = keys.items()
     data = read_column(column)
     values = np.asarray(column) if data is None else data.present
     if values.dtype.kind not in "biuf":
@@ -225,17 +218,6 @@ def _joined(results: Sequence[Any]) -> np.ndarray:
     return np.ma.concatenate(arrays) if is_masked else np.concatenate(arrays)
 
 
-def _picked(results: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return results at places; at -1 they are missing: NaN, NaT, None or masked."""
-    if (places >= 0).all():
-        return results[places]
-    if not isinstance(results, np.ma.MaskedArray):
-        if results.dtype.kind in "fc":
-            return np.append(results, results.dtype.type(np.nan))[places]
-        results = np.ma.array(results) if results.dtype.kind in "biu" else results
-    return picked(results, places)
-
-
 def _normalized(counts: np.ndarray, by: bool | str, margins: bool) -> list[np.ndarray]:
     """Return shares of counts, whose last row and column are sums, with those margins that have shares."""
     whole = {"index": counts[:, -1:], "columns": counts[-1:]}.get(str(by), counts[-1:, -1:])
@@ -245,7 +227,12 @@ def _normalized(counts: np.ndarray, by: bool | str, margins: bool) -> list[np.nd
 
 
 def _laid_out(
-    frame: Frame, row_labels: Mapping[Any, np.ndarray], by: str, column_labels: np.ndarray, cells: Sequence[Any]
+    frame: Frame,
+    row_keys: Mapping[str, Any],
+    row_labels: Mapping[Any, np.ndarray],
+    column_keys: Mapping[str, Any],
+    column_labels: np.ndarray,
+    cells: Sequence[Any],
 ) -> Any:
     """Return a table of columns with a label each; "All" stands for those and the row that have no label."""
     first, *others = row_labels
@@ -257,11 +244,12 @@ def _laid_out(
             texts = [*(labels if is_pandas else map(str, labels)), "" if key in others else "All"]
             keys[key] = np.array([*texts, None], object)[:-1]
         else:
-            keys[key] = frame.key_values(key, labels)
+            keys[key] = key_values(row_keys[key], labels)
     if not is_pandas:
         return frame.with_keys(keys, dict(zip(map(str, titles), cells, strict=True)))
     pandas = import_module("pandas")
     plain = len(titles) == len(column_labels)
-    axis = pandas.Index(frame.key_values(by, column_labels) if plain else pandas.Index(titles, dtype=object), name=by)
+    ((by, column),) = column_keys.items()
+    axis = pandas.Index(key_values(column, column_labels) if plain else pandas.Index(titles, dtype=object), name=by)
     table = frame.with_keys(keys, dict(enumerate(cells)))
     return table.set_axis(axis, axis=1)

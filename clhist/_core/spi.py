@@ -1,4 +1,4 @@
-"""What adapters use of the core beside the public interface; each name is documented where it is defined.
+"""The names of the core that adapters use beside the public interface; each is documented where it is defined.
 
 Adapters are `hist`, `dask`, `torch`, `jax`, `boosting`, `rdf`, `pyfai`, `ndimage`, `flox`, `zonal`, `tables` and
 `multi_device`. They import nothing else of `clhist._core`, so what is behind these names may change.
@@ -99,7 +99,7 @@ from clhist._core.runtime.extremes import extremes as extremes
 from clhist._core.runtime.pool import Pool as Pool
 from clhist._core.runtime.scan import Scan as Scan
 
-# What the host computes, and warnings.
+# Calls that the host computes, and warnings.
 from clhist._core.runtime.small import (
     check_host_way as check_host_way,
     counted_by_numpy as counted_by_numpy,

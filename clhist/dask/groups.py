@@ -26,7 +26,7 @@ from clhist.statistics.outputs import Column
 from clhist.statistics.table import TABLE, column_of, named_statistics
 
 _MERGED = tuple(name for name, each in TABLE.items() if each.merges or name in ("size", "nunique"))
-_WHOLE = ("transform", "cumsum", "cumprod", "cummin", "cummax", "cumcount", "rank", "nth", "weighted_mean")
+_WHOLE = ("transform", "cumsum", "cumprod", "cummin", "cummax", "cumcount", "ngroup", "rank", "nth", "weighted_mean")
 _NUMBERS = "integers, the numbers of groups, or categories"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyopencl as cl
 
@@ -12,9 +14,11 @@ from clhist._core.runtime.each import Elementwise
 from clhist.operators.c_types import c_name
 
 
-def result_of_each(keys: Array, results: Array) -> Array:
-    """Return the result of the group of each element; NaN, 0 or False of one that is in no group."""
-    none = results.dtype.type(np.nan if results.dtype.kind in "fc" else 0)
+def result_of_each(keys: Array, results: Array, none: Any = None) -> Array:
+    """Return the result of the group of each element; `none`, or NaN, 0 or False, of one that is in no group."""
+    if none is None:
+        none = np.nan if results.dtype.kind in "fc" else 0
+    none = results.dtype.type(none)
     if not is_device_array(keys):
         number = len(results)
         inside = (keys >= 0) & (keys < number)

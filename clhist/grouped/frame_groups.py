@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Never
 
+import numpy as np
 from numpy.typing import DTypeLike
 
-from clhist.grouped.frames import Frame
+from clhist.grouped.frames import Frame, key_values, picked_or_missing
 from clhist.statistics.table import named_statistics
 
+COUNTS = ("size", "count", "nunique")  # which are 0 without values
 _OPTIONS = ("self", "skipna", "ddof", "dtype", "reproducible")  # of `GroupBy.agg`, which no column can be called
 
 
@@ -32,11 +34,11 @@ class FrameGroupBy:
     <FrameGroupBy 2 groups by 'zone' of a table of pandas>
     """
 
-    def __init__(self, frame: Frame, names: Sequence[Any], groups: Any) -> None:
-        self._frame, self._names, self.groups = frame, list(names), groups
+    def __init__(self, frame: Frame, keys: Mapping[str, Any], groups: Any) -> None:
+        self._frame, self._columns, self.groups = frame, keys, groups
 
     def __repr__(self) -> str:
-        by = ", ".join(map(repr, self._names))
+        by = ", ".join(map(repr, self._columns))
         return f"<FrameGroupBy {len(self):,} groups by {by} of a table of {self._frame.library}>"
 
     def __len__(self) -> int:
@@ -57,6 +59,7 @@ class FrameGroupBy:
         ddof: int = 0,
         dtype: DTypeLike | None = None,
         reproducible: bool = False,
+        min_count: int = 0,
         **columns: Any,
     ) -> Any:
         """Compute statistics of columns, in one sweep over all of them.
@@ -65,6 +68,9 @@ class FrameGroupBy:
         ----------
         skipna, ddof, dtype, reproducible
             As of `GroupBy.agg`; `ddof` is 0, where pandas and polars have 1.
+        min_count : int
+            Statistics of fewer values are missing, but for "size", "count" and "nunique". In pandas sums, products,
+            extremes, "first" and "last" have it.
         **columns : tuple of (str or array, statistic, ...), or "size"
             Under the name of each result a column and its statistics, of those of `GroupBy.agg`. Instead of the name of
             a column an array with an element for each row; a pandas Series must have the index of the table. Several
@@ -96,6 +102,8 @@ class FrameGroupBy:
         if wrong:
             hint = "agg(mean_fare=('fare', 'mean'), n='size')"
             raise TypeError(f"agg: expected statistics by name, got {wrong[0]!r:.60}; write {hint}")
+        if isinstance(min_count, bool) or not isinstance(min_count, int | np.integer):
+            raise TypeError(f"min_count: expected an integer, got {min_count!r:.60}")
         options: dict[str, Any] = {"skipna": skipna, "ddof": ddof, "dtype": dtype, "reproducible": reproducible}
         labels: dict[Any, str] = {}  # what messages call a column, by its name or the identity of an array
         inputs: dict[str, tuple[Any, list[str]]] = {}  # a column and its statistics, by label
@@ -113,11 +121,18 @@ class FrameGroupBy:
                 if output in outputs:
                     raise ValueError(f"{name}: expected names of results that differ, got {output!r} twice")
                 outputs[output] = labels[key], statistic
-        table = self.groups.agg(**options, **{label: (values, *names) for label, (values, names) in inputs.items()})
-        results = {
-            name: self._frame.values(inputs[label][0], statistic, table[label][statistic])
-            for name, (label, statistic) in outputs.items()
-        }
+        more = ["count"] * (min_count > 0)
+        table = self.groups.agg(
+            **options,
+            **{label: (values, *dict.fromkeys([*names, *more])) for label, (values, names) in inputs.items()},
+        )
+        results = {}
+        for name, (label, statistic) in outputs.items():
+            result = table[label][statistic]
+            if min_count > 0 and statistic not in COUNTS:
+                are_many = np.asarray(table[label]["count"]) >= min_count
+                result = picked_or_missing(result, np.where(are_many, np.arange(len(self)), -1))
+            results[name] = self._frame.values(inputs[label][0], statistic, result)
         return self._frame.with_keys(self._keys(), results)
 
     def size(self, name: str = "size") -> Any:
@@ -146,16 +161,56 @@ class FrameGroupBy:
         result = self._frame.values(values, statistic, self.groups.transform(values, statistic, **options))
         return self._frame.with_rows(column if self._frame.is_name(column) else statistic, result)
 
+    def nlargest(self, n: int, column: Any) -> Any:
+        """Return the rows of the `n` largest values of each group, the largest first.
+
+        Parameters
+        ----------
+        n : int
+            How many rows of a group, at most.
+        column : str or array
+            As of `agg`: real numbers or dates. Rows whose value is missing are left out; of equal values the first
+            rows are taken.
+
+        Returns
+        -------
+        pandas.DataFrame, polars.DataFrame or pyarrow.Table
+            Rows of the table, of pandas with their index, by group in the order of the groups.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> trips = pandas.DataFrame({"zone": ["a", "b", "a"], "fare": [1.0, 2.0, 4.0]})
+        >>> clhist.group_by(trips, "zone").nlargest(1, "fare")
+          zone  fare
+        2    a   4.0
+        1    b   2.0
+        """
+        return self._of_rank(n, column, ascending=False)
+
+    def nsmallest(self, n: int, column: Any) -> Any:
+        """Return the rows of the `n` least values of each group, the least first; see `nlargest`."""
+        return self._of_rank(n, column, ascending=True)
+
+    def _of_rank(self, n: int, column: Any, *, ascending: bool) -> Any:
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+            raise ValueError(f"n: expected a number of rows, got {n!r:.60}")
+        values = self._frame.values_of("column", column)
+        ranks = np.ma.filled(self.groups.rank(values, "first", ascending=ascending), np.nan)
+        rows = np.flatnonzero(ranks <= n)
+        return self._frame.rows(rows[np.lexsort((ranks[rows], self.groups.ngroup()[rows]))])
+
     def _keys(self) -> dict[Any, Any]:
         """Return the keys of the groups as columns of the library, by name."""
         keys = self.groups.keys
         keys = keys if isinstance(keys, tuple) else (keys,)
-        return {name: self._frame.key_values(name, labels) for name, labels in zip(self._names, keys, strict=True)}
+        columns = zip(self._columns.items(), keys, strict=True)
+        return {name: key_values(column, labels) for (name, column), labels in columns}
 
     def _checked(self, name: str, argument: Any) -> tuple[Any, ...]:
         """Return a column and the names of its statistics; the size of groups is that of a column of keys."""
         if isinstance(argument, str) and argument == "size":
-            return self._names[0], argument
+            return next(iter(self._columns.values())), argument
         if not isinstance(argument, tuple | list) or len(argument) < 2:
             raise TypeError(f"{name}: expected a tuple of a column and its statistics, or 'size', got {argument!r:.60}")
         return argument[0], *named_statistics(argument[1:])
@@ -165,16 +220,3 @@ class FrameGroupBy:
         while label in labels or label in _OPTIONS:
             label += "_"
         return label
-
-
-def names_of_keys(*names: Any) -> list[Any]:
-    """Return the names of key columns, which are arguments or one list; raise TypeError if one is not a string."""
-    columns = list(names[0]) if len(names) == 1 and isinstance(names[0], list | tuple) else list(names)
-    if not columns:
-        raise TypeError("keys: expected the name of at least one column of the table, got none")
-    for name in columns:
-        if not isinstance(name, str):
-            raise TypeError(f"keys: expected names of columns of the table, got {name!r:.60}")
-    if len({*columns}) < len(columns):
-        raise ValueError(f"keys: expected different names of columns, got {columns}")
-    return columns

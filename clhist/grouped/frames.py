@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from clhist._core.opencl.arrays import is_device_array
+from clhist._core.runtime.columns import picked
 from clhist.grouped.columns import like_keys
 from clhist.grouped.hints import check_index
 from clhist.grouped.table import arrow_table, as_pandas, pandas_frame, polars_frame
@@ -57,17 +58,6 @@ class Frame:
             raise ValueError(f"{argument}: expected a name of one column, but {number} columns are named {name!r}")
         return self.table[name]
 
-    def key_column(self, argument: str, name: Any) -> Any:
-        """Return a column as keys: of categories, only those that occur have a group."""
-        column = self.column(argument, name)
-        categories = getattr(column, "cat", None) if self.library == "pandas" else None
-        return column if categories is None else categories.remove_unused_categories()
-
-    def key_values(self, name: Any, labels: np.ndarray) -> Any:
-        """Return keys of groups as a column of the library, of the type of the column of that name."""
-        like = like_keys(self.column("keys", name))
-        return labels if like is None else like(labels)
-
     def values(self, column: Any, statistic: str, result: Any) -> Any:
         """Return a statistic of a column as a column of the library, where it can, of the type of the column."""
         dtype = getattr(column, "dtype", None)
@@ -110,6 +100,12 @@ class Frame:
             raise ValueError(f"{twice}: expected another name than that of a key column")
         return (polars_frame if self.library == "polars" else arrow_table)({**keys, **columns})
 
+    def rows(self, places: np.ndarray) -> Any:
+        """Return rows of the table by their places, of pandas with their index."""
+        if self.library == "pandas":
+            return self.table.iloc[places]
+        return self.table[places] if self.library == "polars" else self.table.take(places)
+
     def with_rows(self, name: Any, values: Any) -> Any:
         """Return values for each row as a column of the library; a Series of pandas has the index of the table."""
         if self.library == "pandas":
@@ -118,6 +114,76 @@ class Frame:
         if self.library == "polars":
             return polars_frame({name: values})[name]
         return arrow_table({name: values})[name]
+
+
+def key_columns(frame: Frame, *keys: Any) -> dict[str, Any]:
+    """Return columns of keys by name.
+
+    Parameters
+    ----------
+    frame : Frame
+        The table.
+    *keys : str, or named column or expression of the library of the table
+        Names of columns, or columns beside the table; or one list of them.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If there is no such column, a column has no name or another length, or two have one name.
+    """
+    listed = keys[0] if len(keys) == 1 and isinstance(keys[0], list | tuple) else keys
+    if not listed:
+        raise TypeError("keys: expected the name of at least one column of the table, got none")
+    columns: dict[str, Any] = {}
+    for key in listed:
+        name, column = (key, None) if isinstance(key, str) else _named(frame, key)
+        if name in columns:
+            raise ValueError(f"keys: expected different names of columns, got {name!r} twice; rename one")
+        columns[name] = frame.column("keys", name) if column is None else column
+    return columns
+
+
+def _named(frame: Frame, key: Any) -> tuple[str, Any]:
+    """Return a column beside the table with its name; an expression of polars is computed."""
+    what = f"keys: expected names of columns of the table, or columns of {frame.library} with names"
+    if library_of(key) != frame.library:
+        shown = f"{key!r:.60}" if np.ndim(key) == 0 else f"{type(key).__name__} of another library"
+        raise TypeError(f"{what}, got {shown}")
+    if frame.library == "polars" and hasattr(key, "over"):
+        (key,) = frame.table.select(key).get_columns()
+    name = getattr(key, "name", None)
+    if not isinstance(name, str):
+        hint = "append it to the table" if frame.library == "pyarrow" else "rename it"
+        raise TypeError(f"{what}, got a column named {name!r}; {hint}")
+    if len(key) != len(frame.table):
+        raise ValueError(f"keys: expected {len(frame.table)} rows as the table has, got {len(key)} in {name!r}")
+    check_index("keys", key, getattr(frame.table, "index", None))
+    return name, key
+
+
+def used_categories(column: Any) -> Any:
+    """Return a column of keys with those categories alone that occur: others have no group."""
+    categories = getattr(column, "cat", None) if library_of(column) == "pandas" else None
+    return column if categories is None else categories.remove_unused_categories()
+
+
+def key_values(column: Any, labels: np.ndarray) -> Any:
+    """Return keys of groups as a column of the library and type of a column of keys."""
+    like = like_keys(column)
+    return labels if like is None else like(labels)
+
+
+def picked_or_missing(results: Any, places: np.ndarray) -> Any:
+    """Return results at places; at -1 they are missing: NaN, NaT, None or masked."""
+    if (places >= 0).all():
+        return results[places]
+    if not isinstance(results, np.ndarray):
+        results = np.asarray(results, object)  # dates with a time zone
+    if not isinstance(results, np.ma.MaskedArray):
+        if results.dtype.kind in "fc":
+            return np.append(results, results.dtype.type(np.nan))[places]
+        results = np.ma.array(results) if results.dtype.kind in "biu" else results
+    return picked(results, places)
 
 
 def library_of(value: Any) -> str | None:

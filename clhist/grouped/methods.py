@@ -163,6 +163,18 @@ class Methods(Placed, Generic[A]):
         found: A = self._places(ascending)
         return found
 
+    @takes_cuda_as("_keys")
+    def ngroup(self) -> A:
+        """Return the number of the group of each element, as int64; -1 of one that is in no group.
+
+        Examples
+        --------
+        >>> clhist.group_by(["a", "b", "a"]).ngroup()
+        array([0, 1, 0])
+        """
+        found: A = self._group_numbers()
+        return found
+
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def cumsum(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the sum of the values of its group up to each element.

@@ -369,13 +369,20 @@ class Placed:
         """Return how many elements each group has."""
         raise NotImplementedError
 
-    def _rows(self, results: Any) -> Any:
+    def _rows(self, results: Any, none: Any = None) -> Any:
         """Return the result of the group of each element, where the caller's arrays are."""
         keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
         if not self._on_device and (isinstance(results, np.ma.MaskedArray) or results.dtype.kind in "mMO"):
-            return picked(results, self._rows(np.arange(1, self.num_groups + 1)) - 1)
-        found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results).reshape(self._shape)
+            return picked(results, self._rows(np.arange(self.num_groups), -1))
+        found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results, none)
+        found = found.reshape(self._shape)
         return found.get(self._queue) if is_elsewhere else found
+
+    def _group_numbers(self) -> Any:
+        """Return the number of the group of each element, where the caller's arrays are."""
+        check_process()
+        numbers = np.arange(self.num_groups)
+        return self._rows(to_device(self._queue, numbers) if self._on_device else numbers, -1)
 
     def _places(self, ascending: bool) -> Any:
         """Return the place in its group of each element."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas
 import pyarrow
+import pyopencl.array as cl_array
 import pytest
 from pandas.testing import assert_frame_equal, assert_series_equal
 
@@ -186,7 +187,7 @@ TWICE = pandas.DataFrame([[1, 2], [3, 4]], columns=["k", "k"])
     [
         (lambda: clhist.group_by(FRAME, "zon"), KeyError, "got 'zon'; did you mean 'zone'.*'zone', 'fare', 'day'"),
         (lambda: clhist.group_by(FRAME, "zone", "xyz"), KeyError, r"got 'xyz' \(columns: 'zone', 'fare', 'day'\)"),
-        (lambda: clhist.group_by(FRAME, "zone", 3), TypeError, "^keys: expected names of columns of the table, got 3$"),
+        (lambda: clhist.group_by(FRAME, "zone", 3), TypeError, "^keys: expected names .* with names, got 3$"),
         (lambda: clhist.group_by(FRAME, []), TypeError, "^keys: expected the name of at least one column"),
         (lambda: clhist.group_by(FRAME, "zone", "zone"), ValueError, "^keys: expected different names of columns"),
         (lambda: clhist.group_by(TWICE, "k"), ValueError, "^keys: expected a name of one column, but 2 columns"),
@@ -200,6 +201,13 @@ TWICE = pandas.DataFrame([[1, 2], [3, 4]], columns=["k", "k"])
         (lambda: groups().agg("mean"), TypeError, r"^agg: expected statistics by name, got 'mean'; write agg\(mean_f"),
         (lambda: groups().agg(a=("fare", "min", "max"), a_max=("fare", "max")), ValueError, "^a_max: .* got 'a_max' t"),
         (lambda: groups().agg(m=(pyarrow.array([1, 2]), "max")), TypeError, "^m: expected a column of pandas, .*pyarr"),
+        (lambda: clhist.group_by(FRAME, "zone", np.arange(2)), TypeError, "^keys: .*of another lib"),
+        (lambda: clhist.group_by(FRAME, FRAME["day"][:1]), ValueError, "^keys: expected 2 rows .*, got 1 in 'day'"),
+        (lambda: clhist.group_by(FRAME, "day", FRAME["day"]), ValueError, "^keys: expected different .* got 'day' tw"),
+        (lambda: clhist.group_by(FRAME, FRAME["day"][::-1]), ValueError, "^keys: expected the index"),
+        (lambda: groups().nlargest(-1, "fare"), ValueError, "^n: expected a number of rows, got -1"),
+        (lambda: groups().nlargest(1, "fara"), KeyError, "column: expected a column of the table, got 'fara'; did"),
+        (lambda: groups().agg(min_count=1.5, n="size"), TypeError, "^min_count: expected an integer, got 1.5"),
         (lambda: groups()["fare"], TypeError, r"write groups.agg\(x=\('fare', 'mean'\)\)"),
         (lambda: [*groups()], TypeError, "expected no iteration"),
         (lambda: arrow_groups().agg(zone=("fare", "max")), ValueError, "^zone: expected another name than that of a k"),
@@ -216,6 +224,77 @@ def groups():
 
 def arrow_groups():
     return clhist.group_by(pyarrow.Table.from_pandas(FRAME), "zone")
+
+
+def test_columns_beside_the_table_as_keys():
+    """Parts of dates, intervals and expressions of polars, which their libraries compute."""
+    frame = trips(300)
+    hours, fares = frame["time"].dt.hour, pandas.cut(frame["fare"], 4)
+    found = clhist.group_by(frame, "zone", hours).agg(mean=("fare", "mean"), n="size")
+    assert_frame_equal(found, frame.groupby(["zone", hours]).agg(mean=("fare", "mean"), n=("fare", "size")))
+    found = clhist.group_by(frame, fares).agg(total=("ticks", "sum"), n="size")
+    expected = frame.groupby(fares, observed=True).agg(total=("ticks", "sum"), n=("fare", "size"))
+    assert_frame_equal(found, expected)
+    quarters = pandas.qcut(frame["fare"], 4).rename("quarter")
+    found = clhist.crosstab(frame, "zone", quarters)
+    assert found.to_numpy().tolist() == pandas.crosstab(frame["zone"], quarters).to_numpy().tolist()
+    counts = clhist.value_counts(frame, hours.rename("hour"), sort=False)["count"]
+    assert counts.tolist() == hours.value_counts().sort_index().tolist()
+    polars = pytest.importorskip("polars")
+    table = polars.DataFrame({"k": [3, 5, 4], "x": [1.0, 2.0, 4.0]})
+    odd = (polars.col("k") % 2).alias("odd")
+    for key in (odd, table.select(odd)["odd"]):
+        found = clhist.group_by(table, key).agg(x=("x", "sum"))
+        assert found.to_dict(as_series=False) == {"odd": [0, 1], "x": [4.0, 3.0]}
+
+
+@pytest.mark.parametrize("size", [40, 30_000])
+def test_min_count(size):
+    frame = trips(size).assign(k=np.arange(size) // 5)
+    frame.loc[::3, "fare"] = np.nan
+    picked = {"total": ("fare", "sum"), "most": ("seats", "max"), "last": ("time", "max"), "zone_": ("zone", "first")}
+    found = clhist.group_by(frame, "k").agg(min_count=4, n="size", count=("fare", "count"), **picked)
+    groups = frame.groupby("k")
+    expected = {name: getattr(groups[column], way)(min_count=4) for name, (column, way) in picked.items()}
+    expected = pandas.DataFrame({"n": groups.size(), "count": groups["fare"].count(), **expected})
+    assert_frame_equal(found, expected)
+    assert found["total"].isna().any()
+
+
+@pytest.mark.parametrize("size", [40, 30_000])
+def test_largest_rows_of_each_group(size):
+    frame = trips(size)
+    frame["fare"] = frame["fare"].round(2)  # with equal values
+    frame.loc[::3, "fare"] = np.nan
+    groups = clhist.group_by(frame, "hour")
+    present = frame[frame["fare"].notna()].sort_values("hour", kind="stable")
+    for number in (0, 1, 3):
+        for found, ascending in ((groups.nlargest(number, "fare"), False), (groups.nsmallest(number, "fare"), True)):
+            ordered = present.sort_values("fare", ascending=ascending, kind="stable")
+            expected = ordered.groupby("hour").head(number).sort_values("hour", kind="stable")
+            assert_frame_equal(found, expected)
+    assert_frame_equal(groups.nlargest(1, frame["seats"])[["seats"]], groups.nlargest(1, "seats")[["seats"]])
+    last = frame.sort_values("time").groupby("zone").tail(1).sort_values("zone")
+    assert_frame_equal(clhist.group_by(frame, "zone").nlargest(1, "time"), last)
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    assert clhist.group_by(table, "hour").nlargest(2, "fare").to_pandas()["fare"].tolist() == (
+        groups.nlargest(2, "fare")["fare"].tolist()
+    )
+
+
+@pytest.mark.parametrize("keys", [["b", None, "a", "b"], np.array([7, 3, 7]), np.array([[4, 9], [9, 4]]), np.empty(0)])
+@pytest.mark.parametrize("queue", [None, "default"])
+def test_numbers_of_groups(keys, queue):
+    found = clhist.group_by(keys, queue=queue and clhist.default_queue()).ngroup()
+    expected = pandas.Series(np.ravel(np.array(keys))).groupby(np.ravel(np.array(keys))).ngroup()
+    assert found.dtype == np.int64
+    assert found.shape == np.shape(keys)
+    assert found.ravel().tolist() == expected.fillna(-1).astype(int).tolist()
+
+
+def test_numbers_of_groups_on_the_device(queue):
+    keys = cl_array.to_device(queue, np.array([2, -1, 0, 3, 2]))
+    assert clhist.group_by(keys, 3).ngroup().get().tolist() == [2, -1, 0, -1, 2]
 
 
 def test_repr():
