@@ -6,6 +6,7 @@ import numpy as np
 
 from clhist.grouped.dates import NAT
 from clhist.grouped.factorized import in_first_order
+from clhist.grouped.keys import sorted_distinct
 from clhist.grouped.running import Running
 
 Array = np.ndarray
@@ -38,7 +39,7 @@ def numbered(numbers: Array, most: int, *, sort: bool) -> tuple[Array, Array]:
 def number_of_different(keys: Array, num_groups: int, numbers: Array, num_values: int, skipna: bool) -> Array:
     """Return how many different values each group has, of the numbers of the values; others are one more, or none."""
     values = num_values + (not skipna)
-    pairs = np.unique(joined(keys, num_groups, numbers, values, -1 if skipna else num_values))
+    pairs = sorted_distinct(joined(keys, num_groups, numbers, values, -1 if skipna else num_values))
     return np.bincount(pairs[pairs >= 0] // max(1, values), minlength=num_groups)
 
 
