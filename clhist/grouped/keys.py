@@ -50,9 +50,7 @@ def distinct(keys: np.ndarray) -> np.ndarray:
     if keys.dtype.kind == "f":
         found: np.ndarray = np.unique(keys)
         return found + found.dtype.type(0)  # one zero, whichever came first
-    if keys.size < _FEW:
-        return sorted_distinct(keys)
-    return _of_integers(np.ascontiguousarray(keys).reshape(-1))[0]
+    return sorted_distinct(keys)
 
 
 def sorted_distinct(integers: np.ndarray) -> np.ndarray:
