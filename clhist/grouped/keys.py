@@ -50,6 +50,10 @@ def distinct(keys: np.ndarray) -> np.ndarray:
     if keys.dtype.kind == "f":
         found: np.ndarray = np.unique(keys)
         return found + found.dtype.type(0)  # one zero, whichever came first
+    if keys.size >= _FEW and int(most := keys.max()) - int(least := keys.min()) < keys.size:
+        is_there = np.zeros(int(most) - int(least) + 1, bool)
+        is_there[keys - least] = True
+        return np.flatnonzero(is_there).astype(keys.dtype) + least
     return sorted_distinct(keys)
 
 
