@@ -30,6 +30,7 @@ KEYS = {
     "driver_version",
     "kind",
     "default",
+    "default_reason",
     "pyopencl_ctx",
     "problem",
     "compute_units",
@@ -109,7 +110,7 @@ def test_the_short_text_has_a_line_for_each_subject(device, record, monkeypatch)
     assert max(map(len, lines)) <= 60
     subjects = [line.split()[0] for line in lines[2:] if not line.startswith(" " * 4)]
     of_cuda = ["arrays"] if record["cuda_arrays"] else []
-    assert subjects == ["platform", "kind", *of_cuda, "profiles", "rates", "model", "atomics"]
+    assert subjects == ["default", "platform", "kind", *of_cuda, "profiles", "rates", "model", "atomics"]
     assert len(run("--device", device.name).output) < len(run("--device", device.name, "-v").output) / 4
     text = summary(record | {"problem": "its compiler is too old"})
     assert re.search("does not work +its compiler is too old", text)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import clhist
+from clhist.files import sealed
 from clhist.hardware.vendors import Fault
 from clhist.opencl import device as devices
 from clhist.opencl import faults
@@ -19,7 +20,7 @@ WRONG = RIGHT._replace(second=5)
 
 @pytest.fixture(autouse=True)
 def caches(monkeypatch, tmp_path):
-    monkeypatch.setattr(faults, "platformdirs", SimpleNamespace(user_cache_path=lambda name: tmp_path / name))
+    monkeypatch.setattr(sealed, "platformdirs", SimpleNamespace(user_cache_path=lambda name: tmp_path / name))
 
 
 @pytest.fixture
