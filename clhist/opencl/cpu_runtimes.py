@@ -27,7 +27,7 @@ FIGURES = {
     "reduction": "counts of 1 M values into 256 bins",
 }
 _MARGIN = 0.9  # a later runtime is chosen below this part of the time, so that noise does not decide
-_ROUNDS, _REPEATS = 8, 6  # in turn; the least time is that without other work on the cores
+_ROUNDS, _REPEATS = 8, 5  # in turn; the least time is that without other work on the cores
 _ZERO = np.int32(0)
 _WORDS, _VALUES, _BINS = 2**22, 2**20, 256
 _SOURCE = f"""
@@ -122,7 +122,7 @@ def _in_turn(runs: Sequence[dict[str, Callable[[], object]]]) -> list[Figures]:
     for _ in range(_ROUNDS):
         for each, of in zip(runs, figures, strict=True):
             for name, run in each.items():
-                of[name] = min(of[name], *(_seconds(run) for _ in range(_REPEATS if name == "launch" else 1)))
+                of[name] = min(of[name], *(_seconds(run) for _ in range(_REPEATS)))
     return figures
 
 
