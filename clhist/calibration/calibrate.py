@@ -21,6 +21,7 @@ from clhist.calibration.host_sizes import host_sizes
 from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.calibration.rates import plan_rates
 from clhist.calibration.row_rates import row_rates
+from clhist.hardware.patterns import exactly
 from clhist.hardware.profile import Profile
 from clhist.hardware.profile_files import PARAMETERS, parse_profile, user_directory
 from clhist.opencl.device import device_kind, own_profile, trust
@@ -87,7 +88,7 @@ class Calibration:
         lines = [
             f"name = {json.dumps(self.name)}",
             f"kind = {json.dumps(self.kind)}",
-            f"match = [{json.dumps('^' + re.escape(self.name) + '$')}]",
+            f"match = [{json.dumps(exactly(self.name))}]",
         ]
         for finding in self.findings:
             lines += ["", f"[{finding.key}]", f"value = {finding.value}", f"source = {json.dumps(finding.source)}"]

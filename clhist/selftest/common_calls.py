@@ -18,7 +18,7 @@ from clhist.opencl.device import devices, has_fp64, use_device
 from clhist.reduce import reduce_by_index
 from clhist.selftest.checks import Check
 from clhist.selftest.suite import queue_of
-from clhist.unique import factorize, unique
+from clhist.unique import unique
 
 _ELEMENTS, _BINS = 1_000_000, 1000  # plans of other sizes are mostly the same
 _FLOATS, _INTEGERS = ("float64", "float32"), ("int64", "int32")
