@@ -28,7 +28,7 @@ def warm(console: Console, quick: bool, jobs: int | None) -> None:
     """Compile what common calls need.
 
     Calls the common functions with common dtypes, so that the first calls of later programs load kernels from disk.
-    Takes about a minute on two cores, and some seconds when all is compiled. Where several CPU runtimes are installed,
+    Takes half a minute on two idle cores, and some seconds when all is compiled. Where several CPU runtimes are installed,
     their kernels are measured first, and the fastest is the default device from then on.
 
     \b
@@ -36,10 +36,10 @@ def warm(console: Console, quick: bool, jobs: int | None) -> None:
       clhist warm
       clhist warm --platform Intel --quick
     """
+    from clhist.cli.common_calls import calls_elsewhere, common_calls
     from clhist.opencl.cpu_runtimes import comparison, measure_kernels
     from clhist.opencl.device import cpu_runtimes, default_queue
     from clhist.selftest.checks import HOLDS, UNAVAILABLE
-    from clhist.selftest.common_calls import calls_elsewhere, common_calls
     from clhist.selftest.workers import default_jobs, run_in_processes
 
     start = perf_counter()

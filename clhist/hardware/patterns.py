@@ -1,8 +1,8 @@
 """Patterns of profiles: words of a device's name, in a row. Pure.
 
-A word is letters and digits, in any case; what stands between words does not matter. In a pattern ``#`` is a digit, ``*``
-behind a word stands for any rest of it, and a ``*`` alone for any words. ``^`` and ``$`` are the ends of the name.
-Behind ``!`` follow words that the name must not have: ``"A100 !MIG"``.
+A word is letters and digits, in any case; signs between words do not matter. In a pattern ``#`` is a digit, ``*``
+behind a word is any rest of it, and a ``*`` alone is any words. ``^`` and ``$`` are the ends of the name. The name
+must not have the words behind ``!``: ``"A100 !MIG"``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _words(name: str) -> Words:
 
 
 def _is_in(parts: Words, words: Words) -> bool:
-    """Whether the parts are these words, as in a shell's pattern: the last ``*`` takes one word more at each failure."""
+    """Whether the parts are these words, as in a shell's pattern; at a failure the last ``*`` takes one word more."""
     part = word = 0
     star, taken = -1, 0
     while word < len(words):

@@ -112,8 +112,9 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     ----------
     text : str
         TOML: ``name``, ``kind`` ("gpu" or "cpu"), ``level`` ("device", "architecture", "vendor" or "default"; "device"
-        if missing), ``match`` (words looked for in the device's name, as `clhist.hardware.patterns` has them), and a table for each number with ``value`` or ``per_compute_unit``, and ``source``. Only at the level
-        "device" must all five be there. The table ``data_sheet`` has some of `DATA_SHEET`, and their ``source``.
+        if missing), ``match`` (words looked for in the device's name, as `clhist.hardware.patterns` has them), and a
+        table for each number with ``value`` or ``per_compute_unit``, and ``source``. Only at the level "device" must
+        all five be there. The table ``data_sheet`` has some of `DATA_SHEET`, and their ``source``.
         ``features``, a list, is what updates may use; without it that is all that the
         device has.
     path : str
@@ -301,12 +302,15 @@ def load_profiles(
         key=lambda item: item.name,
     )
     found = []
-    for item in (*own, *shipped):
-        path = str(item) if isinstance(item, Path) and item in own else f"{_SHIPPED}{item.name}"
+    for n, item in enumerate((*own, *shipped)):
+        path = str(item) if n < len(own) else f"{_SHIPPED}{item.name}"
         try:
-            text = read_text(item, _MOST_BYTES) if isinstance(item, Path) else item.read_text(encoding="utf-8")
-            if kind is None or item in own or re.search(rf'^kind = "{kind}"$', text, re.MULTILINE):
-                found.append(parse_profile(text, path))
+            if n < len(own) and isinstance(item, Path):
+                found.append(parse_profile(read_text(item, _MOST_BYTES), path))
+                continue
+            content = item.read_bytes()  # a hundred files, of which text would take three times as long
+            if kind is None or f'\nkind = "{kind}"'.encode() in content:
+                found.append(parse_profile(content.decode("utf-8"), path))
         except (OSError, ValueError) as error:
             unread = isinstance(error, OSError | UnicodeDecodeError)
             told = ProfileError(f"{path}: {'cannot be read: ' * unread}{error}")

@@ -120,7 +120,7 @@ def test_the_short_text_has_a_line_for_each_subject(device, record, monkeypatch)
 def test_thresholds_of_the_host(device, monkeypatch):
     monkeypatch.setattr("clhist.engine.small.LEAST", {"bincount": 60_000, "1 dimension": 2**16, "group_by": 5000})
     measured = SimpleNamespace(rates={rate_name("group_by"): 7000.0})
-    monkeypatch.setattr("clhist.engine.small.own_profile", lambda device: measured)
+    monkeypatch.setattr("clhist.engine.small.own_rates", lambda device: measured.rates)
     calls = {call: least_size(call, device) for call in ("bincount", "1 dimension", "group_by")}
     sources = {call: source for call, (_, source) in calls.items()}
     assert sources == {"bincount": DERIVED, "1 dimension": "default", "group_by": "measured"}

@@ -9,9 +9,9 @@ import pytest
 from commands import runner
 
 import clhist
+from clhist.cli import common_calls
 from clhist.cli.warm import caches
 from clhist.errors import UnsupportedError
-from clhist.selftest import common_calls
 from clhist.selftest.checks import HOLDS, Check
 
 run = runner("warm")

@@ -13,17 +13,17 @@ from clhist.hardware.profile_files import load_profiles, parse_profile
     ("pattern", "names", "others"),
     [
         ("A100", ["NVIDIA A100-SXM4-80GB", "a100", "A100 80GB PCIe"], ["NVIDIA A100X", "GA100", "A1 00", ""]),
-        ("RX 7900 XT", ["AMD Radeon RX 7900 XT", "Radeon RX-7900 (XT)"], ["RX 7900 XTX", "RX XT 7900", "RX 7900 GRE XT"]),
+        ("RX 7900 XT", ["AMD Radeon RX 7900 XT", "Radeon RX-7900 (XT)"], ["RX 7900 XTX", "RX XT 7900", "RX 7900 X XT"]),
         ("Arc(TM) A770", ["Intel(R) Arc(TM) A770 Graphics", "Intel Arc TM A770"], ["Intel(R) Arc(TM) A770M Graphics"]),
         ("gfx94#", ["gfx942:sramecc+:xnack-", "GFX940"], ["gfx94", "gfx94a", "gfx9421"]),
         ("gfx94#*", ["gfx942", "gfx9421", "gfx942_x"], ["gfx94", "gfx94a"]),
         ("RTX 40#0*", ["RTX 4090", "RTX 4080S", "rtx 4070ti super"], ["RTX 409", "RTX4090"]),
         ("neoverse*", ["neoverse-n1", "Neoverse", "neoversev1"], ["Arm neo verse"]),
-        ("GenuineIntel * amx_bf16", ["GenuineIntel amx_bf16", "GenuineIntel cpu family 6 model 143 amx_bf16 avx2"], ["amx_bf16 GenuineIntel", "GenuineIntel amx_bf16_2"]),
+        ("Intel * amx", ["Intel amx", "GenuineIntel Intel family 6 amx avx2"], ["amx Intel", "Intel amx_2"]),
         ("a * b c * d", ["a b c d", "x a b b c y d z", "a b x b c d"], ["a b x c d", "a d b c", "a b c"]),
         ("^AMD$", ["AMD", " amd "], ["AMD Radeon", "pthread-AMD"]),
         ("^gfx11##", ["gfx1100:x"], ["AMD gfx1100"]),
-        ("RTX 2070$", ["NVIDIA GeForce RTX 2070", "RTX 2070 RTX 2070"], ["RTX 2070 SUPER", "RTX 2070 with Max-Q Design"]),
+        ("RTX 2070$", ["NVIDIA GeForce RTX 2070", "RTX 2070 RTX 2070"], ["RTX 2070 SUPER", "RTX 2070 with Max-Q"]),
         ("H100 !MIG !PCIe", ["NVIDIA H100 80GB HBM3"], ["NVIDIA H100 PCIe", "MIG H100", "NVIDIA H200"]),
         ("RX 580 !580 2048*", ["RX 580", "RX 580 Series", "2048 RX 580"], ["RX 580 2048SP"]),
         ("Mali-G7#", ["Mali-G77 r0p1", "ARM Mali-G78"], ["Mali-G710", "Mali-G7"]),
@@ -55,14 +55,16 @@ def test_no_pattern_takes_long(pattern):
     assert not occurs(pattern, "a " * 249 + "c")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "reason"),
-    [
-        *((each, "expected some words of a name, since others match every device") for each in ("", "(", "*", "#* *", "^$", "A100 !", "!MIG", "a ! * !b")),
-        *((each, "not a regular expression") for each in (r"\bH100\b", "A(2|10)", "RX 6600(?! XT)", r"gfx94\d", "gfx80[0-3]", ".*", "(ab)*", "GeForce.+")),
-        ("x" * (MOST_CHARACTERS + 1), "expected at most 500 characters, got 501"),
-    ],
-)  # fmt: skip
+ALL = "expected some words of a name, since others match every device"
+REGULAR = "not a regular expression"
+REFUSED = {
+    **dict.fromkeys(("", "(", "*", "#* *", "^$", "A100 !", "!MIG", "a ! * !b"), ALL),
+    **dict.fromkeys((r"\bH100\b", "A(2|10)", "6600(?! XT)", r"gfx94\d", "gfx80[0-3]", ".*", "(ab)*", "Ge.+"), REGULAR),
+    "x" * (MOST_CHARACTERS + 1): "expected at most 500 characters, got 501",
+}
+
+
+@pytest.mark.parametrize(("pattern", "reason"), REFUSED.items())
 def test_what_is_no_pattern_is_refused(pattern, reason):
     with pytest.raises(ValueError, match=reason):
         occurs(pattern, "x")
