@@ -54,43 +54,51 @@ def common_calls(queue: cl.CommandQueue, *, quick: bool = False) -> Iterator[Che
     floats = _FLOATS if has_fp64(queue.device) else _FLOATS[1:]
     keys = np.arange(_ELEMENTS) % _BINS
     columns = {name: (keys * 7 % 1009).astype(name) for name in (*floats, *_INTEGERS)}
-    yield Check("bincount", "int64", "counts", lambda: bincount(keys, queue=queue))
+    yield _call("bincount", "int64", "counts", bincount, keys, queue=queue)
     for dtype, x in [*columns.items()][: 1 if quick else None]:
-        yield Check("histogram", dtype, "even bins", partial(histogram, x, 100, queue=queue))
-        yield Check("reduce_by_index", dtype, "sum", partial(reduce_by_index, _BINS, "sum", keys, x, queue=queue))
+        yield _call("histogram", dtype, "even bins", histogram, x, 100, queue=queue)
+        yield _call("reduce_by_index", dtype, "sum", reduce_by_index, _BINS, "sum", keys, x, queue=queue)
     if quick:
         return
-    yield Check("bincount", "int32", "counts", partial(bincount, columns["int32"], queue=queue))
+    yield _call("bincount", "int32", "counts", bincount, columns["int32"], queue=queue)
     for dtype, x in columns.items():
         for name in ("min", "max", *(("argmin", "argmax") if dtype in floats else ())):
-            yield Check("reduce_by_index", dtype, name, partial(reduce_by_index, _BINS, name, keys, x, queue=queue))
+            yield _call("reduce_by_index", dtype, name, reduce_by_index, _BINS, name, keys, x, queue=queue)
         for name in _STATISTICS if dtype in floats else _OF_INTEGERS:
-            yield Check("group_by", dtype, name, partial(_of_groups, name, keys, x, queue))
+            yield _call("group_by", dtype, name, _of_groups, name, keys, x, queue)
         if dtype != "int32":
-            yield Check("unique", dtype, "values", partial(unique, x, queue=queue))
+            yield _call("unique", dtype, "values", unique, x, queue=queue)
     for dtype in floats:
         yield from _calls_of_floats(queue, dtype, keys, columns[dtype])
 
 
 def _calls_of_floats(queue: cl.CommandQueue, dtype: str, keys: np.ndarray, x: np.ndarray) -> Iterator[Check]:
-    yield Check("bincount", dtype, "weights", partial(bincount, keys, x, queue=queue))
-    yield Check("histogram", dtype, "edges", partial(histogram, x, np.geomspace(1, 1009, 50), queue=queue))
-    yield Check("histogram", dtype, "weights", partial(histogram, x, 100, weights=x, queue=queue))
-    yield Check("histogram2d", dtype, "even bins", partial(histogram2d, x, x, 50, queue=queue))
+    yield _call("bincount", dtype, "weights", bincount, keys, x, queue=queue)
+    yield _call("histogram", dtype, "edges", histogram, x, np.geomspace(1, 1009, 50), queue=queue)
+    yield _call("histogram", dtype, "weights", histogram, x, 100, weights=x, queue=queue)
+    yield _call("histogram2d", dtype, "even bins", histogram2d, x, x, 50, queue=queue)
     for name in ("mean", "sum", "std", "median"):
-        yield Check("binned_statistic", dtype, name, partial(stats.binned_statistic, x, x, name, 50, queue=queue))
-    yield Check("binned_statistic_2d", dtype, "mean", partial(stats.binned_statistic_2d, x, x, x, bins=50, queue=queue))
-    for statistic in (ndimage.sum_labels, ndimage.mean, ndimage.minimum, ndimage.maximum):
-        yield Check("ndimage", dtype, statistic.__name__, partial(statistic, x, keys, np.arange(1, _BINS)))
+        yield _call("binned_statistic", dtype, name, stats.binned_statistic, x, x, name, 50, queue=queue)
+    yield _call("binned_statistic_2d", dtype, "mean", stats.binned_statistic_2d, x, x, x, bins=50, queue=queue)
+    for name in ("sum_labels", "mean", "minimum", "maximum"):
+        yield _call("ndimage", dtype, name, getattr(ndimage, name), x, keys, np.arange(1, _BINS))
     for name in ("five statistics", "quantiles"):
-        yield Check("group_by", dtype, name, partial(_of_groups, name, keys, x, queue))
-    yield Check("group_by, two keys", dtype, "median", partial(_of_groups, "median", [keys, keys % 7], x, queue))
+        yield _call("group_by", dtype, name, _of_groups, name, keys, x, queue)
+    yield _call("group_by, two keys", dtype, "median", _of_groups, "median", [keys, keys % 7], x, queue)
+
+
+def _call(row: str, dtype: str, name: str, function: Any, *args: Any, **options: Any) -> Check:
+    def action() -> None:
+        function(*args, **options)
+
+    return Check(row, dtype, name, action)
 
 
 def _of_groups(name: str, keys: Any, x: np.ndarray, queue: cl.CommandQueue) -> None:
     groups = group_by(keys, queue=queue)
     if name == "five statistics":
-        groups.agg(**{each: (x, each) for each in _FIVE})
+        columns: Any = {each: (x, each) for each in _FIVE}
+        groups.agg(**columns)
     elif name == "quantiles":
         groups.quantile(x, _QUANTILES)
     else:

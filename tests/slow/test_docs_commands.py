@@ -13,8 +13,8 @@ from documents import pages, pasted
 
 from clhist.cases.tpacf_data import clustered_catalogue, random_catalogue
 
-# `bench`, `strategies`, `selftest`, `warm` and `calibrate` have tests of their own (tests/slow, .ci/run); a page's capitals
-# stand for a file of the reader's.
+# `bench`, `strategies`, `selftest`, `warm` and `calibrate` have tests of their own (tests/slow, .ci/run); a page's
+# capitals stand for a file of the reader's.
 LONG = {"bench", "strategies", "calibrate", "report"}
 FOR_THE_READER = re.compile(r"FILE|NAME|\.\.\.$")
 
