@@ -28,7 +28,7 @@ FIGURES = {
 }
 _MARGIN = 0.9  # a later runtime is chosen below this part of the time, so that noise does not decide
 _ROUNDS, _REPEATS = 8, 5  # in turn; the least time is that without other work on the cores
-_ZERO = np.int32(0)
+_ZERO = np.zeros(1, np.int32)
 _WORDS, _VALUES, _BINS = 2**22, 2**20, 256
 _SOURCE = f"""
 kernel void clhist_launch(global const int *from, global int *to, const int n)
