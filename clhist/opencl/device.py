@@ -107,7 +107,7 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
         raise NoDeviceError(f"no OpenCL device matches {asked}; there are: {listed}")
     ordered = sorted(found, key=_rank)
     same = _same_processor(ordered)
-    return [*fastest_first(same), *ordered[len(same) :]] if len(same) > 1 else ordered
+    return [*fastest_first(same), *(each for each in ordered if each not in same)] if len(same) > 1 else ordered
 
 
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
@@ -117,9 +117,11 @@ def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
 
 
 def _same_processor(ordered: Sequence[cl.Device]) -> list[cl.Device]:
-    """Return the devices of several runtimes that are the best one, if that is a processor."""
+    """Return the devices of all runtimes without faults that are the best one, if that is a processor."""
     first = _rank(ordered[0])
-    return [each for each in ordered if _rank(each)[:3] == first[:3]] if first[:2] == (False, True) else []
+    if first[:2] != (False, True) or device_kind(ordered[0]) != "cpu":
+        return []
+    return [each for each in ordered if _rank(each)[:3] == first[:3] and device_kind(each) == "cpu"]
 
 
 def cpu_runtimes() -> list[cl.Device]:

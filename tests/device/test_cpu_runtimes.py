@@ -170,6 +170,15 @@ def test_only_equal_processors_are_measured(present, measured):
     assert device.devices(platform="fewer") == [fewer]
 
 
+def test_a_runtime_with_a_fault_is_no_candidate(present, measured, monkeypatch):
+    """Its work-groups of one work-item may end the process."""
+    present(OTHER, POCL)
+    monkeypatch.setattr(device, "device_kind", lambda each: "gpu" if each is OTHER else "cpu")
+    assert device.devices() == [POCL, OTHER]
+    assert device.cpu_runtimes() == []
+    assert measured.devices == []
+
+
 def test_a_gpu_is_first_and_nothing_is_measured(present, measured):
     present(OTHER, GPU, POCL)
     assert device.devices() == [GPU, POCL, OTHER]
