@@ -151,6 +151,7 @@ def describe(dev: cl.Device, *, is_default: bool, number: str | None = None) -> 
         "driver_version": dev.driver_version.strip(),
         "kind": device.device_kind(dev),
         "default": is_default,
+        "default_reason": device.default_reason() if is_default else None,
         "pyopencl_ctx": number,
         "problem": device.known_problem(dev),
         "compute_units": dev.max_compute_units,
@@ -203,6 +204,7 @@ def summary(record: Mapping[str, Any]) -> str:
     head = _title(record)
     memory = bytes_text(record["global_memory"]).partition(" (")[0]
     rows = [
+        *([("default", record["default_reason"])] if record["default"] else []),
         ("platform", f"{record['platform']}, driver {record['driver_version']}"),
         ("kind", f"{record['kind'].upper()}, {record['compute_units']} compute units, {memory}"),
         *([("arrays of CUDA", record["cuda_arrays"])] if record["cuda_arrays"] else []),
@@ -228,6 +230,7 @@ def show(record: Mapping[str, Any]) -> str:
     """Return the text for people of all that `describe` found."""
     head = _title(record)
     rows = [
+        *([("default", record["default_reason"])] if record["default"] else []),
         ("platform", record["platform"]),
         *([("library", f"{record['library']} ({record['registered_by']})")] if record["library"] else []),
         ("version", record["version"]),

@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Device": {
         "info": Entry("clhist.cli.info:info", "Show the OpenCL devices"),
+        "warm": Entry("clhist.cli.warm:warm", "Compile what common calls need"),
         "selftest": Entry("clhist.cli.selftest:selftest", "Check that a device computes right"),
         "calibrate": Entry("clhist.cli.calibrate:calibrate", "Measure a device and write its profile"),
         "report": Entry("clhist.cli.report.command:report", "Write an HTML page about a device"),

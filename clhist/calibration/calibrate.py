@@ -15,6 +15,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from clhist._core.devices.patterns import exactly
 from clhist._core.devices.profile import Profile
 from clhist._core.devices.profile_files import PARAMETERS, parse_profile, user_directory
 from clhist._core.opencl.device import device_kind, own_profile, trust
@@ -87,7 +88,7 @@ class Calibration:
         lines = [
             f"name = {json.dumps(self.name)}",
             f"kind = {json.dumps(self.kind)}",
-            f"match = [{json.dumps('^' + re.escape(self.name) + '$')}]",
+            f"match = [{json.dumps(exactly(self.name))}]",
         ]
         for finding in self.findings:
             lines += ["", f"[{finding.key}]", f"value = {finding.value}", f"source = {json.dumps(finding.source)}"]

@@ -5,6 +5,7 @@ Note [Sealed cache files], docs/decisions/0027.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -12,6 +13,9 @@ import time
 import warnings
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
+
+import platformdirs
 
 from clhist.files.regular import open_regular, replaced
 
@@ -88,3 +92,31 @@ def warn_of_damage(path: Path | str, reason: str, instead: str = "it is made aga
 
 def _digest(key: str, content: bytes) -> bytes:
     return sha256(f"{key}\0".encode() + content).digest()
+
+
+def read_measurement(kind: str, facts: object) -> Any:
+    """Return the value that `write_measurement` stored for these facts; None if there is none, or a damaged file."""
+    path, key = _measurement(kind, facts)
+    content = read_sealed(path, key)
+    return None if content is None else json.loads(content)
+
+
+def write_measurement(kind: str, facts: object, value: object) -> None:
+    """Store what was measured on a device in the cache directory, as JSON; not if that cannot be written.
+
+    Parameters
+    ----------
+    kind : str
+        The name of its folder.
+    facts : object
+        What the value depends on, such as versions of drivers, for JSON.
+    value : object
+        For JSON, and not None.
+    """
+    path, key = _measurement(kind, facts)
+    write_sealed(path, key, json.dumps(value).encode())
+
+
+def _measurement(kind: str, facts: object) -> tuple[Path, str]:
+    key = sha256(json.dumps(facts).encode()).hexdigest()
+    return platformdirs.user_cache_path("clhist") / kind / key, key

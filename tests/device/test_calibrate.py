@@ -124,7 +124,7 @@ def test_the_profile_says_what_was_measured_and_what_was_refused():
     )
     parsed = parse_profile(found.toml(), "x.toml")
     assert parsed.matches("Some (R) GPU [1]")
-    assert not parsed.matches("Some (R) GPU [1] Ti", "Some R GPU 1")
+    assert not parsed.matches("Some (R) GPU [1] Ti")
     how, number, source = parsed.values["l2_cache"]
     assert (how, number) == ("value", 77 * MIB)
     assert source.startswith("measured: knee, ")
@@ -252,7 +252,7 @@ def test_which_arrays_are_small_is_measured(monkeypatch, queue):
     assert list(found) == [small.rate_name(call) for call in MEASURED]
     assert [(each.value, each.unit) for each in found.values()] == [(8192, "elements")] * len(MEASURED)
     profile = replace(own_profile(queue.device), rates={name: 2000.0 + n for n, name in enumerate(found)})
-    monkeypatch.setattr(small, "own_profile", lambda device: profile)
+    monkeypatch.setattr(small, "own_rates", lambda device: profile.rates)
     for n, call in enumerate(MEASURED):
         assert [small.pays_off(call, 2000 + n + k) for k in (-1990, -1, 0)] == [False, False, True]
         assert small.is_small(call, 1999 + n, None)
@@ -260,7 +260,7 @@ def test_which_arrays_are_small_is_measured(monkeypatch, queue):
         assert not small.is_small(call, 1999 + n, None, reproducible=True)
         assert not small.is_small(call, 10, None, axis=0)
         assert not small.is_small(call, 10, queue)
-    monkeypatch.setattr(small, "own_profile", lambda device: replace(profile, rates={}))
+    monkeypatch.setattr(small, "own_rates", lambda device: {})
     assert [small.pays_off(call, 2**13) for call in small.LEAST] == [False, True, False, True, False, False, True]
     monkeypatch.setattr(small, "default_queue", lambda: pytest.fail("looked for a device"))
     assert small.is_small("1 dimension", 1000, None)
@@ -286,7 +286,7 @@ def test_host_sizes_run(monkeypatch, queue):
 def test_the_least_size_depends_on_compute_units(monkeypatch, queue):
     """The fewer they are, the larger it is; what was measured on the device counts more."""
     profile = replace(own_profile(queue.device), rates={})
-    monkeypatch.setattr(small, "own_profile", lambda device: profile)
+    monkeypatch.setattr(small, "own_rates", lambda device: profile.rates)
     monkeypatch.setattr(small, "LEAST", {"bincount": 4000})
     for units, least in ((1, 40_000), (2, 8000), (5, 5000)):
         device = SimpleNamespace(max_compute_units=units)

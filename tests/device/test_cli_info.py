@@ -30,6 +30,7 @@ KEYS = {
     "driver_version",
     "kind",
     "default",
+    "default_reason",
     "pyopencl_ctx",
     "problem",
     "compute_units",
@@ -109,7 +110,7 @@ def test_the_short_text_has_a_line_for_each_subject(device, record, monkeypatch)
     assert max(map(len, lines)) <= 60
     subjects = [line.split()[0] for line in lines[2:] if not line.startswith(" " * 4)]
     of_cuda = ["arrays"] if record["cuda_arrays"] else []
-    assert subjects == ["platform", "kind", *of_cuda, "profiles", "rates", "model", "atomics"]
+    assert subjects == ["default", "platform", "kind", *of_cuda, "profiles", "rates", "model", "atomics"]
     assert len(run("--device", device.name).output) < len(run("--device", device.name, "-v").output) / 4
     text = summary(record | {"problem": "its compiler is too old"})
     assert re.search("does not work +its compiler is too old", text)
@@ -121,7 +122,7 @@ def test_thresholds_of_the_host(device, monkeypatch):
         "clhist._core.runtime.small.LEAST", {"bincount": 60_000, "1 dimension": 2**16, "group_by": 5000}
     )
     measured = SimpleNamespace(rates={rate_name("group_by"): 7000.0})
-    monkeypatch.setattr("clhist._core.runtime.small.own_profile", lambda device: measured)
+    monkeypatch.setattr("clhist._core.runtime.small.own_rates", lambda device: measured.rates)
     calls = {call: least_size(call, device) for call in ("bincount", "1 dimension", "group_by")}
     sources = {call: source for call, (_, source) in calls.items()}
     assert sources == {"bincount": DERIVED, "1 dimension": "default", "group_by": "measured"}

@@ -10,6 +10,7 @@ from clhist._core.devices.vendors import Fault
 from clhist._core.opencl import device as devices
 from clhist._core.opencl import faults
 from clhist._core.opencl.device import default_queue
+from clhist.files import sealed
 from clhist.selftest.cases import CASES, problem
 
 SOURCE = "kernel void clhist_fault(global int *words) { words[1] = words[0] + 1; }"
@@ -19,7 +20,7 @@ WRONG = RIGHT._replace(second=5)
 
 @pytest.fixture(autouse=True)
 def caches(monkeypatch, tmp_path):
-    monkeypatch.setattr(faults, "platformdirs", SimpleNamespace(user_cache_path=lambda name: tmp_path / name))
+    monkeypatch.setattr(sealed, "platformdirs", SimpleNamespace(user_cache_path=lambda name: tmp_path / name))
 
 
 @pytest.fixture

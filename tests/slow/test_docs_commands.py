@@ -13,8 +13,8 @@ from documents import pages, pasted
 
 from clhist.cases.tpacf_data import clustered_catalogue, random_catalogue
 
-# `bench`, `strategies`, `selftest` and `calibrate` have tests of their own (tests/slow, .ci/run); a page's capitals
-# stand for a file of the reader's.
+# `bench`, `strategies`, `selftest`, `warm` and `calibrate` have tests of their own (tests/slow, .ci/run); a page's
+# capitals stand for a file of the reader's.
 LONG = {"bench", "strategies", "calibrate", "report"}
 FOR_THE_READER = re.compile(r"FILE|NAME|\.\.\.$")
 
@@ -23,7 +23,7 @@ def runnable(arguments: list[str]) -> bool:
     """Whether a command takes seconds and needs nothing but the files below."""
     if arguments[0] in LONG or any(FOR_THE_READER.search(each) for each in arguments):
         return False
-    return arguments[0] != "selftest" or "--quick" in arguments
+    return arguments[0] not in ("selftest", "warm") or "--quick" in arguments
 
 
 COMMANDS = {shlex.join(arguments): arguments for page in pages() for arguments in pasted(page) if runnable(arguments)}

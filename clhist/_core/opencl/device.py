@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
@@ -20,6 +19,7 @@ from clhist._core.devices.profile_files import usable_profiles
 from clhist._core.devices.vendors import features_of
 from clhist._core.opencl import lost
 from clhist._core.opencl.caches import is_writable, pocl_cache
+from clhist._core.opencl.cpu_runtimes import CPUINFO, comparison, fastest_first, processor_aliases
 from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.foreign_caches import check_pocl_cache
 from clhist._core.opencl.icd import library_of, registered_too_late
@@ -87,7 +87,7 @@ def _about_caches() -> str:
 
 
 def devices(platform: str | None = None, device: str | None = None) -> list[cl.Device]:
-    """Return the OpenCL devices, best first: GPUs before CPUs, more compute units before fewer.
+    """Return the OpenCL devices, best first: GPUs before CPUs, more compute units before fewer, the fastest runtime.
 
     Parameters
     ----------
@@ -105,13 +105,41 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
         listed = "; ".join(f"{d.name.strip()} ({d.platform.name.strip()})" for d in every)
         asked = ", ".join(f"{what} {name!r}" for what, name in (("platform", platform), ("device", device)) if name)
         raise NoDeviceError(f"no OpenCL device matches {asked}; there are: {listed}")
-    return sorted(found, key=_rank)
+    ordered = sorted(found, key=_rank)
+    same = _same_processor(ordered)
+    return [*fastest_first(same), *(each for each in ordered if each not in same)] if len(same) > 1 else ordered
 
 
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
-    # Note [PoCL ranks before Intel's runtime], docs/decisions/0003.
+    # PoCL first where nothing can be measured: Note [The fastest CPU runtime], docs/decisions/0003.
     pocl = device.platform.name.strip() == "Portable Computing Language"
     return known_problem(device) is not None, is_processor(device), -device.max_compute_units, not pocl
+
+
+def _same_processor(ordered: Sequence[cl.Device]) -> list[cl.Device]:
+    """Return the devices of all runtimes without faults that are the best one, if that is a processor."""
+    first = _rank(ordered[0])
+    if first[:2] != (False, True) or device_kind(ordered[0]) != "cpu":
+        return []
+    return [each for each in ordered if _rank(each)[:3] == first[:3] and device_kind(each) == "cpu"]
+
+
+def cpu_runtimes() -> list[cl.Device]:
+    """Return the CPU devices among which a measurement chooses the default; none if there is no choice."""
+    same = _same_processor(sorted((d for p in platforms() for d in _devices(p)), key=_rank))
+    return same if len(same) > 1 and not os.environ.get("PYOPENCL_CTX") else []
+
+
+def default_reason() -> str:
+    """Return why the default device is the default, with the figures of CPU runtimes that were compared."""
+    if os.environ.get("PYOPENCL_CTX"):
+        return f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']}"
+    ordered, same = devices(), cpu_runtimes()
+    if same:
+        return comparison(same) or "CPU runtimes in a fixed order, since no measurement can be stored"
+    if len(ordered) == 1:
+        return "the only device"
+    return "the GPU with most compute units" if not is_processor(ordered[0]) else "the CPU with most compute units"
 
 
 def is_in_use() -> bool:
@@ -122,7 +150,8 @@ def is_in_use() -> bool:
 def default_queue(*arrays: Any) -> cl.CommandQueue:
     """Return the queue that calls without one use; it is made at the first call and kept.
 
-    ``PYOPENCL_CTX`` chooses the device as everywhere in PyOpenCL. Without it the first of `devices` is taken.
+    ``PYOPENCL_CTX`` chooses the device as everywhere in PyOpenCL. Without it the default is a GPU, or the fastest CPU
+    runtime, which a measurement of some milliseconds finds once; ``clhist info`` shows the figures.
 
     Parameters
     ----------
@@ -293,6 +322,11 @@ def planning_profile(device: cl.Device) -> Profile:
     return device_profile(device)
 
 
+def own_rates(device: cl.Device) -> Mapping[str, float]:
+    """Return the measured rates of `own_profile`, which need no proof of atomics: that compiles in a first call."""
+    return (own_profile if device in _features else _claimed_profile)(device).rates
+
+
 @lru_cache(maxsize=64)
 def _claimed_profile(device: cl.Device) -> Profile:
     return merge(report(device, claimed_features(device)), usable_profiles(device_kind(device)))
@@ -351,7 +385,7 @@ def report(device: cl.Device, features: frozenset[str] | None = None) -> Report:
 def _aliases(device: cl.Device) -> tuple[str, ...]:
     """Return what else a device is called; queries that its driver does not know are errors."""
     if is_processor(device):
-        return processor_aliases(_CPUINFO)
+        return processor_aliases(CPUINFO)
     try:
         return (device.board_name_amd.strip(),)
     except cl.Error:
@@ -360,23 +394,6 @@ def _aliases(device: cl.Device) -> tuple[str, ...]:
         return (f"sm_{device.compute_capability_major_nv}{device.compute_capability_minor_nv}",)
     except cl.Error:
         return ()
-
-
-_CPUINFO = Path("/proc/cpuinfo")  # of Linux
-_TELLING = ("amx_bf16", "avx512f", "avx2")  # instruction sets by which virtual processors without a name are told apart
-
-
-def processor_aliases(path: Path) -> tuple[str, ...]:
-    """Return vendor, family, model and instruction sets of the host's processor as one text, if Linux tells them."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
-    except OSError:
-        return ()
-    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    sets = [name for name in _TELLING if name in found.get("flags", "").split()]
-    if "vendor_id" not in found:
-        return ()
-    return (" ".join([found["vendor_id"], *(f"{k} {found.get(k, '?')}" for k in ("cpu family", "model")), *sets]),)
 
 
 def device_features(device: cl.Device, context: cl.Context | None = None) -> frozenset[str]:

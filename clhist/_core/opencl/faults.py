@@ -12,14 +12,12 @@ import subprocess
 import sys
 import warnings
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 
-import platformdirs
 import pyopencl as cl
 
 from clhist._core.devices.vendors import Fault, faults_to_try
-from clhist.files.sealed import read_sealed, write_sealed
+from clhist.files.sealed import read_measurement, write_measurement
 
 _SECONDS = 60.0  # llvmpipe compiles such a kernel in 0.1 s; ten times longer on a busy machine
 _log = logging.getLogger("clhist")
@@ -55,15 +53,13 @@ def faults_of(device: cl.Device) -> tuple[Fault, ...]:
 
 def _is_shown(device: cl.Device, fault: Fault) -> bool:
     driver = [device.platform.version, device.driver_version, device.name]
-    key = sha256(json.dumps([driver, fault.source, fault.first, fault.second]).encode()).hexdigest()
-    file = platformdirs.user_cache_path("clhist") / "faults" / key
-    content = read_sealed(file, key)
-    if content is None:
+    facts = [driver, fault.source, fault.first, fault.second]
+    outcome = read_measurement("faults", facts)
+    if outcome is None:
         outcome = _tried(device, fault)
         if outcome is None:
             return False
-        content = json.dumps(outcome).encode()
-        write_sealed(file, key, content)
+        write_measurement("faults", facts, outcome)
         if outcome:
             warnings.warn(
                 f"{device.name.strip()} (driver {device.driver_version.strip()}): {fault.words}; {outcome}. "
@@ -71,7 +67,6 @@ def _is_shown(device: cl.Device, fault: Fault) -> bool:
                 RuntimeWarning,
                 stacklevel=2,
             )
-    outcome = json.loads(content)
     if outcome:
         _log.info("%s: %s; %s. %s", device.name.strip(), fault.words, outcome, fault.consequence)
     return bool(outcome)

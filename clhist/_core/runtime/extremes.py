@@ -9,6 +9,7 @@ import pyopencl.array as cl_array
 from clhist import operators
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.device import is_processor
 from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
@@ -18,12 +19,15 @@ from clhist.operators.c_types import c_name
 
 def extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     """Return the largest and the smallest integer of an array that is not empty; the queue is waited for."""
-    if is_cuda(x):
+    if is_device_array(x) and not is_cuda(x) and not x.ndim:
+        x = x.reshape(1)
+    # PyOpenCL's reductions take 12 ms of a million int64 on a CPU, clhist's 1.3 (Zen 2), and build four programs.
+    if is_cuda(x) or (is_device_array(x) and is_processor(queue.device)):
         engine = _engine(queue.context, np.dtype(x.dtype).newbyteorder("="))
-        largest, smallest = (int(each.get()[0]) for each in engine.run([x], Call(1, queue=queue)).results)
+        results = engine.run([x], Call(1, queue=queue)).results
+        largest, smallest = (int((each.get() if is_cuda(each) else fetched(each, queue))[0]) for each in results)
         return largest, smallest
     if is_device_array(x):
-        x = x if x.ndim else x.reshape(1)  # which PyOpenCL's have a length of
         return int(fetched(cl_array.max(x, queue), queue)), int(fetched(cl_array.min(x, queue), queue))
     return int(x.max()), int(x.min())
 

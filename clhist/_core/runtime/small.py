@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.device import default_queue, is_in_use, own_profile
+from clhist._core.opencl.device import default_queue, is_in_use, own_rates
 from clhist.errors import NoDeviceError
 
 LEAST = {
@@ -80,7 +80,7 @@ def pays_off(call: str, size: int) -> bool:
 
 def least_size(call: str, device: cl.Device) -> tuple[float, str]:
     """Return from how many elements a device computes a call of `LEAST`, and how that is known."""
-    measured = own_profile(device).rates.get(_RATES[call])
+    measured = own_rates(device).get(_RATES[call])
     if measured is not None:
         return measured, "measured"
     least: float = LEAST[call]

@@ -1,0 +1,201 @@
+"""The fastest of several CPU runtimes, measured once and stored in the cache directory.
+
+The choice at first use compiles nothing: it compares the time of a small command, for some milliseconds in all.
+`measure_kernels`, behind ``clhist warm``, compares kernels as well. Note [The fastest CPU runtime],
+docs/decisions/0003.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, prod
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import platformdirs
+import pyopencl as cl
+
+from clhist._core.opencl.caches import is_writable
+from clhist.errors import BuildError
+from clhist.files.sealed import read_measurement, write_measurement
+
+FIGURES = {
+    "launch": "a launch",
+    "bandwidth": "a sum of 16 MB",
+    "reduction": "counts of 1 M values into 256 bins",
+}
+_MARGIN = 0.9  # a later runtime is chosen below this part of the time, so that noise does not decide
+_ROUNDS, _REPEATS = 8, 5  # in turn; the least time is that without other work on the cores
+_ZERO = np.zeros(1, np.int32)
+_WORDS, _VALUES, _BINS = 2**22, 2**20, 256
+_SOURCE = f"""
+kernel void clhist_launch(global const int *from, global int *to, const int n)
+{{
+    if (n < 0) to[0] = 0;
+}}
+kernel void clhist_bandwidth(global const int *from, global int *to, const int n)
+{{
+    int sum = 0;
+    for (int i = get_global_id(0) * n; i < (get_global_id(0) + 1) * n; i++) sum += from[i];
+    to[get_global_id(0)] = sum;
+}}
+kernel void clhist_reduction(global const int *from, global int *to, const int n)
+{{
+    global int *const copy = to + get_global_id(0) * {_BINS};
+    for (int i = get_global_id(0) * n; i < (get_global_id(0) + 1) * n; i++) copy[from[i] & {_BINS - 1}]++;
+}}
+"""
+
+Figures = dict[str, float]  # seconds by the names of `FIGURES`
+_figures: dict[tuple[cl.Device, ...], list[Figures]] = {}
+
+
+def fastest_first(devices: Sequence[cl.Device]) -> list[cl.Device]:
+    """Return CPU devices of several runtimes, the fastest first; measure launches if nothing is stored.
+
+    The order stays where nothing can be stored: processes that measure anew could choose differently.
+    """
+    figures = figures_of(devices)
+    if figures is None and is_writable(platformdirs.user_cache_path("clhist")):
+        figures = _store(devices, _in_turn([_commands(each) for each in devices]))
+    if figures is None:
+        return [*devices]
+    names = [name for name in FIGURES if all(name in each for each in figures)]
+    times = [prod(each[name] for name in names) for each in figures]
+    best = 0
+    for n, time in enumerate(times):
+        best = n if time < _MARGIN * times[best] else best
+    return [devices[best], *(each for n, each in enumerate(devices) if n != best)]
+
+
+def figures_of(devices: Sequence[cl.Device]) -> list[Figures] | None:
+    """Return the stored figures of each of these devices, which were measured together; None if there are none."""
+    key = tuple(devices)
+    if key not in _figures and (stored := read_measurement("runtimes", _facts(devices))) is not None:
+        _figures[key] = stored
+    return _figures.get(key)
+
+
+def comparison(devices: Sequence[cl.Device]) -> str | None:
+    """Return the stored figures of these devices as text, the fastest first; None if there are none."""
+    ordered = fastest_first(devices)
+    stored = dict(zip(devices, figures_of(devices) or (), strict=False))
+    if not stored:
+        return None
+    figures = [stored[each] for each in ordered]
+    names = " / ".join(each.platform.name.strip() for each in ordered)
+    rows = [
+        f"{text} {' / '.join(f'{of[name] * 1e6:,.1f}' for of in figures)} µs"
+        for name, text in FIGURES.items()
+        if all(name in of for of in figures)
+    ]
+    return f"fastest CPU runtime ({names}): {', '.join(rows)}"
+
+
+def measure_kernels(devices: Sequence[cl.Device]) -> list[Figures]:
+    """Build kernels for each device, measure them, store the figures, and return them."""
+    return _store(devices, _in_turn([_kernels(each) for each in devices]), replace=True)
+
+
+def _store(devices: Sequence[cl.Device], figures: list[Figures], *, replace: bool = False) -> list[Figures]:
+    """Store figures, and return those that other processes read: one of them may have been quicker."""
+    if inf not in (seconds for each in figures for seconds in each.values()):
+        earlier = None if replace else read_measurement("runtimes", _facts(devices))
+        if earlier is None:
+            write_measurement("runtimes", _facts(devices), figures)
+        figures = earlier or figures
+    _figures[tuple(devices)] = figures
+    return figures
+
+
+def _facts(devices: Sequence[cl.Device]) -> list[Any]:
+    """Return what the figures depend on."""
+    drivers = [[d.platform.version, d.driver_version, d.name, d.max_compute_units] for d in devices]
+    return [drivers, processor_aliases(CPUINFO), _SOURCE]
+
+
+def _in_turn(runs: Sequence[dict[str, Callable[[], object]]]) -> list[Figures]:
+    """Return the least seconds of what is run on each device, which take turns; infinite after an error."""
+    figures: list[Figures] = [dict.fromkeys(each, inf) for each in runs]
+    for _ in range(_ROUNDS):
+        for each, of in zip(runs, figures, strict=True):
+            for name, run in each.items():
+                of[name] = min(of[name], *(_seconds(run) for _ in range(_REPEATS)))
+    return figures
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = perf_counter()
+    try:
+        run()
+    except cl.Error:  # the other runtime may work
+        return inf
+    return perf_counter() - start
+
+
+def _commands(device: cl.Device) -> dict[str, Callable[[], object]]:
+    """Return a command that needs no compiler: a fill takes the way of a launch through the driver."""
+    try:
+        context = cl.Context([device])
+        queue = cl.CommandQueue(context)
+        buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
+    except cl.Error:
+        return {"launch": _failed}
+
+    def launch(_context: cl.Context = context) -> None:  # a queue of Intel's runtime does not keep its context alive
+        cl.enqueue_fill_buffer(queue, buffer, _ZERO, 0, 64)
+        queue.finish()
+
+    return {"launch": launch}
+
+
+def _kernels(device: cl.Device) -> dict[str, Callable[[], object]]:
+    from clhist._core.opencl.program import build  # here, since only `clhist warm` builds
+
+    try:
+        context = cl.Context([device])
+        queue = cl.CommandQueue(context)
+        program = build(context, _SOURCE)
+        items = device.max_compute_units
+        values = np.random.default_rng(0).integers(0, _BINS, _WORDS, dtype=np.int32)
+        source = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=values)
+        target = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * _BINS * items)
+        cl.enqueue_fill_buffer(queue, target, _ZERO, 0, target.size)
+    except (cl.Error, BuildError):
+        return dict.fromkeys(FIGURES, _failed)
+
+    def run(name: str, number: int) -> Callable[[], object]:
+        kernel = cl.Kernel(program, f"clhist_{name}")
+        kernel.set_args(source, target, np.int32(number // items))
+
+        def launch(_alive: Any = (context, source, target)) -> None:  # which neither kernel nor queue keep alive
+            cl.enqueue_nd_range_kernel(queue, kernel, (items,), (1,))
+            queue.finish()
+
+        return launch
+
+    numbers = {"launch": 0, "bandwidth": _WORDS, "reduction": _VALUES}
+    return {name: run(name, number) for name, number in numbers.items()}
+
+
+def _failed() -> None:
+    raise cl.RuntimeError("the device could not be prepared")
+
+
+CPUINFO = Path("/proc/cpuinfo")  # of Linux
+_TELLING = ("amx_bf16", "avx512f", "avx2")  # instruction sets by which virtual processors without a name are told apart
+
+
+def processor_aliases(path: Path) -> tuple[str, ...]:
+    """Return vendor, family, model and instruction sets of the host's processor as one text, if Linux tells them."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return ()
+    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    sets = [name for name in _TELLING if name in found.get("flags", "").split()]
+    if "vendor_id" not in found:
+        return ()
+    return (" ".join([found["vendor_id"], *(f"{k} {found.get(k, '?')}" for k in ("cpu family", "model")), *sets]),)
