@@ -168,6 +168,16 @@ def test_structs_that_are_updated_again_and_again():
 
 
 @pytest.mark.usefixtures("text_of_programs")
+@pytest.mark.parametrize("size", [601, 40_001])
+def test_structs_of_mixed_types(size, rng):
+    """Mesa 25.0.7 loses updates of a float64 beside an integer in unrolled loops over blocks of elements."""
+    bins, values = rng.integers(-1, 6, size, np.int32), rng.integers(-99, 99, size).astype(np.float32)
+    result = clhist.reduce_by_index(5, "mean", bins, values, queue=default_queue())
+    expected = [values[bins == k].mean(dtype=np.float64) for k in range(5)]
+    np.testing.assert_array_equal(result, np.array(expected, result.dtype))
+
+
+@pytest.mark.usefixtures("text_of_programs")
 def test_structs_of_arrays_that_are_updated(rng):
     value = np.dtype([("sums", np.int64, (2, 2)), ("count", np.int16)], align=True)
     code = "value_t r = a; for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) r.sums[i][j] += b.sums[i][j]; "
