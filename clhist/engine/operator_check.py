@@ -17,7 +17,7 @@ from clhist.codegen.render import render_check
 from clhist.engine.call import queue_for
 from clhist.engine.signature import Remembered
 from clhist.errors import UnsupportedError
-from clhist.opencl.device import has_fp64
+from clhist.opencl.device import check_fp64
 from clhist.opencl.program import build
 from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
@@ -244,8 +244,8 @@ def _combined(
     operator: Operator, values: np.ndarray, chosen: np.ndarray, queue: cl.CommandQueue
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the accumulators and the results of the rows that the kernel makes of each triple."""
-    if operator.needs_fp64 and not has_fp64(queue.device):
-        raise UnsupportedError(f"{operator.name}: {queue.device.name.strip()} has no double precision")
+    if operator.needs_fp64:
+        check_fp64(queue.device, operator.name)
     context, flags = queue.context, cl.mem_flags
     program: Any = build(context, render_check(operator))
     given = [

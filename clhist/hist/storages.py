@@ -21,11 +21,10 @@ from clhist.binning.sweep import BinnedKind, Sweep, sweep, sweep_engine
 from clhist.engine.call import Call
 from clhist.engine.engine import Engine
 from clhist.engine.reproducible import reproducible as reproducible_engine
-from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
 from clhist.opencl.arrays import Array, on_host, to_device
-from clhist.opencl.device import device_kind, has_fp64
+from clhist.opencl.device import check_fp64, device_kind, has_fp64
 from clhist.opencl.program import kept_by_context
 from clhist.operators.c_types import c_name, integer
 from clhist.operators.operator import Operator
@@ -188,11 +187,8 @@ def _is_exact(outputs: tuple[_Output, ...]) -> bool:
 
 
 def _check_precision(columns: Columns, outputs: tuple[_Output, ...]) -> None:
-    device = columns.queue.device
-    if any(operator.needs_fp64 for _, operator, _ in outputs) and not has_fp64(device):
-        raise UnsupportedError(
-            f"storage: sums of weights and samples need double precision, which {device.name.strip()} has not"
-        )
+    if any(operator.needs_fp64 for _, operator, _ in outputs):
+        check_fp64(columns.queue.device, "storage", "use Int64, or Double with weights of float32")
 
 
 def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:

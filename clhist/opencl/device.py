@@ -15,7 +15,7 @@ from typing import Any
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist.errors import NoDeviceError
+from clhist.errors import NoDeviceError, UnsupportedError
 from clhist.hardware.profile import MEMORY_FRACTION, Profile, Report, check_fits, merge, named_profile
 from clhist.hardware.profile_files import usable_profiles
 from clhist.hardware.vendors import features_of
@@ -412,6 +412,12 @@ def claims(device: cl.Device, feature: str) -> bool:
 def has_fp64(device: cl.Device) -> bool:
     """Whether `device` has double precision."""
     return claims(device, "fp64")
+
+
+def check_fp64(device: cl.Device, name: str, instead: str = "use float32 or integers") -> None:
+    """Raise UnsupportedError if `device` has no double precision, with the argument that needs it and what to do."""
+    if not has_fp64(device):
+        raise UnsupportedError(f"{name}: {device.name.strip()} has no double precision (cl_khr_fp64); {instead}")
 
 
 _features: dict[cl.Device, frozenset[str]] = {}
