@@ -24,7 +24,10 @@ _PLACES: dict[str, tuple[str, str]] = {
     "linear": ("(long)({p})", "{p} - (long)({p})"),
     "lower": ("(long)({p})", "0"),
     "higher": ("(long)ceil({p})", "0"),
-    "nearest": ("(long)({p}) + ({p} - (long)({p}) + (long)({p}) % 2 * 0.25f > 0.5f)", "0"),
+    "nearest": (
+        "(long)({p}) + ({p} - (long)({p}) > 0.5f || ({p} - (long)({p}) == 0.5f && (long)({p}) % 2 != 0))",
+        "0",
+    ),
     "midpoint": ("(long)({p})", "{p} > (long)({p}) ? 0.5f : 0"),
 }
 METHODS = tuple(_PLACES)
