@@ -45,19 +45,16 @@ accumulator_t clhist_cell_of(${cells}, const ulong at)
     return held;
 }
 
+% if state.has_bytes:
+${types.choice()}
+% endif
 % if function == "clhist_write_bin":
 // Combines what the pairs of a bin make with what dest has, writes the result, and returns its accumulator.
 accumulator_t clhist_write_bin(
 ${wrapped(["const ulong k", "const accumulator_t held", *[p.declaration for p in result_parameters]])})
 {
 ${arrays()}
-% if state.has_bytes:
-    accumulator_t total = held;
-    for (int n = 0; n < has_dest; ++n)
-        total = clhist_combine(${state.dest("k")}, total);
-% else:
-    const accumulator_t total = clhist_combine(has_dest ? ${state.dest("k")} : clhist_neutral(), held);
-% endif
+    const accumulator_t total = clhist_combine(${state.dest_or_neutral("has_dest", "k")}, held);
     ${state.store("k")}
     return total;
 }
@@ -126,13 +123,7 @@ ${section.fill("combine")}
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
 % endif
         ${state.place}
-% if state.has_bytes:
-        accumulator_t total = clhist_neutral();
-        for (int n = 0; n < has_dest; ++n)
-            total = clhist_combine(total, ${state.dest("k")});
-% else:
-        accumulator_t total = has_dest ? ${state.dest("k")} : clhist_neutral();
-% endif
+        accumulator_t total = ${state.dest_or_neutral("has_dest", "k")};
 ${without_copies()}
         for (ulong copy = 0; copy < copies; ++copy)
             total = clhist_combine(total, ${state.copy});
@@ -159,8 +150,7 @@ ${without_copies()}
     if (k < clhist_num_bins) {
         ${state.place}
 % if state.has_bytes:
-        for (int n = 0; n < has_dest && row == 0; ++n)
-            total = clhist_combine(total, ${state.dest("k")});
+        total = ${state.dest_or_neutral("row == 0 && has_dest", "k")};
 % else:
         if (row == 0 && has_dest)
             total = ${state.dest("k")};

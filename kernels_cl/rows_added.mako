@@ -6,7 +6,7 @@
     BYTES_AHEAD = 8192  # that values are asked for
 %>\
 <%
-    from clhist._core.kernels.combine_state import has_bytes
+    from clhist._core.kernels.combine_state import dest_or_neutral, has_bytes
     sweep, text = spec.sweep, spec.text
     group, d, v = sweep.work_group_size, text.rows.components, spec.vector
     operator = sweep.outputs[0].operator
@@ -114,6 +114,9 @@ ${ask_ahead("            ", f"clhist_bins[min(k + {spec.ahead}, found - 1)]", "c
 % endif
 }
 
+% if has_bytes(operator.dtype):
+${types.choice()}
+% endif
 // Combines the copies of all parts with what dest has.
 ${kernel.begin("join", group)}
 ${kernel.results()}\
@@ -124,13 +127,7 @@ ${kernel.results()}\
         accumulator_t total = out[k];
         for (uint part = 0; part + 1 < clhist_parts; ++part)
 % else:
-% if has_bytes(operator.dtype):
-        accumulator_t total = clhist_neutral();
-        for (int n = 0; n < clhist_has_dest; ++n)
-            total = clhist_combine(total, clhist_lift(dest[k]));
-% else:
-        accumulator_t total = clhist_has_dest ? clhist_lift(${loaded("dest[k]", operator.dtype)}) : clhist_neutral();
-% endif
+        accumulator_t total = ${dest_or_neutral("clhist_has_dest", f'clhist_lift({loaded("dest[k]", operator.dtype)})', operator.dtype)};
         for (uint part = 0; part < clhist_parts; ++part)
 % endif
             total = clhist_combine(total, clhist_held[part * clhist_cells + k]);

@@ -34,6 +34,7 @@
     }
 #endif
 % endif
+#ifndef CLHIST_NO_ROUNDS
 % if spec.block:
 <% s, asks = spec.outputs[0].suffix, "CLHIST_IN_PASS" in spec.map %>\
     for (; clhist_last - i >= ${spec.block}; i += ${spec.block}) {
@@ -96,6 +97,7 @@ ${indent(capture(one_round, "clhist_map_inside", "i + clhist_round", ["clhist_ah
 ${one_round("clhist_map", "i")}
     }
 % endif
+#endif
     for (; i < clhist_last; ++i)
 ${state.map_call(2)}
 </%def>

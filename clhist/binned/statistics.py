@@ -13,6 +13,7 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist._core.opencl.arrays import as_bytes, is_device_array, on_host, to_device
+from clhist._core.opencl.device import check_fp64
 from clhist._core.opencl.operands import in_place
 from clhist.axes.block_search import BLOCK
 from clhist.binned.numbers import place_in_bins
@@ -64,6 +65,8 @@ def statistics_of(
     names = tuple(dict.fromkeys(names))
     if binned is None or not binned.size:
         return {name: np.full(shape, TABLE[name].of_none, float) for name in names}
+    if names != ("count",):
+        check_fp64(queue.device, "values", "use clhist.group_by with the bins of clhist.digitize: it has float32, too")
     parts = _first_parts(binned, names, values, queue, reproducible=reproducible)
     if "std" in names:
         parts |= _around_means(binned, parts, values, queue, reproducible=reproducible)

@@ -148,11 +148,12 @@ def _sorting(
         word, at, given, number = c_name(_word(values)), "positions[i]", f"const {c_name(values)} *values, ", ""
         counts = " && values[at] == values[at]" if values.kind == "f" else ""
         counts = f" && values[at] != {literal(np.iinfo(values).min, values)}" if is_date else counts
-        code = encoded("v", values)  # of the two zeros, which are one
+        code = encoded("v", values)
+        value = "values[i] == 0 ? 0 : values[i]" if values.kind == "f" else "values[i]"  # both zeros are one
         kernels["words"] = Elementwise(
             context,
             f"const {c_name(values)} *values, {word} *words, uint *positions",
-            f"const {c_name(values)} v = values[i] == 0 ? 0 : values[i]; "
+            f"const {c_name(values)} v = {value}; "
             f"words[i] = {'~' if descending else ''}({word}){code}; positions[i] = i",
             "clhist_words_of_values",
         )

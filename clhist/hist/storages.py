@@ -17,10 +17,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.spi import Array, Call, Engine, device_kind, has_fp64, kept_by_context, on_host, to_device
+from clhist._core.spi import Array, Call, Engine, check_fp64, device_kind, has_fp64, kept_by_context, on_host, to_device
 from clhist._core.spi import reproducible as reproducible_engine
 from clhist.binned.sweep import BinnedKind, Sweep, sweep, sweep_engine
-from clhist.errors import UnsupportedError
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
 from clhist.operators.c_types import c_name, integer
@@ -184,11 +183,8 @@ def _is_exact(outputs: tuple[_Output, ...]) -> bool:
 
 
 def _check_precision(columns: Columns, outputs: tuple[_Output, ...]) -> None:
-    device = columns.queue.device
-    if any(operator.needs_fp64 for _, operator, _ in outputs) and not has_fp64(device):
-        raise UnsupportedError(
-            f"storage: sums of weights and samples need double precision, which {device.name.strip()} has not"
-        )
+    if any(operator.needs_fp64 for _, operator, _ in outputs):
+        check_fp64(columns.queue.device, "storage", "use Int64, or Double with weights of float32")
 
 
 def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:

@@ -19,12 +19,15 @@ Nan = Literal["skipped", "propagated", "greatest"]
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 
 # C of the rank of a quantile from the place `p` between values, and of its share of the way to the next value; NumPy's
-# names. `rint` rounds half to even, as NumPy does.
+# names. Halves are rounded to even, as NumPy's are: not by `rint`, which rounds them down in llvmpipe of Mesa 25.0.7.
 _PLACES: dict[str, tuple[str, str]] = {
     "linear": ("(long)({p})", "{p} - (long)({p})"),
     "lower": ("(long)({p})", "0"),
     "higher": ("(long)ceil({p})", "0"),
-    "nearest": ("(long)rint({p})", "0"),
+    "nearest": (
+        "(long)({p}) + ({p} - (long)({p}) > 0.5f || ({p} - (long)({p}) == 0.5f && (long)({p}) % 2 != 0))",
+        "0",
+    ),
     "midpoint": ("(long)({p})", "{p} > (long)({p}) ? 0.5f : 0"),
 }
 METHODS = tuple(_PLACES)

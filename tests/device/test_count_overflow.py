@@ -32,6 +32,8 @@ def test_bins_that_overflow(queue, largest, size):
 @pytest.mark.parametrize("largest", [LAST, LAST // 8 + 1, (LAST // 8 + 1) | 2**31 - 1])
 def test_one_among_others(largest, size):
     """Of few and of some thousands, at the first and last place, with gaps, and of the other byte order."""
+    if clhist.default_queue().device.max_mem_alloc_size < 2**28 * 9:  # and some more bins
+        pytest.skip("the device refuses memory for bins of the first guess")
     for place in (0, size - 1):
         x = np.full(size, 2**28)  # halves of integers are compared first, and these are as large
         x[place] = largest

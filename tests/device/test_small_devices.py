@@ -71,6 +71,42 @@ def test_what_needs_double_precision_is_refused_before_anything_is_enqueued(queu
         assert launches.number == 0
 
 
+def test_statistics_by_bins_are_refused_before_anything_is_enqueued(queue, rng):
+    """They are float64, as SciPy's, whatever the values are; what the message names computes them in float32."""
+    x = rng.random(40_001).astype(np.float32)
+    with small_device("no double precision", queue.device) as (small, launches):
+        for dtype in ("f2", "f4", "f8", "i8"):
+            for statistic in ("mean", "std", "max", "median"):
+                with pytest.raises(
+                    UnsupportedError,
+                    match=r"^values: .* has no double precision \(cl_khr_fp64\); use clhist.group_by with .*digitize",
+                ):
+                    clhist.stats.binned_statistic(x, x.astype(dtype), statistic, bins=5, queue=small)
+        assert launches.number == 0
+        bins = clhist.digitize(x, np.linspace(0, 1, 6), queue=small)
+        medians = clhist.group_by(bins, queue=small).agg(v=(x, "median"))["v"]["median"]
+    np.testing.assert_allclose(medians, [np.median(x[bins == k]) for k in range(1, 6)], rtol=1e-6)
+
+
+def test_the_feature_that_a_forced_update_lacks(queue, rng):
+    keys = rng.integers(0, 7, 40_001, np.int32)
+    with small_device("no 64-bit atomics", queue.device) as (small, launches):
+        for update, memory in (("cas", "local"), ("native", "global")):
+            with pytest.raises(
+                ValueError, match=rf"^update: '{update}' .*; available: private, lock; .*\(cl_khr_int64_base_atomics\)"
+            ):
+                clhist.reduce_by_index(
+                    np.zeros(7, np.int64),
+                    np.add,
+                    keys,
+                    keys.astype(np.int64),
+                    queue=small,
+                    update=update,
+                    memory=memory,
+                )
+        assert launches.number == 0
+
+
 def test_functions_that_compute_in_double_precision_elsewhere(queue, rng):
     """Their results are those of NumPy, or they say what is missing."""
     keys = rng.integers(0, 7, 40_001, np.int32)

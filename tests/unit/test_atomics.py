@@ -168,7 +168,24 @@ def test_what_is_available_and_chosen(operator, memory, features, expected):
             ValueError, match=f"update: '{update}' is not available for {operator.name} on .* {memory}"
         ) as e:
             choose_updates(operator, memory, features, update)
-        assert str(e.value).endswith(f"available: private, {', '.join(available)}")
+        head, _, feature = str(e.value).partition(f"; '{update}' needs ")
+        assert head.endswith(f"available: private, {', '.join(available)}")
+        has_atomic = native_atomic(operator.parts[0].operation, operator.parts[0].dtype, memory) is not None
+        if len(operator.parts) == 1 and (has_atomic if update == "native" else operator.parts[0].cell_bytes == 8):
+            assert feature in FEATURES.values()
+
+
+@pytest.mark.parametrize(
+    ("operator", "update", "feature"),
+    [
+        (operators.add(np.int64), "cas", "cl_khr_int64_base_atomics"),
+        (operators.add(np.uint64), "native", "cl_khr_int64_base_atomics"),
+        (operators.maximum(np.int64), "native", "cl_khr_int64_extended_atomics"),
+    ],
+)
+def test_the_feature_that_an_update_needs(operator, update, feature):
+    with pytest.raises(ValueError, match=rf"available: private, lock; '{update}' needs 64-bit .* \({feature}\)$"):
+        choose_updates(operator, "global", NOTHING, update)
 
 
 @pytest.mark.parametrize("update", ["atomic", "", "Native", 3])

@@ -140,9 +140,10 @@ def test_no_other_module_asks_for_a_vendor():
     assert sorted(asking) == []
 
 
-def test_only_platforms_without_a_prefetch_are_built_without_it():
-    """Mesa's compiler has the builtin but ends the process when it translates it."""
-    assert compiler_options("rusticl") == compiler_options("rusticl ") == ("-DCLHIST_NO_PREFETCH",)
+def test_only_mesa_has_text_that_works_around_faults_of_mesa():
+    """Mesa's compiler has clang's prefetch but ends the process when it translates it."""
+    options = ("-DCLHIST_NO_PREFETCH", "-DCLHIST_NO_ROUNDS", "-DCLHIST_STORE_FIELDS")
+    assert compiler_options("rusticl") == compiler_options("rusticl ") == options
     for name in (
         "Portable Computing Language",
         "Intel(R) OpenCL",
@@ -155,7 +156,8 @@ def test_only_platforms_without_a_prefetch_are_built_without_it():
     # Lines are counted from the program's first, and llvmpipe alone has a fault to try.
     text = program_text("rusticl ", "int x;")
     assert text.startswith("#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n")
-    assert "#line 1\nint x;\n#pragma clang attribute pop" in text
+    assert "\n#define CLHIST_CHOICE(condition, value) (" in text
+    assert "\n#line 1\nint x;\n#pragma clang attribute pop" in text
     assert len(faults_to_try("rusticl", "llvmpipe (LLVM 19.1.7, 256 bits)")) == 1
     assert faults_to_try("rusticl", "V3D 7.1") == ()
     golden = Path(__file__).parent / "golden" / "sources"

@@ -310,10 +310,15 @@ _UNIFORM_LOAD = Fault(
 
 # Mesa's rusticl compiles by clang, but its translator to SPIR-V ends the process at clang's prefetch; neither a macro
 # nor a failed build tells. Mesa's own inlining is wrong for functions with loops, so that clang inlines.
+# Mesa 25.0.7 loads what was there before a whole struct was stored, so fields are stored. In unrolled loops over blocks
+# of elements it loses updates of structs of mixed types, so CPUs take elements one by one. llvmpipe 25.0.7 ends the
+# process where a branch chooses between a byte and a constant, which a loop of one round or none replaces.
 _PLATFORMS = {
     "rusticl": Platform(
-        ("-DCLHIST_NO_PREFETCH",),
-        "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n#line 1\n",
+        ("-DCLHIST_NO_PREFETCH", "-DCLHIST_NO_ROUNDS", "-DCLHIST_STORE_FIELDS"),
+        "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n"
+        "#define CLHIST_CHOICE(condition, value) ({ accumulator_t chosen = clhist_neutral(); "
+        "for (int n = 0; n < (condition); ++n) chosen = clhist_combine(chosen, value); chosen; })\n#line 1\n",
         "\n#pragma clang attribute pop\n",
         (_UNIFORM_LOAD,),
     )

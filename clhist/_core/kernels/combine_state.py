@@ -70,8 +70,12 @@ class CombineState:
 
     @property
     def has_bytes(self) -> bool:
-        """Whether `dest` is combined by a loop: see `has_bytes`."""
+        """Whether values of `dest` have numbers of one byte: see `dest_or_neutral`."""
         return has_bytes(self.spec.operator.dtype)
+
+    def dest_or_neutral(self, condition: str, index: str) -> str:
+        """Return the accumulator that `dest` has for a bin, the neutral element where the condition is false."""
+        return dest_or_neutral(condition, self.dest(index), self.spec.operator.dtype)
 
     def dest(self, index: str) -> str:
         """Return the accumulator that `dest` has for a bin."""
@@ -93,8 +97,13 @@ class CombineState:
 
 
 def has_bytes(dtype: np.dtype) -> bool:
-    """Return whether a dtype has numbers of one byte, which a loop takes from `dest` in the place of a branch.
+    """Return whether a dtype has numbers of one byte."""
+    return any(scalar.itemsize == 1 for scalar in scalars_of(dtype))
 
-    llvmpipe of Mesa 25.0.7 ends the process where a branch chooses between a byte and a constant.
+
+def dest_or_neutral(condition: str, value: str, dtype: np.dtype) -> str:
+    """Return C of `value`, which is read from `dest`, or of the neutral element where the condition is false.
+
+    llvmpipe of Mesa 25.0.7 ends the process where a branch chooses between a byte and a constant: a macro for bytes.
     """
-    return any(each.itemsize == 1 for each in scalars_of(dtype))
+    return f"CLHIST_CHOICE({condition}, {value})" if has_bytes(dtype) else f"{condition} ? {value} : clhist_neutral()"

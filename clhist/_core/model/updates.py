@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from clhist._core.devices.atomics import native_atomic
+from clhist._core.devices.atomics import ALL_FEATURES, native_atomic
+from clhist._core.devices.vendors import FEATURES
 from clhist.operators.c_types import shown_dtype
 from clhist.operators.operator import Operator, Part
 
@@ -134,6 +135,15 @@ def available_updates(operator: Operator, memory: str, features: Collection[str]
     return tuple(update for update in UPDATES if all(update in updates for updates in of_parts))
 
 
+def _missing_feature(operator: Operator, memory: str, features: Collection[str], update: str) -> str:
+    """Return words for the first feature with which a device has the update; none if no device has it."""
+    for name, words in FEATURES.items():
+        proven = {feature for feature in ALL_FEATURES if feature.partition(":")[0] == name}
+        if update in available_updates(operator, memory, {*features, *proven}):
+            return f"; {update!r} needs {words}"
+    return ""
+
+
 def choose_updates(
     operator: Operator,
     memory: str,
@@ -161,6 +171,7 @@ def choose_updates(
             f"update: {forced!r} is not available for {operator.name} on "
             f"{shown_dtype(operator.accumulator)} in {memory} "
             f"memory on this device; available: {', '.join(('private', *available))}"
+            + _missing_feature(operator, memory, features, forced)
         )
     return (forced,) * len(operator.parts)
 

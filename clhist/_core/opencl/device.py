@@ -24,7 +24,7 @@ from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.foreign_caches import check_pocl_cache
 from clhist._core.opencl.icd import library_of, registered_too_late
 from clhist._core.opencl.probe import proven_features
-from clhist.errors import NoDeviceError
+from clhist.errors import NoDeviceError, UnsupportedError
 
 HOW_TO_GET_ONE = (
     'install a GPU driver with OpenCL, or an OpenCL for the processor: pip install "clhist[cpu]" '
@@ -429,6 +429,12 @@ def claims(device: cl.Device, feature: str) -> bool:
 def has_fp64(device: cl.Device) -> bool:
     """Whether `device` has double precision."""
     return claims(device, "fp64")
+
+
+def check_fp64(device: cl.Device, name: str, instead: str = "use float32 or integers") -> None:
+    """Raise UnsupportedError if `device` has no double precision, with the argument that needs it and what to do."""
+    if not has_fp64(device):
+        raise UnsupportedError(f"{name}: {device.name.strip()} has no double precision (cl_khr_fp64); {instead}")
 
 
 _features: dict[cl.Device, frozenset[str]] = {}

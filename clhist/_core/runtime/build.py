@@ -21,10 +21,10 @@ from clhist._core.model.problem import Choices, Problem, check_choices
 from clhist._core.model.sweeps import plan_sweeps
 from clhist._core.model.updates import REPLACEABLE
 from clhist._core.opencl.device import (
+    check_fp64,
     checked_profile,
     device_features,
     device_kind,
-    has_fp64,
     memory_budget,
     planning_profile,
 )
@@ -40,6 +40,7 @@ from clhist.operators.c_types import integer
 from clhist.operators.merged import merged
 
 _MOST_BUILT = 256
+_WITHOUT_FP64 = "use float32 or integers (of clhist.reduce_by_index, where a function sums in float64)"
 
 
 @dataclass(frozen=True)
@@ -242,10 +243,8 @@ class Builder:
         for device in self.context.devices:
             if device_kind(device) != "cpu":
                 device_features(device, self.context)  # proven here, where a context is at hand to try things in
-            if names and not has_fp64(device):
-                raise UnsupportedError(
-                    f"{names[0]}: {device.name.strip()} has no double precision (cl_khr_fp64); use float32 or integers"
-                )
+            if names:
+                check_fp64(device, names[0], _WITHOUT_FP64)
 
 
 def _check_work_groups_of_one(device: cl.Device) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.render import render_check
-from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.device import check_fp64
 from clhist._core.opencl.program import build
 from clhist._core.runtime.call import queue_for
 from clhist._core.runtime.signature import Remembered
@@ -244,8 +244,8 @@ def _combined(
     operator: Operator, values: np.ndarray, chosen: np.ndarray, queue: cl.CommandQueue
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the accumulators and the results of the rows that the kernel makes of each triple."""
-    if operator.needs_fp64 and not has_fp64(queue.device):
-        raise UnsupportedError(f"{operator.name}: {queue.device.name.strip()} has no double precision")
+    if operator.needs_fp64:
+        check_fp64(queue.device, operator.name)
     context, flags = queue.context, cl.mem_flags
     program: Any = build(context, render_check(operator))
     given = [

@@ -139,6 +139,7 @@ void clhist_sweep(
     const clhist_index_t clhist_last = (clhist_index_t)((ulong)clhist_size * (clhist_item + 1) / clhist_items);
     clhist_index_t i = (clhist_index_t)((ulong)clhist_size * clhist_item / clhist_items);
     __global cell0_t *clhist_first_copy0 = clhist_cells0;
+#ifndef CLHIST_NO_ROUNDS
     for (; clhist_last - i >= 512; i += 512) {
         // 512 bins are compared with those of the pass by vectors. These bins are what is updated then:
         // somebody may write to the array meanwhile.
@@ -163,6 +164,7 @@ void clhist_sweep(
             }
         }
     }
+#endif
     for (; i < clhist_last; ++i)
         clhist_map(x[i], w[i], i, CLHIST_STATE);
 }
