@@ -72,10 +72,13 @@ def pays_off(call: str, size: int) -> bool:
     if size < min(least, _ALWAYS_SMALL if is_in_use() else _SMALL_AT_FIRST):  # without looking for a device
         return False
     try:
-        queue = default_queue()
+        device = default_queue().device
     except NoDeviceError:
         return size >= least
-    return size >= least_size(call, queue.device)[0]
+    measured = own_profile(device).rates.get(_RATES[call])
+    if measured is not None or size < least:  # which is the least of all devices
+        return measured is not None and size >= measured
+    return size >= least_size(call, device)[0]
 
 
 def least_size(call: str, device: cl.Device) -> tuple[float, str]:
