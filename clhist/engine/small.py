@@ -76,9 +76,9 @@ def pays_off(call: str, size: int) -> bool:
     except NoDeviceError:
         return size >= least
     measured = own_profile(device).rates.get(_RATES[call])
-    if measured is not None or size < least:  # which is the least of all devices
-        return measured is not None and size >= measured
-    return size >= least_size(call, device)[0]
+    if measured is None and size < least:  # the least of all devices
+        return False
+    return size >= (least_size(call, device)[0] if measured is None else measured)
 
 
 def least_size(call: str, device: cl.Device) -> tuple[float, str]:
@@ -91,7 +91,7 @@ def least_size(call: str, device: cl.Device) -> tuple[float, str]:
         return least, "default"
     # A core of the device takes about as long for an element as the host: n cores save 1 - 1/n of that time.
     units = device.max_compute_units
-    return min(_MOST, least * units / max(units - 1, 0.1)), "derived from the number of compute units"
+    return min(_MOST, least * units / (units - 1 or 0.1)), "derived from the number of compute units"
 
 
 def check_host_way(what: str, queue: Any, **asked: Any) -> None:
