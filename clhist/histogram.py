@@ -26,17 +26,18 @@ from clhist.binning.counts import (
 from clhist.binning.extent import extent
 from clhist.binning.found import FoundBins, found_bins
 from clhist.binning.host import (
+    are_few,
     are_for_numpy,
     even_edges,
-    few_by_numpy,
-    few_points_by_numpy,
     histogram_on_host,
     histogramdd_on_host,
     is_for_numpy,
     numpy_edges,
+    numpy_histogram,
     numpy_histogramdd,
 )
 from clhist.binning.inputs import (
+    are_plain,
     are_usable,
     as_edges,
     check_number,
@@ -135,23 +136,28 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     >>> counts, edges
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
-    if few := few_by_numpy(a, bins, range, density, (axis, weights, where, queue, out)):
-        return few
-    given = a, weights, where, out
+    is_bare = axis is where is out is weights is None
+    if is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {}):
+        return numpy_histogram(a, bins, range, density)
+    if axis is not None and has_names(axis):
+        call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
+        return histogram_along(call, a, axis, weights=weights, where=where, out=out)
+    given, on_device = (a, weights, where, out), is_device_array(a)
+    if not on_device:  # whose calls are repeated without these checks
+        check_number(bins)
+        bins = as_edges("bins", bins)
+        a, weights, where = checked_data(a, weights, where, whole=axis is not None)
+        options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
+        if is_for_numpy(a, bins, weights, queue, options):
+            return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
     result, found, is_new = repeated(key, (a, where, weights), density, out)
     if result is not None:
         return result
-    if has_names(axis):
-        call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
-        return histogram_along(call, a, axis, weights=weights, where=where, out=out)
-    check_number(bins)
-    bins = as_edges("bins", bins)
-    a, weights, where = checked_data(a, weights, where, whole=axis is not None)
-    on_device = is_device_array(a)
-    options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
-    if not on_device and is_for_numpy(a, bins, weights, queue, options):
-        return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
+    if on_device:
+        check_number(bins)
+        bins = as_edges("bins", bins)
+        a, weights, where = checked_data(a, weights, where, whole=axis is not None)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
     if axis is None and are_few_kinds(a, weights, where):
         bins = len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
@@ -251,8 +257,10 @@ def histogramdd(
     array([[2., 0.],
            [0., 1.]])
     """
-    if few := few_points_by_numpy(sample, bins, range, density, (weights, where, queue, out)):
-        return few
+    is_bare = where is out is weights is None and type(sample) is list
+    if is_bare and are_plain(sample, bins) and sample[0].ndim == 1 and are_few(len(sample), sample[0].size, queue):
+        hist, every = numpy_histogramdd(sample, bins, range, density)
+        return hist, list(every)
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)

@@ -18,20 +18,23 @@ from clhist.opencl.device import default_queue, is_in_use, own_profile
 
 LEAST = {
     "bincount": 60_000,
-    "reduce_by_index": 50_000,  # elements, or bins
+    "reduce_by_index": 60_000,  # elements, or bins
     "1 dimension": 2**16,
     "2 dimensions": 2**13,
     "unique": 2**16,
+    "factorize": 2**17,  # integers, which pandas hashes
     "group_by": 12_000,
+    "ndimage": 60_000,  # sums and means, which SciPy computes
     "boost-histogram": 2**13,
 }
 """From how many elements on kernels are faster, by call; `clhist calibrate` measures it for a device.
 
 Those `_BY_UNITS` are what the host computes in the fixed time of a call on a device of many cores. They were measured
-on two cores of an EPYC (Zen 2), with PoCL 3.0 and Intel's runtime, beside NumPy; the others are those of two cores.
+on two cores of an EPYC (Zen 2; factorize, ndimage: Zen 5), with PoCL 3.0 and Intel's runtime, beside NumPy, SciPy and
+pandas; the others are those of two cores.
 """
 
-_BY_UNITS = frozenset({"bincount", "reduce_by_index", "group_by"})
+_BY_UNITS = frozenset({"bincount", "reduce_by_index", "factorize", "group_by", "ndimage"})
 _MOST = 2**19
 _ALWAYS_SMALL = 2**10
 _MANY = 2**12  # integers, from which on a view of their halves costs less than it saves
