@@ -243,9 +243,7 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        if known is not None and not known.is_repeated:
-            # From now on it is worth what it takes to prepare it apart from calls with other arguments.
-            known.is_repeated = True
+        if known is not None and not known.is_frequent(args):
             args, known = known.with_arrays(args), None
         if known is None:
             key = signature_of_call(self.arguments, args, call, self.context, targets)
@@ -285,8 +283,8 @@ class Engine:
         TypeError, ValueError, OverflowError
             As `check` does of these numbers.
         """
-        bins = call.num_bins
-        if targets is None or type(bins) is not int:
+        bins = _one_number(call.num_bins)
+        if targets is None or bins is None:
             return None
         of_sizes = self._key_of_sizes(key, args, call, bins, targets)
         alike = self._calls.get(of_sizes)
@@ -314,10 +312,10 @@ class Engine:
         """
         if not isinstance(key, tuple) or bins is None or call.num_histograms is not None or call.offsets is not None:
             return None
-        if type(call.num_bins) is not int:
+        if (number := _one_number(call.num_bins)) is None:
             return None
         for target in targets:
-            if type(target) is not np.ndarray or target.shape != (call.num_bins,) or not target.flags.c_contiguous:
+            if type(target) is not np.ndarray or target.shape != (number,) or not target.flags.c_contiguous:
                 return None
         parts = list[Hashable]()
         for n, (kind, dtype, _, _, *aligned) in zip(self._arrays, key, strict=False):
@@ -333,7 +331,7 @@ class Engine:
         if targets:
             parts += map(without_sizes, rest[:2])  # of `dest` and `out`
             rest = rest[2:]
-        return ("any size", *parts, planned_size(size), bins, call.size is None, *rest[2:])
+        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
 
     def _first(
         self,
@@ -451,6 +449,13 @@ class Engine:
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
+
+
+def _one_number(num_bins: Any) -> int | None:
+    """Return the number of bins of one dimension; None of others."""
+    if type(num_bins) is tuple and len(num_bins) == 1:
+        num_bins = num_bins[0]
+    return num_bins if type(num_bins) is int else None
 
 
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
