@@ -205,7 +205,7 @@ def _sorted(labels: np.ndarray, codes: np.ndarray, sort: bool = True) -> tuple[n
     codes = renumbered(order, codes, len(labels))
     labels = labels[order]
     if labels.dtype.kind in "fc":
-        labels = labels + labels.dtype.type(0)  # one zero, whichever came first
+        labels = (labels + labels.dtype.type(0)).astype(labels.dtype, copy=False)  # one zero, whichever came first
     return labels, codes
 
 
