@@ -123,13 +123,9 @@ def bincount(
     given = x, weights
     if type(x) is not np.ndarray or not (weights is None or type(weights) is np.ndarray):
         try:
-            (x, of_x), (weights, of_weights) = _with_mask("x", x), _with_mask("weights", weights)
+            given, (x, weights) = _as_arrays(x, weights)
         except ValueError:  # rows of different lengths
             return np.bincount(*given, minlength)
-        if weights is not None and x is not None:
-            common_kind((("x", x), ("weights", weights)))
-        if of_x is not None or of_weights is not None:
-            given = x, weights = without_masked(x, weights, (of_x, of_weights))
     if not _is_countable(x, weights, minlength):
         counts = _by_numpy(given, x, minlength)
         if not reproducible or x is None or weights is None or not x.size:
@@ -165,6 +161,18 @@ def _by_numpy(given: tuple[Any, Any], x: Any, minlength: Any) -> np.ndarray:
     if isinstance(minlength, int) and not -(2**63) <= minlength < 2**63:
         raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
     return at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
+
+
+def _as_arrays(x: Any, weights: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Return both as they are, and as arrays or None; without masked elements, if there are some."""
+    given = x, weights
+    (x, of_x), (weights, of_weights) = _with_mask("x", x), _with_mask("weights", weights)
+    if weights is not None and x is not None:
+        common_kind((("x", x), ("weights", weights)))
+    if of_x is None and of_weights is None:
+        return given, (x, weights)
+    present = without_masked(x, weights, (of_x, of_weights))
+    return present, present
 
 
 def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:

@@ -136,10 +136,9 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     >>> counts, edges
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
-    is_bare = axis is where is out is weights is None
-    if is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {}):
+    if axis is where is out is weights is None and _are_few_numbers(a, bins, queue):
         return numpy_histogram(a, bins, range, density)
-    if axis is not None and has_names(axis):
+    if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
     given, on_device = (a, weights, where, out), is_device_array(a)
@@ -160,8 +159,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
         a, weights, where = checked_data(a, weights, where, whole=axis is not None)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
     if axis is None and are_few_kinds(a, weights, where):
-        bins = len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
-        return of_bits(flat(a), bins, range, density, queue, out)
+        return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
     rest = None
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
@@ -179,6 +177,16 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if are_repeated(key, given, (a, weights), axis):
         keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None)
     return prepared.finished(hist, density, out), edges
+
+
+def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None) -> bool:
+    """Whether NumPy counts plain numbers since they are few."""
+    return are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
+
+
+def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
+    """Return `bins`, or how many a rule makes."""
+    return len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
 
 
 def _in_found_range(
@@ -257,8 +265,7 @@ def histogramdd(
     array([[2., 0.],
            [0., 1.]])
     """
-    is_bare = where is out is weights is None and type(sample) is list
-    if is_bare and are_plain(sample, bins) and sample[0].ndim == 1 and are_few(len(sample), sample[0].size, queue):
+    if where is out is weights is None and _are_few_columns(sample, bins, queue):
         hist, every = numpy_histogramdd(sample, bins, range, density)
         return hist, list(every)
     points, key = points_of(sample), None
@@ -297,6 +304,13 @@ def histogramdd(
     prepared = Prepared(queue, swept, hist.dtype, tuple(edges))
     keep(key, prepared)
     return prepared.finished(hist, density, out), edges
+
+
+def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None) -> bool:
+    """Whether a sample is a list of plain columns that NumPy counts since they are few."""
+    if type(sample) is not list or not are_plain(sample, bins) or sample[0].ndim != 1:
+        return False
+    return are_few(len(sample), sample[0].size, queue)
 
 
 def histogram2d(

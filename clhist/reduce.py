@@ -13,7 +13,7 @@ import pyopencl as cl
 from numpy.typing import DTypeLike
 
 from clhist.engine import small
-from clhist.engine.call import Call, call_of, checked_events, queue_for, queue_of
+from clhist.engine.call import Call, Outcome, call_of, checked_events, queue_for, queue_of
 from clhist.engine.engine import Engine
 from clhist.engine.known import KnownCall
 from clhist.engine.multi_index import flat_indices
@@ -134,6 +134,8 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         own = {"queue": queue, "reproducible": reproducible, "max_abs": max_abs, "dtype": dtype, **options}
         return _by_leading_dimensions(dest, op, indices, values, out, in_batch, own)
     is_alone, with_event, key = not (options or in_batch) and dtype is None, False, None
+    if max_abs is not None and is_alone:
+        check_max_abs(max_abs, reproducible)
     pairs = plain_pairs(dest, op, indices, values) if is_alone else None
     if pairs is None:
         given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
@@ -144,18 +146,38 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         if is_device_array(indices) and not _shares(out, indices, values):
             key = signature_of(*given)
         if (known := _known.get(key)) is not None:
-            repeated, count, has_dest = known
-            arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-            call = repeated.asked(dest if has_dest else None, out, allocator, wait_for)
-            outcome = repeated.engine.run(arrays[:count], call, repeated)
+            outcome = _repeated(known, dest, indices, values, out, allocator, wait_for)
             return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
         _check_options(options, reproducible, max_abs)
         pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
-    elif reproducible is not False or max_abs is not None:
-        check_max_abs(max_abs, reproducible)
     # The host has no event to return.
     if _is_for_host(pairs, queue, bool(options) or with_event or reproducible or offsets is not None):
         return pairs.on_host(out)
+    result, event = _by_kernels(pairs, key, queue, out, reproducible, max_abs, options, offsets)
+    return (result, event) if with_event else result
+
+
+def _repeated(
+    known: tuple[KnownCall, int, bool], dest: Any, indices: Any, values: Any, out: Any, allocator: Any, wait_for: Any
+) -> Outcome:
+    """Run a call on device arrays that repeats an earlier one."""
+    repeated, count, has_dest = known
+    arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
+    call = repeated.asked(dest if has_dest else None, out, allocator, wait_for)
+    return repeated.engine.run(arrays[:count], call, repeated)
+
+
+def _by_kernels(
+    pairs: Pairs,
+    key: Hashable,
+    queue: cl.CommandQueue | None,
+    out: Any,
+    reproducible: bool,
+    max_abs: float | None,
+    options: Mapping[str, Any],
+    offsets: Any,
+) -> tuple[Any, cl.Event]:
+    """Return the result that kernels compute of pairs, and its event; a call with a `key` is kept for its repeats."""
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
     whole, given_out = pairs, out
     if reproducible:
@@ -172,8 +194,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         outcome = run(engine, args, call)
         (result,), event = outcome.results, outcome.event
         _remember(key, pairs, whole, engine, args, call)
-    result = _as_whole(result, whole, given_out)
-    return (result, event) if with_event else result
+    return _as_whole(result, whole, given_out), event
 
 
 def _is_for_host(pairs: Pairs, queue: cl.CommandQueue | None, of_kernels: bool) -> bool:
