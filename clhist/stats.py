@@ -136,7 +136,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     again = binned_statistic_result
     options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     others = {**options, "again": again, "where": where, "weights": weights, "no numbers": not binnumber}
-    if are_plain_statistics(sample, values, statistic, bins, range) and _are_few(sample[0].size, queue, others):
+    if _are_few_plain((sample, values, statistic, bins, range), queue, others):
         return scipy_functions().binned_statistic_dd(sample, values, statistic, bins, range, expand_binnumbers)
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
@@ -404,6 +404,11 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
 def _are_few(size: int, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
     """Whether points on the host are left to SciPy since they are few, and it has the options."""
     return is_small("2 dimensions", size, **{**options, "queue": queue})
+
+
+def _are_few_plain(call: tuple[Any, ...], queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+    """Whether SciPy computes a call on plain columns since they are few, without checks."""
+    return are_plain_statistics(*call) and _are_few(call[0][0].size, queue, options)
 
 
 def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
