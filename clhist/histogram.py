@@ -265,7 +265,7 @@ def histogramdd(
     array([[2., 0.],
            [0., 1.]])
     """
-    if where is out is weights is None and _are_few_columns(sample, bins, queue):
+    if _are_few_columns(sample, bins, queue, (weights, where, out)):
         hist, every = numpy_histogramdd(sample, bins, range, density)
         return hist, list(every)
     points, key = points_of(sample), None
@@ -306,9 +306,11 @@ def histogramdd(
     return prepared.finished(hist, density, out), edges
 
 
-def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None) -> bool:
-    """Whether a sample is a list of plain columns that NumPy counts since they are few."""
+def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any]) -> bool:
+    """Whether a sample is a list of plain columns that NumPy counts since they are few, without `others`."""
     if type(sample) is not list or not are_plain(sample, bins) or sample[0].ndim != 1:
+        return False
+    if others[0] is not None or others[1] is not None or others[2] is not None:
         return False
     return are_few(len(sample), sample[0].size, queue)
 
