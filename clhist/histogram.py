@@ -136,7 +136,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     >>> counts, edges
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
-    if axis is where is out is weights is None and _are_few_numbers(a, bins, queue):
+    if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
@@ -179,9 +179,11 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     return prepared.finished(hist, density, out), edges
 
 
-def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None) -> bool:
-    """Whether NumPy counts plain numbers since they are few."""
-    return are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
+def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any, Any]) -> bool:
+    """Whether NumPy counts plain numbers since they are few, without `others`."""
+    axis, weights, where, out = others
+    is_bare = axis is weights is where is out is None
+    return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
 
 
 def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
@@ -310,7 +312,8 @@ def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None, othe
     """Whether a sample is a list of plain columns that NumPy counts since they are few, without `others`."""
     if type(sample) is not list or not are_plain(sample, bins) or sample[0].ndim != 1:
         return False
-    if others[0] is not None or others[1] is not None or others[2] is not None:
+    weights, where, out = others
+    if not weights is where is out is None:
         return False
     return are_few(len(sample), sample[0].size, queue)
 
