@@ -42,7 +42,7 @@ from clhist._core.runtime.scatter import (
     scatter_engine,
 )
 from clhist._core.runtime.signature import Remembered
-from clhist._core.runtime.small import MOST_BINS, TOO_BIG, counted_by_numpy, is_small, no_memory_for_bins
+from clhist._core.runtime.small import MOST_BINS, TOO_BIG, counted_by_numpy, no_memory_for_bins
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import reproducible_form
@@ -52,6 +52,7 @@ from clhist.typing import Devices
 _SUM = Operator(np.float64, "a + b", -0.0, "add", lift="v + 0.0", finish="a + 0.0")
 _COUNT = operators.count(np.intp)  # ones sum up in 32 bits, as long as there are fewer than 2^32 of them
 _LONG_COUNT = operators.add(np.intp)
+_FLOAT64 = np.dtype(np.float64)
 # How the accumulator `total` of a bin that got a value differs from that of others.
 _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000ul"
 
@@ -119,17 +120,12 @@ def bincount(
     >>> clhist.bincount([0, 2, 2], weights=[0.5, 1.0, 2.0])
     array([0.5, 0. , 3. ])
     """
-    if (few := _few(x, weights, minlength, queue, out, reproducible)) is not None:
-        return few
     given = x, weights
-    try:
-        (x, of_x), (weights, of_weights) = _with_mask("x", x), _with_mask("weights", weights)
-    except ValueError:  # rows of different lengths
-        return np.bincount(*given, minlength)
-    if weights is not None and x is not None:
-        common_kind((("x", x), ("weights", weights)))
-    if of_x is not None or of_weights is not None:
-        given = x, weights = without_masked(x, weights, (of_x, of_weights))
+    if type(x) is not np.ndarray or not (weights is None or type(weights) is np.ndarray):
+        try:
+            given, (x, weights) = _as_arrays(x, weights)
+        except ValueError:  # rows of different lengths
+            return np.bincount(*given, minlength)
     if not _is_countable(x, weights, minlength):
         counts = _by_numpy(given, x, minlength)
         if not reproducible or x is None or weights is None or not x.size:
@@ -139,8 +135,9 @@ def bincount(
         _check_device_arrays(x, weights)
         queue = queue_for(queue, x.context, x.queue)
     else:
-        if _is_for_numpy(x, weights, queue, reproducible=reproducible):
-            return into(out, counted_by_numpy(x, weights, minlength))
+        if _is_for_numpy(x, queue, reproducible and weights is not None):
+            counts = counted_by_numpy(x, weights, minlength)
+            return counts if out is None else into(out, counts)
         queue = default_queue() if queue is None else queue_for(queue)
     minlength = python_operator.index(minlength)
     if not x.size:  # NumPy's are integers then, with weights as well
@@ -166,23 +163,16 @@ def _by_numpy(given: tuple[Any, Any], x: Any, minlength: Any) -> np.ndarray:
     return at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
 
 
-def _few(
-    x: Any, weights: Any, minlength: Any, queue: cl.CommandQueue | None, out: Any, reproducible: bool
-) -> np.ndarray | None:
-    """Return NumPy's counts of few elements; None of many, and of arguments that are to be looked at more closely."""
-    if type(x) is not np.ndarray or x.ndim != 1 or x.dtype.kind != "i" or queue is not None:
-        return None
-    if type(minlength) is not int or not 0 <= minlength <= MOST_BINS or not (size := x.size):
-        return None
-    if weights is not None:
-        if reproducible or type(weights) is not np.ndarray or weights.shape != x.shape:
-            return None
-        if weights.dtype.kind not in "iuf" or weights.dtype.itemsize > 8:
-            return None
-    if small.pays_off("bincount", size):
-        return None
-    counts = counted_by_numpy(x, weights, minlength)
-    return counts if out is None else into(out, counts)
+def _as_arrays(x: Any, weights: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Return both as they are, and as arrays or None; without masked elements, if there are some."""
+    given = x, weights
+    (x, of_x), (weights, of_weights) = _with_mask("x", x), _with_mask("weights", weights)
+    if weights is not None and x is not None:
+        common_kind((("x", x), ("weights", weights)))
+    if of_x is None and of_weights is None:
+        return given, (x, weights)
+    present = without_masked(x, weights, (of_x, of_weights))
+    return present, present
 
 
 def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
@@ -192,11 +182,11 @@ def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
     return (numbers_as_array if name == "weights" else as_array)(name, value), mask_of(value)
 
 
-def _is_for_numpy(x: Array, weights: Any, queue: cl.CommandQueue | None, *, reproducible: bool) -> bool:
-    """Whether NumPy counts its array; it refuses numbers that may be too large."""
-    sums = reproducible and weights is not None
-    is_signed = x.dtype.kind != "u" or x.itemsize < np.dtype(np.intp).itemsize
-    return is_signed and is_small("bincount", x.size, queue, reproducible=sums)
+def _is_for_numpy(x: np.ndarray, queue: cl.CommandQueue | None, are_reproducible: bool) -> bool:
+    """Whether NumPy counts its array; it refuses numbers that may be too large, and has no reproducible sums."""
+    if queue is not None or are_reproducible or (x.dtype.kind == "u" and x.itemsize >= np.dtype(np.intp).itemsize):
+        return False
+    return not small.pays_off("bincount", x.size)
 
 
 def _check_numbers(given: Any, x: Any) -> None:
@@ -221,16 +211,20 @@ def _check_device_arrays(x: Array, weights: Array | None) -> None:
 
 def _is_countable(x: Any, weights: Array | None, minlength: Any) -> bool:
     """Whether NumPy would count this, and there is something to count in an array of NumPy."""
-    if x is None or (not x.size and isinstance(x, np.ndarray)):
+    if x is None or x.ndim != 1 or x.dtype.kind not in "biu" or not (x.size or is_device_array(x)):
         return False
-    if x.ndim != 1 or x.dtype.kind not in "biu" or isinstance(minlength, bool | np.bool_):
-        return False
-    try:
-        if not 0 <= python_operator.index(minlength) <= MOST_BINS:
+    if type(minlength) is not int:
+        if isinstance(minlength, bool | np.bool_):
             return False
-    except TypeError:
+        try:
+            minlength = python_operator.index(minlength)
+        except TypeError:
+            return False
+    if not 0 <= minlength <= MOST_BINS:
         return False
-    return weights is None or (weights.shape == x.shape and bool(np.can_cast(weights.dtype, np.float64, "safe")))
+    if weights is None or weights.shape != x.shape:
+        return weights is None
+    return weights.dtype == _FLOAT64 or bool(np.can_cast(weights.dtype, _FLOAT64, "safe"))
 
 
 def _stand_in(given: Any) -> Any:

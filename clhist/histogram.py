@@ -31,17 +31,18 @@ from clhist.binned.counts import (
 from clhist.binned.extent import extent
 from clhist.binned.found import FoundBins, found_bins
 from clhist.binned.host import (
+    are_few,
     are_for_numpy,
     even_edges,
-    few_by_numpy,
-    few_points_by_numpy,
     histogram_on_host,
     histogramdd_on_host,
     is_for_numpy,
     numpy_edges,
+    numpy_histogram,
     numpy_histogramdd,
 )
 from clhist.binned.inputs import (
+    are_plain,
     are_usable,
     as_edges,
     check_number,
@@ -135,27 +136,30 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     >>> counts, edges
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
-    if few := few_by_numpy(a, bins, range, density, (axis, weights, where, queue, out)):
-        return few
-    given = a, weights, where, out
+    if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
+        return numpy_histogram(a, bins, range, density)
+    if has_names(axis):
+        call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
+        return histogram_along(call, a, axis, weights=weights, where=where, out=out)
+    given, on_device = (a, weights, where, out), is_device_array(a)
+    if not on_device:  # whose calls are repeated without these checks
+        check_number(bins)
+        bins = as_edges("bins", bins)
+        a, weights, where = checked_data(a, weights, where, whole=axis is not None)
+        options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
+        if is_for_numpy(a, bins, weights, queue, options):
+            return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
     result, found, is_new = repeated(key, (a, where, weights), density, out)
     if result is not None:
         return result
-    if has_names(axis):
-        call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
-        return histogram_along(call, a, axis, weights=weights, where=where, out=out)
-    check_number(bins)
-    bins = as_edges("bins", bins)
-    a, weights, where = checked_data(a, weights, where, whole=axis is not None)
-    on_device = is_device_array(a)
-    options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
-    if not on_device and is_for_numpy(a, bins, weights, queue, options):
-        return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
+    if on_device:
+        check_number(bins)
+        bins = as_edges("bins", bins)
+        a, weights, where = checked_data(a, weights, where, whole=axis is not None)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
     if axis is None and are_few_kinds(a, weights, where):
-        bins = len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
-        return of_bits(flat(a), bins, range, density, queue, out)
+        return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
     rest = None
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
@@ -173,6 +177,18 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if are_repeated(key, given, (a, weights), axis):
         keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None)
     return prepared.finished(hist, density, out), edges
+
+
+def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any, Any]) -> bool:
+    """Whether NumPy counts plain numbers since they are few, without `others`."""
+    axis, weights, where, out = others
+    is_bare = axis is weights is where is out is None
+    return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
+
+
+def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
+    """Return `bins`, or how many a rule makes."""
+    return len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
 
 
 def _in_found_range(
@@ -251,8 +267,9 @@ def histogramdd(
     array([[2., 0.],
            [0., 1.]])
     """
-    if few := few_points_by_numpy(sample, bins, range, density, (weights, where, queue, out)):
-        return few
+    if _are_few_columns(sample, bins, queue, (weights, where, out)):
+        hist, every = numpy_histogramdd(sample, bins, range, density)
+        return hist, list(every)
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
@@ -289,6 +306,16 @@ def histogramdd(
     prepared = Prepared(queue, swept, hist.dtype, tuple(edges))
     keep(key, prepared)
     return prepared.finished(hist, density, out), edges
+
+
+def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any]) -> bool:
+    """Whether a sample is a list of plain columns that NumPy counts since they are few, without `others`."""
+    if type(sample) is not list or not are_plain(sample, bins) or sample[0].ndim != 1:
+        return False
+    weights, where, out = others
+    if not weights is where is out is None:
+        return False
+    return are_few(len(sample), sample[0].size, queue)
 
 
 def histogram2d(

@@ -14,19 +14,17 @@ from numpy.typing import DTypeLike
 
 from clhist._core.model.updates import GATHER
 from clhist._core.opencl.arrays import is_array, is_device_array, overlap
-from clhist._core.runtime.call import Call, call_of, checked_events, queue_for, queue_of
+from clhist._core.runtime import small
+from clhist._core.runtime.call import Call, Outcome, call_of, checked_events, queue_for, queue_of
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.known import KnownCall
 from clhist._core.runtime.multi_index import flat_indices
-from clhist._core.runtime.pairs import Pairs, as_parts, checked_pairs, is_number_or_shape, shape_of
+from clhist._core.runtime.pairs import Pairs, as_parts, checked_pairs, is_number_or_shape, plain_pairs, shape_of
 from clhist._core.runtime.row_means import are_row_means, row_means
 from clhist._core.runtime.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
 from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.signature import Remembered, signature_of
-from clhist._core.runtime.small import is_small
 from clhist.operators.c_types import supported_dtype
-from clhist.operators.host import of_bins
-from clhist.operators.operator import Operator
 from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
 from clhist.race_factor import run
 from clhist.typing import AnyOperator, CallOptions, Devices
@@ -135,25 +133,51 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     if type(indices) is tuple:
         own = {"queue": queue, "reproducible": reproducible, "max_abs": max_abs, "dtype": dtype, **options}
         return _by_leading_dimensions(dest, op, indices, values, out, in_batch, own)
-    is_alone = not (options or in_batch) and dtype is None
-    given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
-    allocator, wait_for, with_event = None, (), False
-    if not is_alone:
-        allocator, wait_for, with_event, more = _asked(options, offsets)
-        given = *given, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
-    elif (few := _repeated_on_host(given)) is not None:
-        return few
-    key = signature_of(*given) if is_device_array(indices) and not _shares(out, indices, values) else None
-    if (known := _known.get(key)) is not None:
-        repeated, count, has_dest = known
-        arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-        call = repeated.asked(dest if has_dest else None, out, allocator, wait_for)
-        outcome = repeated.engine.run(arrays[:count], call, repeated)
-        return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
-    _check_options(options, reproducible, max_abs)
-    pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
-    if (few := _on_host(pairs, given, is_alone, (options, with_event, offsets))) is not None:
-        return few
+    is_alone, with_event, key = not (options or in_batch) and dtype is None, False, None
+    if max_abs is not None and is_alone:
+        check_max_abs(max_abs, reproducible)
+    pairs = plain_pairs(dest, op, indices, values) if is_alone else None
+    if pairs is None:
+        given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
+        allocator, wait_for = None, ()
+        if not is_alone:
+            allocator, wait_for, with_event, more = _asked(options, offsets)
+            given = *given, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
+        if is_device_array(indices) and not _shares(out, indices, values):
+            key = signature_of(*given)
+        if (known := _known.get(key)) is not None:
+            outcome = _repeated(known, dest, indices, values, out, allocator, wait_for)
+            return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
+        _check_options(options, reproducible, max_abs)
+        pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
+    # The host has no event to return.
+    if _is_for_host(pairs, queue, bool(options) or with_event or reproducible or offsets is not None):
+        return pairs.on_host(out)
+    result, event = _by_kernels(pairs, key, queue, out, reproducible, max_abs, options, offsets)
+    return (result, event) if with_event else result
+
+
+def _repeated(
+    known: tuple[KnownCall, int, bool], dest: Any, indices: Any, values: Any, out: Any, allocator: Any, wait_for: Any
+) -> Outcome:
+    """Run a call on device arrays that repeats an earlier one."""
+    repeated, count, has_dest = known
+    arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
+    call = repeated.asked(dest if has_dest else None, out, allocator, wait_for)
+    return repeated.engine.run(arrays[:count], call, repeated)
+
+
+def _by_kernels(
+    pairs: Pairs,
+    key: Hashable,
+    queue: cl.CommandQueue | None,
+    out: Any,
+    reproducible: bool,
+    max_abs: float | None,
+    options: Mapping[str, Any],
+    offsets: Any,
+) -> tuple[Any, cl.Event]:
+    """Return the result that kernels compute of pairs, and its event; a call with a `key` is kept for its repeats."""
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
     whole, given_out = pairs, out
     if reproducible:
@@ -170,50 +194,14 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         outcome = run(engine, args, call)
         (result,), event = outcome.results, outcome.event
         _remember(key, pairs, whole, engine, args, call)
-    result = _as_whole(result, whole, given_out)
-    return (result, event) if with_event else result
+    return _as_whole(result, whole, given_out), event
 
 
-# Calls on NumPy arrays of one dimension that the host computed: their operator, and the number of bins.
-_few: Remembered[tuple[Operator, int]] = Remembered(64)
-
-
-def _repeated_on_host(given: tuple[Any, ...]) -> np.ndarray | None:
-    """Return the result of a call like one that the host computed; None of others."""
-    dest, op, indices, values, queue, out, reproducible, max_abs = given
-    few = _few.get(_key_of_few(dest, op, indices, values))
-    if few is None or out is not None or reproducible or max_abs is not None:
-        return None
-    operator, number = few
-    if not is_small("reduce_by_index", max(indices.size, number), queue):
-        return None
-    return of_bins(operator, None if type(dest) is int else dest, indices, values, number)
-
-
-def _on_host(pairs: Pairs, given: tuple[Any, ...], is_alone: bool, rest: tuple[Mapping[str, Any], bool, Any]) -> Any:
-    """Return the result of few elements, which the host computes; None of many, or of what only kernels compute."""
-    dest, op, indices, values, queue, out, reproducible, *_ = given
-    options, with_event, offsets = rest
-    if options or with_event or reproducible or offsets is not None:  # the host has no event to return
-        return None
-    if pairs.operator.host is None or pairs.fields or pairs.on_device:
-        return None
-    if not is_small("reduce_by_index", pairs.most, queue):
-        return None
-    if is_alone and out is None and pairs.operator.dtype.names is None and isinstance(pairs.values, tuple):
-        _few.put(_key_of_few(dest, op, indices, values), (pairs.operator, pairs.shape[0]))
-    return pairs.on_host(out)
-
-
-def _key_of_few(dest: Any, op: Any, indices: Any, values: Any) -> Hashable:
-    """Return what the checks of a call depend on that the host may compute; None of other calls."""
-    if not (type(indices) is type(values) is np.ndarray and values.shape == indices.shape and indices.ndim == 1):
-        return None
-    if not isinstance(op, str | np.ufunc) or values.dtype.names is not None:
-        return None
-    if type(dest) is np.ndarray:
-        return dest.shape, dest.dtype, op, indices.dtype, values.dtype
-    return (dest, op, indices.dtype, values.dtype) if type(dest) is int else None
+def _is_for_host(pairs: Pairs, queue: cl.CommandQueue | None, of_kernels: bool) -> bool:
+    """Whether the host computes pairs: few ones, of a call without options `of_kernels`."""
+    if of_kernels or queue is not None or pairs.on_device or pairs.fields or pairs.operator.host is None:
+        return False
+    return not small.pays_off("reduce_by_index", max(pairs.indices.size, pairs.shape[0]))
 
 
 def _by_leading_dimensions(

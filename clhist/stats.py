@@ -21,8 +21,8 @@ from clhist._core.runtime.small import check_host_way, is_small
 from clhist.axes.thresholds import rounded_bins
 from clhist.binned.by_scipy import (
     are_counts,
+    are_plain_statistics,
     by_scipy,
-    few_by_scipy,
     numbers_by_scipy,
     rounds,
     scipy_functions,
@@ -136,8 +136,11 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     again = binned_statistic_result
     options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     others = {**options, "again": again, "where": where, "weights": weights, "no numbers": not binnumber}
-    if (few := few_by_scipy(sample, values, statistic, bins, range, expand_binnumbers, others)) is not None:
-        return few
+    if _are_few_plain((sample, values, statistic, bins, range), queue, others):
+        try:
+            return scipy_functions().binned_statistic_dd(sample, values, statistic, bins, range, expand_binnumbers)
+        except ValueError:  # whose text depends on SciPy's version; the checks below raise the one of all ways
+            pass
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
@@ -401,6 +404,16 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
     return flat(weights)
 
 
+def _are_few(size: int, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+    """Whether points on the host are left to SciPy since they are few, and it has the options."""
+    return is_small("2 dimensions", size, **{**options, "queue": queue})
+
+
+def _are_few_plain(call: tuple[Any, ...], queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+    """Whether SciPy computes a call on plain columns since they are few, without checks."""
+    return are_plain_statistics(*call) and _are_few(call[0][0].size, queue, options)
+
+
 def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
     """Whether kernels compute these; raises TypeError of device arrays if they do not."""
     each = [("sample", points.dtype)] + ([] if values is None else [("values", values.dtype)])
@@ -411,8 +424,9 @@ def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | Non
             if not dtype.isnative:
                 raise TypeError(f"{name}: expected native byte order of a device array, got {dtype.str}")
         return True
-    fine = all(is_binnable(dtype) for _, dtype in each) and points.dims > 0 and (values is None or values.ndim > 0)
-    return fine and not is_small("2 dimensions", points.size, queue, **options)
+    if _are_few(points.size, queue, options):
+        return False
+    return all(is_binnable(dtype) for _, dtype in each) and points.dims > 0 and (values is None or values.ndim > 0)
 
 
 def _rows(values: Array, size: int) -> Sequence[Array]:

@@ -9,12 +9,11 @@ import pyopencl as cl
 
 from clhist._core.opencl.arrays import are_plain_numbers, check_context, is_device_array
 from clhist._core.opencl.masks import check_unmasked
-from clhist._core.runtime import small
 from clhist._core.runtime.columns import ColumnData, of_list, read_column
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.scatter import as_array
 from clhist.bincount import bincount
-from clhist.grouped.factorized import factorized, factorized_column
+from clhist.grouped.factorized import are_few, factorized, factorized_column
 from clhist.grouped.keys import distinct
 
 
@@ -72,7 +71,7 @@ def unique(
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
     values_alone = sorted is True and not (return_index or return_inverse or return_counts)
-    if values_alone and queue is None and _are_few_numbers(x):
+    if values_alone and type(x) is np.ndarray and are_plain_numbers(x) and are_few(x, queue):
         return distinct(x)
     x, shape = _flat("x", x, queue)
     found = _numbered(x, queue, sort=sorted, first=return_index, missing=True)
@@ -127,11 +126,6 @@ def factorize(
         raise ValueError(f"values: expected one dimension, got {len(shape)}")
     found = _numbered(values, queue, sort=sort, missing=not use_na_sentinel)
     return found.numbers, found.keys
-
-
-def _are_few_numbers(x: Any) -> bool:
-    """Whether these are plain numbers that the host looks at sooner than the device."""
-    return type(x) is np.ndarray and are_plain_numbers(x) and not small.pays_off("unique", x.size)
 
 
 def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:

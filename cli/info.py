@@ -74,7 +74,9 @@ _CALLS = {
     "1 dimension": "histogram, digitize",
     "2 dimensions": "histogram2d, histogramdd, binned_statistic",
     "unique": "unique, factorize",
+    "factorize": "unique, factorize of integers, with pandas imported",
     "group_by": "group_by, ndimage, zonal_stats",
+    "ndimage": "ndimage: sums, means and variances, with SciPy",
     "boost-histogram": "clhist.hist",
 }  # by the names of `clhist._core.runtime.small.LEAST`, where these are not the functions'
 

@@ -157,7 +157,7 @@ def few_items(cpu_like: clhist.Profile) -> clhist.Profile:
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_left_to_numpy() -> None:
     """Let kernels count small arrays too."""
-    small.LEAST.update(bincount=0, reduce_by_index=0, group_by=0)
+    small.LEAST.update(bincount=0, reduce_by_index=0, factorize=0, group_by=0, ndimage=0)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from clhist._core.opencl.elementwise import as_numbers
-from clhist._core.runtime import small
 from clhist._core.runtime.scatter import check_width
-from clhist.binned.inputs import are_plain_columns, mask_array
+from clhist.binned.inputs import are_plain, mask_array
 from clhist.binned.points import Points
 from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
@@ -31,44 +30,29 @@ def scipy_functions() -> Any:
     return _binned_statistic
 
 
-def few_by_scipy(
-    sample: Any, values: Any, statistic: Any, bins: Any, range: Any, expand: bool, others: Mapping[str, Any]
-) -> Any:
-    """Return SciPy's result for few plain points in even bins, or None if the call needs more checks.
-
-    A call with any other option (`others`) needs them.
-    """
-    for value in others.values():
-        if value is not None and value is not False:
-            return None
-    if type(statistic) is not str or statistic not in _AS_SCIPY or type(bins) is not int:
-        return None
-    if not 0 < bins <= _MOST_BINS or not are_plain_columns(sample) or type(values) is not np.ndarray:
-        return None
-    if not (size := sample[0].size) or values.shape != sample[0].shape or values.dtype != _FLOAT64:
-        return None
-    if small.pays_off("2 dimensions", size) or not (range is None or _are_proper(range, len(sample))):
-        return None
-    try:
-        return scipy_functions().binned_statistic_dd(sample, values, statistic, bins, range, expand)
-    except ValueError:  # whose text depends on SciPy's version; the checks that follow raise the one of all ways
-        return None
-
-
-def _are_proper(range: Any, dims: int) -> bool:
-    """Whether these are finite numbers, the lower and the upper end of each dimension."""
-    if type(range) not in (list, tuple) or len(range) != dims:
+def are_plain_statistics(sample: Any, values: Any, statistic: Any, bins: Any, range: Any) -> bool:
+    """Whether SciPy does as kernels do without checks: plain columns in bins of one width between finite ends."""
+    if type(statistic) is not str or statistic not in _AS_SCIPY or type(sample) is not list or len(sample) > 2:
         return False
-    for ends in range:
-        if type(ends) not in (list, tuple) or len(ends) != 2 or not _NUMBERS.issuperset(map(type, ends)):
-            return False
-        if not -np.inf < ends[0] < ends[1] < np.inf:
-            return False
-    return True
+    if not are_plain(sample, bins) or sample[0].ndim != 1 or type(values) is not np.ndarray or not values.size:
+        return False
+    if values.shape != sample[0].shape or values.dtype != _FLOAT64:
+        return False
+    if range is None:
+        return True
+    if type(range) not in (list, tuple) or len(range) != len(sample):
+        return False
+    return all(
+        type(ends) in (list, tuple)
+        and len(ends) == 2
+        and _NUMBERS.issuperset(map(type, ends))
+        and -np.inf < ends[0] < ends[1] < np.inf
+        for ends in range
+    )
 
 
 _AS_SCIPY = KNOWN - {"std"}  # std subtracts a value of the bin first, which SciPy does not
-_MOST_BINS, _FLOAT64, _NUMBERS = 2**15, np.dtype(np.float64), frozenset({int, float})
+_FLOAT64, _NUMBERS = np.dtype(np.float64), frozenset({int, float})
 
 
 def rounds(names: Sequence[str] | None) -> bool:

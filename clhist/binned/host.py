@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, are_plain_numbers
+from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.elementwise import as_numbers
-from clhist._core.runtime import small
 from clhist._core.runtime.caller import at_caller
 from clhist._core.runtime.scatter import check_width, into
 from clhist._core.runtime.small import check_host_way, is_small
@@ -19,7 +18,6 @@ from clhist.bincount import bincount
 from clhist.binned.counts import are_real, can_sum, check_device_dtypes, densities
 from clhist.binned.inputs import (
     are_numbers,
-    are_plain_columns,
     are_usable,
     is_binnable,
     range_ends,
@@ -77,37 +75,16 @@ def _even_edges(bins: int, ends: tuple[float, float], as_text: tuple[str, ...], 
     return numpy_edges(np.empty(0, dtype), bins, ends)
 
 
-def few_by_numpy(a: Any, bins: Any, range: Any, density: Any, others: tuple[Any, ...]) -> Any:
-    """Return NumPy's histogram of few plain numbers, or None if the call has other options or needs more checks."""
-    if not _are_none(others):
-        return None
-    if type(a) is not np.ndarray or not are_plain_numbers(a) or small.pays_off("1 dimension", a.size):
-        return None
-    if type(bins) is int:
-        return numpy_histogram(a, bins, range, density) if 0 < bins <= _MOST_KEPT else None
-    if type(bins) is not np.ndarray or bins.ndim != 1 or not are_plain_numbers(bins):
-        return None
-    return numpy_histogram(a, bins, range, density)
-
-
-def _are_none(others: tuple[Any, ...]) -> bool:
-    return all(value is None for value in others)  # arrays have no truth
-
-
-def few_points_by_numpy(sample: Any, bins: Any, range: Any, density: Any, others: tuple[Any, ...]) -> Any:
-    """Return NumPy's histogram of few plain points in even bins, or None as `few_by_numpy` does."""
-    if not _are_none(others) or type(bins) is not int or not 0 < bins < _MOST_KEPT or not are_plain_columns(sample):
-        return None
-    if small.pays_off("2 dimensions", sample[0].size):
-        return None
-    hist, edges = numpy_histogramdd(sample, bins, range, density)
-    return hist, list(edges)
-
-
 def is_for_numpy(a: Any, bins: Any, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
     """Whether NumPy counts its array: one that kernels cannot take, or a small one."""
-    taken_by_kernels = is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins)
-    return not taken_by_kernels or is_small("1 dimension", a.size, queue, **options)
+    if is_small("1 dimension", a.size, queue, **options):
+        return True
+    return not (is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins))
+
+
+def are_few(dims: int, size: int, queue: cl.CommandQueue | None, **options: Any) -> bool:
+    """Whether points on the host are left to NumPy since they are few."""
+    return is_small("1 dimension" if dims == 1 else "2 dimensions", size, queue, **options)  # or more
 
 
 def are_for_numpy(points: Points, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
@@ -115,8 +92,8 @@ def are_for_numpy(points: Points, weights: Any, queue: cl.CommandQueue | None, o
     if points.on_device:
         check_device_dtypes("sample", points.arrays, None)
     else:
-        call = "1 dimension" if points.dims == 1 else "2 dimensions"  # or more
-        if not (is_binnable(points.dtype) and are_real(weights)) or is_small(call, points.size, queue, **options):
+        few = are_few(points.dims, points.size, queue, **options)
+        if few or not (is_binnable(points.dtype) and are_real(weights)):
             return True
     if weights is not None and weights.shape != (points.size,):
         raise ValueError("The weights and list don't have the same length.")
@@ -146,8 +123,10 @@ def histogram_on_host(
     a, weights = taken(a, where), taken(weights, where)
     if a.dtype.itemsize == 2 and half_name(a.dtype) and np.ndim(bins) == 1:
         a = as_numbers(a)  # NumPy sorts data, and its sort of float16 fails with AVX-512 (NumPy 2.4)
-    reproducible = bool(options.get("reproducible"))
-    if _sums_better(a, bins, weights) or (reproducible and a.dtype.kind in "biuf" and can_sum(weights)):
+    reproducible = weights is not None and bool(options.get("reproducible"))
+    if weights is not None and (
+        _sums_better(a, bins, weights) or (reproducible and a.dtype.kind in "biuf" and can_sum(weights))
+    ):
         edges = numpy_edges(a, bins, range)
         if are_usable(edges):
             check_host_way(_OF_NUMPY, queue, **{**options, "reproducible": None})
@@ -176,8 +155,9 @@ def histogramdd_on_host(
     """Return NumPy's own histogram of several dimensions; raises as `histogram_on_host`."""
     check_host_way(_OF_NUMPY, queue, **options)
     given = points.as_given
-    for column in points.arrays:
-        check_width("sample", column, column)
+    if points.dtype.kind == "O":
+        for column in points.arrays:
+            check_width("sample", column, column)
     if where is not None:
         given = [column[where] for column in given] if points.rows is None else given[where]
     hist, edges = numpy_histogramdd(given, bins, range, density, taken(weights, where))
@@ -187,9 +167,9 @@ def histogramdd_on_host(
 _OF_NUMPY = "data, weights or edges that OpenCL has no type for"
 
 
-def _sums_better(a: np.ndarray, bins: Any, weights: np.ndarray | None) -> bool:
+def _sums_better(a: np.ndarray, bins: Any, weights: np.ndarray) -> bool:
     """Whether sums of these weights are other than those of NumPy, which rounds integers to float64, too."""
-    if weights is None or isinstance(bins, str) or not is_binnable(a.dtype) or not can_sum(weights):
+    if isinstance(bins, str) or not is_binnable(a.dtype) or not can_sum(weights):
         return False
     return weights.dtype.kind in "iu" or np.ndim(bins) == 1 or a.size > _BLOCK
 

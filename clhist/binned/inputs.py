@@ -15,11 +15,13 @@ from clhist._core.opencl.arrays import Array, are_plain_numbers, check_context, 
 from clhist._core.opencl.device import has_fp64
 from clhist._core.runtime.call import queue_for as queue_of_call
 from clhist._core.runtime.call import queue_of
-from clhist._core.runtime.missing import NUMBERS, are_plain, refuse_missing, split
+from clhist._core.runtime.missing import NUMBERS, refuse_missing, split
+from clhist._core.runtime.missing import are_plain as have_none_missing
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 
 _MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
+_MOST_PLAIN = 2**10  # bins of each dimension
 
 
 def as_array(name: str, value: Any) -> Array:
@@ -60,7 +62,7 @@ def as_edges(name: str, value: Any) -> Any:
     if type(value) in (int, str, np.ndarray) or is_device_array(value):
         return value
     if isinstance(value, list | tuple):
-        return value if are_plain(value) else type(value)(as_edges(name, each) for each in value)
+        return value if have_none_missing(value) else type(value)(as_edges(name, each) for each in value)
     return value if np.ndim(value) == 0 else refuse_missing(name, value, "edges")
 
 
@@ -110,22 +112,20 @@ def is_binnable(dtype: np.dtype) -> bool:
     return dtype.kind in "biuf" and has_keys(dtype)
 
 
-def are_plain_columns(sample: Any) -> bool:
-    """Whether a sample is a list of one or two NumPy arrays of one length and dtype, of plain numbers."""
-    if type(sample) is not list or not 1 <= len(sample) <= 2:
+def are_plain(columns: Sequence[Any], bins: Any) -> bool:
+    """Whether columns are NumPy arrays of plain numbers alike, and `bins` a number, which need no checks."""
+    if type(bins) is not int or not 0 < bins <= _MOST_PLAIN or not columns or type(columns[0]) is not np.ndarray:
         return False
-    first = sample[0]
-    for column in sample:
-        if type(column) is not np.ndarray or column.ndim != 1:
-            return False
-        if column.shape != first.shape or column.dtype != first.dtype:
+    first = columns[0]
+    for column in columns[1:]:
+        if type(column) is not np.ndarray or column.shape != first.shape or column.dtype != first.dtype:
             return False
     return are_plain_numbers(first)
 
 
 def are_numbers(bins: Any) -> bool:
     """Whether `bins` are a number, a rule, or edges that compare as real numbers do."""
-    return isinstance(bins, str) or np.ndim(bins) == 0 or np.asarray(bins).dtype.kind in "biuf"
+    return type(bins) in (int, str) or np.ndim(bins) == 0 or np.asarray(bins).dtype.kind in "biuf"
 
 
 def check_number(bins: Any, dims: int | None = None) -> None:

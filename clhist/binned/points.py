@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -24,8 +23,7 @@ from clhist.binned.sweep import Binned
 numpy_histogramdd = np.histogramdd
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(NamedTuple):
     """N points of D coordinates.
 
     Attributes
@@ -52,7 +50,7 @@ class Points:
     @property
     def on_device(self) -> bool:
         """Whether it is PyOpenCL's."""
-        return any(map(is_device_array, self.arrays))
+        return bool(self.arrays) and is_device_array(self.arrays[0])  # all are of one kind
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -121,9 +119,8 @@ def points_of(given: Any) -> Points | None:
             pairs = [split_array("sample", each) for each in given]
         except ValueError:  # rows of different lengths
             return None
-        columns, masks = tuple(zip(*pairs, strict=True)) or ((), ())
-        if columns and all(each.ndim == 1 and each.shape == columns[0].shape for each in columns):
-            return _points_of_columns(columns, any_missing(*masks))
+        if pairs and {(1, pairs[0][0].size)} == {(column.ndim, column.size) for column, _ in pairs}:
+            return _points_of_columns(tuple([column for column, _ in pairs]), any_missing(*[mask for _, mask in pairs]))
     points, missing = split_array("sample", given)
     if missing is not None:
         missing = np.asarray(missing.reshape(len(missing), -1).any(1))
@@ -142,7 +139,9 @@ def _points_of_device_columns(given: Sequence[Any]) -> Points:
 
 
 def _points_of_columns(columns: tuple[Array, ...], missing: np.ndarray | None = None) -> Points:
-    dtype = np.result_type(*(column.dtype for column in columns))
+    dtype = columns[0].dtype
+    for column in columns[1:]:
+        dtype = dtype if dtype == column.dtype else np.result_type(dtype, column.dtype)
     return Points(columns, None, columns[0].shape[0], len(columns), dtype, missing)
 
 

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,7 +19,7 @@ from clhist.groupby import GroupBy
 from clhist.grouped.groups import groups_of
 from clhist.histogram import histogram, histogram2d
 from clhist.reduce import reduce_by_index
-from clhist.unique import unique
+from clhist.unique import factorize, unique
 
 _SIZES = tuple(2**k for k in range(10, 23))
 
@@ -50,12 +51,26 @@ def host_sizes(bench: Bench) -> dict[str, Measurement]:
         given = wide[:size]
         return unique(given, queue=queue, return_inverse=True) if ours else np.unique(given, return_inverse=True)
 
+    def hashed(ours: bool, size: int) -> Any:
+        return factorize(wide[:size], queue=queue) if ours else import_module("pandas").factorize(wide[:size])
+
+    def regions(ours: bool, size: int) -> Any:
+        if ours:
+            groups = groups_of(indices[:size], 100, True, queue)
+            return GroupBy(groups).mean(y[:size])
+        return import_module("scipy.ndimage").mean(y[:size], indices[:size], np.arange(100))
+
     def means(ours: bool, size: int) -> Any:
         groups = groups_of(indices[:size], None, True, queue if ours else None)
         return GroupBy(groups if ours else groups._replace(queue=None)).mean(y[:size])
 
     calls = {"bincount": counts, "reduce_by_index": sums, "1 dimension": single, "2 dimensions": double}
-    calls |= {"unique": different, "group_by": means}
+    calls["unique"] = different
+    if find_spec("pandas"):
+        calls["factorize"] = hashed
+    calls["group_by"] = means
+    if find_spec("scipy"):
+        calls["ndimage"] = regions
     if find_spec("boost_histogram"):
         import boost_histogram as bh
 

@@ -12,7 +12,7 @@ from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.lost import fetched
 from clhist._core.runtime.columns import ColumnData
 from clhist._core.runtime.small import is_small
-from clhist.grouped.keys import hashed, numbered
+from clhist.grouped.keys import are_hashed, hashed, numbered
 from clhist.grouped.numbering import MOST_ELEMENTS, Numbering, can_number, number_keys
 
 
@@ -44,7 +44,7 @@ def factorized(
     """
     is_device = is_device_array(keys)
     on_host = not is_device if on_host is None else on_host
-    if not is_device and is_small("unique", keys.size, queue):
+    if not is_device and are_few(keys, queue):
         return _by_the_host(keys, sort, first, missing)
     found = queue or (keys.queue if is_device else None) or default_queue()
     if can_number(keys.dtype, found.device) and keys.size < MOST_ELEMENTS:
@@ -56,6 +56,13 @@ def factorized(
     numbers, *others = _by_the_host(fetched(keys, found) if is_device else keys, sort, first, missing)
     placed = (each if each is None or not is_device else to_device(found, each) for each in others)
     return Numbering(numbers if on_host else to_device(found, numbers), *placed)
+
+
+def are_few(keys: np.ndarray, queue: cl.CommandQueue | None) -> bool:
+    """Whether the host numbers keys sooner than the device."""
+    if is_small("unique", keys.size, queue):
+        return True
+    return are_hashed(keys) and is_small("factorize", keys.size, queue)
 
 
 def factorized_column(

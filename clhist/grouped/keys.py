@@ -7,6 +7,7 @@ The results are the same.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections import defaultdict
 from importlib import import_module
 from itertools import chain
@@ -70,10 +71,16 @@ def sorted_distinct(integers: np.ndarray) -> np.ndarray:
 
 def hashed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return distinct integers in the order they occur, and the number of each key; None where pandas is not in use."""
-    if keys.dtype.kind not in "iu" or not keys.dtype.isnative or (pandas := library("pandas", keys.size)) is None:
+    if not are_hashed(keys):
         return None
-    codes, labels = pandas.factorize(keys)
+    codes, labels = library("pandas", keys.size).factorize(keys)
     return np.asarray(labels, keys.dtype), codes
+
+
+def are_hashed(keys: np.ndarray) -> bool:
+    """Whether keys are native integers and pandas is in use, which hashes them faster than NumPy sorts."""
+    dtype = keys.dtype
+    return dtype.kind in "iu" and dtype.isnative and library("pandas", keys.size) is not None
 
 
 def _of_integers(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -213,7 +220,7 @@ def _sorted(labels: np.ndarray, codes: np.ndarray, sort: bool = True) -> tuple[n
     codes = renumbered(order, codes, len(labels))
     labels = labels[order]
     if labels.dtype.kind in "fc":
-        labels = labels + labels.dtype.type(0)  # one zero, whichever came first
+        labels = (labels + labels.dtype.type(0)).astype(labels.dtype, copy=False)  # one zero, whichever came first
     return labels, codes
 
 
@@ -279,7 +286,9 @@ def _is_missing(label: Any) -> bool:
 
 def library(name: str, size: int = _WORTH_AN_IMPORT) -> Any:
     """Return a library if it is installed, and imported already or worth it for so many keys."""
-    if not is_complete(name) and size < _WORTH_AN_IMPORT:
+    if is_complete(name):
+        return sys.modules[name]
+    if size < _WORTH_AN_IMPORT:
         return None
     try:
         found = import_module(name)

@@ -78,7 +78,7 @@ sum = sum_labels
 
 def _statistic(function: str, name: str, input: Any, labels: Any, index: Any) -> Any:
     """Return a statistic of `clhist.group_by` of each region, or what `function` of SciPy finds."""
-    if name != "median" and (found := few_by_scipy(function, input, labels, index)) is not None:
+    if (found := few_by_scipy(function, input, labels, index)) is not None:
         return found
     input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)

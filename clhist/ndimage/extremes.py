@@ -14,7 +14,7 @@ from clhist.operators.halves import half_name
 
 def extremes_of(function: str, input: Any, labels: Any, index: Any) -> Any:
     """Return what `function` of `scipy.ndimage` finds: extremes, their positions, or all of both."""
-    if function in ("minimum", "maximum") and (few := few_by_scipy(function, input, labels, index)) is not None:
+    if (few := few_by_scipy(function, input, labels, index)) is not None:
         return few
     input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)

@@ -12,6 +12,7 @@ from clhist._core.spi import (
     Array,
     any_missing,
     are_plain,
+    are_plain_numbers,
     are_positive,
     as_array,
     as_bytes,
@@ -19,10 +20,11 @@ from clhist._core.spi import (
     check_native,
     check_process,
     check_width,
+    is_complete,
     is_device_array,
-    is_small,
     on_host,
     refuse_missing,
+    small,
     split,
     taken,
     zeros,
@@ -200,7 +202,8 @@ def _device_regions(values: Array, labels: Array, index: Any) -> Regions:
     return Regions(group_by(labels, largest + 1), values, asked.astype(np.intp), values.shape)
 
 
-_SUMS = ("sum_labels", "mean", "variance", "standard_deviation")
+_SUMS = frozenset({"sum_labels", "mean", "variance", "standard_deviation"})
+_SORTED = frozenset({"minimum", "maximum"})
 _FEW_FOR_A_SORT = 2**12  # elements that SciPy sorts for extremes before groups are made; on an EPYC of Zen 2
 
 
@@ -209,18 +212,21 @@ def few_by_scipy(function: str, input: Any, labels: Any, index: Any) -> Any:
 
     It sums in float64, as kernels do, several regions alone.
     """
-    for each in (input, labels):
-        if type(each) is not np.ndarray or not each.dtype.isnative:
-            return None
-    if labels.shape != input.shape or labels.dtype.kind not in "iu" or type(index) is not np.ndarray or not index.size:
+    if not type(input) is type(labels) is type(index) is np.ndarray or labels.shape != input.shape or not index.size:
         return None
-    is_number = input.dtype.kind in "iuf" and 4 <= input.itemsize <= 8 and index.dtype.kind in "iu" and index.ndim > 0
-    scipy_ndimage = sys.modules.get("scipy.ndimage")
-    is_few = function in _SUMS or (input.size <= _FEW_FOR_A_SORT and input.size > 0)
-    if not (is_number and is_few and scipy_ndimage and is_small("group_by", input.size, None)):
+    if not are_plain_numbers(input) or not labels.dtype.isnative or labels.dtype.kind not in "iu":
+        return None
+    if index.dtype.kind not in "iu" or not index.ndim or not is_complete("scipy.ndimage"):
+        return None
+    if function in _SORTED:
+        if not 0 < input.size <= _FEW_FOR_A_SORT:
+            return None
+    elif function not in _SUMS:
+        return None
+    if small.pays_off("ndimage", input.size):
         return None
     with np.errstate(all="ignore"):
-        return getattr(scipy_ndimage, function)(input, labels, index)
+        return getattr(sys.modules["scipy.ndimage"], function)(input, labels, index)
 
 
 def by_scipy(function: str, *arguments: Any) -> Any:

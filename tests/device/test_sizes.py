@@ -270,3 +270,28 @@ def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, monkeypatch):
         kernel(x[:4992], y[:4992], 2**40, num_bins=bins, size=4992)
     with pytest.raises(ValueError, match="num_bins: "):
         kernel(x[:4993], y[:4993], 1, num_bins=-3, size=4993)
+
+
+def test_new_sizes_with_results_in_given_arrays(queue, rng, monkeypatch):
+    """Skip the checks too, as do shapes of one dimension; arrays of another shape or dtype are refused all the same."""
+    kernel = clhist.HistogramKernel(
+        queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)"
+    )
+    checked, original = [], Engine.check
+
+    def noted(self, args, call):
+        checked.append(call.num_bins)
+        return original(self, args, call)
+
+    monkeypatch.setattr(Engine, "check", noted)
+    x = rng.integers(-3, 340, 5200).astype(np.int32)
+    sizes, numbers = rng.integers(4700, 5100, 60).tolist(), rng.integers(290, 319, 60).tolist()
+    for size, bins in zip(sizes, numbers, strict=True):
+        inside = x[:size][(x[:size] >= 0) & (x[:size] < bins)]
+        out = np.full(bins, -1, np.int32)
+        assert kernel(x[:size], num_bins=(bins,), out=out) is out
+        np.testing.assert_array_equal(out, np.bincount(inside, minlength=bins))
+    assert len(checked) < 30
+    for wrong in (np.zeros(bins + 1, np.int32), np.zeros(bins, np.int64), np.zeros((bins, 2), np.int32)[:, 0]):
+        with pytest.raises((TypeError, ValueError), match=r"^out: "):
+            kernel(x[:4999], num_bins=(bins,), out=wrong)

@@ -37,7 +37,7 @@ from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.pieces import are_apart, by_pieces
 from clhist._core.runtime.ready import Operands, Ready, Uses
 from clhist._core.runtime.results import numbered
-from clhist._core.runtime.signature import Remembered, signature_of_call, signature_of_targets
+from clhist._core.runtime.signature import Remembered, signature_of_call, signature_of_targets, without_sizes
 from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
@@ -243,15 +243,13 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        if known is not None and not known.is_repeated:
-            # From now on it is worth what it takes to prepare it apart from calls with other arguments.
-            known.is_repeated = True
+        if known is not None and not known.is_frequent(args):
             args, known = known.with_arrays(args), None
         if known is None:
             key = signature_of_call(self.arguments, args, call, self.context, targets)
         else:
             key = signature_of_targets(known, call, targets)
-        ready = self._calls.get(key) or self._of_another_size(key, args, call, known is None and not targets)
+        ready = self._calls.get(key) or self._of_another_size(key, args, call, targets if known is None else None)
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
             arrays: list[Any] = [] if known is None else list(args)
             scalars: Sequence[Any] = ()
@@ -273,24 +271,29 @@ class Engine:
             return self._first(key, args, call, targets, exact=exact)
         return self._first(key, known.with_arrays(args), call, targets, known.fixed, exact=exact)
 
-    def _of_another_size(self, key: Hashable, args: Sequence[Any], call: Call, is_whole: bool) -> Ready | None:
+    def _of_another_size(
+        self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array] | None
+    ) -> Ready | None:
         """Return what runs a call that differs from an earlier one in its numbers of elements and bins alone, or None.
 
-        None also if it is not `is_whole`: its arguments are not all there, or its results go to the caller's arrays.
+        `targets` are the arrays of `dest` and `out`; None if arguments are not all there.
 
         Raises
         ------
         TypeError, ValueError, OverflowError
             As `check` does of these numbers.
         """
-        bins = call.num_bins
-        if not is_whole or type(bins) is not int:
+        bins = _one_number(call.num_bins)
+        if targets is None or bins is None:
             return None
-        alike = self._calls.get(self._key_of_sizes(key, args, call, bins))
+        of_sizes = self._key_of_sizes(key, args, call, bins, targets)
+        alike = self._calls.get(of_sizes)
         if alike is None and call.largest is None and bins > 0:
-            alike = self._calls.get(self._key_of_sizes(key, args, call, planned_size(bins)))
+            of_sizes = self._key_of_sizes(key, args, call, planned_size(bins), targets)
+            alike = self._calls.get(of_sizes)
         if alike is None or alike.uses is None:
             return None
+        self._calls.put(of_sizes, alike)  # stays where calls of many sizes displace each other
         lost.check_queue(alike.queue)
         size = self.size_of(call.size, args)
         self.check_counts(size)
@@ -300,15 +303,20 @@ class Engine:
         self._calls.put(key, ready)
         return ready
 
-    def _key_of_sizes(self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None) -> Hashable:
+    def _key_of_sizes(
+        self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None, targets: Sequence[Array]
+    ) -> Hashable:
         """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
 
         Only of calls on contiguous arrays of NumPy, which are taken in place.
         """
         if not isinstance(key, tuple) or bins is None or call.num_histograms is not None or call.offsets is not None:
             return None
-        if call.dest is not None or call.out is not None or type(call.num_bins) is not int:
+        if (number := _one_number(call.num_bins)) is None:
             return None
+        for target in targets:
+            if type(target) is not np.ndarray or target.shape != (number,) or not target.flags.c_contiguous:
+                return None
         parts = list[Hashable]()
         for n, (kind, dtype, _, _, *aligned) in zip(self._arrays, key, strict=False):
             array = args[n]
@@ -319,7 +327,11 @@ class Engine:
             if self.source.sizing is None:
                 return None
             size = args[self.source.sizing].size
-        return ("any size", *parts, planned_size(size), bins, call.size is None, *key[len(parts) + 2 :])
+        rest = key[len(parts) :]
+        if targets:
+            parts += map(without_sizes, rest[:2])  # of `dest` and `out`
+            rest = rest[2:]
+        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
 
     def _first(
         self,
@@ -355,7 +367,7 @@ class Engine:
                 ready.targets = tuple(numbers)
                 self._calls.put(key, ready)
                 if ready.uses is not None and self._takes_all_at_once(checked.queue.device):
-                    self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins), ready)
+                    self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
         return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
@@ -437,6 +449,13 @@ class Engine:
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
+
+
+def _one_number(num_bins: Any) -> int | None:
+    """Return the number of bins of one dimension; None of others."""
+    if type(num_bins) is tuple and len(num_bins) == 1:
+        num_bins = num_bins[0]
+    return num_bins if type(num_bins) is int else None
 
 
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:

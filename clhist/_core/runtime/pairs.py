@@ -28,9 +28,11 @@ from clhist._core.runtime.scatter import (
 )
 from clhist.operators.c_types import integer, same_value, supported_dtype
 from clhist.operators.halves import number_of
-from clhist.operators.host import combined
+from clhist.operators.host import combined, of_bins
 from clhist.operators.names import COUNT, PAIRS, operator_of_call, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
+
+_NAMED = (np.ufunc, str)  # what `_named` makes operators of
 
 
 @dataclass
@@ -57,6 +59,8 @@ class Pairs:
         Whether the values lack their index, which is their position then.
     on_device : bool
         Whether the arrays are PyOpenCL's.
+    is_plain : bool
+        Whether `plain_pairs` made them.
     """
 
     dests: tuple[Array, ...]
@@ -68,6 +72,7 @@ class Pairs:
     values: tuple[Array, ...] | Any
     with_position: bool = False
     on_device: bool = False
+    is_plain: bool = False
 
     @property
     def dest(self) -> Any:
@@ -84,11 +89,6 @@ class Pairs:
         """All arrays."""
         return [*self.dests, self.indices, *(self.values if isinstance(self.values, tuple) else ())]
 
-    @property
-    def most(self) -> int:
-        """How many elements there are, or bins if these are more."""
-        return max(self.indices.size, self.shape[0])
-
     def spec(self, device: cl.Device) -> ScatterSpec:
         """Return what their engine depends on."""
         return pair_spec(self.operator, self.indices, self.values, prod(self.row), device, self.with_position)
@@ -102,6 +102,8 @@ class Pairs:
             As kernels do, if `dest`, `out` or the scalar is wrong.
         """
         operator, values = self.operator, self.values
+        if self.is_plain and out is None:
+            return of_bins(operator, self.dests[0] if self.dests else None, self.indices, values[0], self.shape[0])
         checked = target("", operator, self.shape, self.dest, out)
         if not isinstance(values, tuple):
             dtype = number_of(operator.dtype)
@@ -139,6 +141,26 @@ def as_parts(array: Array) -> Array:
     half = np.dtype(f"f{array.dtype.itemsize // 2}")
     whole = array if array.flags.c_contiguous else array.copy()
     return whole.reshape(-1).view(half).reshape(*array.shape, 2)
+
+
+def plain_pairs(dest: Any, op: Any, indices: Any, values: Any) -> Pairs | None:
+    """Return what `checked_pairs` does, of NumPy arrays of one dimension and equal dtypes; None if it has to check."""
+    if not (type(indices) is type(values) is np.ndarray and indices.ndim == 1 and indices.shape == values.shape):
+        return None
+    dtype = values.dtype
+    is_number = dtype.kind in "biufc" and dtype.isnative and dtype.char not in "gG"  # of no extended precision
+    if not is_number or indices.dtype.kind not in "iu" or not isinstance(op, _NAMED) or op == COUNT:
+        return None
+    dests: tuple[Array, ...] = ()
+    if type(dest) is int and dest > 0:
+        number, operator = dest, _named(_without_dtype, op, dtype)
+    elif type(dest) is np.ndarray and dest.ndim == 1 and dest.size and dest.dtype == dtype:
+        dests, number, operator = (dest,), dest.size, _named(operator_on_bins, op, dtype)
+    else:
+        return None
+    if operator.dtype != dtype and (operator.positional or not np.can_cast(dtype, operator.dtype, "same_kind")):
+        return None
+    return Pairs(dests, False, (number,), False, operator, indices, (values,), is_plain=True)
 
 
 def checked_pairs(
@@ -196,7 +218,7 @@ def _named(make: Callable[..., Operator], op: np.ufunc | str, dtype: np.dtype) -
 def _operator_of(op: Operator | np.ufunc | str, dests: tuple[Array, ...], fields: bool) -> Operator:
     if not fields:
         supported_dtype(dests[0].dtype, "dest")
-        hashable = isinstance(op, np.ufunc | str)
+        hashable = isinstance(op, _NAMED)
         return _named(operator_on_bins, op, dests[0].dtype) if hashable else operator_on_bins(op, dests[0].dtype)
     if not isinstance(op, Operator):
         raise TypeError(f"op: expected a clhist.Operator on a structured dtype, since dest is a tuple, got {op!r}")

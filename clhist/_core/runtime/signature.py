@@ -322,6 +322,16 @@ def _target(value: Any, targets: list[Array]) -> Hashable:
     raise UnknownError
 
 
+def without_sizes(target: Any) -> Hashable:
+    """Return what `_target` does of NumPy arrays but for their shapes and strides."""
+    if type(target) is not tuple:
+        return target
+    if len(target) == 2 and type(target[0]) is int:
+        number, (kind, dtype, _, _, *aligned) = target
+        return number, kind, dtype, *aligned
+    return tuple(map(without_sizes, target))
+
+
 def _may_overlap(targets: Sequence[Array]) -> bool:
     """Whether two arrays may share memory: then one of them may have to be copied."""
     for n, one in enumerate(targets):

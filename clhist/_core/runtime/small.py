@@ -18,20 +18,23 @@ from clhist.errors import NoDeviceError
 
 LEAST = {
     "bincount": 60_000,
-    "reduce_by_index": 50_000,  # elements, or bins
+    "reduce_by_index": 60_000,  # elements, or bins
     "1 dimension": 2**16,
     "2 dimensions": 2**13,
     "unique": 2**16,
+    "factorize": 2**17,  # integers, which pandas hashes
     "group_by": 12_000,
+    "ndimage": 60_000,  # sums and means, which SciPy computes
     "boost-histogram": 2**13,
 }
 """From how many elements on kernels are faster, by call; `clhist calibrate` measures it for a device.
 
 Those `_BY_UNITS` are what the host computes in the fixed time of a call on a device of many cores. They were measured
-on two cores of an EPYC (Zen 2), with PoCL 3.0 and Intel's runtime, beside NumPy; the others are those of two cores.
+on two cores of an EPYC (Zen 2; factorize, ndimage: Zen 5), with PoCL 3.0 and Intel's runtime, beside NumPy, SciPy and
+pandas; the others are those of two cores.
 """
 
-_BY_UNITS = frozenset({"bincount", "reduce_by_index", "group_by"})
+_BY_UNITS = frozenset({"bincount", "reduce_by_index", "factorize", "group_by", "ndimage"})
 _MOST = 2**19
 _ALWAYS_SMALL = 2**10
 _MANY = 2**12  # integers, from which on a view of their halves costs less than it saves
@@ -72,10 +75,13 @@ def pays_off(call: str, size: int) -> bool:
     if size < min(least, _ALWAYS_SMALL if is_in_use() else _SMALL_AT_FIRST):  # without looking for a device
         return False
     try:
-        queue = default_queue()
+        device = default_queue().device
     except NoDeviceError:
         return size >= least
-    return size >= least_size(call, queue.device)[0]
+    measured = own_rates(device).get(_RATES[call])
+    if measured is None and size < least:  # the least of all devices
+        return False
+    return size >= (least_size(call, device)[0] if measured is None else measured)
 
 
 def least_size(call: str, device: cl.Device) -> tuple[float, str]:
@@ -88,7 +94,7 @@ def least_size(call: str, device: cl.Device) -> tuple[float, str]:
         return least, "default"
     # A core of the device takes about as long for an element as the host: n cores save 1 - 1/n of that time.
     units = device.max_compute_units
-    return min(_MOST, least * units / max(units - 1, 0.1)), "derived from the number of compute units"
+    return min(_MOST, least * units / (units - 1 or 0.1)), "derived from the number of compute units"
 
 
 def check_host_way(what: str, queue: Any, **asked: Any) -> None:
