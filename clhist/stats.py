@@ -136,11 +136,9 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     again = binned_statistic_result
     options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     others = {**options, "again": again, "where": where, "weights": weights, "no numbers": not binnumber}
-    if _are_few_plain((sample, values, statistic, bins, range), queue, others):
-        try:
-            return scipy_functions().binned_statistic_dd(sample, values, statistic, bins, range, expand_binnumbers)
-        except ValueError:  # whose text depends on SciPy's version; the checks below raise the one of all ways
-            pass
+    few = _of_few_plain((sample, values, statistic, bins, range), expand_binnumbers, queue, others)
+    if few is not None:
+        return few
     names = _names(statistic)
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
@@ -409,9 +407,19 @@ def _are_few(size: int, queue: cl.CommandQueue | None, options: Mapping[str, Any
     return is_small("2 dimensions", size, **{**options, "queue": queue})
 
 
-def _are_few_plain(call: tuple[Any, ...], queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
-    """Whether SciPy computes a call on plain columns since they are few, without checks."""
-    return are_plain_statistics(*call) and _are_few(call[0][0].size, queue, options)
+def _of_few_plain(
+    call: tuple[Any, ...], expand: bool, queue: cl.CommandQueue | None, options: Mapping[str, Any]
+) -> Any:
+    """Return SciPy's result without checks, if the columns are plain and few; None otherwise, and where SciPy raises.
+
+    The text of its errors depends on its version; the checks raise the one of all ways.
+    """
+    if not are_plain_statistics(*call) or not _are_few(call[0][0].size, queue, options):
+        return None
+    try:
+        return scipy_functions().binned_statistic_dd(*call, expand)
+    except ValueError:
+        return None
 
 
 def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
