@@ -44,13 +44,17 @@ class _Launch(NamedTuple):
     """A run: new arrays by shape and dtype, and for each of its arrays the number of an address and what is added."""
 
     loaded: CudaLoaded
-    new: list[tuple[tuple[int, ...], np.dtype]]
+    new: list[tuple[tuple[int, ...], np.dtype, Callable[[], Any]]]
     places: list[tuple[int, int]]
     scalars: list[Any]
 
     def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
-        for shape, dtype in self.new:
-            arrays.append(made := library.new(shape, dtype, device))
+        for shape, dtype, make in self.new:
+            try:
+                made = make()
+            except (RuntimeError, MemoryError):
+                made = library.new(shape, dtype, device)  # or raises what says that there is no memory
+            arrays.append(made)
             addresses.append(library.address(made))
         numbers = [addresses[n] + more for n, more in self.places]
         numbers += self.scalars
@@ -315,7 +319,12 @@ def _steps(
             made[len(known)] = (call.array.size,), call.result.dtype
             known.append((call.result.offset, call.result.nbytes))
             continue
-        new = [(array.shape, array.dtype) for is_made, array in zip(call.made, call.arrays, strict=True) if is_made]
+        library, device = call.memory.library, call.memory.device
+        new = [
+            (array.shape, array.dtype, library.maker(array.shape, array.dtype, device))
+            for is_made, array in zip(call.made, call.arrays, strict=True)
+            if is_made
+        ]
         for array in (array for is_made, array in zip(call.made, call.arrays, strict=True) if is_made):
             made[len(known)] = array.shape, array.dtype
             known.append((array.offset, array.nbytes))

@@ -20,6 +20,7 @@ from clhist.engine import row_kernels
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.operators.halves import number_of
 from clhist.reduce import reduce_by_index
+from clhist.torch.eager import direct
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +48,8 @@ def _register_fake(name: str) -> Callable[[F], F]:
 
 def _array(tensor: torch.Tensor) -> Any:
     """Return a tensor as public functions take it: one of the CPU as NumPy's array of the same memory."""
-    tensor = tensor.detach()
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     return tensor.contiguous() if tensor.is_cuda else _LIBRARY.as_numpy(tensor.contiguous())
 
 
@@ -237,15 +239,6 @@ def _(
     return grad.new_empty((index.shape[0], *grad.shape[1:]))
 
 
-scatter = torch.ops.clhist.scatter.default
-count = torch.ops.clhist.count.default
-bincount = torch.ops.clhist.bincount.default
-segment_index = torch.ops.clhist.segment_index.default
-histogramdd = torch.ops.clhist.histogramdd.default
-gather = torch.ops.clhist.gather.default
-scatter_gradient = torch.ops.clhist.scatter_gradient.default
-
-
 def sum_dtype(weights: torch.Tensor) -> torch.dtype:
     """Return the dtype of sums of weights: that of floats, float64 of others."""
     return weights.dtype if weights.dtype.is_floating_point else torch.float64
@@ -360,15 +353,21 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
     return [None] * ctx.columns, *ctx.none, of_weight, None
 
 
-def _register_autograd(name: str, backward: Callable[..., Any], setup: Callable[..., Any]) -> None:
-    torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=_OPERATORS)
+def _called(name: str, kernel: Callable[..., Any], backward: Any = None, setup: Any = None) -> Any:
+    """Return what calls an operator, registered with its gradient if it has one."""
+    if backward is not None:
+        torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=_OPERATORS)
+    return direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup)
 
 
-_register_autograd("scatter", _scatter_backward, _scatter_setup)
-_register_autograd("scatter_gradient", _gradient_backward, _gradient_setup)
-_register_autograd("gather", _gather_backward, _gather_setup)
-_register_autograd("bincount", _bincount_backward, _bincount_setup)
-_register_autograd("histogramdd", _histogramdd_backward, _histogramdd_setup)
+scatter = _called("scatter", _scatter, _scatter_backward, _scatter_setup)
+scatter_gradient = _called("scatter_gradient", _scatter_gradient, _gradient_backward, _gradient_setup)
+gather = _called("gather", _gather, _gather_backward, _gather_setup)
+bincount = _called("bincount", _bincount, _bincount_backward, _bincount_setup)
+count = _called("count", _count)
+segment_index = _called("segment_index", _segment_index)
+torch.library.register_autograd("clhist::histogramdd", _histogramdd_backward, setup_context=_histogramdd_setup, lib=_OPERATORS)
+histogramdd = _called("histogramdd", _histogramdd)  # lists of tensors have a gradient by the dispatcher alone
 
 
 def _register_vmap(name: str) -> Callable[[F], F]:
