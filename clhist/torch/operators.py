@@ -18,6 +18,7 @@ import clhist
 from clhist.cuda.libraries import library
 from clhist.engine import row_kernels
 from clhist.engine.cuda_calls import takes_cuda
+from clhist.engine.rows_by_count import operator_by_count
 from clhist.operators.halves import number_of
 from clhist.reduce import reduce_by_index
 from clhist.torch.eager import direct
@@ -85,6 +86,10 @@ def _combined(
     """Return the rows of `src` combined by index, as an array of this shape; bins without a value have `empty`."""
     dest: Any = shape if len(shape) > 1 else shape[0]
     operator: Any = reduce
+    if not reproducible and (reduce == "mean" or empty is not None):
+        by_count = operator_by_count(reduce, indices, src, shape, empty)
+        if by_count is not None:
+            return reduce_by_index(dest, by_count, indices, src, update="gather")
     if empty is not None:
         result = _combined(src, indices, shape, reduce, reproducible, None)
         return row_kernels.filled(result, _counts(indices, shape[0]), empty)
