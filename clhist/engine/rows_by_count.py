@@ -53,4 +53,4 @@ def operator_by_count(
 def _gathers(context: cl.Context, device: cl.Device, spec: ScatterSpec, size: int, shape: tuple[int, ...]) -> bool:
     """Whether rows of this number of elements are gathered by a GPU."""
     plan, *others = scatter_engine(context, spec).plan(device, size, (shape,))
-    return not others and isinstance(plan, RowsPlan) and not plan.parts and not plan.at_once
+    return not others and isinstance(plan, RowsPlan) and not plan.parts

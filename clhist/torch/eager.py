@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 Setup = Callable[[Any, tuple[Any, ...], Any], None]
 Backward = Callable[..., Any]
 
 _PLAIN = frozenset((type(None), bool, int, float, str))
-_TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
+TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 def _private(name: str) -> Callable[[], Any]:
@@ -27,12 +28,21 @@ _dispatch_modes, _transforms, _tracing = map(
     _private, ("_len_torch_dispatch_stack", "_are_functorch_transforms_active", "_get_tracing_state")
 )
 # Tensors of `torch.autograd.functional.jacobian(vectorize=True)`, which no transform is active for.
-_is_batched: Callable[[Any], bool] = getattr(
+is_batched: Callable[[Any], bool] = getattr(
     getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", lambda tensor: True  # noqa: SLF001
 )
 
 
-def direct(operator: Any, kernel: Callable[..., Any], backward: Backward | None = None, setup: Setup | None = None) -> Any:
+def is_watched() -> bool:
+    """Whether calls of operators must be seen by PyTorch's dispatcher."""
+    if torch.compiler.is_compiling() or _dispatch_modes() or _transforms() or _tracing():
+        return True
+    return forward_ad._current_level >= 0  # noqa: SLF001  # there is no other way to ask
+
+
+def direct(
+    operator: Any, kernel: Callable[..., Any], backward: Backward | None = None, setup: Setup | None = None
+) -> Any:
     """Return a function that calls `kernel` with plain tensors, and `operator` with all others.
 
     Parameters
@@ -47,7 +57,7 @@ def direct(operator: Any, kernel: Callable[..., Any], backward: Backward | None 
     apply = operator if backward is None or setup is None else _function(kernel, backward, setup).apply
 
     def call(*args: Any) -> Any:
-        if torch.compiler.is_compiling() or _dispatch_modes() or _transforms() or _tracing():
+        if is_watched():
             return operator(*args)
         needs_gradient = _needs_gradient(args)
         if needs_gradient is None:
@@ -64,8 +74,8 @@ def _needs_gradient(args: Iterable[Any]) -> bool | None:
         kind = type(value)
         if kind in _PLAIN:
             continue
-        if kind in _TENSORS:
-            if not (value.is_cuda or value.is_cpu) or _is_batched(value):
+        if kind in TENSORS:
+            if not (value.is_cuda or value.is_cpu) or is_batched(value):
                 return None
             found = found or value.requires_grad
         elif kind is list:

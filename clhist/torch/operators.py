@@ -19,9 +19,11 @@ from clhist.cuda.libraries import library
 from clhist.engine import row_kernels
 from clhist.engine.cuda_calls import takes_cuda
 from clhist.engine.rows_by_count import operator_by_count
+from clhist.opencl.cuda_arrays import is_cuda
 from clhist.operators.halves import number_of
 from clhist.reduce import reduce_by_index
 from clhist.torch.eager import direct
+from clhist.torch.repeats import repeats
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -231,6 +233,8 @@ def _gradient(grad: Any, indices: Any, reduce: str, *values: Any) -> Any:
     if reduce == "mean":
         return row_kernels.mean_gradient(grad, indices, _counts(indices, grad.shape[0]))
     src, extremes = values
+    if is_cuda(src):
+        return row_kernels.extreme_gradient_by_ties(src, extremes, indices, grad)
     is_winner = row_kernels.extreme_winners(src, extremes, indices)
     shape = grad.shape if grad.ndim > 1 else grad.shape[0]
     winners = reduce_by_index(shape, "sum", indices, is_winner)
@@ -360,6 +364,7 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
 
 def _called(name: str, kernel: Callable[..., Any], backward: Any = None, setup: Any = None) -> Any:
     """Return what calls an operator, registered with its gradient if it has one."""
+    kernel = repeats()(kernel)
     if backward is not None:
         torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=_OPERATORS)
     return direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup)
@@ -370,9 +375,12 @@ scatter_gradient = _called("scatter_gradient", _scatter_gradient, _gradient_back
 gather = _called("gather", _gather, _gather_backward, _gather_setup)
 bincount = _called("bincount", _bincount, _bincount_backward, _bincount_setup)
 count = _called("count", _count)
-segment_index = _called("segment_index", _segment_index)
-torch.library.register_autograd("clhist::histogramdd", _histogramdd_backward, setup_context=_histogramdd_setup, lib=_OPERATORS)
-histogramdd = _called("histogramdd", _histogramdd)  # lists of tensors have a gradient by the dispatcher alone
+segment_index = direct(torch.ops.clhist.segment_index.default, _segment_index)
+torch.library.register_autograd(
+    "clhist::histogramdd", _histogramdd_backward, setup_context=_histogramdd_setup, lib=_OPERATORS
+)
+# Lists of tensors have a gradient by the dispatcher alone.
+histogramdd = direct(torch.ops.clhist.histogramdd.default, _histogramdd)
 
 
 def _register_vmap(name: str) -> Callable[[F], F]:
