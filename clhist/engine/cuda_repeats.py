@@ -209,8 +209,9 @@ class RecognisedCall(NamedTuple):
 
 
 class _Last(threading.local):
-    """What this thread repeated last, of what addresses, and the result, until someone takes note of it."""
+    """What this thread repeated last, of what addresses, and the result, while someone is `listening` who takes note."""
 
+    listening = False
     repeat: Repeat | None = None
     addresses: list[int] = []  # noqa: RUF012  # replaced, never changed
     result: Any = None
@@ -279,7 +280,7 @@ def repeated(call: RecognisedCall) -> Any:
         return ANEW
     if not is_good:
         _repeats.put(call.key, 0)
-    elif repeat.reads_nothing:
+    elif last.listening and repeat.reads_nothing:
         last.repeat, last.addresses, last.result = repeat, [each.address for each in call.given], result
     return result
 

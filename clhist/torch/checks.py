@@ -12,6 +12,7 @@ REDUCTIONS = ("sum", "mean", "min", "max", "prod")
 _NAMES = {"add": "sum", "mul": "prod", "multiply": "prod", "amin": "min", "amax": "max"}  # of torch and PyG
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+CHECKED = (*_INTEGERS, *_FLOATS, torch.bool)
 
 
 def check_tensor(name: str, value: Any, dtypes: tuple[Any, ...], like: torch.Tensor | None = None) -> None:

@@ -274,7 +274,7 @@ def _scatter_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None
     if ctx.reduce == "prod":
         return _of_products(grad, index, *values), *[None] * 5
     src, result = (values[0].detach(), values[1].detach()) if values else (None, None)
-    return scatter_gradient(grad, index, ctx.reduce, src, result), *[None] * 5
+    return scatter_gradient(grad.contiguous(), index, ctx.reduce, src, result), *[None] * 5
 
 
 def _gradient_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:

@@ -17,11 +17,13 @@ from clhist.engine.signature import Remembered
 from clhist.opencl.cuda_arrays import NotDirectError
 from clhist.opencl.device import profile_names
 from clhist.opencl.memory import OutOfMemoryError
+from clhist.torch.checks import CHECKED
 from clhist.torch.eager import TENSORS, is_batched, is_watched
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LOAD_BYTES = 16  # what kernels load at once, where an address is a multiple of it
+_REAL = frozenset(CHECKED)
 _NUMBERS = frozenset((type(None), bool, int, str))
 
 
@@ -64,16 +66,28 @@ def repeats(needed: str = "") -> Callable[[F], F]:
                 result = _repeated(key, known, tensors, addresses)
                 if result is not ANEW:
                     return result
-            last.repeat = None
-            result = function(*args, **options)
-            if last.repeat is not None and last.result is result:
-                _note(key, addresses)
-            last.result = None
+            with _Listening():
+                result = function(*args, **options)
+                if last.repeat is not None and last.result is result:
+                    _note(key, addresses)
             return result
 
         return cast(F, call)
 
     return repeating
+
+
+class _Listening:
+    """Lets a ``with`` block hear what is repeated in it."""
+
+    def __enter__(self) -> None:
+        self._before, last.listening = last.listening, True
+        last.repeat = last.result = None
+
+    def __exit__(self, *error: object) -> None:
+        last.listening = self._before
+        if not self._before:
+            last.repeat = last.result = None  # or a result would be kept, which autograd then copies
 
 
 def _signature(
@@ -89,12 +103,13 @@ def _signature(
         if kind in _NUMBERS:
             parts += (kind, value)
         elif kind in TENSORS:
-            if not value.is_cuda or not value.is_contiguous() or value.is_conj() or value.is_neg() or is_batched(value):
+            dtype = value.dtype
+            if dtype not in _REAL or not value.is_cuda or not value.is_contiguous():
                 return None
-            if value.requires_grad and torch.is_grad_enabled():
+            if value.is_neg() or is_batched(value) or (value.requires_grad and torch.is_grad_enabled()):
                 return None
             address = value.data_ptr()
-            parts += (value.dtype, value.shape, value.get_device(), address % _LOAD_BYTES)
+            parts += (dtype, value.shape, value.get_device(), address % _LOAD_BYTES)
             tensors.append(value)
             addresses.append(address)
         elif kind is float and value:  # 0.0 is equal to -0.0
@@ -125,4 +140,6 @@ def _repeated(key: Hashable, known: _Known, tensors: list[Any], addresses: list[
         result, is_good = ANEW, False
     if not is_good:
         _known.take(key)
+    elif last.listening:  # a function around this one
+        last.repeat, last.addresses, last.result = repeat, [addresses[n] for n in order], result
     return result
