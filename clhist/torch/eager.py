@@ -29,7 +29,9 @@ _dispatch_modes, _transforms, _tracing = map(
 )
 # Tensors of `torch.autograd.functional.jacobian(vectorize=True)`, which no transform is active for.
 is_batched: Callable[[Any], bool] = getattr(
-    getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", lambda tensor: True  # noqa: SLF001
+    getattr(torch._C, "_functorch", None),
+    "is_legacy_batchedtensor",
+    lambda tensor: True,  # noqa: SLF001
 )
 
 
