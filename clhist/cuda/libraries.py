@@ -98,7 +98,7 @@ class Library:
         return partial(self.empty, shape, dtype, device)
 
     def lets_keep(self, device: int) -> bool:
-        """Whether memory may be kept for later work on the current stream: allocating takes long, and no graph has it."""
+        """Whether to keep memory for later work on the current stream: allocating takes long, and no graph has it."""
         return False
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:

@@ -81,7 +81,7 @@ class _Command:
 
 
 class _Part(NamedTuple):
-    """A part with its commands, where in one block of scratch memory each of its blocks begins, and blocks by stream."""
+    """A part with its commands, where in one block of scratch memory each of its own begins, and those by stream."""
 
     part: Part
     commands: list[_Command | SortPairs]

@@ -209,7 +209,7 @@ class RecognisedCall(NamedTuple):
 
 
 class _Last(threading.local):
-    """What this thread repeated last, of what addresses, and the result, while someone is `listening` who takes note."""
+    """What this thread repeated last, of what addresses, and the result, while someone listens."""
 
     listening = False
     repeat: Repeat | None = None
@@ -217,7 +217,35 @@ class _Last(threading.local):
     result: Any = None
 
 
-last = _Last()
+_last = _Last()
+
+
+class hear_repeats:  # as a function; a generator would take three times as long
+    """Lets the last repeat of a ``with`` block be heard by `of`; nothing of it is kept afterwards."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> hear_repeats:
+        self._before, _last.listening = _last.listening, True
+        _last.repeat = _last.result = None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _last.listening = self._before
+        if not self._before:
+            _last.repeat = _last.result = None  # PyTorch copies a gradient that anyone else holds
+
+    def of(self, result: Any) -> tuple[Repeat, list[int]] | None:
+        """Return what was repeated, and of what addresses, if this is its result."""
+        return (_last.repeat, _last.addresses) if _last.repeat is not None and _last.result is result else None
+
+
+def tell_repeat(repeat: Repeat, addresses: list[int], result: Any) -> None:
+    """Let those who listen in this thread hear of a repeat by which nothing is read."""
+    if _last.listening and repeat.reads_nothing:
+        _last.repeat, _last.addresses, _last.result = repeat, addresses, result
+
+
 _repeats: Remembered[Repeat | int] = Remembered(256)  # or how often it was tried
 
 
@@ -280,8 +308,8 @@ def repeated(call: RecognisedCall) -> Any:
         return ANEW
     if not is_good:
         _repeats.put(call.key, 0)
-    elif last.listening and repeat.reads_nothing:
-        last.repeat, last.addresses, last.result = repeat, [each.address for each in call.given], result
+    else:
+        tell_repeat(repeat, [each.address for each in call.given], result)
     return result
 
 

@@ -37,7 +37,7 @@ def as_tensors(result: Any) -> Any:
         return result
     if result.dtype.names is not None:
         return {name: as_tensors(np.ascontiguousarray(result[name])) for name in result.dtype.names}
-    torch = library("torch")
+    torch: Any = library("torch")
     if not torch.has(result.dtype):
         return result
     is_usable = result.flags.writeable and all(step >= 0 for step in result.strides)

@@ -134,10 +134,7 @@ def _outcome(
 ) -> Outcome:
     named = dict(zip(ARRAYS[kind], arrays, strict=True))
     table, of_rows, on_device = named["table"], named.get("indices"), is_device_array(arrays[0])
-    if kind in ("none", "share"):
-        rows = shape[0]
-    else:
-        rows = (arrays[-1] if of_rows is None else of_rows).size
+    rows = shape[0] if kind in ("none", "share") else (arrays[-1] if of_rows is None else of_rows).size
     queue = queue_for(queue, arrays[0].context if on_device else None, queue_of(*arrays))
     components = prod(shape) // rows
     vectors = [array for name, array in named.items() if ARRAYS[kind][name] in ("element", "bin")]

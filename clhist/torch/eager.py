@@ -27,12 +27,9 @@ def _private(name: str) -> Callable[[], Any]:
 _dispatch_modes, _transforms, _tracing = map(
     _private, ("_len_torch_dispatch_stack", "_are_functorch_transforms_active", "_get_tracing_state")
 )
+_functorch = getattr(torch._C, "_functorch", None)  # noqa: SLF001  # there is no public function
 # Tensors of `torch.autograd.functional.jacobian(vectorize=True)`, which no transform is active for.
-is_batched: Callable[[Any], bool] = getattr(
-    getattr(torch._C, "_functorch", None),
-    "is_legacy_batchedtensor",
-    lambda tensor: True,  # noqa: SLF001
-)
+is_batched: Callable[[Any], bool] = getattr(_functorch, "is_legacy_batchedtensor", lambda tensor: True)
 
 
 def is_watched() -> bool:

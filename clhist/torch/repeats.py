@@ -1,6 +1,6 @@
 """Calls on tensors of CUDA that are alike launch the same: nothing is checked, described or looked up again.
 
-A call is kept if all that it did was to repeat one set of launches, whose result it returned (`clhist.engine.cuda_repeats`).
+A call is kept if it did nothing but repeat one set of launches and return the result (`clhist.engine.cuda_repeats`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 
-from clhist.engine.cuda_repeats import ANEW, Repeat, last
+from clhist.engine.cuda_repeats import ANEW, Repeat, hear_repeats, tell_repeat
 from clhist.engine.signature import Remembered
 from clhist.opencl.cuda_arrays import NotDirectError
 from clhist.opencl.device import profile_names
@@ -66,28 +66,15 @@ def repeats(needed: str = "") -> Callable[[F], F]:
                 result = _repeated(key, known, tensors, addresses)
                 if result is not ANEW:
                     return result
-            with _Listening():
+            with hear_repeats() as heard:
                 result = function(*args, **options)
-                if last.repeat is not None and last.result is result:
-                    _note(key, addresses)
+                if (found := heard.of(result)) is not None:
+                    _note(key, addresses, *found)
             return result
 
         return cast(F, call)
 
     return repeating
-
-
-class _Listening:
-    """Lets a ``with`` block hear what is repeated in it."""
-
-    def __enter__(self) -> None:
-        self._before, last.listening = last.listening, True
-        last.repeat = last.result = None
-
-    def __exit__(self, *error: object) -> None:
-        last.listening = self._before
-        if not self._before:
-            last.repeat = last.result = None  # or a result would be kept, which autograd then copies
 
 
 def _signature(
@@ -119,11 +106,10 @@ def _signature(
     return (*parts, *options) if tensors else None
 
 
-def _note(key: Hashable, addresses: list[int]) -> None:
+def _note(key: Hashable, addresses: list[int], repeat: Repeat, repeated: list[int]) -> None:
     """Keep what a call repeated, if its arrays are the tensors of the call."""
-    if len(set(addresses)) == len(addresses) and set(addresses).issuperset(last.addresses):
-        order = tuple(addresses.index(each) for each in last.addresses)
-        _known.put(key, _Known(cast(Repeat, last.repeat), order))
+    if len(set(addresses)) == len(addresses) and set(addresses).issuperset(repeated):
+        _known.put(key, _Known(repeat, tuple(map(addresses.index, repeated))))
 
 
 def _repeated(key: Hashable, known: _Known, tensors: list[Any], addresses: list[int]) -> Any:
@@ -140,6 +126,6 @@ def _repeated(key: Hashable, known: _Known, tensors: list[Any], addresses: list[
         result, is_good = ANEW, False
     if not is_good:
         _known.take(key)
-    elif last.listening:  # a function around this one
-        last.repeat, last.addresses, last.result = repeat, [addresses[n] for n in order], result
+    else:
+        tell_repeat(repeat, [addresses[n] for n in order], result)
     return result

@@ -1,4 +1,4 @@
-"""Tensors of CUDA, for which those of the CPU stand here: results, gradients, what is launched, and what is repeated."""
+"""Tensors of CUDA, for which those of the CPU stand here: results, gradients, launches, and repeated calls."""
 
 import cuda_fake
 import cuda_tensors
