@@ -209,7 +209,7 @@ class RecognisedCall(NamedTuple):
 
 
 class _Last(threading.local):
-    """What this thread repeated last, of what addresses, and the result, while someone listens."""
+    """The last repeat of this thread, the addresses of its arrays, and its result, while someone listens."""
 
     listening = False
     repeat: Repeat | None = None
