@@ -28,7 +28,7 @@ _NUMBERS = frozenset((type(None), bool, int, str))
 
 
 class _Known(NamedTuple):
-    """What a call repeats, and which of its tensors are the arrays of that."""
+    """The repeat of a call, and the numbers of the tensors that are its arrays."""
 
     repeat: Repeat
     order: tuple[int, ...]
