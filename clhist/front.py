@@ -19,6 +19,7 @@ from clhist._core.cuda.imported import imported
 from clhist._core.cuda.recognised import PLAIN, may_be_cuda
 from clhist._core.opencl import lost
 from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.host_tensors import any_host_tensor, as_tensors
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.small import check_refused
 from clhist.operators.reproducible import check_reproducible
@@ -39,6 +40,9 @@ ENTRIES = {
     "reduce_by_index": "indices",
     "unique": "",
 }
+# Results that are no tensors on any device: edges, and objects with methods.
+_OF_HOST = {"group_by", "histogram_bin_edges"}
+_WITH_EDGES = {"histogram", "histogram2d", "histogramdd"}
 
 
 def is_lazy(value: object) -> bool:
@@ -59,6 +63,7 @@ def entry(function: F) -> F:
     """Return one of the `ENTRIES` behind the front door; `function` computes arrays of NumPy and PyOpenCL."""
     parameters, data = signature(function).parameters, ENTRIES[function.__name__]
     names, place = frozenset(parameters), list(parameters).index(data) if data else 0
+    is_of_host, has_edges = function.__name__ in _OF_HOST, function.__name__ in _WITH_EDGES
     own, function = function, takes_cuda(function)
 
     @wraps(function)
@@ -88,7 +93,12 @@ def entry(function: F) -> F:
             )
         if plain and PLAIN.issuperset(map(type, args)):
             return own(*args, **options)
-        return function(*args, **options)
+        result = function(*args, **options)
+        if is_of_host or not any_host_tensor((*args, *options.values())):
+            return result
+        if not has_edges:
+            return as_tensors(result)
+        return as_tensors(result[0]), *result[1:]
 
     begin.__module__ = "clhist"  # where pickle finds it
     return begin  # type: ignore[return-value]

@@ -28,7 +28,9 @@ __kernel void clhist_row_${spec.kind}(${", ".join(declared)})
 % if has_bin:
         const long bin = (long)indices[element];
         if (bin < 0 || bin >= (long)bins) {
+% if spec.kind != "ties":
             out[i] = 0;
+% endif
             continue;
         }
         const ${spec.offset} place = (${spec.offset})bin * ROW + i % ROW;
@@ -44,6 +46,13 @@ __kernel void clhist_row_${spec.kind}(${", ".join(declared)})
         const ${spec.type_of(name)} count = ${name}[element];
 % endif
 % endfor
+% if spec.kind == "ties":
+% for number in range(spec.vector):
+        if (${spec.is_extreme(number)})
+            atomic_inc((volatile __global int *)(out + place)${f" + {number}" if number else ""});
+% endfor
+% else:
         out[i] = ${spec.value};
+% endif
     }
 }

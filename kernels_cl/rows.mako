@@ -26,6 +26,16 @@ value_t clhist_finish(const accumulator_t a)
 {
     return ${operator.finish};
 }
+% if operator.by_count:
+#define CLHIST_FINISHED(total) clhist_finished(total, clhist_count)
+value_t clhist_finished(const accumulator_t ${"a" if operator.finish == "a" else "total"}, const uint n)
+{
+% if operator.finish != "a":
+    const value_t a = clhist_finish(total);
+% endif
+    return ${operator.by_count};
+}
+% endif
 #define CLHIST_ROW_VALUE(element) (${text.value})
 % if spec.in_doubles:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -118,6 +128,9 @@ ${write("                    ", "clhist_doubles_rounded")}\
                 clhist_held[to + ${c}] = total_${c};
 % endfor
             } else {
+% if operator.by_count:
+                const uint clhist_count = end - begin;
+% endif
 ${store("                ", "", "", "")}\
             }
 % endif
@@ -184,6 +197,9 @@ ${tree(rows, "clhist_row", joined, joined_t)}
 % if spec.in_doubles:
                 uint clhist_again = 0;
                 value_t ${", ".join(f"before_{c} = 0" for c in range(v))};
+% endif
+% if operator.by_count:
+                const uint clhist_count = CLHIST_ROWS_COUNT(at);
 % endif
 ${store("                ", "clhist_pair_add", "clhist_pair_is_exact", "clhist_pair_rounded")}
 % if spec.in_doubles:
@@ -273,7 +289,7 @@ ${space}total_${c} = clhist_combine(clhist_has_dest ? clhist_lift(${loaded(f"des
 ${write(space, rounded)}\
 </%def>
 <%def name="write(space, rounded)">\
-<% finished = (rounded if spec.in_doubles else "clhist_finish") + "(total_%d)" %>\
+<% finished = (rounded if spec.in_doubles else "CLHIST_FINISHED" if operator.by_count else "clhist_finish") + "(total_%d)" %>\
 % if v > 1:
 ${space}*(__global ${element_name(operator.dtype)}${v} *)(out + to) = (${element_name(operator.dtype)}${v})(${", ".join(stored(finished % c, operator.dtype) for c in range(v))});
 % else:

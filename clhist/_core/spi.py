@@ -11,6 +11,7 @@ from __future__ import annotations
 # Arrays of NumPy, PyOpenCL and CUDA: what kernels can take of them.
 from clhist._core.opencl.arrays import (
     Array as Array,
+    are_plain_numbers as are_plain_numbers,
     as_bytes as as_bytes,
     check_array as check_array,
     check_native as check_native,
@@ -20,9 +21,14 @@ from clhist._core.opencl.arrays import (
     to_device as to_device,
     zeros as zeros,
 )
-from clhist._core.opencl.cuda_arrays import cuda_device_of as cuda_device_of, is_cuda as is_cuda
+from clhist._core.opencl.cuda_arrays import (
+    NotDirectError as NotDirectError,
+    cuda_device_of as cuda_device_of,
+    is_cuda as is_cuda,
+)
 from clhist._core.opencl.operands import in_place as in_place
 from clhist._core.opencl.upload import FEWEST_BYTES as FEWEST_BYTES, uploads as uploads
+from clhist._core.cuda.imported import is_complete as is_complete
 from clhist._core.cuda.libraries import library as library
 from clhist._core.runtime.cuda_calls import takes_cuda as takes_cuda, warn_of_host as warn_of_host
 from clhist._core.runtime.scatter import as_array as as_array, check_width as check_width, native as native
@@ -44,7 +50,7 @@ from clhist._core.runtime.missing import (
     rows_missing as rows_missing,
     split as split,
 )
-from clhist._core.runtime.columns import picked as picked, read_column as read_column
+from clhist._core.runtime.columns import read_column as read_column
 from clhist._core.runtime.labelled import is_labelled as is_labelled, unlabelled as unlabelled
 
 # Numbers as integers in their order, elements as kernels read them.
@@ -59,6 +65,7 @@ from clhist._core.elements import are_converted as are_converted, kernel_dtype a
 
 # Devices, queues, lost devices.
 from clhist._core.opencl.device import (
+    check_fp64 as check_fp64,
     default_queue as default_queue,
     device_kind as device_kind,
     device_profile as device_profile,
@@ -67,6 +74,7 @@ from clhist._core.opencl.device import (
     is_processor as is_processor,
     memory_budget as memory_budget,
     planning_profile as planning_profile,
+    profile_names as profile_names,
     use_device as use_device,
 )
 from clhist._core.opencl.several import device_name as device_name, queues_of as queues_of
@@ -82,6 +90,13 @@ from clhist._core.runtime.reproducible import reproducible as reproducible
 from clhist._core.runtime.signature import Remembered as Remembered, signature_of as signature_of
 from clhist._core.opencl.on_device import HoldsBins as HoldsBins, OnDevice as OnDevice
 
+from clhist._core.runtime.cuda_repeats import (
+    ANEW as ANEW,
+    Repeat as Repeat,
+    hear_repeats as hear_repeats,
+    tell_repeat as tell_repeat,
+)
+
 # Other kernels: programs, element by element, scans, chains of launches, scratch memory.
 from clhist._core.kernels.render import render as render
 from clhist._core.kernels.scan import ScanSpec as ScanSpec
@@ -93,6 +108,7 @@ from clhist._core.opencl.elementwise import (
     zero_where_none as zero_where_none,
 )
 from clhist._core.runtime import row_kernels as row_kernels
+from clhist._core.runtime.rows_by_count import operator_by_count as operator_by_count
 from clhist._core.runtime.chain import Chain as Chain, chain_on as chain_on
 from clhist._core.runtime.each import Elementwise as Elementwise
 from clhist._core.runtime.extremes import extremes as extremes
@@ -100,6 +116,7 @@ from clhist._core.runtime.pool import Pool as Pool
 from clhist._core.runtime.scan import Scan as Scan
 
 # Calls that the host computes, and warnings.
+from clhist._core.runtime import small as small
 from clhist._core.runtime.small import (
     check_host_way as check_host_way,
     counted_by_numpy as counted_by_numpy,

@@ -176,6 +176,8 @@ class Operator:
         Operator, ...
     ] = ()  # of ready ones: smaller accumulators for values of similar sizes (`operators.narrow`)
     kept_if: str = ""  # of ready ones: a quick condition under which ``condition ? b : a`` certainly is `a`
+    # Of those of `clhist.operators.by_count`: C of the result from that of `finish`, `a`, and the number `n` of values.
+    by_count: str = ""
     verified: bool = field(compare=False, default=False)
     samples: np.ndarray | None = field(compare=False, default=None)
     host: Host | None = field(compare=False, default=None)  # of ready ones: what computes few elements without a device

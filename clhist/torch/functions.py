@@ -20,8 +20,10 @@ from clhist.torch.checks import (
     reduction,
     reproducibility,
 )
+from clhist.torch.repeats import repeats
 
 
+@repeats("dim_size")
 def scatter(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -154,6 +156,7 @@ def segment(
     return operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same, empty)
 
 
+@repeats("length")
 def bincount(
     input: torch.Tensor,
     weights: torch.Tensor | None = None,

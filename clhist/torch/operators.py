@@ -15,9 +15,11 @@ import numpy as np
 import torch
 
 import clhist
-from clhist._core.spi import library, row_kernels, takes_cuda
+from clhist._core.spi import is_cuda, library, operator_by_count, row_kernels, takes_cuda
 from clhist.operators.halves import number_of
 from clhist.reduce import reduce_by_index
+from clhist.torch.eager import direct
+from clhist.torch.repeats import repeats
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,7 +47,8 @@ def _register_fake(name: str) -> Callable[[F], F]:
 
 def _array(tensor: torch.Tensor) -> Any:
     """Return a tensor as public functions take it: one of the CPU as NumPy's array of the same memory."""
-    tensor = tensor.detach()
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     return tensor.contiguous() if tensor.is_cuda else _LIBRARY.as_numpy(tensor.contiguous())
 
 
@@ -81,6 +84,10 @@ def _combined(
     """Return the rows of `src` combined by index, as an array of this shape; bins without a value have `empty`."""
     dest: Any = shape if len(shape) > 1 else shape[0]
     operator: Any = reduce
+    if not reproducible and (reduce == "mean" or empty is not None):
+        by_count = operator_by_count(reduce, indices, src, shape, empty)
+        if by_count is not None:
+            return reduce_by_index(dest, by_count, indices, src, update="gather")
     if empty is not None:
         result = _combined(src, indices, shape, reduce, reproducible, None)
         return row_kernels.filled(result, _counts(indices, shape[0]), empty)
@@ -222,6 +229,8 @@ def _gradient(grad: Any, indices: Any, reduce: str, *values: Any) -> Any:
     if reduce == "mean":
         return row_kernels.mean_gradient(grad, indices, _counts(indices, grad.shape[0]))
     src, extremes = values
+    if is_cuda(src):
+        return row_kernels.extreme_gradient_by_ties(src, extremes, indices, grad)
     is_winner = row_kernels.extreme_winners(src, extremes, indices)
     shape = grad.shape if grad.ndim > 1 else grad.shape[0]
     winners = reduce_by_index(shape, "sum", indices, is_winner)
@@ -233,15 +242,6 @@ def _(
     grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
 ) -> torch.Tensor:
     return grad.new_empty((index.shape[0], *grad.shape[1:]))
-
-
-scatter = torch.ops.clhist.scatter.default
-count = torch.ops.clhist.count.default
-bincount = torch.ops.clhist.bincount.default
-segment_index = torch.ops.clhist.segment_index.default
-histogramdd = torch.ops.clhist.histogramdd.default
-gather = torch.ops.clhist.gather.default
-scatter_gradient = torch.ops.clhist.scatter_gradient.default
 
 
 def sum_dtype(weights: torch.Tensor) -> torch.dtype:
@@ -270,7 +270,7 @@ def _scatter_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None
     if ctx.reduce == "prod":
         return _of_products(grad, index, *values), *[None] * 5
     src, result = (values[0].detach(), values[1].detach()) if values else (None, None)
-    return scatter_gradient(grad, index, ctx.reduce, src, result), *[None] * 5
+    return scatter_gradient(grad.contiguous(), index, ctx.reduce, src, result), *[None] * 5
 
 
 def _gradient_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -358,15 +358,25 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
     return [None] * ctx.columns, *ctx.none, of_weight, None
 
 
-def _register_autograd(name: str, backward: Callable[..., Any], setup: Callable[..., Any]) -> None:
-    torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=_OPERATORS)
+def _called(name: str, kernel: Callable[..., Any], backward: Any = None, setup: Any = None) -> Any:
+    """Return what calls an operator, registered with its gradient if it has one."""
+    kernel = repeats()(kernel)
+    if backward is not None:
+        torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=_OPERATORS)
+    return direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup)
 
 
-_register_autograd("scatter", _scatter_backward, _scatter_setup)
-_register_autograd("scatter_gradient", _gradient_backward, _gradient_setup)
-_register_autograd("gather", _gather_backward, _gather_setup)
-_register_autograd("bincount", _bincount_backward, _bincount_setup)
-_register_autograd("histogramdd", _histogramdd_backward, _histogramdd_setup)
+scatter = _called("scatter", _scatter, _scatter_backward, _scatter_setup)
+scatter_gradient = _called("scatter_gradient", _scatter_gradient, _gradient_backward, _gradient_setup)
+gather = _called("gather", _gather, _gather_backward, _gather_setup)
+bincount = _called("bincount", _bincount, _bincount_backward, _bincount_setup)
+count = _called("count", _count)
+segment_index = direct(torch.ops.clhist.segment_index.default, _segment_index)
+torch.library.register_autograd(
+    "clhist::histogramdd", _histogramdd_backward, setup_context=_histogramdd_setup, lib=_OPERATORS
+)
+# Lists of tensors have a gradient by the dispatcher alone.
+histogramdd = direct(torch.ops.clhist.histogramdd.default, _histogramdd)
 
 
 def _register_vmap(name: str) -> Callable[[F], F]:

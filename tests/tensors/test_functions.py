@@ -7,6 +7,7 @@ import pytest
 import tensors
 import torch
 
+import clhist
 import clhist.torch as ct
 
 DTYPES = (torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -247,3 +248,24 @@ def test_shapes_are_known_without_memory():
     assert ct.scatter(META, index, dim_size=4).shape == (4,)
     assert ct.bincount(index, META, length=5).shape == (5,)
     assert ct.histogram(META, 6, range=(0, 1))[0].shape == (6,)
+
+
+@pytest.mark.parametrize("size", [100, 300_000])
+def test_functions_return_tensors_of_tensors_of_the_cpu(size):
+    index, values = torch.arange(size) % 9, torch.rand(size)
+    expected = np.bincount(index.numpy(), values.numpy())
+    assert torch.equal(clhist.bincount(index), torch.bincount(index))
+    np.testing.assert_allclose(clhist.bincount(index, values).numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(clhist.reduce_by_index(9, "sum", index, values).numpy(), expected, rtol=1e-4)
+    hist, edges = clhist.histogram(values, 9)
+    assert isinstance(hist, torch.Tensor)
+    assert isinstance(edges, np.ndarray), "as of tensors of CUDA"
+    assert isinstance(clhist.histogramdd([values, values], 3)[0], torch.Tensor)
+    assert clhist.digitize(values, np.array([0, 2])).dtype == torch.int64
+    distinct, counts = clhist.unique(index, return_counts=True)
+    assert distinct.tolist() == list(range(9))
+    assert counts.sum() == size
+    best = clhist.reduce_by_index(9, "argmax", index, values)
+    assert torch.equal(values[best["index"].long()], best["value"])
+    assert isinstance(clhist.bincount(index.numpy()), np.ndarray)
+    assert isinstance(clhist.reduce_by_index(9, "sum", index.numpy(), values), torch.Tensor)

@@ -91,6 +91,17 @@ class unheard:  # as a function; a generator would take three times as long
         heard.calls = self._calls
 
 
+class _Current(threading.local):
+    """Room for the current context of a thread, by which the driver returns it."""
+
+    def __init__(self) -> None:
+        self.context = _handle()
+        self.room = ctypes.byref(self.context)
+
+
+_current = _Current()
+
+
 class _Events(threading.local):
     """A thread's own, by device: one may be recorded again as soon as it is waited for."""
 
@@ -110,7 +121,7 @@ class _On:
         self._driver, self._context = driver, context
 
     def __enter__(self) -> None:
-        self._pushed = self._driver.push(self._context)
+        self._pushed = not self._driver.is_current(self._context) and self._driver.push(self._context)
 
     def __exit__(self, *error: object) -> None:
         if self._pushed:
@@ -131,7 +142,7 @@ class Driver:
         self._streams, self._events = dict[int, int](), _Events()
         self._call("cuInit", 0)
         # What each call of a kernel needs, found once.
-        self._launch = library.cuLaunchKernel
+        self._launch, self._get_current = library.cuLaunchKernel, library.cuCtxGetCurrent
 
     def _call(self, name: str, *arguments: Any) -> None:
         if heard.calls is not None and name not in _OF_CONTEXTS:
@@ -191,6 +202,10 @@ class Driver:
     def on(self, device: int) -> _On:
         """Let calls in a ``with`` block go to a device."""
         return _On(self, self._contexts.get(device) or self._primary(device))
+
+    def is_current(self, context: int) -> bool:
+        """Whether calls of this thread go to a context."""
+        return self._get_current(_current.room) == 0 and _current.context.value == context
 
     def push(self, context: int) -> bool:
         """Let calls of this thread go to a context; return whether they went elsewhere."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -93,6 +93,14 @@ class Library:
         """Copy an array of the host `into` one, or into a new one on the device of `like`, which is returned."""
         raise NotImplementedError
 
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
+        """Return what returns `empty` of these arguments again and again."""
+        return partial(self.empty, shape, dtype, device)
+
+    def lets_keep(self, device: int) -> bool:
+        """Whether to keep memory for later work on the current stream: allocating takes long, and no graph has it."""
+        return False
+
     def new(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         """Return `empty`; raises CudaMemoryError if there is no memory."""
         try:
@@ -123,6 +131,8 @@ class _Torch(Library):
         self._numpy = {of_torch: dtype for dtype, of_torch in self._dtypes.items()}
         private = getattr(torch, "_C", None)  # where what takes a tenth of the time of the public function is
         self._raw_stream: Callable[[int], int] | None = getattr(private, "_cuda_getCurrentRawStream", None)
+        self._current_device: Callable[[], int] | None = getattr(private, "_cuda_getDevice", None)
+        self._is_captured: Callable[[], bool] | None = getattr(private, "_cuda_isCurrentStreamCapturing", None)
 
     def described(self, name: str, array: Any) -> Described:
         if array.requires_grad and self.module.is_grad_enabled():
@@ -167,6 +177,16 @@ class _Torch(Library):
         if found is None:
             shape, found = (prod(shape) * dtype.itemsize,), self.module.uint8
         return self.module.empty(shape, dtype=found, device=self._device(device))
+
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
+        found = self._dtypes.get(dtype)
+        if found is None:
+            return super().maker(shape, dtype, device)
+        return partial(self.module.empty, shape, dtype=found, device=self._device(device))
+
+    def lets_keep(self, device: int) -> bool:
+        of_current, is_captured = self._current_device, self._is_captured
+        return of_current is not None and is_captured is not None and of_current() == device and not is_captured()
 
     @cache  # noqa: B019 - there is one of this class
     def _device(self, device: int) -> Any:

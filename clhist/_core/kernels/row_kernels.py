@@ -25,6 +25,10 @@ ARRAYS = {
     "extreme_gradient": {
         "source": "element", "table": "bin", "indices": "bins", "gradient": "bin", "winners": "bin",
     },
+    "none": {"table": "element"},
+    "ties": {"source": "element", "table": "bin", "indices": "bins"},
+    "share": {"table": "element", "winners": "element"},
+    "extreme_share": {"source": "element", "table": "bin", "indices": "bins", "gradient": "bin"},
 }  # fmt: skip
 
 
@@ -102,9 +106,20 @@ class RowKernelSpec:
         values = [self._value(number) for number in range(self.vector)]
         return f"({self._vector(self.result)})({', '.join(values)})"
 
+    def is_extreme(self, number: int) -> str:
+        """Return C of whether one component of a source is the minimum or maximum of its bin."""
+        dtype = self.arrays["table"][0]
+        source, best = self.component("source", number), self.component("table", number)
+        won = f"{source} == {best}"
+        if dtype.kind == "f" or half_name(dtype):
+            won = f"{won} || (isnan({source}) && isnan({best}))"  # a NaN is the extreme of its bin
+        return won
+
     def _value(self, number: int) -> str:
         if self.kind == "gather":
             return self._component("table", number)  # the bits, whatever they stand for
+        if self.kind == "none":
+            return "0"
         dtype = self.arrays["table"][0]
         wide = c_name(number_of(dtype))
         if self.kind == "filled":
@@ -113,12 +128,14 @@ class RowKernelSpec:
             return stored(f"{self.component('table', number)} / ({wide})count", self.result)
         if self.kind == "mean_gradient":
             return stored(f"{self.component('table', number)} / ({wide})(count > 1 ? count : 1)", self.result)
-        source, best = self.component("source", number), self.component("table", number)
-        won = f"{source} == {best}"
-        if dtype.kind == "f" or half_name(dtype):
-            won = f"{won} || (isnan({source}) && isnan({best}))"  # a NaN is the extreme of its bin
+        if self.kind == "share":
+            winners = self._component("winners", number)
+            return stored(f"{self.component('table', number)} / ({wide})({winners} > 1 ? {winners} : 1)", self.result)
+        won = self.is_extreme(number)
         if self.kind == "winners":
             return f"{won} ? 1 : 0"
+        if self.kind == "extreme_share":
+            return f"({won}) ? {self._component('gradient', number)} : 0"
         winners = self._component("winners", number)
         share = f"{self.component('gradient', number)} / ({wide})({winners} > 1 ? {winners} : 1)"
         return f"({won}) ? {stored(share, self.result)} : 0"

@@ -175,7 +175,8 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
     placed = words("counts", "begins", "ids")
     pieces = (*words("cursors"), *buffers("__global uint4 *", "pieces"))
     gathered = (*arrays, *uints("row_bins", "piece", "slots"), *placed, *pieces, *held, *results)
-    found = {"gather": gathered, "join": (*uints("slots"), *pieces, *held, *results)}
+    counts = words("counts") if spec.sweep.outputs[0].operator.by_count else ()
+    found = {"gather": gathered, "join": (*uints("slots"), *pieces, *counts, *held, *results)}
     if spec.in_doubles:
         found["gather"] = (*gathered, *uints("marks_place"))
         found["again"] = (*gathered, *uints("marks_place", "marked"))

@@ -44,6 +44,7 @@ from clhist._core.runtime.prepared import (
 from clhist._core.runtime.sort_pairs import enqueue_sort
 
 _ALIGNMENT = 256  # of blocks of scratch memory
+_KEPT_BYTES, _KEPT_STREAMS = 2**20, 2  # an allocation of PyTorch takes 5 us of the host, as long as a launch
 
 
 class _Command:
@@ -73,6 +74,7 @@ class _Command:
             elif value is not None:
                 self.set(n, value)
         self._known: list[Any] = [None] * len(rooms)
+        self._launch, self._pointers = driver().launch, self._arguments.pointers
 
     def set(self, n: int, value: Any) -> None:
         """Let a parameter have this value: an address, or a number as its type takes it."""
@@ -87,16 +89,17 @@ class _Command:
                 self._known[n] = None  # unknown until it is set, should an exception arrive in between
                 self.set(n, value)
                 self._known[n] = value
-        driver().launch(self._prepared, stream, self._arguments.pointers)
+        self._launch(self._prepared, stream, self._pointers)
 
 
 class _Part(NamedTuple):
-    """A part with its commands, and where in one block of scratch memory each of its blocks begins."""
+    """A part with its commands, where in one block of scratch memory each of its own begins, and those by stream."""
 
     part: Part
     commands: list[_Command | SortPairs]
     begins: tuple[int, ...]
     size: int
+    kept: dict[tuple[str, int], Any]
 
 
 class CudaRun(NamedTuple):
@@ -182,7 +185,7 @@ class CudaLoaded:
                     self._same[value] = block.address
             module = module_of(self._kernel(command.kernel).program, self._device, stream)
             commands.append(_Command(command, module, places, self._same))
-        return _Part(part, commands, tuple(begins), size)
+        return _Part(part, commands, tuple(begins), size, {})
 
     def run(
         self,
@@ -261,9 +264,11 @@ class CudaLoaded:
     def _run_part(
         self, part: _Part, library: Library, stream: int, numbers: list[Any], begun: Callable[[], None] | None
     ) -> None:
-        scratch = library.new((part.size,), _BYTE, self._device) if part.size else None
-        begin = 0 if scratch is None else library.address(scratch)
-        call, where = [*numbers, *(begin + n for n in part.begins)], stream_of(stream)
+        begin, call, where = 0, numbers, stream_of(stream)
+        if part.size:
+            scratch = self._scratch(part, library, stream)
+            begin = library.address(scratch)
+            call = [*numbers, *[begin + n for n in part.begins]]
         if begun is not None:
             begun()
         for command in part.commands:
@@ -271,6 +276,20 @@ class CudaLoaded:
                 self._sort(command, library, call[len(numbers) :])
             else:
                 command.run(where, call)
+
+    def _scratch(self, part: _Part, library: Library, stream: int) -> Any:
+        """Return scratch memory of a part: little is kept for later runs on the same stream, whose order it is used in.
+
+        A graph of CUDA gets memory of its own: it may be launched on any stream.
+        """
+        if part.size > _KEPT_BYTES or not library.lets_keep(self._device):
+            return library.new((part.size,), _BYTE, self._device)
+        key = library.name, stream
+        if (found := part.kept.get(key)) is None:
+            while len(part.kept) >= _KEPT_STREAMS:
+                del part.kept[next(iter(part.kept))]
+            found = part.kept[key] = library.new((part.size,), _BYTE, self._device)
+        return found
 
     def _sort(self, command: SortPairs, library: Library, blocks: Sequence[int]) -> None:
         memory = CudaMemory(library, self._device, None)

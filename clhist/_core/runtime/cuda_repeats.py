@@ -7,6 +7,7 @@ Note [A repeated call launches again], docs/decisions/0014.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,13 +45,17 @@ class _Launch(NamedTuple):
     """A run: new arrays by shape and dtype, and for each of its arrays the number of an address and what is added."""
 
     loaded: CudaLoaded
-    new: list[tuple[tuple[int, ...], np.dtype]]
+    new: list[tuple[tuple[int, ...], np.dtype, Callable[[], Any]]]
     places: list[tuple[int, int]]
     scalars: list[Any]
 
     def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
-        for shape, dtype in self.new:
-            arrays.append(made := library.new(shape, dtype, device))
+        for shape, dtype, make in self.new:
+            try:
+                made = make()
+            except (RuntimeError, MemoryError):
+                made = library.new(shape, dtype, device)  # or raises what says that there is no memory
+            arrays.append(made)
             addresses.append(library.address(made))
         numbers = [addresses[n] + more for n, more in self.places]
         numbers += self.scalars
@@ -146,8 +151,11 @@ class Repeat:
 
         The second is whether other calls may repeat it as well.
         """
+        return self.run([each.array for each in given], [each.address for each in given])
+
+    def run(self, arrays: list[Any], addresses: list[int]) -> tuple[Any, bool]:
+        """Do the same for arrays and their addresses; the lists get what is made as well."""
         check_process()
-        arrays, addresses = [each.array for each in given], [each.address for each in given]
         device = self._memory.device
         with driver().on(device):
             stream = self._memory.stream
@@ -166,6 +174,11 @@ class Repeat:
                         read = words.read()
                 found, is_good = of_words(result, *read)
         return ANEW if found is None else found, is_good
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether the host reads nothing of what is computed."""
+        return self._ending is None
 
     @property
     def is_one_launch(self) -> bool:
@@ -193,6 +206,44 @@ class RecognisedCall(NamedTuple):
 
     key: Hashable
     given: list[Given]
+
+
+class _Last(threading.local):
+    """The last repeat of this thread, the addresses of its arrays, and its result, while someone listens."""
+
+    listening = False
+    repeat: Repeat | None = None
+    addresses: list[int] = []  # noqa: RUF012  # replaced, never changed
+    result: Any = None
+
+
+_last = _Last()
+
+
+class hear_repeats:  # as a function; a generator would take three times as long
+    """Lets the last repeat of a ``with`` block be heard by `of`; nothing of it is kept afterwards."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> hear_repeats:
+        self._before, _last.listening = _last.listening, True
+        _last.repeat = _last.result = None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _last.listening = self._before
+        if not self._before:
+            _last.repeat = _last.result = None  # PyTorch copies a gradient that anyone else holds
+
+    def of(self, result: Any) -> tuple[Repeat, list[int]] | None:
+        """Return what was repeated, and of what addresses, if this is its result."""
+        return (_last.repeat, _last.addresses) if _last.repeat is not None and _last.result is result else None
+
+
+def tell_repeat(repeat: Repeat, addresses: list[int], result: Any) -> None:
+    """Let those who listen in this thread hear of a repeat by which nothing is read."""
+    if _last.listening and repeat.reads_nothing:
+        _last.repeat, _last.addresses, _last.result = repeat, addresses, result
 
 
 _repeats: Remembered[Repeat | int] = Remembered(256)  # or how often it was tried
@@ -257,6 +308,8 @@ def repeated(call: RecognisedCall) -> Any:
         return ANEW
     if not is_good:
         _repeats.put(call.key, 0)
+    else:
+        tell_repeat(repeat, [each.address for each in call.given], result)
     return result
 
 
@@ -315,7 +368,12 @@ def _steps(
             made[len(known)] = (call.array.size,), call.result.dtype
             known.append((call.result.offset, call.result.nbytes))
             continue
-        new = [(array.shape, array.dtype) for is_made, array in zip(call.made, call.arrays, strict=True) if is_made]
+        library, device = call.memory.library, call.memory.device
+        new = [
+            (array.shape, array.dtype, library.maker(array.shape, array.dtype, device))
+            for is_made, array in zip(call.made, call.arrays, strict=True)
+            if is_made
+        ]
         for array in (array for is_made, array in zip(call.made, call.arrays, strict=True) if is_made):
             made[len(known)] = array.shape, array.dtype
             known.append((array.offset, array.nbytes))

@@ -1,0 +1,102 @@
+"""Calls of operators on plain tensors go to the kernel directly: PyTorch's dispatcher takes longer than small kernels.
+
+Under `torch.compile`, transforms of `torch.func`, dispatch modes and tracing, operators are called as registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+Setup = Callable[[Any, tuple[Any, ...], Any], None]
+Backward = Callable[..., Any]
+
+_PLAIN = frozenset((type(None), bool, int, float, str))
+TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
+
+
+def _private(name: str) -> Callable[[], Any]:
+    """Return a function of PyTorch that says whether something watches calls; where it lacks it, something does."""
+    found: Callable[[], Any] = getattr(torch._C, name, lambda: True)  # noqa: SLF001  # there is no public function
+    return found
+
+
+_dispatch_modes, _transforms, _tracing = map(
+    _private, ("_len_torch_dispatch_stack", "_are_functorch_transforms_active", "_get_tracing_state")
+)
+_functorch = getattr(torch._C, "_functorch", None)  # noqa: SLF001  # there is no public function
+# Tensors of `torch.autograd.functional.jacobian(vectorize=True)`, which no transform is active for.
+is_batched: Callable[[Any], bool] = getattr(_functorch, "is_legacy_batchedtensor", lambda tensor: True)
+
+
+def is_watched() -> bool:
+    """Whether calls of operators must be seen by PyTorch's dispatcher."""
+    if torch.compiler.is_compiling() or _dispatch_modes() or _transforms() or _tracing():
+        return True
+    return forward_ad._current_level >= 0  # noqa: SLF001  # there is no other way to ask
+
+
+def direct(
+    operator: Any, kernel: Callable[..., Any], backward: Backward | None = None, setup: Setup | None = None
+) -> Any:
+    """Return a function that calls `kernel` with plain tensors, and `operator` with all others.
+
+    Parameters
+    ----------
+    operator : torch._ops.OpOverload
+        As registered; it has the gradient of `backward` and `setup`.
+    kernel : callable
+        Computes it on tensors of the CPU and of CUDA.
+    backward, setup : callable, optional
+        As of `torch.library.register_autograd`. Without them a call that needs a gradient goes to `operator`.
+    """
+    apply = operator if backward is None or setup is None else _function(kernel, backward, setup).apply
+
+    def call(*args: Any) -> Any:
+        if is_watched():
+            return operator(*args)
+        needs_gradient = _needs_gradient(args)
+        if needs_gradient is None:
+            return operator(*args)
+        return apply(*args) if needs_gradient and torch.is_grad_enabled() else kernel(*args)
+
+    return call
+
+
+def _needs_gradient(args: Iterable[Any]) -> bool | None:
+    """Return whether a tensor among arguments requires a gradient; None if one of them is not plain."""
+    found = False
+    for value in args:
+        kind = type(value)
+        if kind in _PLAIN:
+            continue
+        if kind in TENSORS:
+            if not (value.is_cuda or value.is_cpu) or is_batched(value):
+                return None
+            found = found or value.requires_grad
+        elif kind is list:
+            inner = _needs_gradient(value)
+            if inner is None:
+                return None
+            found = found or inner
+        else:
+            return None
+    return found
+
+
+def _function(kernel: Callable[..., Any], backward: Backward, setup: Setup) -> type[torch.autograd.Function]:
+    class Direct(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            output = kernel(*args)
+            setup(ctx, args, output)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return backward(ctx, *grads)
+
+    return Direct

@@ -1,0 +1,136 @@
+"""Calls on tensors of CUDA that are alike launch the same: nothing is checked, described or looked up again.
+
+A call is kept if it did nothing but repeat one set of launches and return the result (`runtime.cuda_repeats`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import wraps
+from inspect import signature
+from typing import Any, NamedTuple, TypeVar, cast
+
+import torch
+
+from clhist._core.spi import (
+    ANEW,
+    NotDirectError,
+    OutOfMemoryError,
+    Remembered,
+    Repeat,
+    hear_repeats,
+    profile_names,
+    tell_repeat,
+)
+from clhist.torch.checks import CHECKED
+from clhist.torch.eager import TENSORS, is_batched, is_watched
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LOAD_BYTES = 16  # what kernels load at once, where an address is a multiple of it
+_REAL = frozenset(CHECKED)
+_NUMBERS = frozenset((type(None), bool, int, str))
+
+
+class _Known(NamedTuple):
+    """The repeat of a call, and the numbers of the tensors that are its arrays."""
+
+    repeat: Repeat
+    order: tuple[int, ...]
+
+
+_known: Remembered[_Known] = Remembered(256)
+
+
+def repeats(needed: str = "") -> Callable[[F], F]:
+    """Let a function launch again what an earlier call with the same signature launched.
+
+    Parameters
+    ----------
+    needed : str
+        The parameter without which results have shapes that depend on the content of tensors.
+    """
+
+    def repeating(function: F) -> F:
+        place = list(signature(function).parameters).index(needed) if needed else -1
+
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if is_watched():
+                return function(*args, **options)
+            given = args[place] if place < len(args) else options.get(needed)
+            if needed and given is None:
+                return function(*args, **options)
+            tensors: list[Any] = []
+            addresses: list[int] = []
+            key = _signature(function, args, options, tensors, addresses)
+            if key is None:
+                return function(*args, **options)
+            known = _known.get(key)
+            if known is not None:
+                result = _repeated(key, known, tensors, addresses)
+                if result is not ANEW:
+                    return result
+            with hear_repeats() as heard:
+                result = function(*args, **options)
+                if (found := heard.of(result)) is not None:
+                    _note(key, addresses, *found)
+            return result
+
+        return cast(F, call)
+
+    return repeating
+
+
+def _signature(
+    function: Any, args: tuple[Any, ...], options: dict[str, Any], tensors: list[Any], addresses: list[int]
+) -> Hashable:
+    """Return what a call is recognised by, and add its tensors and their addresses; None of one that is not."""
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    if is_deterministic and torch.is_deterministic_algorithms_warn_only_enabled():
+        return None  # a call may warn each time
+    parts: list[Any] = [function, is_deterministic, *profile_names()]
+    for value in (*args, *options.values()) if options else args:
+        kind = type(value)
+        if kind in _NUMBERS:
+            parts += (kind, value)
+        elif kind in TENSORS:
+            dtype = value.dtype
+            if dtype not in _REAL or not value.is_cuda or not value.is_contiguous():
+                return None
+            if value.is_neg() or is_batched(value) or (value.requires_grad and torch.is_grad_enabled()):
+                return None
+            address = value.data_ptr()
+            parts += (dtype, value.shape, value.get_device(), address % _LOAD_BYTES)
+            tensors.append(value)
+            addresses.append(address)
+        elif kind is float and value:  # 0.0 is equal to -0.0
+            parts += (kind, value)
+        else:
+            return None
+    return (*parts, *options) if tensors else None
+
+
+def _note(key: Hashable, addresses: list[int], repeat: Repeat, repeated: list[int]) -> None:
+    """Keep what a call repeated, if its arrays are the tensors of the call."""
+    if len(set(addresses)) == len(addresses) and set(addresses).issuperset(repeated):
+        _known.put(key, _Known(repeat, tuple(map(addresses.index, repeated))))
+
+
+def _repeated(key: Hashable, known: _Known, tensors: list[Any], addresses: list[int]) -> Any:
+    """Return the result of a call that is repeated, or `ANEW`."""
+    repeat, order = known
+    if not repeat.is_worth_it():
+        _known.take(key)
+        return ANEW
+    try:
+        result, is_good = repeat.run([tensors[n] for n in order], [addresses[n] for n in order])
+    except (NotDirectError, OutOfMemoryError):
+        if not repeat.is_one_launch:  # else nothing was enqueued
+            raise
+        result, is_good = ANEW, False
+    if not is_good:
+        _known.take(key)
+    else:
+        tell_repeat(repeat, [addresses[n] for n in order], result)
+    return result

@@ -1,0 +1,199 @@
+"""Tensors of CUDA, for which those of the CPU stand here: results, gradients, launches, and repeated calls."""
+
+import cuda_fake
+import cuda_tensors
+import numpy as np
+import pytest
+import tensors
+import torch
+
+import clhist
+import clhist.torch as ct
+from clhist._core.cuda.driver import CudaMemoryError
+from clhist._core.opencl.device import planning_profile, profile_context
+from clhist.selftest.inputs import as_gpu
+from clhist.torch import operators, repeats
+
+BINS, N = 40, 5000
+SIZE = {"sum": torch.sum, "mean": torch.mean, "prod": torch.prod, "min": torch.amin, "max": torch.amax}
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """The fake driver, for tensors of the CPU, with the plans of a GPU."""
+    found = cuda_tensors.install(monkeypatch)
+    monkeypatch.setattr(operators, "_LIBRARY", cuda_tensors.libraries.library("torch"))
+    monkeypatch.setattr(repeats, "_known", repeats.Remembered(256))
+    with profile_context(as_gpu(planning_profile(clhist.default_queue().device))):
+        yield found
+
+
+def drawn(dtype=torch.float32, row=(8,), bins=BINS, size=N):
+    """Return values with ties, and indices: some outside, bins without a value, and one with a third of all."""
+    torch.manual_seed(1)
+    index = torch.randint(-1, bins - 2, (size,))
+    index[: size // 3] = 1
+    return torch.randint(-4, 5, (size, *row)).to(dtype), index
+
+
+def reference(src, index, bins, reduce, empty):
+    """Return what PyTorch makes of the values of each bin, in float64."""
+    of_none = (
+        {"sum": 0.0, "mean": np.nan, "prod": 1.0, "min": np.inf, "max": -np.inf}[reduce] if empty is None else empty
+    )
+    found = torch.full((bins, *src.shape[1:]), of_none, dtype=torch.float64)
+    for k in range(bins):
+        if (index == k).any():
+            found[k] = SIZE[reduce](src[index == k].double(), 0)
+    return found
+
+
+def names(cuda):
+    found = [launch.name.removeprefix("clhist_") for launch in cuda.launched]
+    cuda.launched.clear()
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(("reduce", "empty"), [("mean", 0), ("mean", None), ("max", 0), ("min", 2.5), ("sum", -1)])
+def test_rows_are_finished_with_their_number(cuda, dtype, reduce, empty):
+    src, index = drawn(dtype)
+    for _ in range(4):
+        found = ct.scatter(src, index, 0, BINS, reduce, empty=empty)
+        assert names(cuda) == ["rows_few", "rows_gather", "rows_join"]
+        expected = reference(src, index, BINS, reduce, empty)
+        torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_results_with_a_number_in_empty_bins_where_rows_are_not_gathered(cuda, reproducible):
+    for row in ((), (3,)):
+        src, index = drawn(row=row, bins=7, size=300)
+        for reduce in ("mean", "max"):
+            found = ct.scatter(src, index, 0, 7, reduce, reproducible=reproducible)
+            torch.testing.assert_close(found.double(), reference(src, index, 7, reduce, 0), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+@pytest.mark.parametrize("row", [(8,), ()])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max"])
+def test_gradients_of_rows(cuda, reduce, row, dtype):
+    src, index = drawn(dtype, row)
+    src.requires_grad_()
+    weights = torch.linspace(1, 2, BINS).to(dtype)[(..., *[None] * len(row))]
+    for _ in range(3):
+        src.grad = None
+        (ct.scatter(src, index, 0, BINS, reduce) * weights).sum().backward()
+        launched = names(cuda)
+    is_extreme = reduce in ("min", "max")
+    assert launched[-1] == {"sum": "row_gather", "mean": "row_mean_gradient"}.get(reduce, "row_extreme_share")
+    expected = torch.zeros(N, *row, dtype=torch.float64)
+    for k in range(BINS):
+        inside = index == k
+        values = src.detach()[inside].double()
+        if len(values):
+            share = torch.ones_like(values)
+            if is_extreme:
+                share = (values == SIZE[reduce](values, 0)).double()
+            if reduce != "sum":
+                share = share / share.sum(0)
+            expected[inside] = share * weights[k].double()
+    torch.testing.assert_close(src.grad.double(), expected, rtol=2e-3 if dtype is torch.float16 else 1e-6, atol=1e-6)
+
+
+def test_nan_that_is_an_extreme_has_the_gradient(cuda):
+    src = torch.tensor([[1.0, 1], [torch.nan, 2], [2, 2], [torch.nan, 0]], requires_grad=True)
+    ct.scatter(src, torch.zeros(4, dtype=torch.int64), 0, 1, "max").sum().backward()
+    assert src.grad.tolist() == [[0, 0], [0.5, 0.5], [0, 0.5], [0.5, 0]]
+
+
+@pytest.mark.parametrize("name", ["scatter max (3,)", "scatter mean ()", "scatter dim 1", "weights, a length"])
+def test_first_and_second_gradients(cuda, name):
+    tensors.check_gradients({case[0]: case for case in tensors.differentiable("cpu")}[name])
+
+
+def test_repeated_calls_only_launch(cuda, monkeypatch):
+    src, index = drawn()
+    scalars = src[:, 0].contiguous()
+    calls = {
+        "rows": lambda: ct.scatter(src, index, 0, BINS),
+        "scalars": lambda: ct.scatter(scalars, index, dim_size=BINS),
+        "means": lambda: ct.scatter(src, index, 0, BINS, "mean"),
+        "counts": lambda: ct.bincount(index, length=BINS),
+        "weights": lambda: ct.bincount(index, scalars, length=BINS),
+    }
+    first = {name: [call() for _ in range(4)][-1].clone() for name, call in calls.items()}
+    checked = []
+    for name in ("check_values", "check_integers", "check_weights"):
+        monkeypatch.setattr(ct.functions, name, lambda *_: checked.append(1))
+    for name, call in calls.items():
+        cuda.calls.clear()
+        torch.testing.assert_close(call(), first[name], rtol=1e-5, atol=1e-4)
+        assert set(cuda.calls) == {"cuCtxGetCurrent", "cuLaunchKernel"}, name
+    assert not checked
+    src += 1
+    torch.testing.assert_close(calls["rows"]().double(), reference(src, index, BINS, "sum", 0), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own use, for its first derivative
+def test_what_differs_from_a_repeated_call_is_told_apart(cuda):
+    src, index = drawn(row=())
+    src, index = src.abs() + 1, index.clamp(0, 4)
+    for _ in range(4):
+        found = ct.scatter(src, index, 0, BINS, "max")
+    assert ct.scatter(src, index, 0, BINS, "max", empty=None)[9] == -torch.inf
+    assert ct.scatter(src, index, 0, BINS, "max", empty=7)[9] == 7
+    with pytest.raises(TypeError, match=r"^empty: expected a number"):
+        ct.scatter(src, index, 0, BINS, "max", empty=False)
+    with pytest.raises(TypeError, match=r"^dim_size: expected an int"):
+        ct.scatter(src, index, 0, True, "max")
+    assert ct.scatter(src, index, dim_size=5, reduce="max").shape == (5,)
+    assert ct.scatter(src, index).shape == (5,)
+    assert ct.scatter(src[:9], index[:9] * 0, dim_size=1).shape == (1,)
+    for length in (None, 6):
+        assert ct.bincount(index, length=length).sum() == N
+    index += 2
+    assert ct.bincount(index).shape == ct.scatter(src, index).shape == (7,)
+    with pytest.raises(TypeError, match="forward mode"):
+        torch.func.jvp(lambda x: ct.scatter(x, index, 0, BINS, "max"), (src,), (src,))
+    src.requires_grad_()
+    assert ct.scatter(src, index, 0, BINS, "max").requires_grad
+    with torch.no_grad():
+        assert not ct.scatter(src, index, 0, BINS, "max").requires_grad
+    assert found.shape == (BINS,)
+
+
+def test_kept_scratch_is_of_one_stream_and_no_graph(cuda, monkeypatch):
+    src, index = drawn(row=())
+    for _ in range(4):
+        ct.scatter(src, index, 0, BINS)
+    library = operators._LIBRARY
+    allocated = []
+    monkeypatch.setattr(library, "new", lambda *given: allocated.append(given[0]) or type(library).new(library, *given))
+    ct.scatter(src, index, 0, BINS)
+    assert not allocated
+    cuda.is_captured = True
+    ct.scatter(src, index, 0, BINS)
+    cuda.is_captured = False
+    assert len(allocated) == 1
+    monkeypatch.setattr(cuda_fake, "STREAM", 0xBEEF)
+    for _ in range(2):
+        ct.scatter(src, index, 0, BINS)
+    assert len(allocated) == 2
+
+
+def test_no_memory_for_a_result_is_said(cuda, monkeypatch):
+    src, index = drawn(row=())
+    for _ in range(4):
+        ct.scatter(src, index, 0, BINS)
+    error = type("OutOfMemoryError", (RuntimeError,), {})
+    known, *_ = repeats._known._kept.values()  # of the operator, and of the function around it
+
+    def refuse(*_, **__):
+        raise error("no memory")
+
+    (launch,) = known.repeat._launches
+    launch.new[0] = (*launch.new[0][:2], refuse)
+    monkeypatch.setattr(operators._LIBRARY, "empty", refuse)
+    with pytest.raises(CudaMemoryError, match="torch has no"):
+        ct.scatter(src, index, 0, BINS)
