@@ -138,25 +138,21 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     """
     if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
-    if has_names(axis):
-        call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
-        return histogram_along(call, a, axis, weights=weights, where=where, out=out)
-    given, on_device = (a, weights, where, out), is_device_array(a)
-    if not on_device:  # whose calls are repeated without these checks
-        check_number(bins)
-        bins = as_edges("bins", bins)
-        a, weights, where = checked_data(a, weights, where, whole=axis is not None)
-        options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
-        if is_for_numpy(a, bins, weights, queue, options):
-            return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
+    given = a, weights, where, out
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
     result, found, is_new = repeated(key, (a, where, weights), density, out)
     if result is not None:
         return result
-    if on_device:
-        check_number(bins)
-        bins = as_edges("bins", bins)
-        a, weights, where = checked_data(a, weights, where, whole=axis is not None)
+    if has_names(axis):
+        call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
+        return histogram_along(call, a, axis, weights=weights, where=where, out=out)
+    check_number(bins)
+    bins = as_edges("bins", bins)
+    a, weights, where = checked_data(a, weights, where, whole=axis is not None)
+    on_device = is_device_array(a)
+    options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
+    if not on_device and is_for_numpy(a, bins, weights, queue, options):
+        return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
     if axis is None and are_few_kinds(a, weights, where):
         return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)

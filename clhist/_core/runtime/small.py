@@ -18,7 +18,7 @@ from clhist.errors import NoDeviceError
 
 LEAST = {
     "bincount": 60_000,
-    "reduce_by_index": 60_000,  # elements, or bins
+    "reduce_by_index": 50_000,  # elements, or bins
     "1 dimension": 2**16,
     "2 dimensions": 2**13,
     "unique": 2**16,
