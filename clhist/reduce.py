@@ -136,7 +136,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
     is_alone, with_event, key = not (options or in_batch) and dtype is None, False, None
     if max_abs is not None and is_alone:
         check_max_abs(max_abs, reproducible)
-    pairs = plain_pairs(dest, op, indices, values) if is_alone else None
+    pairs = plain_pairs(dest, op, indices, values, out) if is_alone else None
     if pairs is None:
         given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
         allocator, wait_for = None, ()

@@ -53,7 +53,7 @@ def direct(
     backward, setup : callable, optional
         As of `torch.library.register_autograd`. Without them a call that needs a gradient goes to `operator`.
     """
-    apply = operator if backward is None or setup is None else _function(kernel, backward, setup).apply
+    function = None if backward is None or setup is None else _function(kernel, backward, setup)
 
     def call(*args: Any) -> Any:
         if is_watched():
@@ -61,7 +61,9 @@ def direct(
         needs_gradient = _needs_gradient(args)
         if needs_gradient is None:
             return operator(*args)
-        return apply(*args) if needs_gradient and torch.is_grad_enabled() else kernel(*args)
+        if not needs_gradient or not torch.is_grad_enabled():
+            return kernel(*args)
+        return operator(*args) if function is None else function.apply(*args)
 
     return call
 

@@ -237,7 +237,7 @@ def test_kernels_refused(changed, error, message):
     ],
 )
 def test_devices_without_double_precision(operator, arguments, named, monkeypatch):
-    monkeypatch.setattr("clhist._core.runtime.build.has_fp64", lambda device: False)
+    monkeypatch.setattr("clhist._core.opencl.device.has_fp64", lambda device: False)
     with pytest.raises(UnsupportedError, match=rf"^{named}: .* has no double precision \(cl_khr_fp64\)"):
         HistogramKernel(None, operator, arguments=arguments, map="EMIT(0, 1)")
     HistogramKernel(None, SUM, arguments="const int *x", map="EMIT(0, 1)")

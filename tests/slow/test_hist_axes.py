@@ -65,7 +65,7 @@ def test_device_arrays(queue, name):
 
 
 def test_without_double_precision(queue, monkeypatch):
-    for module in ("hist.columns", "hist.storages", "binned.extent"):
+    for module in ("hist.columns", "_core.opencl.device", "binned.extent"):
         monkeypatch.setattr(import_module(f"clhist.{module}"), "has_fp64", lambda device: False)
     for name in ("even", "log", "variable", "circular"):
         ax = REAL_AXES[name]

@@ -22,7 +22,7 @@ _IN_BINS = ("counts", "extent", "found", "inputs", "rules", "selection")
 @pytest.fixture
 def no_fp64(monkeypatch):
     """Let the device have no double precision."""
-    for module in ("_core.runtime.build", *(f"binned.{each}" for each in _IN_BINS)):
+    for module in ("_core.opencl.device", *(f"binned.{each}" for each in _IN_BINS)):
         monkeypatch.setattr(import_module(f"clhist.{module}"), "has_fp64", lambda device: False)
 
 

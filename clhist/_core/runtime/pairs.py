@@ -143,7 +143,7 @@ def as_parts(array: Array) -> Array:
     return whole.reshape(-1).view(half).reshape(*array.shape, 2)
 
 
-def plain_pairs(dest: Any, op: Any, indices: Any, values: Any) -> Pairs | None:
+def plain_pairs(dest: Any, op: Any, indices: Any, values: Any, out: Any) -> Pairs | None:
     """Return what `checked_pairs` does, of NumPy arrays of one dimension and equal dtypes; None if it has to check."""
     if not (type(indices) is type(values) is np.ndarray and indices.ndim == 1 and indices.shape == values.shape):
         return None
@@ -154,6 +154,8 @@ def plain_pairs(dest: Any, op: Any, indices: Any, values: Any) -> Pairs | None:
     dests: tuple[Array, ...] = ()
     if type(dest) is int and dest > 0:
         number, operator = dest, _named(_without_dtype, op, dtype)
+        if out is not None and operator.dtype != dtype:  # an `out` of the dtype of the values chooses that
+            return None
     elif type(dest) is np.ndarray and dest.ndim == 1 and dest.size and dest.dtype == dtype:
         dests, number, operator = (dest,), dest.size, _named(operator_on_bins, op, dtype)
     else:
