@@ -19,8 +19,8 @@ from clhist.operators.c_types import c_name
 
 def extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     """Return the largest and the smallest integer of an array that is not empty; the queue is waited for."""
-    if is_device_array(x) and not is_cuda(x) and not x.ndim:
-        x = x.reshape(1)
+    if is_device_array(x) and not is_cuda(x):
+        x = x.reshape(1) if not x.ndim else x if x.flags.c_contiguous else x.T  # which is then, in Fortran's order
     # PyOpenCL's reductions take 12 ms of a million int64 on a CPU, clhist's 1.3 (Zen 2), and build four programs.
     if is_cuda(x) or (is_device_array(x) and is_processor(queue.device)):
         engine = _engine(queue.context, np.dtype(x.dtype).newbyteorder("="))
