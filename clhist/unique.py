@@ -12,8 +12,9 @@ from clhist._core.opencl.masks import check_unmasked
 from clhist._core.runtime.columns import ColumnData, of_list, read_column
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.scatter import as_array
+from clhist._core.runtime.small import is_small
 from clhist.bincount import bincount
-from clhist.grouped.factorized import are_few, factorized, factorized_column
+from clhist.grouped.factorized import factorized, factorized_column
 from clhist.grouped.keys import distinct
 
 
@@ -71,7 +72,7 @@ def unique(
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
     values_alone = sorted is True and not (return_index or return_inverse or return_counts)
-    if values_alone and type(x) is np.ndarray and are_plain_numbers(x) and are_few(x, queue):
+    if values_alone and type(x) is np.ndarray and are_plain_numbers(x) and is_small("distinct", x.size, queue):
         return distinct(x)
     x, shape = _flat("x", x, queue)
     found = _numbered(x, queue, sort=sorted, first=return_index, missing=True)

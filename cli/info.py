@@ -74,6 +74,7 @@ _CALLS = {
     "1 dimension": "histogram, digitize",
     "2 dimensions": "histogram2d, histogramdd, binned_statistic",
     "unique": "unique, factorize",
+    "distinct": "unique, values alone",
     "factorize": "unique, factorize of integers, with pandas imported",
     "group_by": "group_by, ndimage, zonal_stats",
     "ndimage": "ndimage: sums, means and variances, with SciPy",

@@ -28,8 +28,8 @@ def warm(console: Console, quick: bool, jobs: int | None) -> None:
     """Compile what common calls need.
 
     Calls the common functions with common dtypes, so that the first calls of later programs load kernels from disk.
-    Takes 40 s of processor time on an EPYC (Zen 2), and some seconds when all is compiled. Where several CPU runtimes are
-    installed, their kernels are measured first, and the fastest is the default device from then on.
+    Takes 40 s of processor time on an EPYC (Zen 2), and some seconds when all is compiled. Where several CPU runtimes
+    are installed, their kernels are measured first, and the fastest is the default device from then on.
 
     \b
     Example: for the default device; for another

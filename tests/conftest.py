@@ -157,6 +157,7 @@ def few_items(cpu_like: clhist.Profile) -> clhist.Profile:
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_left_to_numpy() -> None:
     """Let kernels count small arrays too."""
+    small.SORTED = 0
     small.LEAST.update(bincount=0, reduce_by_index=0, factorize=0, group_by=0, ndimage=0)
     rates = small.own_rates  # with the sizes that were measured on some GPUs
     small.own_rates = lambda device: {k: rate for k, rate in rates(device).items() if not k.endswith(", least")}

@@ -51,6 +51,9 @@ def host_sizes(bench: Bench) -> dict[str, Measurement]:
         given = wide[:size]
         return unique(given, queue=queue, return_inverse=True) if ours else np.unique(given, return_inverse=True)
 
+    def sorted_alone(ours: bool, size: int) -> Any:
+        return unique(y[:size], queue=queue) if ours else np.unique(y[:size])
+
     def hashed(ours: bool, size: int) -> Any:
         return factorize(wide[:size], queue=queue) if ours else import_module("pandas").factorize(wide[:size])
 
@@ -65,7 +68,7 @@ def host_sizes(bench: Bench) -> dict[str, Measurement]:
         return GroupBy(groups if ours else groups._replace(queue=None)).mean(y[:size])
 
     calls = {"bincount": counts, "reduce_by_index": sums, "1 dimension": single, "2 dimensions": double}
-    calls["unique"] = different
+    calls["unique"], calls["distinct"] = different, sorted_alone
     if find_spec("pandas"):
         calls["factorize"] = hashed
     calls["group_by"] = means

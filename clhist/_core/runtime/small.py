@@ -22,6 +22,7 @@ LEAST = {
     "1 dimension": 2**16,
     "2 dimensions": 2**13,
     "unique": 2**16,
+    "distinct": 2**16,  # values alone, which NumPy sorts
     "factorize": 2**17,  # integers, which pandas hashes
     "group_by": 12_000,
     "ndimage": 60_000,  # sums and means, which SciPy computes
@@ -34,8 +35,9 @@ on two cores of an EPYC (Zen 2; factorize, ndimage: Zen 5), with PoCL 3.0 and In
 pandas; the others are those of two cores.
 """
 
-_BY_UNITS = frozenset({"bincount", "reduce_by_index", "factorize", "group_by", "ndimage"})
+_BY_UNITS = frozenset({"bincount", "reduce_by_index", "distinct", "factorize", "group_by", "ndimage"})
 _MOST = 2**19
+SORTED = 2**20  # elements that the host has sorted as soon as one core of a device has numbered them
 _ALWAYS_SMALL = 2**10
 _MANY = 2**12  # integers, from which on a view of their halves costs less than it saves
 _SMALL_AT_FIRST = 2**14  # while no device is in use: to look for one takes longer than the host does
@@ -94,6 +96,8 @@ def least_size(call: str, device: cl.Device) -> tuple[float, str]:
         return least, "default"
     # A core of the device takes about as long for an element as the host: n cores save 1 - 1/n of that time.
     units = device.max_compute_units
+    if call == "distinct":
+        return max(least, SORTED // units), "derived from the number of compute units"
     return min(_MOST, least * units / (units - 1 or 0.1)), "derived from the number of compute units"
 
 
