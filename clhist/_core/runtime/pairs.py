@@ -154,13 +154,12 @@ def plain_pairs(dest: Any, op: Any, indices: Any, values: Any, out: Any) -> Pair
     dests: tuple[Array, ...] = ()
     if type(dest) is int and dest > 0:
         number, operator = dest, _named(_without_dtype, op, dtype)
-        if out is not None and operator.dtype != dtype:  # an `out` of the dtype of the values chooses that
-            return None
     elif type(dest) is np.ndarray and dest.ndim == 1 and dest.size and dest.dtype == dtype:
         dests, number, operator = (dest,), dest.size, _named(operator_on_bins, op, dtype)
     else:
         return None
-    if operator.dtype != dtype and (operator.positional or not np.can_cast(dtype, operator.dtype, "same_kind")):
+    can_cast = np.can_cast(dtype, operator.dtype, "same_kind")
+    if operator.dtype != dtype and (operator.positional or out is not None or not can_cast):  # `out` may choose a dtype
         return None
     return Pairs(dests, False, (number,), False, operator, indices, (values,), is_plain=True)
 
