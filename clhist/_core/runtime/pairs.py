@@ -158,10 +158,14 @@ def plain_pairs(dest: Any, op: Any, indices: Any, values: Any, out: Any) -> Pair
         dests, number, operator = (dest,), dest.size, _named(operator_on_bins, op, dtype)
     else:
         return None
-    can_cast = np.can_cast(dtype, operator.dtype, "same_kind")
-    if operator.dtype != dtype and (operator.positional or out is not None or not can_cast):  # `out` may choose a dtype
+    if operator.dtype != dtype and not _widens(operator, dtype, out):
         return None
     return Pairs(dests, False, (number,), False, operator, indices, (values,), is_plain=True)
+
+
+def _widens(operator: Operator, dtype: np.dtype, out: Any) -> bool:
+    """Whether values are converted to the dtype of an operator; an `out` may choose that of narrow values."""
+    return out is None and not operator.positional and bool(np.can_cast(dtype, operator.dtype, "same_kind"))
 
 
 def checked_pairs(
