@@ -97,7 +97,8 @@ def _digest(key: str, content: bytes) -> bytes:
 def read_measurement(kind: str, facts: object) -> Any:
     """Return the value that `write_measurement` stored for these facts; None if there is none, or a damaged file."""
     path, key = _measurement(kind, facts)
-    content = read_sealed(path, key)
+    # In a directory that may not be searched there is none, either; `is_writable` warns of it.
+    content = read_sealed(path, key) if os.path.lexists(path) else None
     return None if content is None else json.loads(content)
 
 

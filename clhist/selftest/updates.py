@@ -187,10 +187,12 @@ def _check(
 
 
 def _forced_run(run: Callable[..., np.ndarray], *arrays: np.ndarray, **choices: Any) -> np.ndarray:
-    """Run with these choices, in more passes where two do not fit a small device's local memory."""
+    """Run with these choices, in more passes or fewer copies where they do not fit a small device's local memory."""
     try:
         return run(*arrays, **choices)
     except ValueError as error:
+        if str(error).startswith("copies: ") and choices.get("copies", 1) > 1:
+            return _forced_run(run, *arrays, **choices | {"copies": choices["copies"] // 2})
         # Where another form of the operator is updated so, the planner reports the operator's own.
         if choices.get("passes") != 2 or not str(error).startswith(("passes: expected at least", "update: ")):
             raise
