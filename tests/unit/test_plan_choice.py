@@ -70,10 +70,12 @@ def test_borrowed_rates_choose_nearly_as_measured_ones():
 
 
 def test_every_profile_has_rates():
+    # Which arrays the host computes is not scaled.
+    of_plans = {name for name in scaling._measured()[0].rates if not name.endswith(", least")}
     for file in FILES:
         profile = named_profile(file.key)
         rates, source = rates_of(profile)
-        assert rates.keys() >= scaling._measured()[0].rates.keys() - {"local memory as an argument"}
+        assert rates.keys() >= of_plans - {"local memory as an argument"}
         assert source == "" if file.key in scaling.MEASURED else source.startswith("scaled from NVIDIA H")
         assert file.data_sheet, file.path
     for kind in ("gpu", "cpu"):
