@@ -10,7 +10,7 @@ import numpy as np
 
 from clhist._core.spi import read_column
 from clhist.groupby import group_by, group_frame
-from clhist.grouped.frame_groups import COUNTS, FrameGroupBy
+from clhist.grouped.frame_groups import COUNTS, OPTIONS, FrameGroupBy
 from clhist.grouped.frames import Frame, key_columns, key_values, picked_or_missing, read_frame
 from clhist.histogram import histogram
 from clhist.statistics.table import named_statistics
@@ -116,7 +116,7 @@ def crosstab(
         Whether counts are divided by the number of all rows (True or "all"), of each row of the result ("index"), or of
         each column ("columns").
     **options
-        As of `FrameGroupBy.agg`.
+        `skipna`, `ddof`, `dtype` and `reproducible`, as of `FrameGroupBy.agg`.
 
     Returns
     -------
@@ -145,6 +145,8 @@ def crosstab(
     row_keys, column_keys = key_columns(frame, index), key_columns(frame, columns)
     names, by = list(row_keys), list(column_keys)
     (name,) = named_statistics([statistic])
+    if wrong := next((option for option in options if option not in OPTIONS), None):
+        raise TypeError(f"{wrong}: expected one of the options {', '.join(OPTIONS)}, got {options[wrong]!r:.60}")
     if normalize not in _NORMALIZED:
         raise ValueError(f"normalize: expected True, False, 'all', 'index' or 'columns', got {normalize!r:.60}")
     if normalize and name != "size":

@@ -93,8 +93,8 @@ from clhist._core.opencl.on_device import HoldsBins as HoldsBins, OnDevice as On
 from clhist._core.runtime.cuda_repeats import (
     ANEW as ANEW,
     Repeat as Repeat,
-    hear_repeats as hear_repeats,
-    tell_repeat as tell_repeat,
+    record_repeats as record_repeats,
+    report_repeat as report_repeat,
 )
 
 # Other kernels: programs, element by element, scans, chains of launches, scratch memory.

@@ -112,7 +112,8 @@ def _by_the_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Nu
     has_none = numbers < 0
     if missing and has_none.any():
         numbers = np.where(has_none, numbers.dtype.type(len(labels)), numbers)
-        labels = np.concatenate([labels, keys[has_none][:1].astype(labels.dtype, copy=False)])
+        one = keys[has_none][:1].astype(labels.dtype, copy=False)
+        labels = np.concatenate([labels, one], dtype=labels.dtype)  # whose byte order is not NumPy's choice
     if sort and not first:
         return Numbering(numbers, labels, None)
     ordered, others, positions = in_first_order(numbers, labels)

@@ -12,7 +12,7 @@ from clhist.grouped.frames import Frame, key_values, picked_or_missing
 from clhist.statistics.table import named_statistics
 
 COUNTS = ("size", "count", "nunique")  # which are 0 without values
-_OPTIONS = ("self", "skipna", "ddof", "dtype", "reproducible")  # of `GroupBy.agg`, which no column can be called
+OPTIONS = ("skipna", "ddof", "dtype", "reproducible")  # of `GroupBy.agg`, where no column has such a name
 
 
 class FrameGroupBy:
@@ -217,6 +217,6 @@ class FrameGroupBy:
 
     def _label(self, name: str, column: Any, labels: Collection[str]) -> str:
         label = str(column) if self._frame.is_name(column) else name
-        while label in labels or label in _OPTIONS:
+        while label in labels or label in ("self", *OPTIONS):
             label += "_"
         return label

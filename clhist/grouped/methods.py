@@ -172,8 +172,8 @@ class Methods(Placed, Generic[A]):
         >>> clhist.group_by(["a", "b", "a"]).ngroup()
         array([0, 1, 0])
         """
-        found: A = self._group_numbers()
-        return found
+        numbers: A = self._group_numbers()
+        return numbers
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def cumsum(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:

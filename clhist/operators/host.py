@@ -29,15 +29,15 @@ def by_ufunc(
     ufunc: np.ufunc, operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int
 ) -> np.ndarray:
     """Combine by a ufunc: modulo 2^bits of integers, in float32 of half precision."""
-    dtype, held = operator.dtype, values.dtype  # which differ where bins have half precision
+    dtype, number_dtype = operator.dtype, values.dtype  # which differ where bins have half precision
     if ufunc is np.add:
         if dest is None and dtype == _FLOAT64 and bins.size < _FEW:
             sums = np.bincount(bins, values, number)
             return sums if bins.size else sums.astype(dtype)  # of none NumPy's are integers
-        is_narrow = held.kind == "f" and held.itemsize < 8
+        is_narrow = number_dtype.kind == "f" and number_dtype.itemsize < 8
         if is_narrow or (values.strides == (0,) and dtype.kind in "iuf"):
             return _sums(dtype, dest, bins, values, number)
-    native = held.type  # NumPy's own dtypes, for which `at` has a loop thirty times as fast
+    native = number_dtype.type  # NumPy's own dtypes, for which `at` has a loop thirty times as fast
     if dest is not None:
         result = dest.astype(native)
     else:
@@ -192,7 +192,8 @@ def of_bins(
 ) -> np.ndarray:
     """Return the contents of `number` bins; `values` are in one dimension, those of bins that do not exist ignored."""
     bins = bins if bins.dtype is _INTP else bins.astype(_INTP, copy=False).view(_INTP)
-    if values.dtype != operator.dtype and (dtype := number_of(operator.dtype)).names is None:
+    dtype = number_of(operator.dtype)  # float32 of half precision, whose products overflow
+    if values.dtype != dtype and dtype.names is None:
         with _quiet():
             values = values.astype(dtype, copy=False)
     assert operator.host is not None

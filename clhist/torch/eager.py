@@ -20,8 +20,8 @@ TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 
 def _private(name: str) -> Callable[[], Any]:
     """Return a function of PyTorch that says whether something watches calls; where it lacks it, something does."""
-    found: Callable[[], Any] = getattr(torch._C, name, lambda: True)  # noqa: SLF001  # there is no public function
-    return found
+    function: Callable[[], Any] = getattr(torch._C, name, lambda: True)  # noqa: SLF001  # there is no public function
+    return function
 
 
 _dispatch_modes, _transforms, _tracing = map(
@@ -70,7 +70,7 @@ def direct(
 
 def _needs_gradient(args: Iterable[Any]) -> bool | None:
     """Return whether a tensor among arguments requires a gradient; None if one of them is not plain."""
-    found = False
+    needed = False
     for value in args:
         kind = type(value)
         if kind in _PLAIN:
@@ -78,15 +78,15 @@ def _needs_gradient(args: Iterable[Any]) -> bool | None:
         if kind in TENSORS:
             if not (value.is_cuda or value.is_cpu) or is_batched(value):
                 return None
-            found = found or value.requires_grad
+            needed = needed or value.requires_grad
         elif kind is list:
             inner = _needs_gradient(value)
             if inner is None:
                 return None
-            found = found or inner
+            needed = needed or inner
         else:
             return None
-    return found
+    return needed
 
 
 def _function(kernel: Callable[..., Any], backward: Backward, setup: Setup) -> type[torch.autograd.Function]:

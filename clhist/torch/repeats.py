@@ -1,6 +1,6 @@
-"""Calls on tensors of CUDA that are alike launch the same: nothing is checked, described or looked up again.
+"""Repeated calls on tensors of CUDA: the launches of an earlier call with the same signature, without its checks.
 
-A call is kept if it did nothing but repeat one set of launches and return the result (`runtime.cuda_repeats`).
+A call is recorded if it only repeated one set of launches and returned their result (`runtime.cuda_repeats`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from clhist._core.spi import (
     OutOfMemoryError,
     Remembered,
     Repeat,
-    hear_repeats,
     profile_names,
-    tell_repeat,
+    record_repeats,
+    report_repeat,
 )
 from clhist.torch.checks import CHECKED
 from clhist.torch.eager import TENSORS, is_batched, is_watched
@@ -32,14 +32,14 @@ _REAL = frozenset(CHECKED)
 _NUMBERS = frozenset((type(None), bool, int, str))
 
 
-class _Known(NamedTuple):
+class _RecordedCall(NamedTuple):
     """The repeat of a call, and the numbers of the tensors that are its arrays."""
 
     repeat: Repeat
     order: tuple[int, ...]
 
 
-_known: Remembered[_Known] = Remembered(256)
+_recorded: Remembered[_RecordedCall] = Remembered(256)
 
 
 def repeats(needed: str = "") -> Callable[[F], F]:
@@ -58,23 +58,23 @@ def repeats(needed: str = "") -> Callable[[F], F]:
         def call(*args: Any, **options: Any) -> Any:
             if is_watched():
                 return function(*args, **options)
-            given = args[place] if place < len(args) else options.get(needed)
-            if needed and given is None:
+            value = args[place] if place < len(args) else options.get(needed)
+            if needed and value is None:
                 return function(*args, **options)
             tensors: list[Any] = []
             addresses: list[int] = []
             key = _signature(function, args, options, tensors, addresses)
             if key is None:
                 return function(*args, **options)
-            known = _known.get(key)
-            if known is not None:
-                result = _repeated(key, known, tensors, addresses)
+            recorded = _recorded.get(key)
+            if recorded is not None:
+                result = _repeated(key, recorded, tensors, addresses)
                 if result is not ANEW:
                     return result
-            with hear_repeats() as heard:
+            with record_repeats() as recorder:
                 result = function(*args, **options)
-                if (found := heard.of(result)) is not None:
-                    _note(key, addresses, *found)
+                if (repeat := recorder.repeat_of(result)) is not None:
+                    _record(key, addresses, *repeat)
             return result
 
         return cast(F, call)
@@ -85,7 +85,7 @@ def repeats(needed: str = "") -> Callable[[F], F]:
 def _signature(
     function: Any, args: tuple[Any, ...], options: dict[str, Any], tensors: list[Any], addresses: list[int]
 ) -> Hashable:
-    """Return what a call is recognised by, and add its tensors and their addresses; None of one that is not."""
+    """Return the signature of a call, and add its tensors and their addresses; None if the call has none."""
     is_deterministic = torch.are_deterministic_algorithms_enabled()
     if is_deterministic and torch.is_deterministic_algorithms_warn_only_enabled():
         return None  # a call may warn each time
@@ -111,17 +111,17 @@ def _signature(
     return (*parts, *options) if tensors else None
 
 
-def _note(key: Hashable, addresses: list[int], repeat: Repeat, repeated: list[int]) -> None:
-    """Keep what a call repeated, if its arrays are the tensors of the call."""
+def _record(key: Hashable, addresses: list[int], repeat: Repeat, repeated: list[int]) -> None:
+    """Store the launches of a call for its repeats, if its arrays are the tensors of the call."""
     if len(set(addresses)) == len(addresses) and set(addresses).issuperset(repeated):
-        _known.put(key, _Known(repeat, tuple(map(addresses.index, repeated))))
+        _recorded.put(key, _RecordedCall(repeat, tuple(map(addresses.index, repeated))))
 
 
-def _repeated(key: Hashable, known: _Known, tensors: list[Any], addresses: list[int]) -> Any:
+def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addresses: list[int]) -> Any:
     """Return the result of a call that is repeated, or `ANEW`."""
-    repeat, order = known
+    repeat, order = recorded
     if not repeat.is_worth_it():
-        _known.take(key)
+        _recorded.take(key)
         return ANEW
     try:
         result, is_good = repeat.run([tensors[n] for n in order], [addresses[n] for n in order])
@@ -130,7 +130,7 @@ def _repeated(key: Hashable, known: _Known, tensors: list[Any], addresses: list[
             raise
         result, is_good = ANEW, False
     if not is_good:
-        _known.take(key)
+        _recorded.take(key)
     else:
-        tell_repeat(repeat, [addresses[n] for n in order], result)
+        report_repeat(repeat, [addresses[n] for n in order], result)
     return result

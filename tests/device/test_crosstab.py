@@ -131,6 +131,11 @@ ARROW = pyarrow.table({"k": [1], "x": [1]})
         ),
         (lambda: clhist.value_counts(FRAME, "day", bins=3), TypeError, "^bins: expected none, since 'day' has no numb"),
         (lambda: clhist.value_counts(FRAME, "fare", bins=[2, 1]), ValueError, "bins. must increase"),
+        (
+            lambda: clhist.crosstab(FRAME, "zone", "hour", min_count=2),
+            TypeError,
+            "^min_count: .* of the options skipna",
+        ),
         (lambda: clhist.crosstab(FRAME, "zone", "zone"), ValueError, "^columns: expected the name of one column"),
         (lambda: clhist.crosstab(FRAME, "zone", ["hour", "day"]), ValueError, "^columns: expected the name of one"),
         (lambda: clhist.crosstab(FRAME, "zone", "hour", "fare"), TypeError, "^values: expected a column .* 'fare'"),

@@ -93,6 +93,19 @@ def test_initial_contents_and_results(op, monkeypatch):
         assert issubclass(compare(monkeypatch, lambda: (start, op, bins, values), out=wrong)[0], Exception)
 
 
+@pytest.mark.parametrize("dtype", ["f2", "bfloat16"])
+@pytest.mark.parametrize("op", ["prod", np.multiply, "sum", "max"])
+def test_half_precision_overflows_in_bins_alone(op, dtype, monkeypatch):
+    """Partial results beyond half precision are float32: a product of many values and a zero is zero, not NaN."""
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    bins, values = np.repeat(np.arange(BINS), 20), np.tile([9.0] * 9 + [0.0] + [-3.0] * 10, BINS).astype(dtype)
+    for start in (BINS, np.full(BINS, 2, dtype)):
+        for out in (None, np.zeros(BINS, dtype)):
+            result = compare(monkeypatch, lambda start=start: (start, op, bins, values), out=out)
+            assert np.isfinite(np.asarray(result, np.float32)).all()
+
+
 def test_forms(monkeypatch):
     """Scalars, vectors, batches, structs, masks, other byte orders, strides, lists and narrower values."""
     bins, x = bins_of(300), values_of("f4", 300)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
+
 import numpy as np
 import pandas
 import pyarrow
@@ -259,6 +262,14 @@ def test_min_count(size):
     expected = pandas.DataFrame({"n": groups.size(), "count": groups["fare"].count(), **expected})
     assert_frame_equal(found, expected)
     assert found["total"].isna().any()
+    table = pyarrow.table({"k": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "n": [4, 5, 6], "t": ["u", "v", "w"]})
+    tables = (
+        [table] if (polars := find_spec("polars")) is None else [table, import_module(polars.name).from_arrow(table)]
+    )
+    for each in tables:
+        rows = clhist.group_by(each, "k").agg(min_count=2, x=("x", "sum"), n=("n", "max"), t=("t", "last"))
+        rows = rows.to_pydict() if hasattr(rows, "to_pydict") else rows.to_dict(as_series=False)
+        assert rows == {"k": ["a", "b"], "x": [4.0, None], "n": [6, None], "t": ["w", None]}
 
 
 @pytest.mark.parametrize("size", [40, 30_000])

@@ -19,7 +19,7 @@ Words = tuple[str, ...]
 
 
 def occurs(pattern: str, name: str) -> bool:
-    """Whether a pattern is found in a name.
+    """Whether a pattern occurs in a name.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def occurs(pattern: str, name: str) -> bool:
     """
     words = _words(name)
     wanted, unwanted = parsed(pattern)
-    return _is_in(wanted, words) and not any(_is_in(each, words) for each in unwanted)
+    return _is_in(wanted, words) and not any(_is_in(parts, words) for parts in unwanted)
 
 
 def exactly(name: str) -> str:
@@ -68,18 +68,18 @@ def _words(name: str) -> Words:
 def _is_in(parts: Words, words: Words) -> bool:
     """Whether the parts are these words, as in a shell's pattern; at a failure the last ``*`` takes one word more."""
     part = word = 0
-    star, taken = -1, 0
+    star, end = -1, 0
     while word < len(words):
         if part < len(parts) and parts[part] == "*":
-            star, taken, part = part, word, part + 1
+            star, end, part = part, word, part + 1
         elif part < len(parts) and _fits(parts[part], words[word]):
             part, word = part + 1, word + 1
         elif star >= 0:
-            taken += 1
-            part, word = star + 1, taken
+            end += 1
+            part, word = star + 1, end
         else:
             return False
-    return all(each == "*" for each in parts[part:])
+    return all(rest == "*" for rest in parts[part:])
 
 
 def _fits(part: str, word: str) -> bool:

@@ -59,15 +59,15 @@ def fastest_first(devices: Sequence[cl.Device]) -> list[cl.Device]:
     """
     figures = figures_of(devices)
     if figures is None and is_writable(platformdirs.user_cache_path("clhist")):
-        figures = _store(devices, _in_turn([_commands(each) for each in devices]))
+        figures = _store(devices, _in_turn([_commands(device) for device in devices]))
     if figures is None:
         return [*devices]
-    names = [name for name in FIGURES if all(name in each for each in figures)]
-    times = [prod(each[name] for name in names) for each in figures]
+    names = [name for name in FIGURES if all(name in row for row in figures)]
+    times = [prod(row[name] for name in names) for row in figures]
     best = 0
     for n, time in enumerate(times):
         best = n if time < _MARGIN * times[best] else best
-    return [devices[best], *(each for n, each in enumerate(devices) if n != best)]
+    return [devices[best], *(device for n, device in enumerate(devices) if n != best)]
 
 
 def figures_of(devices: Sequence[cl.Device]) -> list[Figures] | None:
@@ -84,24 +84,24 @@ def comparison(devices: Sequence[cl.Device]) -> str | None:
     stored = dict(zip(devices, figures_of(devices) or (), strict=False))
     if not stored:
         return None
-    figures = [stored[each] for each in ordered]
-    names = " / ".join(each.platform.name.strip() for each in ordered)
+    figures = [stored[device] for device in ordered]
+    names = " / ".join(device.platform.name.strip() for device in ordered)
     rows = [
-        f"{text} {' / '.join(f'{of[name] * 1e6:,.1f}' for of in figures)} µs"
+        f"{text} {' / '.join(f'{row[name] * 1e6:,.1f}' for row in figures)} µs"
         for name, text in FIGURES.items()
-        if all(name in of for of in figures)
+        if all(name in row for row in figures)
     ]
     return f"fastest CPU runtime ({names}): {', '.join(rows)}"
 
 
 def measure_kernels(devices: Sequence[cl.Device]) -> list[Figures]:
     """Build kernels for each device, measure them, store the figures, and return them."""
-    return _store(devices, _in_turn([_kernels(each) for each in devices]), replace=True)
+    return _store(devices, _in_turn([_kernels(device) for device in devices]), replace=True)
 
 
 def _store(devices: Sequence[cl.Device], figures: list[Figures], *, replace: bool = False) -> list[Figures]:
     """Store figures, and return those that other processes read: one of them may have been quicker."""
-    if inf not in (seconds for each in figures for seconds in each.values()):
+    if inf not in (seconds for row in figures for seconds in row.values()):
         earlier = None if replace else read_measurement("runtimes", _facts(devices))
         if earlier is None:
             write_measurement("runtimes", _facts(devices), figures)
@@ -117,12 +117,12 @@ def _facts(devices: Sequence[cl.Device]) -> list[Any]:
 
 
 def _in_turn(runs: Sequence[dict[str, Callable[[], object]]]) -> list[Figures]:
-    """Return the least seconds of what is run on each device, which take turns; infinite after an error."""
-    figures: list[Figures] = [dict.fromkeys(each, inf) for each in runs]
+    """Return the least seconds of the commands of each device, which take turns; infinite after an error."""
+    figures: list[Figures] = [dict.fromkeys(commands, inf) for commands in runs]
     for _ in range(_ROUNDS):
-        for each, of in zip(runs, figures, strict=True):
-            for name, run in each.items():
-                of[name] = min(of[name], *(_seconds(run) for _ in range(_REPEATS)))
+        for commands, row in zip(runs, figures, strict=True):
+            for name, run in commands.items():
+                row[name] = min(row[name], *(_seconds(run) for _ in range(_REPEATS)))
     return figures
 
 
@@ -185,7 +185,7 @@ def _failed() -> None:
 
 
 CPUINFO = Path("/proc/cpuinfo")  # of Linux
-_TELLING = ("amx_bf16", "avx512f", "avx2")  # instruction sets by which virtual processors without a name are told apart
+_INSTRUCTION_SETS = ("amx_bf16", "avx512f", "avx2")  # tell virtual processors without a name apart
 
 
 def processor_aliases(path: Path) -> tuple[str, ...]:
@@ -194,8 +194,8 @@ def processor_aliases(path: Path) -> tuple[str, ...]:
         lines = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
     except OSError:
         return ()
-    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    sets = [name for name in _TELLING if name in found.get("flags", "").split()]
-    if "vendor_id" not in found:
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    sets = [name for name in _INSTRUCTION_SETS if name in facts.get("flags", "").split()]
+    if "vendor_id" not in facts:
         return ()
-    return (" ".join([found["vendor_id"], *(f"{k} {found.get(k, '?')}" for k in ("cpu family", "model")), *sets]),)
+    return (" ".join([facts["vendor_id"], *(f"{k} {facts.get(k, '?')}" for k in ("cpu family", "model")), *sets]),)

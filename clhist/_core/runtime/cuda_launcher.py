@@ -44,7 +44,7 @@ from clhist._core.runtime.prepared import (
 from clhist._core.runtime.sort_pairs import enqueue_sort
 
 _ALIGNMENT = 256  # of blocks of scratch memory
-_KEPT_BYTES, _KEPT_STREAMS = 2**20, 2  # an allocation of PyTorch takes 5 us of the host, as long as a launch
+_REUSED_BYTES, _REUSED_STREAMS = 2**20, 2  # an allocation of PyTorch takes 5 us of the host, as long as a launch
 
 
 class _Command:
@@ -93,13 +93,13 @@ class _Command:
 
 
 class _Part(NamedTuple):
-    """A part with its commands, where in one block of scratch memory each of its own begins, and those by stream."""
+    """A part with its commands, the offsets of its blocks in one block of scratch memory, and such memory by stream."""
 
     part: Part
     commands: list[_Command | SortPairs]
     begins: tuple[int, ...]
     size: int
-    kept: dict[tuple[str, int], Any]
+    by_stream: dict[tuple[str, int], Any]
 
 
 class CudaRun(NamedTuple):
@@ -278,18 +278,18 @@ class CudaLoaded:
                 command.run(where, call)
 
     def _scratch(self, part: _Part, library: Library, stream: int) -> Any:
-        """Return scratch memory of a part: little is kept for later runs on the same stream, whose order it is used in.
+        """Return scratch memory of a part; later runs on the same stream, which orders them, reuse a small one.
 
         A graph of CUDA gets memory of its own: it may be launched on any stream.
         """
-        if part.size > _KEPT_BYTES or not library.lets_keep(self._device):
+        if part.size > _REUSED_BYTES or not library.lets_keep(self._device):
             return library.new((part.size,), _BYTE, self._device)
         key = library.name, stream
-        if (found := part.kept.get(key)) is None:
-            while len(part.kept) >= _KEPT_STREAMS:
-                del part.kept[next(iter(part.kept))]
-            found = part.kept[key] = library.new((part.size,), _BYTE, self._device)
-        return found
+        if (memory := part.by_stream.get(key)) is None:
+            while len(part.by_stream) >= _REUSED_STREAMS:
+                del part.by_stream[next(iter(part.by_stream))]
+            memory = part.by_stream[key] = library.new((part.size,), _BYTE, self._device)
+        return memory
 
     def _sort(self, command: SortPairs, library: Library, blocks: Sequence[int]) -> None:
         memory = CudaMemory(library, self._device, None)

@@ -220,12 +220,12 @@ class _Last(threading.local):
 _last = _Last()
 
 
-class hear_repeats:  # as a function; a generator would take three times as long
-    """Lets the last repeat of a ``with`` block be heard by `of`; nothing of it is kept afterwards."""
+class record_repeats:  # as a function; a generator would take three times as long
+    """Records the last repeat of a ``with`` block for `repeat_of`, and forgets it behind the block."""
 
     __slots__ = ("_before",)
 
-    def __enter__(self) -> hear_repeats:
+    def __enter__(self) -> record_repeats:
         self._before, _last.listening = _last.listening, True
         _last.repeat = _last.result = None
         return self
@@ -235,13 +235,13 @@ class hear_repeats:  # as a function; a generator would take three times as long
         if not self._before:
             _last.repeat = _last.result = None  # PyTorch copies a gradient that anyone else holds
 
-    def of(self, result: Any) -> tuple[Repeat, list[int]] | None:
-        """Return what was repeated, and of what addresses, if this is its result."""
+    def repeat_of(self, result: Any) -> tuple[Repeat, list[int]] | None:
+        """Return the repeat whose result this is, and the addresses of its arrays; None if it is of no repeat."""
         return (_last.repeat, _last.addresses) if _last.repeat is not None and _last.result is result else None
 
 
-def tell_repeat(repeat: Repeat, addresses: list[int], result: Any) -> None:
-    """Let those who listen in this thread hear of a repeat by which nothing is read."""
+def report_repeat(repeat: Repeat, addresses: list[int], result: Any) -> None:
+    """Report a repeat that reads nothing to `record_repeats` in this thread."""
     if _last.listening and repeat.reads_nothing:
         _last.repeat, _last.addresses, _last.result = repeat, addresses, result
 
@@ -309,7 +309,7 @@ def repeated(call: RecognisedCall) -> Any:
     if not is_good:
         _repeats.put(call.key, 0)
     else:
-        tell_repeat(repeat, [each.address for each in call.given], result)
+        report_repeat(repeat, [each.address for each in call.given], result)
     return result
 
 

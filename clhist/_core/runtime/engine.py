@@ -243,7 +243,7 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        if known is not None and not known.is_frequent(args):
+        if known is not None and not known.count_call(args):
             args, known = known.with_arrays(args), None
         if known is None:
             key = signature_of_call(self.arguments, args, call, self.context, targets)

@@ -14,7 +14,9 @@ from clhist._core.runtime.call import Call
 if TYPE_CHECKING:
     from clhist._core.runtime.engine import Engine
 
-_MANY = 16  # calls on NumPy arrays that save together what the preparation takes; PoCL 3.0, two cores of Zen 5
+_MANY = (
+    16  # calls on NumPy arrays that save together what the preparation takes; PoCL 3.0, two cores of an EPYC (Zen 2)
+)
 
 
 class KnownCall:
@@ -36,10 +38,10 @@ class KnownCall:
         self.engine, self._args, self.call, self._calls = engine, tuple(args), call, 0
         self.fixed = tuple(n for n, value in enumerate(args) if value is not None)
 
-    def is_frequent(self, arrays: Sequence[Any]) -> bool:
-        """Return whether it is worth its preparation apart from calls with other arguments, and count one more call.
+    def count_call(self, arrays: Sequence[Any]) -> bool:
+        """Count a call, and return whether there were enough before it to prepare these calls apart from others.
 
-        Of arrays on a device that is the second call.
+        One is enough for arrays on a device.
         """
         if self._calls >= _MANY:
             return True

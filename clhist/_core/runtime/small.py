@@ -31,13 +31,14 @@ LEAST = {
 """From how many elements on kernels are faster, by call; `clhist calibrate` measures it for a device.
 
 Those `_BY_UNITS` are what the host computes in the fixed time of a call on a device of many cores. They were measured
-on two cores of an EPYC (Zen 2; factorize, ndimage: Zen 5), with PoCL 3.0 and Intel's runtime, beside NumPy, SciPy and
-pandas; the others are those of two cores.
+on two cores of an EPYC (Zen 2), with PoCL 3.0 and Intel's runtime, beside NumPy, SciPy and pandas; the others are
+those of two cores.
 """
 
 _BY_UNITS = frozenset({"bincount", "reduce_by_index", "distinct", "factorize", "group_by", "ndimage"})
 _MOST = 2**19
-SORTED = 2**20  # elements that the host has sorted as soon as one core of a device has numbered them
+# Elements that NumPy sorts in the time in which one core of a device numbers them: 2^19 on two cores (EPYC, Zen 2).
+SORTED = 2**20
 _ALWAYS_SMALL = 2**10
 _MANY = 2**12  # integers, from which on a view of their halves costs less than it saves
 _SMALL_AT_FIRST = 2**14  # while no device is in use: to look for one takes longer than the host does
