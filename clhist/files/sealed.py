@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 import warnings
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import platformdirs
 from clhist.files.regular import open_regular, replaced
 
 _DIGEST_BYTES = 32
+_SEAL_LINE = b"\n# sha256: "
 _PATIENCE = 0.1  # seconds: another process may have written a file, and be about to seal it
 _named: set[str] = set()
 _lock = threading.Lock()
@@ -57,23 +59,62 @@ def write_sealed(path: Path, key: str, content: bytes) -> None:
 
 
 def drop_damaged(path: Path, seal: Path, key: str) -> bool:
-    """Return whether a file is as it was when `digest_of` it was sealed; remove it if it is not."""
-    if not os.path.lexists(path):
+    """Return whether a file is as it was when `digest_of` it was sealed; remove it if it is not.
+
+    A file without a seal is left: another process may be about to seal it.
+    """
+    if not os.path.lexists(path) or (sealed := read_sealed(seal, key)) is None:
         return False
-    sealed = read_sealed(seal, key)
     try:
-        if sealed is not None and sealed != digest_of(path):
+        if sealed != digest_of(path):
             time.sleep(_PATIENCE)
             sealed = read_sealed(seal, key)
-        reason = "" if sealed is None or sealed == digest_of(path) else "its checksum is wrong"
+        reason = "" if sealed == digest_of(path) else "its checksum is wrong"
     except OSError as error:
         reason = str(error)
-    if sealed is not None and not reason:
+    if not reason:
         return True
-    if reason:
-        warn_of_damage(path, reason)
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    warn_of_damage(path, reason)
+    _remove(path)
     return False
+
+
+def sealed_python(source: bytes, key: str) -> bytes:
+    """Return Python source with its checksum in a last comment, so that the file is its own seal."""
+    return source + _SEAL_LINE + _digest(key, source).hex().encode() + b"\n"
+
+
+def is_sealed_python(path: Path, key: str) -> bool:
+    """Return whether a file holds what `sealed_python` returned; a damaged one is named by a warning of the process."""
+    try:
+        with open_regular(path) as file:
+            source, _, digest = file.read().rpartition(_SEAL_LINE)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        warn_of_damage(path, str(error))
+        return False
+    if digest.strip() == _digest(key, source).hex().encode():
+        return True
+    warn_of_damage(path, "its checksum is wrong")
+    return False
+
+
+def make_older(path: Path) -> None:
+    """Have a damaged file be replaced by whoever makes it from something newer; remove it if it is no file.
+
+    Removed, it could be the one that another process has just made, and is about to read.
+    """
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path) if path.is_dir() else os.utime(path, (0, 0))
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a directory, which another process may do at the same time."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def digest_of(path: Path) -> bytes:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 
@@ -27,6 +28,7 @@ CODE = """
     counts = clhist.bincount(x, queue=clhist.default_queue()).tolist()
     print(json.dumps([counts, [str(each.message) for each in seen if each.category is RuntimeWarning]]))
 """
+PYOPENCL_FAILURES_RAISE = "warnings.filterwarnings('error', message='PyOpenCL compiler caching')"
 # Read by nobody again: the source beside a binary, when a program was used last, and PoCL's spare files.
 UNUSED = ("source.cl", "last_accessed", "tempfile")
 
@@ -87,6 +89,15 @@ def test_damaged_files_are_made_again(damage, seals, home, tmp_path):
         named = [text for text in warned if text.startswith((f"{path}: ", f"{path.with_suffix('')}: "))]
         assert len(named) == 1 or (path.suffix == ".icd" and any(str(path.parent) in text for text in warned)), path
     assert run(tmp_path / "home") == []
+
+
+def test_first_calls_of_processes_at_once(tmp_path):
+    """What one process is about to write is no damage to another."""
+    with ThreadPoolExecutor(4) as pool:
+        for turn in range(3):
+            runs = [pool.submit(run, tmp_path / str(turn), PYOPENCL_FAILURES_RAISE) for _ in range(4)]
+            assert [each.result() for each in runs] == [[]] * 4
+            assert run(tmp_path / str(turn)) == []
 
 
 def test_templates_that_are_newer_than_their_code(home, tmp_path):

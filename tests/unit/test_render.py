@@ -66,18 +66,18 @@ RENDERED = """
 """
 
 
-@pytest.mark.parametrize("place", mostly_slow(["clhist/templates", "", "clhist"]))
+@pytest.mark.parametrize("place", mostly_slow(["clhist/template-modules", "", "clhist"]))
 def test_compiled_templates_are_kept_where_they_can_be(place, tmp_path):
     expected = run_python(RENDERED, PYOPENCL_NO_CACHE="1", XDG_CACHE_HOME=str(tmp_path))
     assert "clhist_combine_copies" in expected
-    assert not (tmp_path / "clhist" / "templates").exists()
+    assert not (tmp_path / "clhist" / "template-modules").exists()
     if place:
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(tmp_path / place, ignore_errors=True)
         (tmp_path / place).touch()  # a file where a directory should be
     for _ in range(2):
         assert run_python(RENDERED, PYOPENCL_NO_CACHE="false", XDG_CACHE_HOME=str(tmp_path)) == expected
-    kept = [path.name for path in tmp_path.glob("clhist/templates/*/*.py")]
+    kept = [path.name for path in tmp_path.glob("clhist/template-modules/*/*.py")]
     assert sorted(kept) == ([] if place else ["combine.mako.py", "section.mako.py", "types.mako.py"])
 
 

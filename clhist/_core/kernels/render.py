@@ -45,7 +45,8 @@ from clhist._core.kernels.scan import ScanSpec, each_of
 from clhist._core.kernels.signatures import with_arrays
 from clhist._core.kernels.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist._core.kernels.state import SweepState
-from clhist.files.sealed import digest_of, drop_damaged, write_sealed
+from clhist.files.regular import replaced
+from clhist.files.sealed import is_sealed_python, make_older, sealed_python
 from clhist.operators.c_types import c_name, declare, element_name
 from clhist.operators.halves import declared, loaded, stored
 from clhist.operators.operator import Operator
@@ -342,17 +343,14 @@ def _lookup(is_kept: bool) -> Any:
         """Templates whose Python is compiled anew where it is not as it was written."""
 
         def get_template(self, name: str) -> Any:
-            if name in self._collection:
-                return self._collection[name]
             kept = Path(self.template_args["module_directory"], f"{name}.py")
-            seal, key = kept.with_suffix(".sha256"), f"{kept.parent.name} {name}"
-            is_sealed = drop_damaged(kept, seal, key)
-            before = kept.stat().st_mtime_ns if is_sealed else None
-            template = super().get_template(name)
-            # Mako also compiles where the template is newer, as after this version is installed again.
-            if kept.is_file() and kept.stat().st_mtime_ns != before:
-                write_sealed(seal, key, digest_of(kept))
-            return template
+            if name not in self._collection and kept.exists() and not is_sealed_python(kept, kept.name):
+                make_older(kept)
+            return super().get_template(name)
+
+    def write_module(source: bytes, path: str) -> None:
+        with replaced(path, durable=False) as file:
+            file.write(sealed_python(source, Path(path).name))
 
     folder = resources.files("clhist.kernels_cl")
     folders = [("", folder), *((f"{part.name}/", part) for part in folder.iterdir() if part.is_dir())]
@@ -365,8 +363,10 @@ def _lookup(is_kept: bool) -> Any:
     if is_kept and isinstance(folder, Path):
         # A directory for each content, since several versions of this package may share it.
         content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
-        compiled = platformdirs.user_cache_path("clhist") / "templates" / content
-        return SealedLookup([str(folder)], str(compiled), filesystem_checks=False, strict_undefined=True)
+        compiled = platformdirs.user_cache_path("clhist") / "template-modules" / content
+        return SealedLookup(
+            [str(folder)], str(compiled), module_writer=write_module, filesystem_checks=False, strict_undefined=True
+        )
     lookup = Lookup(strict_undefined=True)
     for name, text in texts.items():
         lookup.put_string(name, text)

@@ -66,14 +66,16 @@ def check_pyopencl_caches() -> None:
 
 
 def _is_sealed(entry: Path) -> bool:
-    """Whether an entry is as it was written; else it is removed, and its file is named if that is damaged."""
+    """Whether an entry is as it was written; what is damaged is removed, and its file is named.
+
+    An entry without seals is one that another process is writing, or that PyOpenCL has written without clhist. PyOpenCL
+    writes it again, under its lock; removed here, it would vanish under the other process.
+    """
     try:
         if not entry.is_dir():
             return False
         sealed = [drop_damaged(entry / name, entry / f"{name}.sha256", entry.name) for name in _CHECKED]
-        if all(sealed):
-            return True
-        shutil.rmtree(entry)
+        return all(sealed)
     except OSError as error:
         warn_of_damage(entry, str(error), "nothing is kept")
         replace_caches(["PYOPENCL_NO_CACHE"])
