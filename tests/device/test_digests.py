@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import covering
 import pytest
 
-from clhist.selftest.digests import CASES, check_case
+from clhist.selftest.digests import CASES, WAYS, check_case
+
+OPERATORS = list(dict.fromkeys((case.dtype, case.max_abs) for case in CASES))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_bits_of_every_device(case, queue, gpu_like):
-    check_case(case, queue)
-    check_case(case, queue, gpu_like)
+    """What the model chooses with both profiles; of the updates, each profile has every other one of an operator."""
+    chosen, *forced = WAYS
+    turn = OPERATORS.index((case.dtype, case.max_abs))
+    for n, profile in enumerate((None, gpu_like)):
+        some = forced if covering.exhaustive else forced[(turn + n) % 2 :: 2]
+        check_case(case, queue, profile, (chosen, *some))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering
 from digests import exact_sums, same_bits
 
 import clhist
@@ -16,9 +17,10 @@ from clhist._core.opencl.device import device_profile, profile_context
 from clhist._core.runtime.stages import Commands
 
 DTYPES = [np.float32, np.float64]
+CACHES = [2**20, 2**14]
 
 
-@pytest.fixture(autouse=True, params=[2**20, 2**14], ids=["as a GPU", "narrow rows grouped"])
+@pytest.fixture(autouse=True, params=CACHES, ids=["as a GPU", "narrow rows grouped"])
 def as_a_gpu(request, queue, monkeypatch):
     """Profiles with which rows are gathered as on a GPU, with little local memory, and a large cache or a small one."""
     monkeypatch.setattr(row_ranges, "_LARGE_LOCAL_MEMORY", request.param)
@@ -58,12 +60,18 @@ def _expected(bins, values, num_bins, dest=None):
     return np.where(others == 0, np.stack(columns, axis=1), others)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    "kind", ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"]
+    ("as_a_gpu", "n", "kind", "dtype"),
+    covering(
+        CACHES,
+        [1500, 40_000],  # in one work-group, and by ranges of bins
+        ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"],
+        DTYPES,
+        strength=3,
+    ),
+    indirect=["as_a_gpu"],
 )
-@pytest.mark.parametrize("n", [1500, 40_000])  # in one work-group, and by ranges of bins
-def test_sums(n, kind, dtype, queue, rng):
+def test_sums(as_a_gpu, n, kind, dtype, queue, rng):
     bins = rng.integers(0, 40, n, dtype=np.int32)
     bins[: n // 3] = 7  # whose rows are shared out
     values = _values(kind, dtype, (n, 4), rng)
