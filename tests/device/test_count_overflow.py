@@ -3,6 +3,7 @@
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering
 
 import clhist
 
@@ -28,20 +29,22 @@ def test_bins_that_overflow(queue, largest, size):
         clhist.bincount(np.append(x, -1))
 
 
-@pytest.mark.parametrize("size", [1, 4096, 4097, 10_000])
-@pytest.mark.parametrize("largest", [LAST, LAST // 8 + 1, (LAST // 8 + 1) | 2**31 - 1])
-def test_one_among_others(largest, size):
+# Calls that make bins of the first guess take 0.3 s each.
+LAYOUTS = {"contiguous": np.array, "with gaps": lambda x: np.repeat(x, 2)[::2], "swapped": lambda x: x.astype(">i8")}
+AMONG_OTHERS = covering(
+    [LAST, LAST // 8 + 1, (LAST // 8 + 1) | 2**31 - 1], [1, 4096, 4097, 10_000], [0, -1], LAYOUTS, [False, True]
+)
+
+
+@pytest.mark.parametrize(("largest", "size", "place", "layout", "weighted"), AMONG_OTHERS)
+def test_one_among_others(largest, size, place, layout, weighted):
     """Of few and of some thousands, at the first and last place, with gaps, and of the other byte order."""
     if clhist.default_queue().device.max_mem_alloc_size < 2**28 * 9:  # and some more bins
         pytest.skip("the device refuses memory for bins of the first guess")
-    for place in (0, size - 1):
-        x = np.full(size, 2**28)  # halves of integers are compared first, and these are as large
-        x[place] = largest
-        for given in (x, np.repeat(x, 2)[::2], x.astype(">i8")):
-            with pytest.raises(ValueError, match=TOO_BIG):
-                clhist.bincount(given)
-            with pytest.raises(ValueError, match=TOO_BIG):
-                clhist.bincount(given, np.ones(size))
+    x = np.full(size, 2**28)  # halves of integers are compared first, and these are as large
+    x[place] = largest
+    with pytest.raises(ValueError, match=TOO_BIG):
+        clhist.bincount(LAYOUTS[layout](x), *([np.ones(size)] if weighted else []))
 
 
 @pytest.mark.parametrize("size", [10, 5000])

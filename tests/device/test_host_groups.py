@@ -7,6 +7,7 @@ import numpy as np
 import pandas
 import pytest
 from both_ways import assert_same, plain, ways
+from covering import covering
 from histograms import outcome
 
 import clhist
@@ -205,13 +206,21 @@ def test_few_elements_need_no_device(monkeypatch):
     assert repr(groups).endswith("on the host>")
 
 
-@pytest.mark.parametrize("function", ["sum_labels", "mean", "variance", "standard_deviation", "minimum", "maximum"])
+REGIONS = ["sum_labels", "mean", "variance", "standard_deviation", "minimum", "maximum"]
+WANTED = np.array([1, 9, 3, 200, 3])
+WANTED_REGIONS = covering(
+    REGIONS,
+    ["f8", "f4", "i8", "u8", "i1", "bool"],
+    [WANTED, WANTED.tolist(), 4, None, WANTED.reshape(1, 5), WANTED[:0]],
+)
+
+
+@pytest.mark.parametrize("function", REGIONS)
 def test_regions(function, monkeypatch):
     """SciPy computes few plain numbers in several regions, groups all else."""
     import scipy.ndimage  # noqa: F401  # only what is imported is used
 
-    labels, index = KEYS.reshape(20, 15) + 2, np.array([1, 9, 3, 200, 3])
-    for name in ("f8", "f4", "i8", "u8", "i1", "bool"):
+    labels = KEYS.reshape(20, 15) + 2
+    for _, name, wanted in [row for row in WANTED_REGIONS if row[0] == function]:
         image = VALUES[name].reshape(20, 15)
-        for wanted in (index, index.tolist(), 4, None, index.reshape(1, 5), index[:0]):
-            compare(monkeypatch, lambda: getattr(clhist.ndimage, function)(image, labels, wanted))
+        compare(monkeypatch, lambda: getattr(clhist.ndimage, function)(image, labels, wanted))

@@ -44,26 +44,27 @@ def test_the_plan(few_items):
     assert (forced.update, forced.bins_per_pass, forced.partitions) == ("private", 2048, 147)
 
 
-@pytest.mark.parametrize(("name", "ranges"), covering(list(CASES), (1, 7)))
-def test_operators(name, ranges, few_items, small):
+@pytest.mark.parametrize(("name", "ranges", "empty"), covering(list(CASES), (1, 7), (False, True)))
+def test_operators(name, ranges, empty, few_items, small):
     """Also with `dest`, and without elements."""
-    check_operator(name, few_items, passes=ranges, **TILES)
+    check_operator(name, few_items, empty=empty, passes=ranges, **TILES)
 
 
-MAPS = ["EMIT(bins[i], 1)", "if (bins[i] >= 0) EMIT(bins[i], 1)"]
-
-
-@pytest.mark.parametrize(
-    ("distribution", "profile", "code", "ranges"),
-    covering(DISTRIBUTIONS, ["few_items", "gpu_like", "cpu_like"], MAPS, [1, 4, 64], strength=3),
+PROGRAMS = covering(
+    ["few_items", "gpu_like", "cpu_like"], ["EMIT(bins[i], 1)", "if (bins[i] >= 0) EMIT(bins[i], 1)"], [1, 4, 64]
 )
+
+
+@pytest.mark.parametrize(("profile", "code", "ranges"), PROGRAMS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_distributions(distribution, profile, code, ranges, request, small, rng):
     """One range is shared out among work-groups, others are filled by one; bins are read once and twice."""
     bins = drawn(distribution, rng, 20_003, 300)
     kernel = HistogramKernel(
         None, COUNT, arguments="const int *bins", map=code, profile=request.getfixturevalue(profile)
     )
-    np.testing.assert_array_equal(kernel(bins, num_bins=300, passes=ranges, **TILES), counts_of(bins, 300))
+    found = kernel(bins, num_bins=300, passes=ranges, **TILES)
+    np.testing.assert_array_equal(found, counts_of(bins, 300))
 
 
 @pytest.mark.parametrize(("operator", "ufunc"), [(operators.add, np.add), (operators.maximum, np.maximum)])
@@ -218,19 +219,19 @@ WAYS = [{}, {"update": "cas"}, {"memory": "local"}, {"memory": "partitioned"}, {
 
 
 @pytest.mark.parametrize(
-    ("name", "profile", "way", "is_count"),
-    covering(["bin", "value", "at"], [None, "gpu_like"], WAYS, [True, False]),
+    ("name", "profile", "way", "operator"),
+    covering(["bin", "value", "at"], [None, "gpu_like"], WAYS, ["count", "add"]),
 )
-def test_arrays_have_any_name(name, profile, way, is_count, request):
+def test_arrays_have_any_name(name, profile, way, operator, request):
     bins = np.random.default_rng(4).integers(0, 77, 5000, np.int32)
     more = {"profile": profile and request.getfixturevalue(profile)}
-    if is_count:
+    if operator == "count":
         count = clhist.HistogramKernel(None, "count", arguments=f"const int *{name}", map=f"EMIT({name}[i], 1)", **more)
         np.testing.assert_array_equal(count(bins, num_bins=77, **way), np.bincount(bins, minlength=77))
-    else:
-        arguments, code = f"const int *{name}, const int *values", f"EMIT({name}[i], values[i])"
-        add = clhist.HistogramKernel(None, np.add, dtype=np.int64, arguments=arguments, map=code, **more)
-        np.testing.assert_array_equal(add(bins, bins, num_bins=77, **way), np.bincount(bins, bins, 77))
+        return
+    arguments, code = f"const int *{name}, const int *values", f"EMIT({name}[i], values[i])"
+    add = clhist.HistogramKernel(None, np.add, dtype=np.int64, arguments=arguments, map=code, **more)
+    np.testing.assert_array_equal(add(bins, bins, num_bins=77, **way), np.bincount(bins, bins, 77))
 
 
 @pytest.mark.parametrize("name", ["k", "p", "bin", "value", "emitted", "at", "tile"])

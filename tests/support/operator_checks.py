@@ -22,13 +22,15 @@ def dest_of(name: str) -> tuple[np.ndarray, Callable[[Any], None]]:
     return dest, case.check(groups_of(all_bins, all_values, NUM_BINS))
 
 
-def check_operator(name: str, profile: Profile, **choices: Any) -> None:
-    """Check an operator, also with `dest` and without elements."""
+def check_operator(name: str, profile: Profile, *, empty: bool = True, **choices: Any) -> None:
+    """Check an operator, also with `dest`, and without elements if `empty`: that is a plan with other programs."""
     case, (bins, values, check) = CASES[name], problem(name)
     kernel = pair_kernel(case.operator, profile)
     check(kernel(bins, values, num_bins=NUM_BINS, **choices))
     dest, with_dest = dest_of(name)
     with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **choices))
+    if not empty:
+        return
     neutral = case.check([[]] * NUM_BINS)
     neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS, **choices))
 
