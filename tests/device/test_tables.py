@@ -126,7 +126,8 @@ def test_rows():
     ):
         assert_series_equal(groups.transform(column, statistic), grouped[column].transform(statistic))
     found = clhist.group_by(pyarrow.Table.from_pandas(frame), "hour").transform("fare", "mean")
-    assert found.to_numpy().tolist() == groups.transform("fare", "mean").tolist()
+    # GPUs add in any order, so the last bits of two calls may differ.
+    np.testing.assert_allclose(found.to_numpy(), groups.transform("fare", "mean"), rtol=1e-14)
 
 
 def test_arrow():
