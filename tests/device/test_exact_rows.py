@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering
 from digests import exact_sums, same_bits
 
 import clhist
@@ -18,7 +19,10 @@ from clhist._core.runtime.stages import Commands
 DTYPES = [np.float32, np.float64]
 
 
-@pytest.fixture(autouse=True, params=[2**20, 2**14], ids=["as a GPU", "narrow rows grouped"])
+LOCAL_MEMORIES = [2**20, 2**14]
+
+
+@pytest.fixture(autouse=True, params=LOCAL_MEMORIES, ids=["as a GPU", "narrow rows grouped"])
 def as_a_gpu(request, queue, monkeypatch):
     """Profiles with which rows are gathered as on a GPU, with little local memory, and a large cache or a small one."""
     monkeypatch.setattr(row_ranges, "_LARGE_LOCAL_MEMORY", request.param)
@@ -58,11 +62,12 @@ def _expected(bins, values, num_bins, dest=None):
     return np.where(others == 0, np.stack(columns, axis=1), others)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "kind", ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"]
 )
-@pytest.mark.parametrize("n", [1500, 40_000])  # in one work-group, and by ranges of bins
+@pytest.mark.parametrize(  # in one work-group, and by ranges of bins
+    ("as_a_gpu", "n", "dtype"), covering(LOCAL_MEMORIES, [1500, 40_000], DTYPES), indirect=["as_a_gpu"]
+)
 def test_sums(n, kind, dtype, queue, rng):
     bins = rng.integers(0, 40, n, dtype=np.int32)
     bins[: n // 3] = 7  # whose rows are shared out
@@ -74,8 +79,9 @@ def test_sums(n, kind, dtype, queue, rng):
     same_bits(np.nan_to_num(found, nan=7), np.nan_to_num(expected, nan=7))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("components", [1, 3, 8])
+@pytest.mark.parametrize(
+    ("as_a_gpu", "dtype", "components"), covering(LOCAL_MEMORIES, DTYPES, [1, 3, 8]), indirect=["as_a_gpu"]
+)
 def test_dest_and_in_place(dtype, components, queue, rng):
     bins = rng.integers(-2, 30, 200, dtype=np.int32)
     values, dest = (_values("all sizes", dtype, (n, components), rng) for n in (200, 20))
@@ -102,7 +108,7 @@ def test_which_plans_have_doubles(queue, rng):
     np.testing.assert_allclose(wide, found, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("as_a_gpu", "dtype"), list(zip(LOCAL_MEMORIES, DTYPES, strict=True)), indirect=["as_a_gpu"])
 def test_a_budget_has_room_for_doubles_as_well(dtype, queue, rng, monkeypatch):
     """Of which each piece has some beside its digits."""
     bins, values = rng.integers(0, 500, 40_000, dtype=np.int32), rng.normal(size=(40_000, 16)).astype(dtype)
