@@ -60,8 +60,9 @@ def imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {module: set() for module in files}
     for module, path in files.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        skipped = {id(each) for node in ast.walk(tree) if is_for_types(node) for each in ast.walk(node)}
-        nodes = [node for node in ast.walk(tree) if id(node) not in skipped]
+        nodes = list(ast.walk(tree))
+        skipped = {id(each) for node in nodes if is_for_types(node) for each in ast.walk(node)}
+        nodes = [node for node in nodes if id(node) not in skipped]
         local: dict[str, str] = {}  # modules by the names that they have here
         for node in nodes:
             for name, other in named(node, files):
@@ -99,10 +100,16 @@ def named(node: ast.AST, files: Collection[str]) -> Iterator[tuple[str, str]]:
             yield each.asname or each.name, inner if inner in files else node.module
     elif isinstance(node, ast.Import):
         yield from ((each.asname or each.name, each.name) for each in node.names)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+    elif isinstance(node, ast.Call) and node.args and called(node).endswith("import_module"):
         (name, *_) = node.args
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             yield "", name.value
+
+
+def called(node: ast.Call) -> str:
+    """Return the last name of what is called."""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def layers() -> list[list[str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from clhist._core.devices.profile import named_profile
+from functools import cache
+
+from clhist._core.devices.profile import Profile, named_profile
 from clhist._core.devices.profile_files import load_profiles
 from clhist._core.model.paper import paper_plan
 from clhist._core.model.plan import Plan
@@ -16,10 +18,14 @@ GLOBAL_BINS = (12281, 24569, 49145, 196607, 393215, 786431, 1572863)
 RACE_FACTORS = (1, 63)
 
 
+@cache
+def _profile() -> Profile:
+    return named_profile(DEVICE, load_profiles())
+
+
 def _plan(name: str, bins: int, memory: str, race_factor: int) -> Plan:
-    profile = named_profile(DEVICE, load_profiles())
     size = BIN_BYTES[name]
-    return paper_plan(SIZE, bins, profile, UPDATES[name], memory, bin_bytes=size, race_factor=float(race_factor))
+    return paper_plan(SIZE, bins, _profile(), UPDATES[name], memory, bin_bytes=size, race_factor=float(race_factor))
 
 
 def table_1_records() -> dict[str, object]:
@@ -36,7 +42,6 @@ def table_1_records() -> dict[str, object]:
 
 def table_1() -> str:
     """Return both halves of Table I: copies M and passes S of each update, "M,S"."""
-    profile = named_profile(DEVICE, load_profiles())
 
     def entry(name: str, bins: int, memory: str, race_factor: int) -> str:
         plan = _plan(name, bins, memory, race_factor)
@@ -47,7 +52,7 @@ def table_1() -> str:
     shared = [(f"{bins:,}", *(entry(name, bins, "global", rf) for name, rf in pairs)) for bins in GLOBAL_BINS]
     return "\n".join(
         [
-            wrapped(f"Table I of SC'20: copies and passes M,S for {SIZE:,} elements on {profile.name}"),
+            wrapped(f"Table I of SC'20: copies and passes M,S for {SIZE:,} elements on {_profile().name}"),
             "\nIn local memory",
             grid([("H", *UPDATES), *local], left=(), indent=2),
             "\nIn global memory, by race factor",

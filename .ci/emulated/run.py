@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from zlib import crc32
 
 import pyopencl as cl
 
@@ -21,7 +22,7 @@ from emulated.cases import Case, listed
 from emulated.launch import settings, totals
 from emulated.outcomes import BAD, Outcome, outcome, outcome_of
 from emulated.places import HERE, VARIABLE, NotPreparedError, places
-from emulated.targets import EVERY_RUN, TARGETS
+from emulated.targets import EVERY_RUN, SHARING, TARGETS
 
 PARTS = ("cases", "faults", "counts", "selftest")
 UNITS = 4  # compute units that a device claims: each work-group takes time
@@ -41,6 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return _pytest(given.targets[0] if given.targets else EVERY_RUN[0], given.pytest)
     if given.here:
         return _run_here(given.targets[0], given)
+    given.share = not (given.targets or given.full or given.case)
     targets = given.targets or (list(TARGETS) if given.full else list(EVERY_RUN))
     parts = given.part or (PARTS if given.full else PARTS[:-1])
     begin = time.monotonic()
@@ -66,6 +68,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="only the names of cases")
     parser.add_argument("--verbose", action="store_true", help="a line for what is right, too")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--share", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     if unknown := [name for name in given.targets if name not in TARGETS]:
         parser.error(f"{unknown[0]}: expected one of {', '.join(TARGETS)}")
@@ -93,7 +96,8 @@ def _pytest(target: str, words: str) -> int:
 def _elsewhere(target: str, part: str, given: argparse.Namespace) -> str:
     """Run a part on a target in another process, show what it says, and return that if it fails."""
     line = [sys.executable, str(HERE), target, "--here", "--part", part, "--case", given.case]
-    line += ["--seed", str(given.seed), *["--update"] * given.update, *["--verbose"] * given.verbose]
+    flags = {"--share": given.share, "--update": given.update, "--verbose": given.verbose}
+    line += ["--seed", str(given.seed), *(flag for flag, chosen in flags.items() if chosen)]
     environment = os.environ | {VARIABLE: str(places().root)}
     try:
         run = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=_LONGEST, check=False)
@@ -153,6 +157,9 @@ def _rows(part: str, target: str, queue: cl.CommandQueue, given: argparse.Namesp
     """Yield each thing's name, and what came of it."""
     if part == "cases":
         for case in _chosen(listed(), given.case):
+            # A checksum of the name, since neighbours in the list differ in the same things again and again.
+            if given.share and target in SHARING and SHARING[crc32(case.name.encode()) % len(SHARING)] != target:
+                continue
             yield case.name, outcome_of(case, queue)
     elif part == "faults":
         from emulated.faults import PLANTED, noticed

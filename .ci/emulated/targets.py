@@ -85,3 +85,5 @@ TARGETS = {
     )
 }
 EVERY_RUN = ("gfx942", "gfx1100", "gfx1200")  # the others by a flag
+# Two GPUs with waves of 32: where no target is named, each case runs on one of them.
+SHARING = ("gfx1100", "gfx1200")

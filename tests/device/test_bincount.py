@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering
 from histograms import outcome
 
 from clhist import bincount
@@ -15,6 +16,7 @@ from clhist._core.runtime.launcher import Loaded
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import assert_close, exact_sum, groups_of, sum_bound
 
+PROFILES = ["own profile", "as a GPU"]  # of `any_profile`
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8"]
 
 
@@ -30,10 +32,13 @@ def test_entries_of_each_dtype(dtype, rng):
     same(bincount(x.astype(dtype)[::3], minlength=200), np.bincount(x[::3], minlength=200))
 
 
-@pytest.mark.usefixtures("any_profile")
-@pytest.mark.parametrize("weights", [False, True])
-@pytest.mark.parametrize(("dtype", "size"), [("u1", 4095), ("u1", 4096), ("u1", 9001), ("u2", 2**20)])
-def test_entries_that_have_bins_for_all_of_their_type(dtype, size, weights, rng):
+@pytest.mark.parametrize(
+    ("any_profile", "weights", "entries"),
+    covering(PROFILES, [False, True], [("u1", 4095), ("u1", 4096), ("u1", 9001), ("u2", 2**20)]),
+    indirect=["any_profile"],
+)
+def test_entries_that_have_bins_for_all_of_their_type(any_profile, weights, entries, rng):
+    dtype, size = entries
     most = np.iinfo(dtype).max
     w = rng.integers(-9, 9, size).astype(float) if weights else None
     for x in (np.zeros(size), np.full(size, most), np.arange(size) % (most + 1), rng.integers(0, 100, size)):
@@ -179,10 +184,12 @@ def test_other_sequences(x):
     same(bincount(x, list(range(len(x)))), np.bincount(x, list(range(len(x)))))
 
 
-@pytest.mark.usefixtures("any_profile")
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("largest", [0, 999, 1000, 1005, 1006, 1007, 1008, 1009, 1010, 5000, 100_000])
-def test_a_largest_entry_that_no_sample_shows(largest, weighted, rng, queue):
+@pytest.mark.parametrize(
+    ("any_profile", "weighted", "largest"),
+    covering(PROFILES, [False, True], [0, 999, 1000, 1005, 1006, 1007, 1008, 1009, 1010, 5000, 100_000]),
+    indirect=["any_profile"],
+)
+def test_a_largest_entry_that_no_sample_shows(any_profile, weighted, largest, rng, queue):
     # 0 to 1000 elsewhere; every element is at some place that a sample of a few thousand leaves out.
     x = rng.integers(0, 1001, 50_000).astype(np.int32)
     x[::7] = 1000

@@ -19,10 +19,10 @@ from clhist._core.runtime.stages import Commands
 DTYPES = [np.float32, np.float64]
 
 
-LOCAL_MEMORIES = [2**20, 2**14]
+CACHES = [2**20, 2**14]
 
 
-@pytest.fixture(autouse=True, params=LOCAL_MEMORIES, ids=["as a GPU", "narrow rows grouped"])
+@pytest.fixture(autouse=True, params=CACHES, ids=["as a GPU", "narrow rows grouped"])
 def as_a_gpu(request, queue, monkeypatch):
     """Profiles with which rows are gathered as on a GPU, with little local memory, and a large cache or a small one."""
     monkeypatch.setattr(row_ranges, "_LARGE_LOCAL_MEMORY", request.param)
@@ -66,7 +66,7 @@ def _expected(bins, values, num_bins, dest=None):
     "kind", ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"]
 )
 @pytest.mark.parametrize(  # in one work-group, and by ranges of bins
-    ("as_a_gpu", "n", "dtype"), covering(LOCAL_MEMORIES, [1500, 40_000], DTYPES), indirect=["as_a_gpu"]
+    ("as_a_gpu", "n", "dtype"), covering(CACHES, [1500, 40_000], DTYPES), indirect=["as_a_gpu"]
 )
 def test_sums(n, kind, dtype, queue, rng):
     bins = rng.integers(0, 40, n, dtype=np.int32)
@@ -80,7 +80,7 @@ def test_sums(n, kind, dtype, queue, rng):
 
 
 @pytest.mark.parametrize(
-    ("as_a_gpu", "dtype", "components"), covering(LOCAL_MEMORIES, DTYPES, [1, 3, 8]), indirect=["as_a_gpu"]
+    ("as_a_gpu", "dtype", "components"), covering(CACHES, DTYPES, [1, 3, 8]), indirect=["as_a_gpu"]
 )
 def test_dest_and_in_place(dtype, components, queue, rng):
     bins = rng.integers(-2, 30, 200, dtype=np.int32)
@@ -108,7 +108,7 @@ def test_which_plans_have_doubles(queue, rng):
     np.testing.assert_allclose(wide, found, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("as_a_gpu", "dtype"), list(zip(LOCAL_MEMORIES, DTYPES, strict=True)), indirect=["as_a_gpu"])
+@pytest.mark.parametrize(("as_a_gpu", "dtype"), list(zip(CACHES, DTYPES, strict=True)), indirect=["as_a_gpu"])
 def test_a_budget_has_room_for_doubles_as_well(dtype, queue, rng, monkeypatch):
     """Of which each piece has some beside its digits."""
     bins, values = rng.integers(0, 500, 40_000, dtype=np.int32), rng.normal(size=(40_000, 16)).astype(dtype)

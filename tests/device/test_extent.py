@@ -34,6 +34,7 @@ def test_ends_are_numpys(of_kind, name, form, queue, rng, monkeypatch):
             x, where = cl_array.to_device(queue, data), cl_array.to_device(queue, mask)
             expected = (data[mask].min(), data[mask].max()) if mask.any() else None
             assert MODULE.key_extent(x, where, key_range(dtype), queue)[2] == mask.sum()
+            assert extent(data, np.zeros(size, bool), form, queue) is None
         assert extent(data, mask, form, queue) == expected
         if dtype.kind == "f":
             data[size // 2], mask[size // 2] = np.nan, True

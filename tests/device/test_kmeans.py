@@ -21,6 +21,8 @@ from clhist.cases.kmeans_assign import Tile
 from clhist.cases.kmeans_lloyd import Lloyd
 from clhist.cli.cases import kmeans as command
 
+pytestmark = pytest.mark.usefixtures("one_thread")  # of scikit-learn
+
 
 @pytest.fixture(params=["own kernels", "a GPU's", "a GPU's, in slices"])
 def kind(request, gpu_like, monkeypatch):

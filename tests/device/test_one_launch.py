@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from covering import mostly_slow
+from covering import covering
 from eager import eager
 
 import clhist
@@ -26,8 +27,23 @@ def patient(profile):
     return eager(profile)
 
 
-@pytest.mark.parametrize("name", mostly_slow([*CASES, *PRODUCTS], 4))
-@pytest.mark.parametrize("update", [None, "cas", "lock", "private"])
+NAMES = [*CASES, *PRODUCTS]
+UPDATES, ORDERS = [None, "cas", "lock", "private"], ["blocked", "interleaved"]
+
+
+@pytest.mark.parametrize(
+    ("name", "update", "profile"),
+    [
+        *covering(NAMES[::4], UPDATES, ORDERS),
+        *(
+            pytest.param(name, *choices, marks=pytest.mark.slow)
+            for name in NAMES
+            if name not in NAMES[::4]
+            for choices in product(UPDATES, ORDERS)
+        ),
+    ],
+    indirect=["profile"],
+)
 @pytest.mark.usefixtures("only_measured_rates")
 def test_operators(name, update, patient, queue):
     """With `dest`, which may be `out`, and with each update that there is."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from arrays import read_only, strided
-from covering import mostly_slow
+from covering import covering, mostly_slow
 
 import clhist
 from clhist import operators, reduce_by_index
@@ -239,9 +239,13 @@ def test_an_event_may_be_asked_for(example):
     np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("dtype", ["i4", "u1", "f8", "?"])
-@pytest.mark.parametrize(("indices", "values"), [([], []), ([], 1), ([[]], [[]])], ids=repr)
-def test_empty_lists(indices, values, dtype):
+@pytest.mark.parametrize(
+    ("any_profile", "dtype", "lists"),
+    covering(["own profile", "as a GPU"], ["i4", "u1", "f8", "?"], [([], []), ([], 1), ([[]], [[]])]),
+    indirect=["any_profile"],
+)
+def test_empty_lists(any_profile, dtype, lists):
+    indices, values = lists
     dest = np.array([1, 0, 1], dtype)
     expected = dest.copy()
     np.add.at(expected, indices, values)

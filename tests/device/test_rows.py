@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering
 
 import clhist
 from clhist._core.model import row_ranges
@@ -60,38 +61,39 @@ def test_rows_of_three(queue, rng, h):
         np.testing.assert_array_equal(found, _expected(np.add, dest, bins, values.astype(dtype)))
 
 
-@pytest.mark.parametrize("kind", ["uniform", "one", "half", "sorted", "outside"])
+SHAPES = [
+    (1, 1, 1),
+    (1, 9, 3),
+    (7, 5000, 2),
+    (300, 40, 64),
+    (3000, 13, 5),
+    (60, 11, 1000),
+    (20_000, 700, 3),
+    (30_000, 1, 2),
+    (50_000, 700, 3),
+    (9000, 9000, 2),
+]
+KINDS = ["uniform", "one", "half", "sorted", "outside"]
+UFUNCS = [
+    (np.add, np.float32), (np.add, np.int64), (np.maximum, np.float64), (np.minimum, np.int16), (np.multiply, np.int32),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("n", "h", "d"),
-    [
-        (1, 1, 1),
-        (1, 9, 3),
-        (7, 5000, 2),
-        (300, 40, 64),
-        (3000, 13, 5),
-        (60, 11, 1000),
-        (20_000, 700, 3),
-        (30_000, 1, 2),
-        (50_000, 700, 3),
-        (9000, 9000, 2),
-    ],
+    ("own", "shape", "kind", "operation"), covering(["as it is", *GPUS], SHAPES, KINDS, UFUNCS), indirect=["own"]
 )
-def test_as_numpy(own, queue, n, h, d, kind):
+def test_as_numpy(own, queue, shape, kind, operation):
     """Integers in floats: any order of sums is exact."""
+    (n, h, d), (ufunc, dtype) = shape, operation
     rng = np.random.default_rng(n + h + d)
     bins = _bins(kind, rng, n, h)
-    for ufunc, dtype in (
-        (np.add, np.float32), (np.add, np.int64), (np.maximum, np.float64), (np.minimum, np.int16),
-        (np.multiply, np.int32),
-    ):  # fmt: skip
-        dest, values = (rng.integers(-9, 10, (rows, d)).astype(dtype) for rows in (h, n))
-        expected = _expected(ufunc, dest, bins, values)
-        given = [cl_array.to_device(queue, each) for each in (dest, bins, values)]
-        found = clhist.reduce_by_index(given[0], ufunc, *given[1:], update="gather")
-        np.testing.assert_array_equal(found.get(), expected, str((ufunc, dtype)))
-        np.testing.assert_array_equal(given[0].get(), dest)
-        for each, before in zip(given[1:], (bins, values), strict=True):
-            np.testing.assert_array_equal(each.get(), before)
+    dest, values = (rng.integers(-9, 10, (rows, d)).astype(dtype) for rows in (h, n))
+    expected = _expected(ufunc, dest, bins, values)
+    given = [cl_array.to_device(queue, each) for each in (dest, bins, values)]
+    result = clhist.reduce_by_index(given[0], ufunc, *given[1:], update="gather")
+    np.testing.assert_array_equal(result.get(), expected)
+    for array, before in zip(given, (dest, bins, values), strict=True):
+        np.testing.assert_array_equal(array.get(), before)
 
 
 @pytest.mark.parametrize("group", [1, 2, 48])

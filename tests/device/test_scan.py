@@ -29,13 +29,13 @@ map_t both(map_t a, map_t b)
 WORDS = "for (int n = 0; n < 3; ++n) found[3 * i + n] = item.words[n];"
 
 
-def maps(part):
-    """Return x -> m * x + n, one map after the other, and the word behind it of the last."""
-    found = part.copy()
-    for i in range(1, len(part)):
-        found[i, :2] = part[i, 0] * found[i - 1, :2]
-        found[i, 1] += part[i, 1]
-    return found
+def maps(values, begins):
+    """Return x -> m * x + n, one map after the other of each segment, and the word behind it of the last."""
+    composed, firsts, m, n = [], set(begins.tolist()), 1, 0
+    for i, (p, q, last) in enumerate(values.tolist()):
+        m, n = (p, q) if i in firsts else (p * m % 2**32, (p * n + q) % 2**32)
+        composed.append((m, n, last))
+    return np.array(composed, np.uint32).reshape(-1, 3)
 
 
 def keys_of(lengths, size):
@@ -72,7 +72,7 @@ def test_segments_across_what_a_scan_is_divided_into(dtype, lanes, queue, rng):
             keys = keys_of(make(rng, size), size)
             begins = np.flatnonzero(np.diff(keys, prepend=-1))
             if dtype == "u4":
-                expected = np.concatenate([maps(part) for part in np.split(values, begins[1:])])
+                expected = maps(values, begins)
             else:
                 sums, first = np.cumsum(values, dtype=dtype), np.repeat(begins, np.diff(begins, append=size))
                 expected = sums - sums[first] + values[first]

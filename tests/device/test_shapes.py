@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from covering import mostly_slow
+from covering import covering, mostly_slow
 
 from clhist import HistogramKernel, operators
 from clhist._core.devices.vendors import MEMORIES
@@ -16,6 +16,7 @@ from clhist.selftest.inputs import DISTRIBUTIONS, drawn
 from clhist.selftest.reference import counts_of, groups_of
 
 COUNT = operators.add(np.int32)
+ORDERS = ["blocked", "interleaved"]  # of `profile`
 
 # Around the widths of wide loads, work-groups and tiles (gpu_like: 1024 elements of 4 bytes), and around the number of
 # work-items.
@@ -35,8 +36,11 @@ def test_lengths(index, profile, rng):
         np.testing.assert_array_equal(kernel(bins, num_bins=5), sums, err_msg=f"{length} elements")
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("length", [1, 5, 63, 64, 65, 100, 300, 513])
+@pytest.mark.parametrize(
+    ("length", "memory", "profile"),
+    covering([1, 5, 63, 64, 65, 100, 300, 513], MEMORIES, ORDERS),
+    indirect=["profile"],
+)
 def test_fewer_elements_than_work_items(length, memory, profile):
     # Without an atomic for float32 each work-item gets a copy where there are as many: none may be shared.
     kernel = HistogramKernel(None, operators.add(np.float32), arguments="", map="EMIT(i % 2, 1)", profile=profile)
@@ -56,8 +60,9 @@ def test_numbers_of_bins(profile, rng):
         np.testing.assert_array_equal(kernel(bins, values, num_bins=num_bins), expected, err_msg=f"{num_bins} bins")
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("work_group_size", [1, 2, 24, 256])
+@pytest.mark.parametrize(
+    ("work_group_size", "memory", "profile"), covering([1, 2, 24, 256], MEMORIES, ORDERS), indirect=["profile"]
+)
 def test_sizes_of_work_groups(work_group_size, memory, profile, rng):
     kernel = pair_kernel(COUNT, profile)
     bins, values = rng.integers(-1, 51, 6001, np.int32), rng.integers(-99, 99, 6001, np.int32)
@@ -76,9 +81,10 @@ def test_rows_of_the_combining_kernel(rows, gpu_like, monkeypatch, rng):
     np.testing.assert_array_equal(result, counts_of(bins, 45))
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("name", ["add int32", "add float32", "argmax float32", "two largest"])
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize(
+    ("distribution", "name", "memory"),
+    covering(DISTRIBUTIONS, ["add int32", "add float32", "argmax float32", "two largest"], MEMORIES),
+)
 def test_distributions(distribution, name, memory, gpu_like, rng):
     case = CASES[name]
     bins = drawn(distribution, rng, 4001, 300)

@@ -9,6 +9,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from allocators import Limited
+from covering import covering
 
 import clhist
 from clhist import operators
@@ -146,8 +147,11 @@ def test_few_elements_of_all_sizes(profile, queue, rng):
                 assert found["value"][b] == -np.inf
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (64,)])
-@pytest.mark.parametrize("op", ["sum", "exact", "max", "mean"])
+@pytest.mark.parametrize(
+    ("op", "shape", "any_profile"),
+    covering(["sum", "exact", "max", "mean"], [(), (3,), (64,)], ["own profile", "as a GPU"]),
+    indirect=["any_profile"],
+)
 def test_rows_and_values(op, shape, any_profile, queue, rng):
     options = {"reproducible": True} if op == "exact" else {}
     for size, bins in ((2000, 50), (1999, 50), (2048, 50), (1921, 49), (1950, 51), (1950, 52), (2040, 49)):

@@ -2,7 +2,8 @@
 
 Caches of compiled kernels outlive a run and can hide build errors, so each run begins with empty ones, which its
 processes share: what two tests need is compiled once. With CLHIST_TEST_CACHE=1 they stay in .pytest_cache: a
-developer's second run compiles only what has changed.
+developer's second run compiles only what has changed. CLHIST_TEST_CACHE=FOLDER names a folder for several runs on the
+same runtime with the same settings, which its caches do not tell apart.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ os.environ["CLHIST_PROFILES"] = f"{_OWN}/profiles"  # none, in the place of the 
 os.environ.pop("CLHIST_PROFILE", None)
 os.environ.pop("COLUMNS", None)  # tables fold by it; workers of pytest-xdist have 80
 os.environ.pop("PYOPENCL_NO_CACHE", None)
-if os.environ.get("CLHIST_TEST_CACHE") == "1":
+if (_cache := os.environ.get("CLHIST_TEST_CACHE")) == "1":
     _KEPT.mkdir(parents=True, exist_ok=True)
     os.environ |= {"POCL_CACHE_DIR": str(_KEPT), "XDG_CACHE_HOME": str(_KEPT)}
 else:
-    os.environ["XDG_CACHE_HOME"] = _OWN
+    os.environ["XDG_CACHE_HOME"] = _cache or _OWN
     os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(dir=_OWN)  # each process's: PoCL 3.0 has crashed with a shared one
 
 

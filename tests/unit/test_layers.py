@@ -18,29 +18,34 @@ from processes import run_python
 
 import clhist
 
-# In the place of clhist/__init__.py, which imports the public classes and with them PyOpenCL.
+# In the place of clhist/__init__.py, which imports the public classes and with them PyOpenCL. Each layer begins anew.
 ALONE = """
 import importlib, sys, types
 sys.modules["pyopencl"] = None
-package = types.ModuleType("clhist")
-package.__path__ = {paths!r}
-sys.modules["clhist"] = package
-for name in {names!r}:
-    importlib.import_module(name)
+for layer in {layers!r}:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "clhist"]:
+        del sys.modules[name]
+    sys.modules["clhist"] = types.ModuleType("clhist")
+    sys.modules["clhist"].__path__ = {paths!r}
+    for name in layer:
+        importlib.import_module(name)
+    print(len([name for name in layer if name in sys.modules]))
 """
 
 
-@pytest.mark.parametrize("layer", ["operators", "axes", "_core/devices", "_core/model", "_core/kernels"])
-def test_no_opencl_below_the_engine(layer):
-    (folder,) = (path for root in clhist.__path__ if (path := Path(root) / layer).is_dir())
-    package = f"clhist.{layer.replace('/', '.')}"
-    names = [package, *(f"{package}.{module.name}" for module in pkgutil.iter_modules([str(folder)]))]
-    assert len(names) > 1
-    check_alone(names)
-
-
-def test_a_call_is_prepared_without_opencl():
-    check_alone([f"clhist._core.runtime.{name}" for name in ("prepared", "prepare", "stages", "sweeps")])
+def test_no_opencl_below_the_engine():
+    layers = []
+    for layer in ("operators", "axes", "_core/devices", "_core/model", "_core/kernels"):
+        (folder,) = (path for root in clhist.__path__ if (path := Path(root) / layer).is_dir())
+        package = f"clhist.{layer.replace('/', '.')}"
+        layers.append([package, *(f"{package}.{module.name}" for module in pkgutil.iter_modules([str(folder)]))])
+    assert min(map(len, layers)) > 1
+    # A call is prepared without OpenCL, too.
+    layers.append([f"clhist._core.runtime.{name}" for name in ("prepared", "prepare", "stages", "sweeps")])
+    code = ALONE.format(paths=list(clhist.__path__), layers=layers)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    assert list(map(int, run.stdout.split())) == list(map(len, layers))
 
 
 def test_no_module_depends_on_itself_and_no_import_runs_up():
@@ -50,12 +55,6 @@ def test_no_module_depends_on_itself_and_no_import_runs_up():
         number, circles, up = house["floors"]()
     assert (circles, up) == (0, [])
     assert number <= house["LIMITS"]["floors"]
-
-
-def check_alone(names):
-    code = ALONE.format(paths=list(clhist.__path__), names=names)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert run.returncode == 0, run.stderr
 
 
 def test_public_names_are_imported_when_used():
