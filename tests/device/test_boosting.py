@@ -11,6 +11,7 @@ import pyopencl.array as cl_array
 import pytest
 import sklearn.base
 import sklearn.ensemble
+from covering import covering
 from sklearn._loss.loss import HalfBinomialLoss, HalfSquaredError
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
@@ -109,9 +110,14 @@ def test_units():
     np.testing.assert_array_equal(in_units(values), np.array([1, 0, 2.0**-29, -(2.0**-29)], np.float32))
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("on_device", [False, True])
-@pytest.mark.parametrize("features", [1, 4, 33])
+PROFILES = ["own profile", "as a GPU"]
+
+
+@pytest.mark.parametrize(
+    ("features", "on_device", "order", "any_profile"),
+    covering([1, 4, 33], [False, True], ["C", "F"], PROFILES),
+    indirect=["any_profile"],
+)
 def test_histograms(features, on_device, order, any_profile, queue, rng):
     binned = np.asarray(rng.integers(0, 17, (3001, features), dtype=np.uint8), order=order)
     gradients, hessians = rng.normal(size=3001).astype(np.float32), rng.random(3001).astype(np.float32)
@@ -159,13 +165,15 @@ INTEGERS = {
 }
 
 
-@pytest.mark.parametrize("on_device", [False, True])
-@pytest.mark.parametrize(("size", "bins"), [(2001, 16), (300_001, 1)], ids=["uniform", "one bin"])
-@pytest.mark.parametrize("name", INTEGERS)
-def test_integers(name, size, bins, on_device, any_profile, queue, rng):
+@pytest.mark.parametrize(
+    ("name", "size", "on_device", "any_profile"),
+    covering(INTEGERS, [2001, 300_001], [False, True], PROFILES),
+    indirect=["any_profile"],
+)
+def test_integers(name, size, on_device, any_profile, queue, rng):
     """Sums are NumPy's of int64, in each of the layouts, also of so many rows that cells are emptied in between."""
     *dtypes, gradients, hessians = INTEGERS[name]
-    binned = rng.integers(0, bins, (size, 2), dtype=np.uint8)
+    binned = rng.integers(0, 16 if size < 10_000 else 1, (size, 2), dtype=np.uint8)  # many are all in one bin
     send = (lambda array: cl_array.to_device(queue, array)) if on_device else np.asarray
     native = [dtype.strip(">") if on_device else dtype for dtype in dtypes]
     values = [np.resize(each, size).astype(dtype) for each, dtype in zip((gradients, hessians), native, strict=True)]

@@ -17,6 +17,8 @@ from clhist._core.opencl.device import device_profile, profile_context
 from clhist._core.runtime.stages import Commands
 
 DTYPES = [np.float32, np.float64]
+
+
 CACHES = [2**20, 2**14]
 
 
@@ -61,17 +63,12 @@ def _expected(bins, values, num_bins, dest=None):
 
 
 @pytest.mark.parametrize(
-    ("as_a_gpu", "n", "kind", "dtype"),
-    covering(
-        CACHES,
-        [1500, 40_000],  # in one work-group, and by ranges of bins
-        ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"],
-        DTYPES,
-        strength=3,
-    ),
-    indirect=["as_a_gpu"],
+    "kind", ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"]
 )
-def test_sums(as_a_gpu, n, kind, dtype, queue, rng):
+@pytest.mark.parametrize(  # in one work-group, and by ranges of bins
+    ("as_a_gpu", "n", "dtype"), covering(CACHES, [1500, 40_000], DTYPES), indirect=["as_a_gpu"]
+)
+def test_sums(n, kind, dtype, queue, rng):
     bins = rng.integers(0, 40, n, dtype=np.int32)
     bins[: n // 3] = 7  # whose rows are shared out
     values = _values(kind, dtype, (n, 4), rng)
@@ -82,8 +79,9 @@ def test_sums(as_a_gpu, n, kind, dtype, queue, rng):
     same_bits(np.nan_to_num(found, nan=7), np.nan_to_num(expected, nan=7))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("components", [1, 3, 8])
+@pytest.mark.parametrize(
+    ("as_a_gpu", "dtype", "components"), covering(CACHES, DTYPES, [1, 3, 8]), indirect=["as_a_gpu"]
+)
 def test_dest_and_in_place(dtype, components, queue, rng):
     bins = rng.integers(-2, 30, 200, dtype=np.int32)
     values, dest = (_values("all sizes", dtype, (n, components), rng) for n in (200, 20))
@@ -110,7 +108,7 @@ def test_which_plans_have_doubles(queue, rng):
     np.testing.assert_allclose(wide, found, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("as_a_gpu", "dtype"), list(zip(CACHES, DTYPES, strict=True)), indirect=["as_a_gpu"])
 def test_a_budget_has_room_for_doubles_as_well(dtype, queue, rng, monkeypatch):
     """Of which each piece has some beside its digits."""
     bins, values = rng.integers(0, 500, 40_000, dtype=np.int32), rng.normal(size=(40_000, 16)).astype(dtype)

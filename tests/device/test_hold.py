@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covering import covering
 
 import clhist
 from clhist import operators
@@ -21,21 +22,18 @@ WAYS = [("cas", "local"), ("cas", "global"), ("cas", "partitioned"), ("lock", "l
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("update", "memory"), WAYS)
-@pytest.mark.parametrize("bins", [3, 5000])
-def test_sums_and_maxima(name, update, memory, bins, gpu_like, queue, rng):
+@pytest.mark.parametrize(("way", "bins", "ufunc"), covering(WAYS, [3, 5000], [np.add, np.maximum]))
+def test_sums_and_maxima(name, way, bins, ufunc, gpu_like, queue, rng):
     x, w = drawn(name, rng, SIZE, bins), rng.integers(-9, 9, SIZE).astype(np.float32)
     inside = (x >= 0) & (x < bins)
-    for operator, start, ufunc in (
-        (operators.add(np.float32), 0, np.add),
-        (operators.maximum(np.float32), -np.inf, np.maximum),
-    ):
-        expected = np.full(bins, start, np.float32)
-        ufunc.at(expected, x[inside], w[inside])
-        kernel = clhist.HistogramKernel(
-            queue.context, operator, arguments="const int *x, const float *w", map="EMIT(x[i], w[i])", profile=gpu_like
-        )
-        np.testing.assert_array_equal(kernel(x, w, num_bins=bins, update=update, memory=memory), expected)
+    operator = operators.as_operator(ufunc, np.float32)
+    expected = np.full(bins, 0 if ufunc is np.add else -np.inf, np.float32)
+    ufunc.at(expected, x[inside], w[inside])
+    kernel = clhist.HistogramKernel(
+        queue.context, operator, arguments="const int *x, const float *w", map="EMIT(x[i], w[i])", profile=gpu_like
+    )
+    update, memory = way
+    np.testing.assert_array_equal(kernel(x, w, num_bins=bins, update=update, memory=memory), expected)
 
 
 @pytest.mark.parametrize("name", NAMES)

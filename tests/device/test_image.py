@@ -6,6 +6,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from commands import refused, runner
+from covering import covering
 
 from clhist.cases import image_histogram
 from clhist.cases.files import read_image, read_npz
@@ -18,9 +19,14 @@ def reference(image, bins):
     return np.array(counts).reshape(*image.shape[2:], bins)
 
 
-@pytest.mark.parametrize("any_profile", ["own profile", "as a GPU"], indirect=True)
-@pytest.mark.parametrize("bins", [2, 64, 256])
-@pytest.mark.parametrize("shape", [(1, 1), (37, 53), (100, 100, 3), (31, 17, 4), (5, 7, 1), (9, 4, 13)])
+SHAPES = [(1, 1), (37, 53), (100, 100, 3), (31, 17, 4), (5, 7, 1), (9, 4, 13)]
+
+
+@pytest.mark.parametrize(
+    ("any_profile", "bins", "shape"),
+    covering(["own profile", "as a GPU"], [2, 64, 256], SHAPES),
+    indirect=["any_profile"],
+)
 def test_counts_are_numpys(any_profile, rng, bins, shape):
     image = rng.integers(0, 256, shape, dtype=np.uint8)
     counts = image_histogram(image, bins)
