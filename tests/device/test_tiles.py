@@ -8,7 +8,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from covering import covering
-from operator_checks import COMPUTED, check_computed_bins, check_operator
+from operator_checks import COMPUTED, INPUTS, check_computed_bins, check_operator
 
 import clhist
 from clhist import HistogramKernel, Problem, operators
@@ -44,10 +44,10 @@ def test_the_plan(few_items):
     assert (forced.update, forced.bins_per_pass, forced.partitions) == ("private", 2048, 147)
 
 
-@pytest.mark.parametrize(("name", "ranges"), covering(list(CASES), (1, 7)))
-def test_operators(name, ranges, few_items, small):
+@pytest.mark.parametrize(("name", "ranges", "inputs"), covering(list(CASES), (1, 7), INPUTS))
+def test_operators(name, ranges, inputs, few_items, small):
     """Also with `dest`, and without elements."""
-    check_operator(name, few_items, passes=ranges, **TILES)
+    check_operator(name, few_items, [inputs], passes=ranges, **TILES)
 
 
 MAPS = ["EMIT(bins[i], 1)", "if (bins[i] >= 0) EMIT(bins[i], 1)"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from clhist import HistogramKernel, Profile, operators
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
+INPUTS = ("elements", "dest", "nothing")
 COMPUTED = ["i & 3", "i % 5", "i / 3 % 7", "7"]
 
 
@@ -22,15 +23,18 @@ def dest_of(name: str) -> tuple[np.ndarray, Callable[[Any], None]]:
     return dest, case.check(groups_of(all_bins, all_values, NUM_BINS))
 
 
-def check_operator(name: str, profile: Profile, **choices: Any) -> None:
-    """Check an operator, also with `dest` and without elements."""
+def check_operator(name: str, profile: Profile, inputs: Sequence[str] = INPUTS, **choices: Any) -> None:
+    """Check an operator, also with `dest` and without elements; `inputs` are some of `INPUTS`."""
     case, (bins, values, check) = CASES[name], problem(name)
     kernel = pair_kernel(case.operator, profile)
-    check(kernel(bins, values, num_bins=NUM_BINS, **choices))
-    dest, with_dest = dest_of(name)
-    with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **choices))
-    neutral = case.check([[]] * NUM_BINS)
-    neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS, **choices))
+    if "elements" in inputs:
+        check(kernel(bins, values, num_bins=NUM_BINS, **choices))
+    if "dest" in inputs:
+        dest, with_dest = dest_of(name)
+        with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest, **choices))
+    if "nothing" in inputs:
+        neutral = case.check([[]] * NUM_BINS)
+        neutral(kernel(np.empty(0, np.int32), np.empty(0, case.operator.dtype), num_bins=NUM_BINS, **choices))
 
 
 def check_computed_bins(code: str, profile: Profile, **choices: Any) -> None:
