@@ -93,7 +93,8 @@ def test_distributions(distribution, name, memory, gpu_like, rng):
     case.check(groups_of(bins, values, 300))(result)
 
 
-@pytest.mark.parametrize("size", [2**31 - 2**24, 2**31 - 2**24 + 1, 2**31 + 5], ids=["narrow", "wide", "beyond int"])
+# More than 2^31 elements, with the same kernel and profile, are a check of the self-test.
+@pytest.mark.parametrize("size", [2**31 - 2**24, 2**31 - 2**24 + 1], ids=["narrow", "wide"])
 def test_as_many_elements_as_an_int_counts(size, gpu_like):
     kernel = HistogramKernel(
         None, COUNT, arguments="long before", map="if (i >= before) EMIT(i - before, 1)", profile=gpu_like
