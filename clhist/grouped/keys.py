@@ -151,7 +151,8 @@ def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return labels, codes.reshape(-1)
     native = keys.dtype if kind in "SU" else keys.dtype.newbyteorder("=")
     # Bits are compared. There is one zero, and what is not equal to itself is left out later.
-    flat = np.ascontiguousarray(keys + native.type(0) if kind in "fc" else keys, native)
+    with np.errstate(invalid="ignore"):  # signaling NaN
+        flat = np.ascontiguousarray(keys + native.type(0) if kind in "fc" else keys, native)
     bits = flat.view(f"i{width}") if kind in "fmM" else flat
     labels, codes = _by_bits(bits)
     return labels.view(native).astype(keys.dtype, copy=False), codes

@@ -139,6 +139,7 @@ def variance(
     return (np.sqrt(variances) if is_root else variances).astype(operator.dtype)
 
 
+@_quiet()
 def extreme_pair(
     ufunc: np.ufunc, operator: Operator, dest: np.ndarray | None, bins: np.ndarray, pairs: np.ndarray, number: int
 ) -> np.ndarray:

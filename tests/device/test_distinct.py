@@ -3,6 +3,7 @@
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from both_ways import ways
 
 import clhist
 from clhist._core.runtime import small
@@ -44,3 +45,13 @@ def test_as_the_device(dtype, width, queue):
     for result in (clhist.unique(x, queue=queue), clhist.unique(on_device).get()):
         np.testing.assert_array_equal(clhist.unique(x), result)
         assert clhist.unique(x).dtype == result.dtype
+
+
+def test_signaling_nan_cause_no_warnings(monkeypatch):
+    values = np.tile(np.array([0x7F800001, 0x3F800000, 0xFF800001], np.uint32).view(np.float32), 10)
+    for _ in ways(monkeypatch):
+        for each in (values, values[::-1]):
+            found, counts = clhist.unique(each, return_counts=True)
+            expected, numbers = np.unique(each, return_counts=True)
+            assert np.array_equal(found, expected, equal_nan=True)
+            assert counts.tolist() == numbers.tolist()

@@ -203,3 +203,16 @@ def test_log_of_sums_of_exponentials():
     found = clhist.reduce_by_index(5, operator, bins, values)
     right = [np.logaddexp.reduce(values[bins == k].astype(float)) for k in range(4)]
     np.testing.assert_allclose(found, [*right, -np.inf], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "values", [[3.4028235e38, -3.4028235e38, 1], [np.inf, -np.inf, np.nan], [1e-45, -1e-45, 0], None]
+)
+def test_extreme_values_cause_no_warnings(values):
+    few = np.array([0x7F800001, 0x3F800000, 0xFF800001], np.uint32).view(np.float32)  # signaling NaN, 1, another
+    if values is not None:
+        few = np.array(values, np.float32)
+    operator = clhist.Operator(np.float32, "fmax(a, b)", -np.inf, name="largest")
+    found = clhist.reduce_by_index(5, operator, np.arange(90) % 5, np.tile(few, 30), queue=clhist.default_queue())
+    assert np.array_equal(found, np.full(5, 1 if values is None else np.nanmax(few)))
+    assert clhist.check_operator(operator, few).samples

@@ -172,3 +172,13 @@ def test_an_event_is_returned(dest):
         result, event = clhist.reduce_by_index(dest, np.add, indices, values, return_event=True)
         event.wait()
         np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("operator", ["sum", "prod", "min", "max", "mean", "var", "argmin", "argmax", "first"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_nan_and_infinities_cause_no_warnings(operator, dtype, monkeypatch):
+    bits = {np.float16: 0x7C01, np.float32: 0x7F800001, np.float64: 0x7FF0000000000001}
+    signaling = np.array([bits[dtype]], f"u{dtype().itemsize}").view(dtype)
+    values = np.tile(np.concatenate([np.array([np.inf, -np.inf, np.nan, np.finfo(dtype).max], dtype), signaling]), 9)
+    for _ in ways(monkeypatch):
+        assert len(clhist.reduce_by_index(7, operator, np.arange(45) % 7, values)) == 7

@@ -74,6 +74,10 @@ _LAWS = (
 )
 
 
+# Values of callers may be signaling NaN, or so large that the next one is infinite, of which NumPy would warn them.
+_IGNORING_INFINITIES = np.errstate(all="ignore")
+
+
 @dataclass(frozen=True)
 class OperatorCheck:
     """The evidence of `clhist.check_operator`: what it tried, and what holds.
@@ -94,6 +98,7 @@ class OperatorCheck:
     nan_depends_on_order: bool = False
 
 
+@_IGNORING_INFINITIES
 def check_operator(operator: Operator, samples: Any = None, queue: cl.CommandQueue | None = None) -> OperatorCheck:
     """Check on the device that an operator is associative and commutative, and its identity element neutral.
 
@@ -144,6 +149,7 @@ def check_operator(operator: Operator, samples: Any = None, queue: cl.CommandQue
     return OperatorCheck(len(values), triples, depends)
 
 
+@_IGNORING_INFINITIES
 def check_once(operator: Operator, values: Callable[[], np.ndarray], queue: cl.CommandQueue) -> None:
     """Check `operator` on values of a call, once on each device.
 
