@@ -22,7 +22,7 @@ from clhist.files.regular import open_regular, replaced
 
 _DIGEST_BYTES = 32
 _SEAL_LINE = b"\n# sha256: "
-_PATIENCE = 0.1  # seconds: another process may have written a file, and be about to seal it
+_TRIES, _PAUSE = 5, 0.1  # seconds between: another process may have written a file, and be about to seal it
 _named: set[str] = set()
 _lock = threading.Lock()
 
@@ -66,10 +66,11 @@ def drop_damaged(path: Path, seal: Path, key: str) -> bool:
     if not os.path.lexists(path) or (sealed := read_sealed(seal, key)) is None:
         return False
     try:
-        if sealed != digest_of(path):
-            time.sleep(_PATIENCE)
-            sealed = read_sealed(seal, key)
-        reason = "" if sealed == digest_of(path) else "its checksum is wrong"
+        tries = 1
+        while (is_wrong := sealed != digest_of(path)) and tries < _TRIES:
+            time.sleep(_PAUSE)
+            sealed, tries = read_sealed(seal, key), tries + 1
+        reason = "its checksum is wrong" if is_wrong else ""
     except OSError as error:
         reason = str(error)
     if not reason:

@@ -35,7 +35,7 @@ def folded(ufunc: np.ufunc, bins: np.ndarray, values: Any, start: np.ndarray) ->
 def counts_of(bins: np.ndarray, num_bins: int) -> np.ndarray:
     """Return how many of `bins` are each of [0, num_bins)."""
     inside = bins[(bins >= 0) & (bins < num_bins)]
-    return np.bincount(inside.astype(np.int64), minlength=num_bins)
+    return np.bincount(inside.astype(np.intp), minlength=num_bins)
 
 
 def exact(value: complex | Fraction) -> Rational:

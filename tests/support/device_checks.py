@@ -14,7 +14,7 @@ from clhist.selftest.forms import DIGESTS
 from clhist.selftest.suite import checks
 from clhist.selftest.updates import COLUMNS, ROWS, row_name
 
-OF_FILES = tuple(DIGESTS)  # which have a file of their own, in the same two ways
+OF_FILES = tuple(DIGESTS)  # which have a file of their own
 
 
 def each_check(*, quick: bool = False) -> pytest.MarkDecorator:

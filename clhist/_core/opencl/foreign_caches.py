@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -41,22 +42,22 @@ def check_pyopencl_caches() -> None:
     create = getattr(cache, "create_built_program_from_source_cached", None)
     if retrieve is None or create is None or hasattr(retrieve, "__wrapped__"):
         return
-    made: list[Path] = []
+    building = threading.local()  # threads build at the same time
 
     @wraps(retrieve)
     def retrieve_from_cache(cache_dir: str, cache_key: str) -> Any:
         entry = Path(cache_dir, cache_key)
         if _is_sealed(entry):
             return retrieve(cache_dir, cache_key)
-        made.append(entry)
+        building.entries = [*getattr(building, "entries", []), entry]
         return None
 
     @wraps(create)
     def create_built_program_from_source_cached(*args: Any, **options: Any) -> Any:
+        building.entries = []
         found = create(*args, **options)
-        while made:
-            with suppress(OSError, IndexError):
-                entry = made.pop()
+        for entry in building.entries:
+            with suppress(OSError):
                 for name in _CHECKED:
                     write_sealed(entry / f"{name}.sha256", entry.name, digest_of(entry / name))
         return found

@@ -21,6 +21,7 @@ from clhist._core.runtime.signature import Remembered
 from clhist.errors import UnsupportedError
 from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
+from clhist.operators.host import quiet
 from clhist.operators.operator import Operator, checked_samples
 
 _FEW = 8  # whose triples are all tried, the smallest numbers first
@@ -74,10 +75,6 @@ _LAWS = (
 )
 
 
-# Values of callers may be signaling NaN, or so large that the next one is infinite, of which NumPy would warn them.
-_IGNORING_INFINITIES = np.errstate(all="ignore")
-
-
 @dataclass(frozen=True)
 class OperatorCheck:
     """The evidence of `clhist.check_operator`: what it tried, and what holds.
@@ -98,7 +95,7 @@ class OperatorCheck:
     nan_depends_on_order: bool = False
 
 
-@_IGNORING_INFINITIES
+@quiet  # values may be signaling NaN, or so large that the next one is infinite
 def check_operator(operator: Operator, samples: Any = None, queue: cl.CommandQueue | None = None) -> OperatorCheck:
     """Check on the device that an operator is associative and commutative, and its identity element neutral.
 
@@ -149,7 +146,7 @@ def check_operator(operator: Operator, samples: Any = None, queue: cl.CommandQue
     return OperatorCheck(len(values), triples, depends)
 
 
-@_IGNORING_INFINITIES
+@quiet  # values may be signaling NaN, or so large that the next one is infinite
 def check_once(operator: Operator, values: Callable[[], np.ndarray], queue: cl.CommandQueue) -> None:
     """Check `operator` on values of a call, once on each device.
 
