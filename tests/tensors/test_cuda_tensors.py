@@ -23,7 +23,7 @@ def cuda(monkeypatch):
     """The fake driver, for tensors of the CPU, with the plans of a GPU."""
     found = cuda_tensors.install(monkeypatch)
     monkeypatch.setattr(operators, "_LIBRARY", cuda_tensors.libraries.library("torch"))
-    monkeypatch.setattr(repeats, "_known", repeats.Remembered(256))
+    monkeypatch.setattr(repeats, "_recorded", repeats.Remembered(256))
     with profile_context(as_gpu(planning_profile(clhist.default_queue().device))):
         yield found
 
@@ -187,7 +187,7 @@ def test_no_memory_for_a_result_is_said(cuda, monkeypatch):
     for _ in range(4):
         ct.scatter(src, index, 0, BINS)
     error = type("OutOfMemoryError", (RuntimeError,), {})
-    known, *_ = repeats._known._kept.values()  # of the operator, and of the function around it
+    known, *_ = repeats._recorded._kept.values()  # of the operator, and of the function around it
 
     def refuse(*_, **__):
         raise error("no memory")
