@@ -23,18 +23,19 @@ def _profile() -> Profile:
     return named_profile(DEVICE, load_profiles())
 
 
-def _plan(name: str, bins: int, memory: str, race_factor: int) -> Plan:
+def _plan(profile: Profile, name: str, bins: int, memory: str, race_factor: int) -> Plan:
     size = BIN_BYTES[name]
-    return paper_plan(SIZE, bins, _profile(), UPDATES[name], memory, bin_bytes=size, race_factor=float(race_factor))
+    return paper_plan(SIZE, bins, profile, UPDATES[name], memory, bin_bytes=size, race_factor=float(race_factor))
 
 
 def table_1_records() -> dict[str, object]:
     """Return the entries of Table I for JSON: update, memory, bins and race factor with M and S."""
+    profile = named_profile(DEVICE, load_profiles())
     cases = [(name, "local", bins, 1) for bins in LOCAL_BINS for name in UPDATES]
     cases += [(name, "global", bins, rf) for bins in GLOBAL_BINS for name in UPDATES for rf in RACE_FACTORS]
     entries = []
     for name, memory, bins, race_factor in cases:
-        plan = _plan(name, bins, memory, race_factor)
+        plan = _plan(profile, name, bins, memory, race_factor)
         numbers = {"bins": bins, "race_factor": race_factor, "copies": plan.copies, "passes": plan.passes}
         entries.append({"update": name, "memory": memory} | numbers)
     return {"profile": DEVICE, "num_elements": SIZE, "entries": entries}
@@ -42,9 +43,10 @@ def table_1_records() -> dict[str, object]:
 
 def table_1() -> str:
     """Return both halves of Table I: copies M and passes S of each update, "M,S"."""
+    profile = named_profile(DEVICE, load_profiles())
 
     def entry(name: str, bins: int, memory: str, race_factor: int) -> str:
-        plan = _plan(name, bins, memory, race_factor)
+        plan = _plan(profile, name, bins, memory, race_factor)
         return f"{plan.copies},{plan.passes}"
 
     local = [(f"{bins:,}", *(entry(name, bins, "local", 1) for name in UPDATES)) for bins in LOCAL_BINS]
@@ -52,7 +54,7 @@ def table_1() -> str:
     shared = [(f"{bins:,}", *(entry(name, bins, "global", rf) for name, rf in pairs)) for bins in GLOBAL_BINS]
     return "\n".join(
         [
-            wrapped(f"Table I of SC'20: copies and passes M,S for {SIZE:,} elements on {_profile().name}"),
+            wrapped(f"Table I of SC'20: copies and passes M,S for {SIZE:,} elements on {profile.name}"),
             "\nIn local memory",
             grid([("H", *UPDATES), *local], left=(), indent=2),
             "\nIn global memory, by race factor",

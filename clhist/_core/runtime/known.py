@@ -14,9 +14,8 @@ from clhist._core.runtime.call import Call
 if TYPE_CHECKING:
     from clhist._core.runtime.engine import Engine
 
-_MANY = (
-    16  # calls on NumPy arrays that save together what the preparation takes; PoCL 3.0, two cores of an EPYC (Zen 2)
-)
+# Calls on NumPy arrays that save together what the preparation takes; PoCL 3.0, two cores of an EPYC (Zen 2).
+_MANY = 16
 
 
 class KnownCall:
