@@ -1,5 +1,8 @@
 """Tensors of CUDA, for which those of the CPU stand here: results, gradients, launches, and repeated calls."""
 
+import gc
+import weakref
+
 import cuda_fake
 import cuda_tensors
 import numpy as np
@@ -133,6 +136,63 @@ def test_repeated_calls_only_launch(cuda, monkeypatch):
     assert not checked
     src += 1
     torch.testing.assert_close(calls["rows"]().double(), reference(src, index, BINS, "sum", 0), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+def test_repeated_calls_with_a_gradient_only_launch(cuda, monkeypatch, reduce):
+    src, index = drawn()
+    src.requires_grad_()
+
+    def step(src, index, factor=1.0):
+        result = ct.scatter(src, index, 0, BINS, reduce)
+        return result, *torch.autograd.grad((result * factor).sum(), src, retain_graph=True)
+
+    first = [step(src, index) for _ in range(6)][-1]
+    checked = []
+    for name in ("check_values", "check_integers"):
+        monkeypatch.setattr(ct.functions, name, lambda *_: checked.append(1))
+    cuda.calls.clear()
+    for got, expected in zip(step(src, index), first, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-4)
+    assert set(cuda.calls) == {"cuCtxGetCurrent", "cuLaunchKernel"}
+    assert not checked
+    # Other values, with the gradient of a layer before; the same without one; a leaf that is a parameter.
+    scale = torch.tensor(2.0, requires_grad=True)
+    result = ct.scatter(src * scale, index, 0, BINS, reduce)
+    torch.testing.assert_close(result, first[0] * 2, rtol=1e-5, atol=1e-3)
+    (by_scale,) = torch.autograd.grad(result.sum(), scale)
+    torch.testing.assert_close(by_scale, first[0].sum(), rtol=1e-4, atol=1e-2)
+    with torch.no_grad():
+        assert not ct.scatter(src, index, 0, BINS, reduce).requires_grad
+    assert not ct.scatter(src.detach(), index, 0, BINS, reduce).requires_grad
+    parameter = torch.nn.Parameter(src.detach().clone())
+    for _ in range(3):
+        torch.testing.assert_close(step(parameter, index, 3.0)[1], first[1] * 3)
+
+
+def test_a_second_gradient_of_a_repeated_call(cuda):
+    src, index = drawn(torch.float64, row=(2,), size=200)
+    src.requires_grad_()
+    for _ in range(6):
+        result = ct.scatter(src, index, 0, BINS, "mean")
+        (first,) = torch.autograd.grad((result**2).sum(), src, create_graph=True)
+        (second,) = torch.autograd.grad((first**2).sum(), src)
+    rows = torch.nn.functional.one_hot(index.clamp(min=0), BINS).double() * (index >= 0)[:, None]
+    means = (rows / rows.sum(0).clamp(min=1)).T
+    expected = 8 * means.T @ means @ means.T @ (means @ src)
+    torch.testing.assert_close(second, expected.detach())
+
+
+def test_a_repeated_call_holds_none_of_its_tensors(cuda):
+    src, index = drawn()
+    src.requires_grad_()
+    for _ in range(6):
+        result = ct.scatter(src, index, 0, BINS)
+        result.sum().backward()
+    gone = weakref.ref(result)
+    del result
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own use, for its first derivative
