@@ -1,6 +1,7 @@
 """Tensors of CUDA, for which those of the CPU stand here: results, gradients, launches, and repeated calls."""
 
 import gc
+import importlib
 import weakref
 
 import cuda_fake
@@ -136,6 +137,21 @@ def test_repeated_calls_only_launch(cuda, monkeypatch):
     assert not checked
     src += 1
     torch.testing.assert_close(calls["rows"]().double(), reference(src, index, BINS, "sum", 0), rtol=1e-5, atol=1e-3)
+
+
+def test_a_count_that_reads_its_number_of_bins_is_repeated(cuda, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("clhist.bincount"), "device_kind", lambda device: "gpu")
+    index = torch.arange(N) % 7
+    for _ in range(6):
+        ct.bincount(index, minlength=5)
+    checked = []
+    monkeypatch.setattr(ct.functions, "check_integers", lambda *_: checked.append(1))
+    assert torch.equal(ct.bincount(index, minlength=5), torch.bincount(index, minlength=5))
+    assert not checked
+    for changed in (index % 3, index + 2, index * 40):  # fewer bins than the least number, a few more, and far more
+        assert torch.equal(ct.bincount(changed, minlength=5), torch.bincount(changed, minlength=5))
+    with pytest.raises(ValueError, match="negative"):
+        ct.bincount(index - 1, minlength=5)
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max"])

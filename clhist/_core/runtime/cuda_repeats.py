@@ -180,11 +180,6 @@ class Repeat:
         return ANEW if found is None else found, is_good
 
     @property
-    def reads_nothing(self) -> bool:
-        """Whether the host reads nothing of what is computed."""
-        return self._ending is None
-
-    @property
     def is_one_launch(self) -> bool:
         """Whether nothing is enqueued if memory is refused."""
         return len(self._steps) == 1 and all(each.loaded.prepared.is_of_one for each in self._launches)
@@ -257,8 +252,8 @@ class record_repeats:  # as a function; a generator would take three times as lo
 
 
 def report_repeat(repeat: Repeat, addresses: Sequence[int], order: Iterable[int], result: Any) -> None:
-    """Report a repeat that reads nothing, and which addresses its arrays have, to `record_repeats` in this thread."""
-    if _recording and repeat.reads_nothing and threading.get_ident() in _recording:
+    """Report a repeat, and which of the addresses its arrays have, to `record_repeats` in this thread."""
+    if _recording and threading.get_ident() in _recording:
         _last.repeat = LastRepeat(repeat, [addresses[n] for n in order], result)
 
 
