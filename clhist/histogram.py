@@ -16,7 +16,7 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.runtime.labelled import has_names, histogram_along
 from clhist._core.runtime.missing import any_missing
-from clhist._core.runtime.signature import signature_of, signature_of_data
+from clhist._core.runtime.signature import signature_of_data
 from clhist._core.runtime.small import check_host_way
 from clhist.binned.bits import are_few_kinds, of_bits
 from clhist.binned.counts import (
@@ -56,7 +56,7 @@ from clhist.binned.inputs import (
     without,
 )
 from clhist.binned.points import edges_of, points_of
-from clhist.binned.prepared import Prepared, are_fixed, are_repeated, keep, kept, repeated
+from clhist.binned.prepared import Prepared, are_fixed, are_repeated, keep, prepared_for, repeated
 from clhist.binned.rules import number_of_bins
 from clhist.binned.sweep import Binned
 from clhist.typing import Axes, Devices, HostArray
@@ -268,8 +268,8 @@ def histogramdd(
         return hist, list(every)
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
-        key = signature_of("dd", *points.arrays, bins, range, weights, where, queue, out, reproducible)
-        if isinstance(known := kept.get(key), Prepared):
+        key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, range, reproducible)
+        if isinstance(known := prepared_for(key, points.size), Prepared):
             return known((*points.arrays, where, weights), density, out), list(map(np.copy, known.edges))
     weights, missing = (None, None) if weights is None else split_array("weights", weights)
     if points is None or points.dims == 0:
@@ -300,7 +300,7 @@ def histogramdd(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
     prepared = Prepared(queue, swept, hist.dtype, tuple(edges))
-    keep(key, prepared)
+    keep(key, prepared, any_size=True)
     return prepared.finished(hist, density, out), edges
 
 

@@ -96,10 +96,10 @@ def repeated(
 
     The last is whether nothing was kept that is for such data.
     """
-    known, found = kept.get(key) or _of_another_size(key, arrays[0]), None
+    a, where, weights = arrays
+    known, found = None if key is None else prepared_for(key, a.size), None
     if known is None:
         return None, None, True
-    a, where, weights = arrays
     arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
     if isinstance(known, cl.CommandQueue):
         found = extent(arrays[0], arrays[1], known)
@@ -108,11 +108,14 @@ def repeated(
     return result, found, known is None
 
 
-def _of_another_size(key: Hashable, a: Any) -> Prepared | None:
-    """Return a histogram of fewer elements, with edges that do not depend on these, for those of `a`; keep it."""
+def prepared_for(key: Hashable, size: int) -> Prepared | cl.CommandQueue | None:
+    """Return what is kept by a signature of `signature_of_data`, or makes of one of fewer elements; None of others."""
+    known = kept.get(key)
+    if known is not None:
+        return known
     alike = _without_sizes(key)
     known = kept.get(alike)
-    if not isinstance(known, Prepared) or known.sweep is None or (sweep := known.sweep.of_size(a.size)) is None:
+    if not isinstance(known, Prepared) or known.sweep is None or (sweep := known.sweep.of_size(size)) is None:
         return None
     kept.put(alike, known)  # stays where calls of many sizes displace each other
     prepared = known._replace(sweep=sweep)

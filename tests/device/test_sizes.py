@@ -353,6 +353,21 @@ def test_a_histogram_of_another_size_needs_no_axis(on_device, queue, rng, monkey
             clhist.histogram(data(80_002), 10, (0, 1), queue=queue, **wrong)
 
 
+@pytest.mark.parametrize("options", [{}, {"density": True}, {"weights": True}], ids=str)
+def test_histograms_of_two_dimensions_of_other_sizes(options, queue, rng):
+    for size in _SIZES:
+        x, y = rng.random(size).astype("f4"), rng.random(size)
+        more = {"weights": rng.integers(0, 9, size).astype("f8")} if "weights" in options else {}
+        more |= {name: value for name, value in options.items() if name != "weights"}
+        on_device = [cl_array.to_device(queue, each) for each in (x, y)]
+        given = {k: cl_array.to_device(queue, v) if k == "weights" else v for k, v in more.items()}
+        got, *edges = clhist.histogram2d(*on_device, (7, 30), ((0, 1), (0.2, 0.9)), **given)
+        expected, *numpy_edges = np.histogram2d(x, y, (7, 30), ((0, 1), (0.2, 0.9)), **more)
+        np.testing.assert_allclose(got.get(), expected)
+        for one, other in zip(edges, numpy_edges, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_few_elements_stay_on_the_host_whatever_came_before(rng, monkeypatch):
     for size in (500_000, 400_000):
         clhist.histogram(rng.random(size), 10, (0, 1), weights=rng.random(size))
