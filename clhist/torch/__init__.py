@@ -9,5 +9,6 @@ stream. Results are on the device of the arguments. PyTorch must be installed: `
 """
 
 from clhist.torch.functions import bincount, histogram, histogramdd, scatter, segment
+from clhist.torch.sorting import CountingSort, counting_sort
 
-__all__ = ["bincount", "histogram", "histogramdd", "scatter", "segment"]
+__all__ = ["CountingSort", "bincount", "counting_sort", "histogram", "histogramdd", "scatter", "segment"]

@@ -15,6 +15,15 @@ import clhist.torch as ct
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "min": "amin", "max": "amax", "prod": "prod"}  # as torch calls them
 BINS = 7
+SORTS = [
+    (0, 3, torch.int64),
+    (5, 0, torch.int8),
+    (1, 1, torch.int16),
+    (1000, 7, torch.uint8),
+    (30_000, 256, torch.int64),
+    (100_000, 300, torch.int32),
+    (100_000, 70_000, torch.int64),
+]  # ids, length, dtype
 Case = tuple[str, Callable[[torch.Tensor], torch.Tensor], torch.Tensor]
 
 
@@ -93,10 +102,26 @@ def operator_calls(device: str) -> Iterator[tuple[str, tuple]]:
     yield "bincount", (index.abs(), None, 3, False)
     yield "bincount", (index.abs(), weights, 3, False)
     yield "segment_index", (torch.tensor([0, 0, 3, 12], device=device), 12)
+    yield "counting_sort", (index, 7)
     x = values_on(device, 12)
     edges = torch.tensor([-1.0, 0, 2], dtype=torch.float64, device=device)
     yield "histogramdd", ([x], [4], [-1.0, 1.0], [], None, False)
     yield "histogramdd", ([x, x.flip(0)], [], [], [edges, edges], weights, False)
+
+
+def check_counting_sort(device: str, size: int, length: int, dtype: torch.dtype) -> None:
+    """Compare counts, offsets and the permutation with those of a stable sort of PyTorch; some ids are outside."""
+    torch.manual_seed(size + length)
+    least = 0 if dtype is torch.uint8 else -2
+    ids = torch.randint(least, min(length + 3, torch.iinfo(dtype).max), (size,)).to(dtype)
+    sort = ct.counting_sort(ids.to(device), length)
+    keys = ids.long()
+    keys[(keys < 0) | (keys >= length)] = length
+    counts = torch.bincount(keys, minlength=length + 1)[:length]
+    assert all(tensor.dtype is torch.int64 and tensor.device.type == device for tensor in sort)
+    assert torch.equal(sort.counts.cpu(), counts)
+    assert torch.equal(sort.offsets.cpu(), torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]))
+    assert torch.equal(sort.permutation.cpu(), torch.sort(keys, stable=True).indices)
 
 
 def check_operator(name: str, arguments: tuple) -> None:

@@ -39,6 +39,20 @@ def check_graphs() -> None:
     assert torch.equal(counts, torch.bincount(index, minlength=50))
 
 
+def check_sort_graph() -> None:
+    """Capture a counting sort, and replay it on other ids."""
+    ids = torch.randint(256, (131_072,), device="cuda")
+    for _ in range(2):
+        ct.counting_sort(ids, 256)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        counts, _, permutation = ct.counting_sort(ids, 256)
+    ids.copy_(torch.randint_like(ids, 256))
+    graph.replay()
+    assert torch.equal(counts, torch.bincount(ids, minlength=256))
+    assert torch.equal(permutation, torch.sort(ids, stable=True).indices)
+
+
 def checks() -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield the names of all checks, and what runs them."""
     for case in tensors.differentiable("cuda"):
@@ -49,6 +63,9 @@ def checks() -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"operator {name}", partial(tensors.check_operator, name, arguments)
     yield "deterministic", partial(tensors.check_deterministic, "cuda")
     yield "graphs", check_graphs
+    for size, length, dtype in tensors.SORTS:
+        yield f"sort {size} {length}", partial(tensors.check_counting_sort, "cuda", size, length, dtype)
+    yield "graph of a sort", check_sort_graph
 
 
 def main() -> int:
