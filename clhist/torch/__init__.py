@@ -8,7 +8,18 @@ Tensors of the CPU are taken in place, as NumPy's arrays are; those of CUDA go t
 stream. Results are on the device of the arguments. PyTorch must be installed: ``pip install clhist[torch]``.
 """
 
+from clhist.torch.exponentials import logsumexp, softmax
 from clhist.torch.functions import bincount, histogram, histogramdd, scatter, segment
 from clhist.torch.sorting import CountingSort, counting_sort
 
-__all__ = ["CountingSort", "bincount", "counting_sort", "histogram", "histogramdd", "scatter", "segment"]
+__all__ = [
+    "CountingSort",
+    "bincount",
+    "counting_sort",
+    "histogram",
+    "histogramdd",
+    "logsumexp",
+    "scatter",
+    "segment",
+    "softmax",
+]

@@ -47,6 +47,14 @@ def check_integers(name: str, value: Any, like: torch.Tensor | None = None) -> N
         raise ValueError(f"{name}: expected one dimension, got shape {tuple(value.shape)}")
 
 
+def check_dim(src: torch.Tensor, dim: Any) -> None:
+    """Raise an exception unless `dim` is a dimension of `src`."""
+    if isinstance(dim, bool) or not isinstance(dim, int):
+        raise TypeError(f"dim: expected an int, got {dim!r}")
+    if not -src.dim() <= dim < src.dim():
+        raise ValueError(f"dim: expected a dimension of src, which has {src.dim()}, got {dim}")
+
+
 def check_data(name: str, value: Any) -> None:
     """Raise an exception unless `value` is a tensor of numbers whose bins are searched, which have no gradient."""
     check_tensor(name, value, (*(each for each in _FLOATS if each is not torch.bfloat16), *_INTEGERS, torch.bool))

@@ -20,6 +20,7 @@ from clhist.torch.checks import (
     reduction,
     reproducibility,
 )
+from clhist.torch.groups import check_index, first_dimension, index_of_offsets, size_of
 from clhist.torch.repeats import repeats
 
 
@@ -87,17 +88,10 @@ def scatter(
     """
     reduce = reduction(reduce)
     check_values("src", src, reduce)
-    check_integers("index", index, src)
-    rows = _first(src, dim)
-    if index.shape[0] != rows.shape[0]:
-        raise ValueError(f"index: expected shape ({rows.shape[0]},) as of src along dim, got {tuple(index.shape)}")
+    rows = first_dimension(src, dim)
+    check_index(index, rows)
     if dim_size is None:
-        dim_size = int(index.max()) + 1 if index.shape[0] else 0
-        if dim_size < 0:
-            raise ValueError(
-                f"index: expected an index of 0 or more, or dim_size, got {dim_size - 1} as the largest; "
-                "negative indices are left out"
-            )
+        dim_size = size_of(index)
     check_size("dim_size", dim_size)
     is_same = reproducibility(reproducible, src.dtype, reduce)
     check_empty(empty, src.dtype)
@@ -147,11 +141,8 @@ def segment(
     """
     reduce = reduction(reduce)
     check_values("src", src, reduce)
-    check_integers("ptr", ptr, src)
-    if ptr.shape[0] == 0:
-        raise ValueError("ptr: expected at least one offset, got none")
     is_same = reproducibility(reproducible, src.dtype, reduce)
-    index = operators.segment_index(ptr, src.shape[0])
+    index = index_of_offsets(ptr, src)
     check_empty(empty, src.dtype)
     return operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same, empty)
 
@@ -372,12 +363,3 @@ def _histogram(
             widths = each.diff().to(hist.device, hist.dtype)
             hist = hist / widths.reshape(-1, *[1] * (len(found) - 1 - axis))
     return hist, tuple(found)
-
-
-def _first(src: torch.Tensor, dim: int) -> torch.Tensor:
-    """Return `src` with `dim` as its first dimension."""
-    if isinstance(dim, bool) or not isinstance(dim, int):
-        raise TypeError(f"dim: expected an int, got {dim!r}")
-    if not -src.dim() <= dim < src.dim():
-        raise ValueError(f"dim: expected a dimension of src, which has {src.dim()}, got {dim}")
-    return src.movedim(dim, 0) if dim else src

@@ -53,6 +53,12 @@ def differentiable(device: str) -> Iterator[Case]:
         yield f"scatter {reduce} {row}", scattered, values_on(device, 12, *row)
         yield f"segment {reduce} {row}", segments, values_on(device, 12, *row)
     yield "scatter dim 1", lambda src: ct.scatter(src, index, 1, BINS), values_on(device, 2, 12)
+    for row in ((), (3,)):
+        at = values_on(device, 12, *row)
+        yield f"softmax {row}", lambda src: ct.softmax(src, index, None, BINS), at
+        yield f"logsumexp {row}", lambda src: ct.logsumexp(src, index, None, BINS, empty=1), at
+    yield "softmax of segments", lambda src: ct.softmax(src, ptr=ptr, dim=1), values_on(device, 2, 12)
+    yield "logsumexp of segments", lambda src: ct.logsumexp(src, ptr=ptr, dim=1), values_on(device, 2, 12)
     with_zeros = values_on(device, 12)
     with_zeros[[1, 4, 9, 11]] = 0  # one of three in its bin, alone, and two of two
     yield "products with zeros", lambda src: ct.scatter(src, index, dim_size=BINS, reduce="prod"), with_zeros
@@ -103,6 +109,10 @@ def operator_calls(device: str) -> Iterator[tuple[str, tuple]]:
     yield "bincount", (index.abs(), weights, 3, False)
     yield "segment_index", (torch.tensor([0, 0, 3, 12], device=device), 12)
     yield "counting_sort", (index, 7)
+    for src in (weights, rows):
+        yield "softmax", (src, index, 7, False)
+        yield "softmax_gradient", (src, src.detach() + 1, index, 7, False)
+        yield "log_sums", (src, everywhere, 5, False)
     x = values_on(device, 12)
     edges = torch.tensor([-1.0, 0, 2], dtype=torch.float64, device=device)
     yield "histogramdd", ([x], [4], [-1.0, 1.0], [], None, False)

@@ -72,6 +72,34 @@ def filled(values: Array, counts: Array, empty: float, queue: cl.CommandQueue | 
     return _run("filled", (values, counts), values.shape, values.dtype, queue, empty)
 
 
+def exponentials(
+    source: Array, maxima: Array, indices: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return ``exp(source - maxima[bin])`` of each component as an array of `dtype`; 0 of rows outside the bins."""
+    return _run("exponential", (source, maxima, indices), source.shape, dtype, queue)
+
+
+def quotients(
+    source: Array, divisors: Array, indices: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return ``source / divisors[bin]`` of each component as an array of `dtype`; 0 of rows outside the bins."""
+    return _run("quotient", (source, divisors, indices), source.shape, dtype, queue)
+
+
+def softmax_gradient(
+    result: Array, sums: Array, indices: Array, gradient: Array, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return ``result * (gradient - sums[bin])``: `sums` are those of ``result * gradient`` of each bin."""
+    return _run("softmax_gradient", (result, sums, indices, gradient), result.shape, result.dtype, queue)
+
+
+def moments_gradient(
+    source: Array, means: Array, indices: Array, slope: Array, gradient: Array, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return ``(source - means[bin]) * slope[bin] + gradient[bin]``: the gradient of means and variances."""
+    return _run("moments_gradient", (source, means, indices, slope, gradient), source.shape, source.dtype, queue)
+
+
 def extreme_winners(source: Array, extremes: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
     """Return an int32 for each value of `source`: 1 if it equals the minimum or maximum of its bin, otherwise 0."""
     return _run("winners", (source, extremes, indices), source.shape, np.dtype(np.int32), queue)
