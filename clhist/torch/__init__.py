@@ -10,6 +10,7 @@ stream. Results are on the device of the arguments. PyTorch must be installed: `
 
 from clhist.torch.exponentials import logsumexp, softmax
 from clhist.torch.functions import bincount, histogram, histogramdd, scatter, segment
+from clhist.torch.moments import std, var
 from clhist.torch.sorting import CountingSort, counting_sort
 
 __all__ = [
@@ -22,4 +23,6 @@ __all__ = [
     "scatter",
     "segment",
     "softmax",
+    "std",
+    "var",
 ]

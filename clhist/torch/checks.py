@@ -9,6 +9,7 @@ import torch
 from torch.autograd import forward_ad
 
 REDUCTIONS = ("sum", "mean", "min", "max", "prod")
+SPREADS = ("var", "std")  # means of squares of deviations from the mean, and their roots
 _NAMES = {"add": "sum", "mul": "prod", "multiply": "prod", "amin": "min", "amax": "max"}  # of torch and PyG
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -33,7 +34,7 @@ def check_tensor(name: str, value: Any, dtypes: tuple[Any, ...], like: torch.Ten
 
 def check_values(name: str, value: Any, reduce: str) -> None:
     """Raise an exception unless `value` is a tensor of values that can be reduced, one dimension or more."""
-    dtypes = _FLOATS if reduce == "mean" else (*_FLOATS, *_INTEGERS)
+    dtypes = _FLOATS if reduce in ("mean", *SPREADS) else (*_FLOATS, *_INTEGERS)
     check_tensor(name, value, (*dtypes, torch.bool) if reduce in ("min", "max") else dtypes)
     if value.dim() == 0:
         raise ValueError(f"{name}: expected one dimension or more, got a tensor of none")
@@ -105,11 +106,20 @@ def check_empty(value: Any, dtype: torch.dtype) -> None:
 
 
 def reduction(reduce: Any) -> str:
-    """Return one of `REDUCTIONS`, or raise ValueError."""
+    """Return one of `REDUCTIONS` or `SPREADS`, or raise ValueError."""
     found = _NAMES.get(reduce, reduce) if isinstance(reduce, str) else reduce
-    if found not in REDUCTIONS:
-        raise ValueError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    if found not in (*REDUCTIONS, *SPREADS):
+        raise ValueError(f"reduce: expected one of {', '.join((*REDUCTIONS, *SPREADS))}, got {reduce!r}")
     return str(found)
+
+
+def reductions_of(reduce: Any) -> list[str]:
+    """Return the names of one reduction or of several, or raise ValueError."""
+    if not isinstance(reduce, list | tuple):
+        return [reduction(reduce)]
+    if not reduce:
+        raise ValueError("reduce: expected one reduction or more, got an empty sequence")
+    return [reduction(name) for name in reduce]
 
 
 def reproducibility(reproducible: bool | None, dtype: torch.dtype, reduce: str = "sum") -> bool:

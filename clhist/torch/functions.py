@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import torch
 
-from clhist.torch import operators
+from clhist.torch import moments, operators
 from clhist.torch.checks import (
+    SPREADS,
     check_data,
     check_empty,
     check_integers,
@@ -18,13 +19,14 @@ from clhist.torch.checks import (
     check_values,
     check_weights,
     reduction,
+    reductions_of,
     reproducibility,
 )
 from clhist.torch.groups import check_index, first_dimension, index_of_offsets, size_of
 from clhist.torch.repeats import repeats
 
 
-@repeats("dim_size")
+@overload
 def scatter(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -34,7 +36,33 @@ def scatter(
     *,
     empty: float | None = 0,
     reproducible: bool | None = None,
-) -> torch.Tensor:
+) -> torch.Tensor: ...
+
+
+@overload
+def scatter(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = 0,
+    dim_size: int | None = None,
+    *,
+    reduce: list[str] | tuple[str, ...],
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> tuple[torch.Tensor, ...]: ...
+
+
+@repeats("dim_size")
+def scatter(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = 0,
+    dim_size: int | None = None,
+    reduce: Any = "sum",
+    *,
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> Any:
     """Combine the values of each index: `torch_geometric.utils.scatter`, or `torch.Tensor.index_reduce`, on clhist.
 
     Parameters
@@ -50,8 +78,10 @@ def scatter(
     dim_size : int, optional
         Number of bins. Defaults to the largest index and one, which is read on the host: under `torch.compile` and in
         graphs of CUDA it must be given.
-    reduce : {"sum", "mean", "min", "max", "prod"}
-        How values are combined; "add", "mul", "amin" and "amax" are the same.
+    reduce : {"sum", "mean", "min", "max", "prod", "var", "std"}, or list or tuple of them
+        How values are combined; "add", "mul", "amin" and "amax" are the same. "var" and "std" divide by the number of
+        values, as `VarAggregation` of PyTorch Geometric; `clhist.torch.var` has a correction. Several reductions share
+        sums, means and numbers of values.
     empty : float or None
         What bins without a value hold. Defaults to 0, as in PyTorch Geometric. None leaves the identity element of the
         reduction, as in `torch.segment_reduce`: 0 for sums, NaN for means, ±infinity (or the ends of an integer
@@ -62,8 +92,8 @@ def scatter(
 
     Returns
     -------
-    tensor of shape (..., dim_size, ...)
-        Of the dtype and on the device of `src`.
+    tensor of shape (..., dim_size, ...), or tuple of them
+        Of the dtype and on the device of `src`. A tuple, in the order of `reduce`, if that is a list or a tuple.
 
     Raises
     ------
@@ -85,7 +115,11 @@ def scatter(
     >>> src, index = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 2, 0])
     >>> clhist.torch.scatter(src, index, dim_size=3)
     tensor([6., 0., 2.])
+    >>> clhist.torch.scatter(src, index, dim_size=3, reduce=["mean", "std"])
+    (tensor([3., 0., 2.]), tensor([2., 0., 0.]))
     """
+    if not isinstance(reduce, str) or reduce in SPREADS:
+        return _several(src, index, dim, dim_size, reduce, empty, reproducible)
     reduce = reduction(reduce)
     check_values("src", src, reduce)
     rows = first_dimension(src, dim)
@@ -99,6 +133,7 @@ def scatter(
     return result.movedim(0, dim) if dim else result
 
 
+@overload
 def segment(
     src: torch.Tensor,
     ptr: torch.Tensor,
@@ -106,7 +141,28 @@ def segment(
     *,
     empty: float | None = 0,
     reproducible: bool | None = None,
-) -> torch.Tensor:
+) -> torch.Tensor: ...
+
+
+@overload
+def segment(
+    src: torch.Tensor,
+    ptr: torch.Tensor,
+    reduce: list[str] | tuple[str, ...],
+    *,
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> tuple[torch.Tensor, ...]: ...
+
+
+def segment(
+    src: torch.Tensor,
+    ptr: torch.Tensor,
+    reduce: Any = "sum",
+    *,
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> Any:
     """Combine the values between offsets (CSR): `torch_geometric.utils.segment`, or `torch.segment_reduce`, on clhist.
 
     Parameters
@@ -121,8 +177,8 @@ def segment(
 
     Returns
     -------
-    tensor of shape (S, ...)
-        Of the dtype and on the device of `src`.
+    tensor of shape (S, ...), or tuple of them
+        As of `scatter`.
 
     Raises
     ------
@@ -139,6 +195,9 @@ def segment(
     >>> clhist.torch.segment(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 2, 2, 3]))
     tensor([3., 0., 5.])
     """
+    if not isinstance(reduce, str) or reduce in SPREADS:
+        check_values("src", src, reductions_of(reduce)[0])
+        return _several(src, index_of_offsets(ptr, src), 0, ptr.shape[0] - 1, reduce, empty, reproducible)
     reduce = reduction(reduce)
     check_values("src", src, reduce)
     is_same = reproducibility(reproducible, src.dtype, reduce)
@@ -363,3 +422,27 @@ def _histogram(
             widths = each.diff().to(hist.device, hist.dtype)
             hist = hist / widths.reshape(-1, *[1] * (len(found) - 1 - axis))
     return hist, tuple(found)
+
+
+def _several(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int,
+    dim_size: int | None,
+    reduce: Any,
+    empty: float | None,
+    reproducible: bool | None,
+) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    """Return variances, standard deviations, or several reductions by index."""
+    names = reductions_of(reduce)
+    for name in names:
+        check_values("src", src, name)
+    rows = first_dimension(src, dim)
+    check_index(index, rows)
+    if dim_size is None:
+        dim_size = size_of(index)
+    check_size("dim_size", dim_size)
+    check_empty(empty, src.dtype)
+    results = moments.reductions(rows, index, dim_size, names, reproducible, empty)
+    results = tuple(result.movedim(0, dim) if dim else result for result in results)
+    return results[0] if isinstance(reduce, str) else results

@@ -57,6 +57,14 @@ def differentiable(device: str) -> Iterator[Case]:
         at = values_on(device, 12, *row)
         yield f"softmax {row}", lambda src: ct.softmax(src, index, None, BINS), at
         yield f"logsumexp {row}", lambda src: ct.logsumexp(src, index, None, BINS, empty=1), at
+        yield f"std {row}", lambda src: ct.std(src, index, None, BINS), at
+        yield (
+            f"several {row}",
+            lambda src: torch.cat(ct.scatter(src, index, 0, BINS, ["sum", "mean", "max", "std", "var"])),
+            at,
+        )
+    yield "sum and mean", lambda src: torch.cat(ct.segment(src, ptr, ("sum", "mean"))), values_on(device, 12)
+    yield "var of segments", lambda src: ct.var(src, ptr=ptr, dim=1, correction=0), values_on(device, 2, 12)
     yield "softmax of segments", lambda src: ct.softmax(src, ptr=ptr, dim=1), values_on(device, 2, 12)
     yield "logsumexp of segments", lambda src: ct.logsumexp(src, ptr=ptr, dim=1), values_on(device, 2, 12)
     with_zeros = values_on(device, 12)
@@ -113,6 +121,9 @@ def operator_calls(device: str) -> Iterator[tuple[str, tuple]]:
         yield "softmax", (src, index, 7, False)
         yield "softmax_gradient", (src, src.detach() + 1, index, 7, False)
         yield "log_sums", (src, everywhere, 5, False)
+        yield "moments", (src, everywhere, 5, 1, False)
+    means = values_on(device, 5, 2)
+    yield "moments_gradient", (rows.detach(), means, everywhere, means + 1, means + 2)
     x = values_on(device, 12)
     edges = torch.tensor([-1.0, 0, 2], dtype=torch.float64, device=device)
     yield "histogramdd", ([x], [4], [-1.0, 1.0], [], None, False)
