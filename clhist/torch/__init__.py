@@ -8,6 +8,7 @@ Tensors of the CPU are taken in place, as NumPy's arrays are; those of CUDA go t
 stream. Results are on the device of the arguments. PyTorch must be installed: ``pip install clhist[torch]``.
 """
 
+from clhist.torch.edges import gather_scatter
 from clhist.torch.exponentials import logsumexp, softmax
 from clhist.torch.functions import bincount, histogram, histogramdd, scatter, segment
 from clhist.torch.moments import std, var
@@ -17,6 +18,7 @@ __all__ = [
     "CountingSort",
     "bincount",
     "counting_sort",
+    "gather_scatter",
     "histogram",
     "histogramdd",
     "logsumexp",

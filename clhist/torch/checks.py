@@ -13,6 +13,7 @@ SPREADS = ("var", "std")  # means of squares of deviations from the mean, and th
 _NAMES = {"add": "sum", "mul": "prod", "multiply": "prod", "amin": "min", "amax": "max"}  # of torch and PyG
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+SUMMED = (*_FLOATS, *_INTEGERS)
 CHECKED = (*_INTEGERS, *_FLOATS, torch.bool)
 
 

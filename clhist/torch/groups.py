@@ -47,12 +47,12 @@ def check_index(index: torch.Tensor, rows: torch.Tensor) -> None:
         raise ValueError(f"index: expected shape ({rows.shape[0]},) as of src along dim, got {tuple(index.shape)}")
 
 
-def size_of(index: torch.Tensor) -> int:
+def size_of(index: torch.Tensor, name: str = "index") -> int:
     """Return the largest index and one, which is read on the host."""
     size = int(index.max()) + 1 if index.shape[0] else 0
     if size < 0:
         raise ValueError(
-            f"index: expected an index of 0 or more, or dim_size, got {size - 1} as the largest; "
+            f"{name}: expected an index of 0 or more, or dim_size, got {size - 1} as the largest; "
             "negative indices are left out"
         )
     return size

@@ -63,6 +63,12 @@ def differentiable(device: str) -> Iterator[Case]:
             lambda src: torch.cat(ct.scatter(src, index, 0, BINS, ["sum", "mean", "max", "std", "var"])),
             at,
         )
+    col = torch.tensor([0, 3, 1, 2, 4, 4, 5, 0, -1, 2, 2, 3], device=device)  # some outside
+    for row in ((), (3,), (2, 9)):
+        x, weight = values_on(device, 5, *row), values_on(device, 12)
+        yield f"messages {row}", lambda x: ct.gather_scatter(x, col, index, None, BINS), x
+        yield f"weighted messages {row}", lambda x, w=weight: ct.gather_scatter(x, col, index, w, BINS), x
+        yield f"weights of messages {row}", lambda w, x=x: ct.gather_scatter(x, col, index, w, BINS), weight
     yield "sum and mean", lambda src: torch.cat(ct.segment(src, ptr, ("sum", "mean"))), values_on(device, 12)
     yield "var of segments", lambda src: ct.var(src, ptr=ptr, dim=1, correction=0), values_on(device, 2, 12)
     yield "softmax of segments", lambda src: ct.softmax(src, ptr=ptr, dim=1), values_on(device, 2, 12)
@@ -117,6 +123,9 @@ def operator_calls(device: str) -> Iterator[tuple[str, tuple]]:
     yield "bincount", (index.abs(), weights, 3, False)
     yield "segment_index", (torch.tensor([0, 0, 3, 12], device=device), 12)
     yield "counting_sort", (index, 7)
+    yield "gather_scatter", (rows, everywhere, index, weights, 7, False)
+    yield "gather_scatter", (rows, everywhere, index, None, 7, True)
+    yield "row_dots", (rows, rows.detach() + 1, everywhere, index)
     for src in (weights, rows):
         yield "softmax", (src, index, 7, False)
         yield "softmax_gradient", (src, src.detach() + 1, index, 7, False)
