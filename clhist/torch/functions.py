@@ -171,7 +171,8 @@ def segment(
         Values, as of `scatter`.
     ptr : tensor of shape (S + 1,) of integers
         Segment k has the rows [ptr[k], ptr[k + 1]) of `src`; those before the first offset and behind the last are in
-        none. On the device of `src`; read on the host, so that it cannot be captured into a graph of CUDA.
+        none. On the device of `src`. Offsets on CUDA are not read on the host, so that the call can be captured in a
+        CUDA graph, and not checked: if they decrease, it is undefined which segments rows belong to.
     reduce, empty, reproducible
         As of `scatter`.
 
@@ -183,7 +184,7 @@ def segment(
     Raises
     ------
     TypeError, ValueError, RuntimeError
-        As of `scatter`; ValueError also for offsets that decrease or are not in [0, N].
+        As of `scatter`; on the CPU ValueError also for offsets that decrease or are not in [0, N].
 
     Notes
     -----

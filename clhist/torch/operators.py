@@ -139,7 +139,10 @@ def _(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reprodu
 
 @_operator("segment_index(Tensor ptr, SymInt size) -> Tensor")
 def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
-    ends = ptr.cpu().numpy().astype(np.int64)
+    if ptr.is_cuda:  # not checked: to read offsets on the host would wait for the device
+        rows = torch.arange(size, device=ptr.device)
+        return torch.searchsorted(ptr.to(torch.int64).contiguous(), rows, right=True, out_int32=True) - 1
+    ends = ptr.numpy().astype(np.int64)
     if len(ends) == 0 or ends[0] < 0 or ends[-1] > size or (ends[1:] < ends[:-1]).any():
         raise ValueError(f"ptr: expected numbers of elements that do not decrease, from 0 to {size} at most, got {ptr}")
     segments = torch.arange(-1, len(ends), dtype=torch.int32, device=ptr.device)

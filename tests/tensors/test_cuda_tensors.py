@@ -1,5 +1,7 @@
 """Tensors of CUDA, for which those of the CPU stand here: results, gradients, launches, and repeated calls."""
 
+from itertools import pairwise
+
 import cuda_fake
 import cuda_tensors
 import numpy as np
@@ -110,6 +112,25 @@ def test_nan_that_is_an_extreme_has_the_gradient(cuda):
 @pytest.mark.parametrize("name", ["scatter max (3,)", "scatter mean ()", "scatter dim 1", "weights, a length"])
 def test_first_and_second_gradients(cuda, name):
     tensors.check_gradients({case[0]: case for case in tensors.differentiable("cpu")}[name])
+
+
+@pytest.mark.parametrize("ptr", [[0, 3, 3, 8, 12], [2, 2, 7], [12], [0, 100]])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+def test_offsets_stay_on_the_device(cuda, monkeypatch, ptr, dtype):
+    src, offsets = torch.rand(12, 3), torch.tensor(ptr).to(dtype)
+    monkeypatch.setattr(torch.Tensor, "cpu", None)
+    found = ct.segment(src, offsets, "max")
+    for k, (begin, end) in enumerate(pairwise(ptr)):
+        assert torch.equal(found[k], src[begin:end].amax(0) if begin < end else torch.zeros(3))
+    assert found.shape == (len(ptr) - 1, 3)
+
+
+def test_offsets_that_decrease_write_nothing_else(cuda):
+    src = torch.ones(12)
+    for ptr in ([5, 1, 3], [-4, 2, 20], [12, 0]):
+        found = ct.segment(src, torch.tensor(ptr))
+        assert found.shape == (len(ptr) - 1,)
+        assert 0 <= found.sum() <= 12
 
 
 def test_repeated_calls_only_launch(cuda, monkeypatch):

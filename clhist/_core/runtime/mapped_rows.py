@@ -116,7 +116,8 @@ def _engine(context: cl.Context, spec: MappedRows) -> Engine:
             f"const long row = (long)indices[i / {d}]; "
             f"EMIT(row >= 0 && row < rows ? row * {d} + i % {d} : -1, {_value(spec, f'(i / {d})', f'(i % {d})', 'i')})"
         )
-    text = RowText(Rows(d, spec.by_rows), "indices[i]", of_element)
+    of_row = _value(spec, "(row)", "(component)", f"((row) * {d} + (component))")
+    text = RowText(Rows(d, spec.by_rows), "indices[i]", of_element, of_row=of_row)
     emits = d if spec.by_rows else 1
     return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits, rows=text)
 
