@@ -8,7 +8,7 @@
 %>\
 <%
     sweep, text, d = spec.sweep, spec.text, spec.text.rows.components
-    group = sweep.work_group_size
+    group, vectors = sweep.work_group_size, d // spec.atomic.numbers
 %>\
 % if spec.is_guarded:
 // Looks at the bins of some rows, and raises the flag if many are of the same one.
@@ -35,7 +35,7 @@ ${types.arrays(sweep)}\
 // Begins the results: with what dest has, or with zeros.
 ${kernel.begin("start", group)}
 ${kernel.results()}\
-    const uint clhist_numbers = clhist_row_bins * ${d // spec.atomic.numbers}, k = get_global_id(0);
+    const uint clhist_numbers = clhist_row_bins * ${vectors}, k = get_global_id(0);
     if (k < clhist_numbers && !(clhist_has_dest && dest == out))
         ((__global ${spec.atomic.word} *)out)[k] = clhist_has_dest ? ((__global const ${spec.atomic.word} *)dest)[k] : 0;
 }
@@ -46,17 +46,35 @@ void clhist_add_numbers(__global ${spec.atomic.word} *to, const ${spec.atomic.wo
     ${spec.atomic.code}
 }
 
-// Adds ${spec.atomic.numbers} numbers of a row at once.
+// Adds ${spec.atomic.numbers} numbers of ${spec.merged} rows at once.
 ${kernel.begin("add", group)}
 ${types.arrays(sweep)}\
 ${kernel.results()}\
     // There may be more of them than numbers of 32 bits, which is what some drivers make of get_global_id.
-    const ulong clhist_k = (ulong)get_group_id(0) * ${group} + get_local_id(0);
-    const uint i = (uint)(clhist_k / ${d // spec.atomic.numbers});
-    if (i < clhist_elements) {
-        const uint bin = CLHIST_BIN(${text.bin}), part = (uint)(clhist_k - (ulong)i * ${d // spec.atomic.numbers});
-        if (bin < clhist_row_bins)
-            clhist_add_numbers((__global ${spec.atomic.word} *)out + (ulong)bin * ${d // spec.atomic.numbers} + part,
-                ((__global const ${spec.atomic.word} *)${text.loads})[clhist_k]);
+    const ulong clhist_k = (ulong)get_group_id(0) * ${group * spec.merged} + get_local_id(0);
+    const uint part = (uint)(clhist_k % ${vectors});
+    uint bins[${spec.merged}];
+    ${spec.atomic.word} numbers[${spec.merged}];
+    #pragma unroll
+    for (uint r = 0; r < ${spec.merged}; ++r) {
+        const uint i = (uint)((clhist_k + r * ${group}) / ${vectors});
+        bins[r] = i < clhist_elements ? CLHIST_BIN(${text.bin}) : clhist_row_bins;
+        if (bins[r] < clhist_row_bins)
+            numbers[r] = ((__global const ${spec.atomic.word} *)${text.loads})[clhist_k + r * ${group}];
+    }
+    #pragma unroll
+    for (uint r = 0; r < ${spec.merged}; ++r) {
+        if (bins[r] >= clhist_row_bins)
+            continue;
+% if spec.merged > 1:
+        // Atomics on one address wait for each other, so rows of one bin are one.
+        #pragma unroll
+        for (uint s = r + 1; s < ${spec.merged}; ++s)
+            if (bins[s] == bins[r]) {
+                numbers[r] += numbers[s];
+                bins[s] = clhist_row_bins;
+            }
+% endif
+        clhist_add_numbers((__global ${spec.atomic.word} *)out + (ulong)bins[r] * ${vectors} + part, numbers[r]);
     }
 }

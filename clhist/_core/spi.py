@@ -92,8 +92,10 @@ from clhist._core.opencl.on_device import HoldsBins as HoldsBins, OnDevice as On
 
 from clhist._core.runtime.cuda_repeats import (
     ANEW as ANEW,
+    LastRepeat as LastRepeat,
     Repeat as Repeat,
     record_repeats as record_repeats,
+    report_origin as report_origin,
     report_repeat as report_repeat,
 )
 

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from clhist._core.spi import ANEW, report_origin
+
 Setup = Callable[[Any, tuple[Any, ...], Any], None]
 Backward = Callable[..., Any]
 
@@ -63,7 +65,11 @@ def direct(
             return operator(*args)
         if not needs_gradient or not torch.is_grad_enabled():
             return kernel(*args)
-        return operator(*args) if function is None else function.apply(*args)
+        if function is None:
+            return operator(*args)
+        result = function.apply(None, *args)
+        report_origin(result, (function.apply, args))
+        return result
 
     return call
 
@@ -92,13 +98,15 @@ def _needs_gradient(args: Iterable[Any]) -> bool | None:
 def _function(kernel: Callable[..., Any], backward: Backward, setup: Setup) -> type[torch.autograd.Function]:
     class Direct(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            output = kernel(*args)
+        def forward(ctx: Any, launch: Callable[[], Any] | None, *args: Any) -> Any:
+            output = ANEW if launch is None else launch()  # what an earlier call has launched
+            if output is ANEW:
+                output = kernel(*args)
             setup(ctx, args, output)
             return output
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            return backward(ctx, *grads)
+            return None, *backward(ctx, *grads)
 
     return Direct

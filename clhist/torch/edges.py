@@ -160,7 +160,6 @@ def _(first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, secon
 
 def _messages_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     x, col, row, weight, ctx.dim_size, ctx.reproducible = inputs
-    ctx.has_weight = weight is not None
     ctx.save_for_backward(x, col, row, *(() if weight is None else (weight,)))
 
 
@@ -168,9 +167,10 @@ def _messages_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | Non
     x, col, row, *weights = ctx.saved_tensors
     grad, weight = grad.contiguous(), weights[0] if weights else None
     of_x = of_weight = None
-    if ctx.needs_input_grad[0]:
+    needs_x, _, _, needs_weight, _, _ = ctx.needs_input_grad[-6:]  # a call on plain tensors has one argument more
+    if needs_x:
         of_x = _messages(grad, row, col, weight, x.shape[0], ctx.reproducible)
-    if ctx.has_weight and ctx.needs_input_grad[3]:
+    if weight is not None and needs_weight:
         of_weight = _dots(x, grad, col, row)
     return of_x, None, None, of_weight, None, None
 

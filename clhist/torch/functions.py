@@ -207,7 +207,7 @@ def segment(
     return operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same, empty)
 
 
-@repeats("length")
+@repeats()
 def bincount(
     input: torch.Tensor,
     weights: torch.Tensor | None = None,

@@ -272,8 +272,10 @@ def _scatter_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None
     index, *values = ctx.saved_tensors
     if ctx.reduce == "prod":
         return _of_products(grad, index, *values), *[None] * 5
-    src, result = (values[0].detach(), values[1].detach()) if values else (None, None)
-    return scatter_gradient(grad.contiguous(), index, ctx.reduce, src, result), *[None] * 5
+    src, result = values or (None, None)
+    if values and torch.is_grad_enabled():  # only that of the bins has a gradient again
+        src, result = src.detach(), result.detach()
+    return scatter_gradient(grad.contiguous(), index, ctx.reduce, src, result), None, None, None, None, None
 
 
 def _gradient_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -363,10 +365,9 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
 
 def _called(name: str, kernel: Callable[..., Any], backward: Any = None, setup: Any = None) -> Any:
     """Return what calls an operator, registered with its gradient if it has one."""
-    kernel = repeats()(kernel)
     if backward is not None:
         torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=_OPERATORS)
-    return direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup)
+    return repeats()(direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup))
 
 
 scatter = _called("scatter", _scatter, _scatter_backward, _scatter_setup)

@@ -6,7 +6,7 @@ A call is recorded if it only repeated one set of launches and returned their re
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -14,16 +14,18 @@ import torch
 
 from clhist._core.spi import (
     ANEW,
+    LastRepeat,
     NotDirectError,
     OutOfMemoryError,
     Remembered,
     Repeat,
     profile_names,
     record_repeats,
+    report_origin,
     report_repeat,
 )
 from clhist.torch.checks import CHECKED
-from clhist.torch.eager import TENSORS, is_batched, is_watched
+from clhist.torch.eager import TENSORS, is_watched
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,10 +35,30 @@ _NUMBERS = frozenset((type(None), bool, int, str))
 
 
 class _RecordedCall(NamedTuple):
-    """The repeat of a call, and the numbers of the tensors that are its arrays."""
+    """The repeat of a call, and the numbers of the tensors that are its arrays.
+
+    Attributes
+    ----------
+    repeat : Repeat
+        What is launched.
+    order : tuple of int
+        For each array of it the number of a tensor of the call.
+    apply : callable or None
+        `torch.autograd.Function.apply` of the operator, where a tensor requires a gradient.
+    args : tuple
+        What `apply` takes behind the launches: numbers of tensors as `_Tensor`, and constants.
+    """
 
     repeat: Repeat
     order: tuple[int, ...]
+    apply: Callable[..., Any] | None = None
+    args: tuple[Any, ...] = ()
+
+
+class _Tensor(NamedTuple):
+    """The number of a tensor of a call, in the place of an argument."""
+
+    number: int
 
 
 _recorded: Remembered[_RecordedCall] = Remembered(256)
@@ -68,13 +90,19 @@ def repeats(needed: str = "") -> Callable[[F], F]:
                 return function(*args, **options)
             recorded = _recorded.get(key)
             if recorded is not None:
+                if recorded.apply is not None:
+                    launch = partial(_repeated, key, recorded, tensors, addresses)
+                    inputs = [tensors[arg.number] if type(arg) is _Tensor else arg for arg in recorded.args]
+                    result = recorded.apply(launch, *inputs)
+                    report_origin(result, (recorded.apply, tuple(inputs)))
+                    return result
                 result = _repeated(key, recorded, tensors, addresses)
                 if result is not ANEW:
                     return result
             with record_repeats() as recorder:
                 result = function(*args, **options)
-                if (repeat := recorder.repeat_of(result)) is not None:
-                    _record(key, addresses, *repeat)
+                if (last := recorder.repeat_of(result)) is not None:
+                    _record(key, tensors, addresses, last)
             return result
 
         return cast(F, call)
@@ -89,19 +117,23 @@ def _signature(
     is_deterministic = torch.are_deterministic_algorithms_enabled()
     if is_deterministic and torch.is_deterministic_algorithms_warn_only_enabled():
         return None  # a call may warn each time
+    has_gradients = torch.is_grad_enabled()
     parts: list[Any] = [function, is_deterministic, *profile_names()]
     for value in (*args, *options.values()) if options else args:
         kind = type(value)
         if kind in _NUMBERS:
             parts += (kind, value)
         elif kind in TENSORS:
-            dtype = value.dtype
-            if dtype not in _REAL or not value.is_cuda or not value.is_contiguous():
+            dtype, device = value.dtype, value.get_device()
+            if device < 0 or dtype not in _REAL:
                 return None
-            if value.is_neg() or is_batched(value) or (value.requires_grad and torch.is_grad_enabled()):
+            try:
+                if not value.is_contiguous() or value.is_neg():
+                    return None
+                address = value.data_ptr()
+            except RuntimeError:  # a batch of `torch.autograd.functional.jacobian(vectorize=True)` has none
                 return None
-            address = value.data_ptr()
-            parts += (dtype, value.shape, value.get_device(), address % _LOAD_BYTES)
+            parts += (dtype, value.shape, device, address % _LOAD_BYTES, has_gradients and value.requires_grad)
             tensors.append(value)
             addresses.append(address)
         elif kind is float and value:  # 0.0 is equal to -0.0
@@ -111,15 +143,23 @@ def _signature(
     return (*parts, *options) if tensors else None
 
 
-def _record(key: Hashable, addresses: list[int], repeat: Repeat, repeated: list[int]) -> None:
+def _record(key: Hashable, tensors: list[Any], addresses: list[int], last: LastRepeat) -> None:
     """Store the launches of a call for its repeats, if its arrays are the tensors of the call."""
-    if len(set(addresses)) == len(addresses) and set(addresses).issuperset(repeated):
-        _recorded.put(key, _RecordedCall(repeat, tuple(map(addresses.index, repeated))))
+    if len(set(addresses)) < len(addresses) or not set(addresses).issuperset(last.addresses):
+        return
+    apply, args = last.origin or (None, ())
+    if apply is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return
+    numbers = {id(tensor): n for n, tensor in enumerate(tensors)}
+    if any(type(arg) in TENSORS and id(arg) not in numbers for arg in args):
+        return  # one was made of the arguments
+    places = tuple(_Tensor(numbers[id(arg)]) if type(arg) in TENSORS else arg for arg in args)
+    _recorded.put(key, _RecordedCall(last.repeat, tuple(map(addresses.index, last.addresses)), apply, places))
 
 
 def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addresses: list[int]) -> Any:
     """Return the result of a call that is repeated, or `ANEW`."""
-    repeat, order = recorded
+    repeat, order, *_ = recorded
     if not repeat.is_worth_it():
         _recorded.take(key)
         return ANEW
@@ -132,5 +172,5 @@ def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addres
     if not is_good:
         _recorded.take(key)
     else:
-        report_repeat(repeat, [addresses[n] for n in order], result)
+        report_repeat(repeat, addresses, order, result)
     return result

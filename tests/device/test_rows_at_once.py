@@ -51,7 +51,10 @@ def _expected(dest, bins, values):
 
 
 @pytest.mark.parametrize("kind", ["uniform", "sorted", "half", "outside"])
-@pytest.mark.parametrize(("n", "h", "d"), [(90_011, 5000, 4), (70_001, 9001, 8), (40_011, 40_000, 12), (99, 9000, 4)])
+@pytest.mark.parametrize(
+    ("n", "h", "d"),
+    [(90_011, 5000, 4), (70_001, 9001, 8), (40_011, 40_000, 12), (99, 9000, 4), (40_011, 4096, 4), (9_003, 600, 64)],
+)
 def test_as_numpy(kind, n, h, d, queue, rng):
     bins = rng.integers(-h if kind == "outside" else 0, 2 * h if kind == "outside" else h, n, dtype=np.int32)
     bins = np.sort(bins) if kind == "sorted" else np.where(rng.random(n) < 0.5, 7, bins) if kind == "half" else bins
@@ -83,6 +86,23 @@ def test_what_others_add(op, dtype, shape, queue, rng):
     np.testing.assert_allclose(
         clhist.reduce_by_index(shape, op, bins, values, queue=queue), expected, rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("bins", ["one", "two", "first differs", "none"])
+def test_rows_of_one_bin_are_one_atomic(bins, queue, rng):
+    """Work-groups of 48, with twelve rows at a time."""
+    n, h, d = 5001, 1024, 16
+    of_kind = {
+        "one": np.full(n, 9),
+        "two": np.arange(n) % 2 * 1023,
+        "first differs": np.where(np.arange(n) % 96 < 12, np.arange(n) % h, 5),
+        "none": np.full(n, h),
+    }
+    number, values = of_kind[bins].astype(np.int32), rng.integers(-9, 10, (n, d)).astype(np.float32)
+    profile = device_profile(queue.device)
+    with profile_context(replace(profile, work_group_size=48)):
+        found = clhist.reduce_by_index((h, d), "sum", *(cl_array.to_device(queue, each) for each in (number, values)))
+    np.testing.assert_array_equal(found.get(), _expected(np.zeros((h, d), np.float32), number, values))
 
 
 def test_rows_that_begin_anywhere(queue, rng):

@@ -1,5 +1,8 @@
 """Tensors of CUDA, for which those of the CPU stand here: results, gradients, launches, and repeated calls."""
 
+import gc
+import importlib
+import weakref
 from itertools import pairwise
 
 import cuda_fake
@@ -13,6 +16,7 @@ import clhist
 import clhist.torch as ct
 from clhist._core.cuda.driver import CudaMemoryError
 from clhist._core.opencl.device import planning_profile, profile_context
+from clhist._core.runtime import cuda_repeats
 from clhist.selftest.inputs import as_gpu
 from clhist.torch import operators, repeats
 
@@ -114,6 +118,35 @@ def test_first_and_second_gradients(cuda, name):
     tensors.check_gradients({case[0]: case for case in tensors.differentiable("cpu")}[name])
 
 
+def test_repeated_calls_of_groups_and_edges_compute_again(cuda, monkeypatch):
+    src, index = drawn()
+    col = torch.randint(BINS, (N,))
+    calls = {
+        "softmax": lambda x: ct.softmax(x, index, None, BINS),
+        "logsumexp": lambda x: ct.logsumexp(x, index, None, BINS),
+        "several": lambda x: torch.cat(ct.scatter(x, index, 0, BINS, ["std", "mean", "sum", "max"])),
+        "edges": lambda x: ct.gather_scatter(x[:BINS], col, index, x[:, 0].contiguous(), BINS),
+        "sort": lambda x: ct.counting_sort(x[:, 0].to(torch.int64).clamp(0), 5).permutation,
+        "segments": lambda x: ct.segment(x, col[:9].sort().values, "max"),
+    }
+    for name, call in calls.items():
+        for step in range(6):
+            x = src + step * torch.randint(3, src.shape)
+            results = []
+            for is_new in (False, True):
+                if is_new and step > 3:
+                    monkeypatch.setattr(repeats, "_recorded", repeats.Remembered(256))
+                    monkeypatch.setattr(cuda_repeats, "_repeats", repeats.Remembered(256))
+                at = x.clone().requires_grad_(name != "sort")
+                result = call(at)
+                results.append(result.detach().clone())
+                if name != "sort":
+                    (result * torch.arange(result.shape[0])[:, None]).sum().backward()
+                    results.append(at.grad)
+            half = len(results) // 2
+            torch.testing.assert_close(results[:half], results[half:], rtol=1e-3, atol=1e-2, msg=f"{name} {step}")
+
+
 @pytest.mark.parametrize("ptr", [[0, 3, 3, 8, 12], [2, 2, 7], [12], [0, 100]])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
 def test_offsets_stay_on_the_device(cuda, monkeypatch, ptr, dtype):
@@ -154,6 +187,78 @@ def test_repeated_calls_only_launch(cuda, monkeypatch):
     assert not checked
     src += 1
     torch.testing.assert_close(calls["rows"]().double(), reference(src, index, BINS, "sum", 0), rtol=1e-5, atol=1e-3)
+
+
+def test_a_count_that_reads_its_number_of_bins_is_repeated(cuda, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("clhist.bincount"), "device_kind", lambda device: "gpu")
+    index = torch.arange(N) % 7
+    for _ in range(6):
+        ct.bincount(index, minlength=5)
+    checked = []
+    monkeypatch.setattr(ct.functions, "check_integers", lambda *_: checked.append(1))
+    assert torch.equal(ct.bincount(index, minlength=5), torch.bincount(index, minlength=5))
+    assert not checked
+    for changed in (index % 3, index + 2, index * 40):  # fewer bins than the least number, a few more, and far more
+        assert torch.equal(ct.bincount(changed, minlength=5), torch.bincount(changed, minlength=5))
+    with pytest.raises(ValueError, match="negative"):
+        ct.bincount(index - 1, minlength=5)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+def test_repeated_calls_with_a_gradient_only_launch(cuda, monkeypatch, reduce):
+    src, index = drawn()
+    src.requires_grad_()
+
+    def step(src, index, factor=1.0):
+        result = ct.scatter(src, index, 0, BINS, reduce)
+        return result, *torch.autograd.grad((result * factor).sum(), src, retain_graph=True)
+
+    first = [step(src, index) for _ in range(6)][-1]
+    checked = []
+    for name in ("check_values", "check_integers"):
+        monkeypatch.setattr(ct.functions, name, lambda *_: checked.append(1))
+    cuda.calls.clear()
+    for got, expected in zip(step(src, index), first, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-4)
+    assert set(cuda.calls) == {"cuCtxGetCurrent", "cuLaunchKernel"}
+    assert not checked
+    # Other values, with the gradient of a layer before; the same without one; a leaf that is a parameter.
+    scale = torch.tensor(2.0, requires_grad=True)
+    result = ct.scatter(src * scale, index, 0, BINS, reduce)
+    torch.testing.assert_close(result, first[0] * 2, rtol=1e-5, atol=1e-3)
+    (by_scale,) = torch.autograd.grad(result.sum(), scale)
+    torch.testing.assert_close(by_scale, first[0].sum(), rtol=1e-4, atol=1e-2)
+    with torch.no_grad():
+        assert not ct.scatter(src, index, 0, BINS, reduce).requires_grad
+    assert not ct.scatter(src.detach(), index, 0, BINS, reduce).requires_grad
+    parameter = torch.nn.Parameter(src.detach().clone())
+    for _ in range(3):
+        torch.testing.assert_close(step(parameter, index, 3.0)[1], first[1] * 3)
+
+
+def test_a_second_gradient_of_a_repeated_call(cuda):
+    src, index = drawn(torch.float64, row=(2,), size=200)
+    src.requires_grad_()
+    for _ in range(6):
+        result = ct.scatter(src, index, 0, BINS, "mean")
+        (first,) = torch.autograd.grad((result**2).sum(), src, create_graph=True)
+        (second,) = torch.autograd.grad((first**2).sum(), src)
+    rows = torch.nn.functional.one_hot(index.clamp(min=0), BINS).double() * (index >= 0)[:, None]
+    means = (rows / rows.sum(0).clamp(min=1)).T
+    expected = 8 * means.T @ means @ means.T @ (means @ src)
+    torch.testing.assert_close(second, expected.detach())
+
+
+def test_a_repeated_call_holds_none_of_its_tensors(cuda):
+    src, index = drawn()
+    src.requires_grad_()
+    for _ in range(6):
+        result = ct.scatter(src, index, 0, BINS)
+        result.sum().backward()
+    gone = weakref.ref(result)
+    del result
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own use, for its first derivative

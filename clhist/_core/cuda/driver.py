@@ -91,17 +91,6 @@ class unheard:  # as a function; a generator would take three times as long
         heard.calls = self._calls
 
 
-class _Current(threading.local):
-    """Room for the current context of a thread, by which the driver returns it."""
-
-    def __init__(self) -> None:
-        self.context = _handle()
-        self.room = ctypes.byref(self.context)
-
-
-_current = _Current()
-
-
 class _Events(threading.local):
     """A thread's own, by device: one may be recorded again as soon as it is waited for."""
 
@@ -109,7 +98,7 @@ class _Events(threading.local):
         self.of_devices: dict[int, Event] = {}
 
 
-_OF_CONTEXTS = {"cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"}
+_OF_CONTEXTS = {"cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"}
 
 
 class _On:
@@ -119,6 +108,10 @@ class _On:
 
     def __init__(self, driver: Driver, context: int) -> None:
         self._driver, self._context = driver, context
+
+    def is_current(self) -> bool:
+        """Whether calls of this thread go there anyway."""
+        return self._driver.is_current(self._context)
 
     def __enter__(self) -> None:
         self._pushed = not self._driver.is_current(self._context) and self._driver.push(self._context)
@@ -205,13 +198,19 @@ class Driver:
 
     def is_current(self, context: int) -> bool:
         """Whether calls of this thread go to a context."""
-        return self._get_current(_current.room) == 0 and _current.context.value == context
+        current = _handle()  # one for each thread would take longer: PyTorch's own threads are new to Python each time
+        return self._get_current(ctypes.byref(current)) == 0 and current.value == context
 
     def push(self, context: int) -> bool:
         """Let calls of this thread go to a context; return whether they went elsewhere."""
         current = _handle()
         self._call("cuCtxGetCurrent", ctypes.byref(current))
         if current.value == context:
+            return False
+        if (
+            not current.value
+        ):  # as CUDA's runtime: a thread that has none stays with the first, at no cost in later calls
+            self._call("cuCtxSetCurrent", _handle(context))
             return False
         try:
             self._call("cuCtxPushCurrent_v2", _handle(context))
@@ -398,9 +397,8 @@ def _destroyed(own: Driver, event: Any) -> None:
         own.event("cuEventDestroy_v2", event)
 
 
-def stream_of(handle: int) -> Any:
-    """Return a stream as the driver takes it."""
-    return _handle(handle)
+stream_of = _handle
+"""A stream as the driver takes it."""
 
 
 @lru_cache(maxsize=1)

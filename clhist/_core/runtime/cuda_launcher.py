@@ -226,6 +226,9 @@ class CudaLoaded:
         with self._lock:
             if self._parts is None:
                 self._parts = self._load(stream)
+            if len(self._parts) == 1 and not self._parts[0].size:  # which memory cannot be refused
+                self._run_part(self._parts[0], library, stream, numbers, begun)
+                return
             waiting: list[tuple[_Part, int | None]] = [(each, None) for each in self._parts]
             has_begun = False
             while waiting:

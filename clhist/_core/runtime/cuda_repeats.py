@@ -8,7 +8,7 @@ Note [A repeated call launches again], docs/decisions/0014.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +16,9 @@ import numpy as np
 from clhist._core.cuda.driver import driver, heard, listening
 from clhist._core.cuda.libraries import Library
 from clhist._core.cuda.recognised import library_of
+from clhist._core.opencl import lost
 from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory, NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
-from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.runtime.cuda_launcher import CudaLoaded, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
@@ -139,6 +139,7 @@ class Repeat:
         uses: Sequence[Uses],
     ) -> None:
         self._memory = CudaMemory(memory.library, memory.device, None)
+        self._on = driver().on(memory.device)
         self._steps, self._result, self._uses = steps, result, uses
         self._launches = [each for each in steps if isinstance(each, _Launch)]
         self._readings = [each for each in steps if isinstance(each, _Reading)]
@@ -155,8 +156,11 @@ class Repeat:
 
     def run(self, arrays: list[Any], addresses: list[int]) -> tuple[Any, bool]:
         """Do the same for arrays and their addresses; the lists get what is made as well."""
-        check_process()
+        if lost.unchecked:
+            lost.check_process()
         device = self._memory.device
+        if self._ending is None and self._on.is_current():  # as of nearly all calls: a block takes as long as a launch
+            return self._launched(arrays, addresses, self._memory.library.stream(device)), True
         with driver().on(device):
             stream = self._memory.stream
             if self._ending is None:
@@ -176,24 +180,22 @@ class Repeat:
         return ANEW if found is None else found, is_good
 
     @property
-    def reads_nothing(self) -> bool:
-        """Whether the host reads nothing of what is computed."""
-        return self._ending is None
-
-    @property
     def is_one_launch(self) -> bool:
         """Whether nothing is enqueued if memory is refused."""
         return len(self._steps) == 1 and all(each.loaded.prepared.is_of_one for each in self._launches)
 
     def is_worth_it(self) -> bool:
         """Whether it is not used so often that it should be planned for itself; it is used once more."""
+        if not self._uses:
+            return True
         for each in self._uses:
             each.number += 1
         return not any(each.are_many for each in self._uses)
 
     def _launched(self, arrays: list[Any], addresses: list[int], stream: int) -> Any:
+        library, device = self._memory.library, self._memory.device
         for step in self._steps:
-            step.enqueue(arrays, addresses, self._memory.library, self._memory.device, stream)
+            step.enqueue(arrays, addresses, library, device, stream)
         return self._result(arrays)
 
 
@@ -208,42 +210,57 @@ class RecognisedCall(NamedTuple):
     given: list[Given]
 
 
-class _Last(threading.local):
-    """The last repeat of this thread, the addresses of its arrays, and its result, while someone listens."""
+class LastRepeat(NamedTuple):
+    """The last repeat of a thread, the addresses of its arrays, its result, and what an adapter says of that."""
 
-    listening = False
-    repeat: Repeat | None = None
-    addresses: list[int] = []  # noqa: RUF012  # replaced, never changed
-    result: Any = None
+    repeat: Repeat
+    addresses: list[int]
+    result: Any
+    origin: Any = None
+
+
+class _Last(threading.local):
+    """What is reported in this thread, while it records."""
+
+    repeat: LastRepeat | None = None
 
 
 _last = _Last()
+_recording: set[int] = set()  # threads by number, most often none: to ask for what is a thread's takes longer
 
 
 class record_repeats:  # as a function; a generator would take three times as long
     """Records the last repeat of a ``with`` block for `repeat_of`, and forgets it behind the block."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("_is_inner",)
 
     def __enter__(self) -> record_repeats:
-        self._before, _last.listening = _last.listening, True
-        _last.repeat = _last.result = None
+        thread = threading.get_ident()
+        self._is_inner, _last.repeat = thread in _recording, None
+        _recording.add(thread)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _last.listening = self._before
-        if not self._before:
-            _last.repeat = _last.result = None  # PyTorch copies a gradient that anyone else holds
+        if not self._is_inner:
+            _recording.discard(threading.get_ident())
+            _last.repeat = None  # PyTorch copies a gradient that anyone else holds
 
-    def repeat_of(self, result: Any) -> tuple[Repeat, list[int]] | None:
-        """Return the repeat whose result this is, and the addresses of its arrays; None if it is of no repeat."""
-        return (_last.repeat, _last.addresses) if _last.repeat is not None and _last.result is result else None
+    def repeat_of(self, result: Any) -> LastRepeat | None:
+        """Return the repeat whose result this is; None if it is of no repeat."""
+        last = _last.repeat
+        return last if last is not None and last.result is result else None
 
 
-def report_repeat(repeat: Repeat, addresses: list[int], result: Any) -> None:
-    """Report a repeat that reads nothing to `record_repeats` in this thread."""
-    if _last.listening and repeat.reads_nothing:
-        _last.repeat, _last.addresses, _last.result = repeat, addresses, result
+def report_repeat(repeat: Repeat, addresses: Sequence[int], order: Iterable[int], result: Any) -> None:
+    """Report a repeat, and which of the addresses its arrays have, to `record_repeats` in this thread."""
+    if _recording and threading.get_ident() in _recording:
+        _last.repeat = LastRepeat(repeat, [addresses[n] for n in order], result)
+
+
+def report_origin(result: Any, origin: Any) -> None:
+    """Report where the result of the last repeat in this thread comes from, as its adapter knows it."""
+    if _recording and _last.repeat is not None and _last.repeat.result is result:
+        _last.repeat = _last.repeat._replace(origin=origin)
 
 
 _repeats: Remembered[Repeat | int] = Remembered(256)  # or how often it was tried
@@ -309,7 +326,7 @@ def repeated(call: RecognisedCall) -> Any:
     if not is_good:
         _repeats.put(call.key, 0)
     else:
-        report_repeat(repeat, [each.address for each in call.given], result)
+        report_repeat(repeat, [each.address for each in call.given], range(len(call.given)), result)
     return result
 
 

@@ -81,7 +81,8 @@ class RowsSweep(Sweep):
         if self.rows.is_guarded:
             given["clhist_most_alike"] = most_alike(plan.row_bins)
             commands.add("sweep", self.codes["look"], (group,), (group,), given)
-        for name, items, stage in (("start", plan.row_bins, "sweep"), ("add", plan.elements, "combine")):
+        rows = ceil(plan.elements / self.rows.merged)
+        for name, items, stage in (("start", plan.row_bins, "sweep"), ("add", rows, "combine")):
             groups = max(1, ceil(items * each / group))
             commands.add(stage, self.codes[name], (groups * group,), (group,), given)
 
