@@ -21,10 +21,6 @@ ARRAYS = {
     "mean_gradient": {"table": "bin", "indices": "bins", "counts": "count"},
     "mean": {"table": "element", "counts": "count of element"},
     "filled": {"table": "element", "counts": "count of element"},
-    "winners": {"source": "element", "table": "bin", "indices": "bins"},
-    "extreme_gradient": {
-        "source": "element", "table": "bin", "indices": "bins", "gradient": "bin", "winners": "bin",
-    },
     "exponential": {"source": "element", "table": "bin", "indices": "bins"},
     "quotient": {"source": "element", "table": "bin", "indices": "bins"},
     "softmax_gradient": {"source": "element", "table": "bin", "indices": "bins", "gradient": "element"},
@@ -112,6 +108,9 @@ class RowKernelSpec:
         dtypes = {*self.dtypes} - {self.arrays["indices"][0]} if self.kind in _OF_COMPONENTS else set()
         if len(dtypes) == 1 and not half_name(self.result):  # exponentials of vectors take a third of the time on CPUs
             return _OF_COMPONENTS[self.kind].format(**{name: f"{name}_v" for name in self.arrays})
+        if self.kind == "extreme_share" and self.vector > 1 and self.result.kind == "f" and not half_name(self.result):
+            won = "source_v == table_v | isnan(source_v) & isnan(table_v)"
+            return f"select(({self._vector(self.result)})(0), gradient_v, {won})"
         values = [self._value(number) for number in range(self.vector)]
         return f"({self._vector(self.result)})({', '.join(values)})"
 
@@ -143,14 +142,7 @@ class RowKernelSpec:
         if self.kind in _OF_COMPONENTS:
             values = {name: self.component(name, number) for name in self.arrays if name != "indices"}
             return stored(_OF_COMPONENTS[self.kind].format(**values), self.result)
-        won = self.is_extreme(number)
-        if self.kind == "winners":
-            return f"{won} ? 1 : 0"
-        if self.kind == "extreme_share":
-            return f"({won}) ? {self._component('gradient', number)} : 0"
-        winners = self._component("winners", number)
-        share = f"{self.component('gradient', number)} / ({wide})({winners} > 1 ? {winners} : 1)"
-        return f"({won}) ? {stored(share, self.result)} : 0"
+        return f"({self.is_extreme(number)}) ? {self._component('gradient', number)} : 0"
 
 
 _OF_COMPONENTS = {

@@ -100,11 +100,6 @@ def moments_gradient(
     return _run("moments_gradient", (source, means, indices, slope, gradient), source.shape, source.dtype, queue)
 
 
-def extreme_winners(source: Array, extremes: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
-    """Return an int32 for each value of `source`: 1 if it equals the minimum or maximum of its bin, otherwise 0."""
-    return _run("winners", (source, extremes, indices), source.shape, np.dtype(np.int32), queue)
-
-
 def extreme_gradient(
     source: Array,
     extremes: Array,
@@ -124,8 +119,8 @@ def extreme_gradient(
     indices : array of shape (N,) of integers
         The bin of each row of values.
     """
-    arrays = source, extremes, indices, gradient, winners
-    return _run("extreme_gradient", arrays, source.shape, gradient.dtype, queue)
+    share = _run("share", (gradient, winners), gradient.shape, gradient.dtype, queue)
+    return _run("extreme_share", (source, extremes, indices, share), source.shape, gradient.dtype, queue)
 
 
 def extreme_gradient_by_ties(source: Array, extremes: Array, indices: Array, gradient: Array) -> Array:
@@ -135,8 +130,7 @@ def extreme_gradient_by_ties(source: Array, extremes: Array, indices: Array, gra
     """
     winners = _run("none", (extremes,), extremes.shape, np.dtype(np.int32), None)
     _outcome("ties", (source, extremes, indices), source.shape, winners.dtype, None, out=winners)
-    share = _run("share", (gradient, winners), gradient.shape, gradient.dtype, None)
-    return _run("extreme_share", (source, extremes, indices, share), source.shape, gradient.dtype, None)
+    return extreme_gradient(source, extremes, indices, gradient, winners)
 
 
 def _run(
