@@ -27,7 +27,7 @@ class MappedRows(NamedTuple):
     ----------
     operator : Operator
         How rows are combined.
-    index : numpy.dtype
+    index_dtype : numpy.dtype
         Of the indices.
     arrays : tuple of (str, numpy.dtype)
         Names and dtypes of the arrays that the value is computed from.
@@ -43,7 +43,7 @@ class MappedRows(NamedTuple):
     """
 
     operator: Operator
-    index: np.dtype
+    index_dtype: np.dtype
     arrays: tuple[tuple[str, np.dtype], ...]
     value: str
     vector: int
@@ -97,7 +97,7 @@ def reduce_mapped(
 @kept_by_context
 def _engine(context: cl.Context, spec: MappedRows) -> Engine:
     d = spec.vector
-    arguments = [f"const {c_name(spec.index)} *indices"]
+    arguments = [f"const {c_name(spec.index_dtype)} *indices"]
     arguments += [f"const {c_name(dtype)} *{name}" for name, dtype in spec.arrays]
     arguments += [f"const long {name}" for name in spec.numbers]
     if d == 1:
