@@ -171,7 +171,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
     if are_repeated(key, given, (a, weights), axis):
-        keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None)
+        keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None, any_size=True)
     return prepared.finished(hist, density, out), edges
 
 
@@ -199,7 +199,7 @@ def _in_found_range(
     prepared = Prepared(bins.queue, sweep, dtype, (), rest, bins)
     result = prepared.again((a, where, weights), **asked)
     if result is not None:
-        keep(key, prepared)
+        keep(key, prepared, any_size=True)
     return result
 
 

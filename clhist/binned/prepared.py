@@ -13,7 +13,7 @@ from clhist._core.opencl.cuda_arrays import is_cuda
 from clhist._core.runtime.cuda_repeats import ends_with
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.scatter import into
-from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.signature import Remembered, shape_of, without_size
 from clhist.binned.counts import as_dtype, densities, flat
 from clhist.binned.extent import extent
 from clhist.binned.found import FoundBins
@@ -96,7 +96,7 @@ def repeated(
 
     The last is whether nothing was kept that is for such data.
     """
-    known, found = kept.get(key), None
+    known, found = kept.get(key) or _of_another_size(key, arrays[0]), None
     if known is None:
         return None, None, True
     a, where, weights = arrays
@@ -108,18 +108,48 @@ def repeated(
     return result, found, known is None
 
 
+def _of_another_size(key: Hashable, a: Any) -> Prepared | None:
+    """Return a histogram of fewer elements, with edges that do not depend on these, for those of `a`; keep it."""
+    alike = _without_sizes(key)
+    known = kept.get(alike)
+    if not isinstance(known, Prepared) or known.sweep is None or (sweep := known.sweep.of_size(a.size)) is None:
+        return None
+    kept.put(alike, known)  # stays where calls of many sizes displace each other
+    prepared = known._replace(sweep=sweep)
+    kept.put(key, prepared)
+    return prepared
+
+
+def _without_sizes(key: Any) -> Hashable:
+    """Return the signature of data of one dimension, and no gaps, but for its size; None of other data."""
+    if not isinstance(key, tuple):
+        return None
+    (*data, out), *rest = key
+    shapes = {shape_of(part) for part in data if part is not None}
+    if len(shapes) != 1 or None in shapes or len(*shapes) != 1:
+        return None
+    return "any size", *(part and without_size(part) for part in data), out, *rest
+
+
 def _by_extent(key: Hashable, found: tuple[Any, Any] | None) -> Hashable:
     return key, found and (found[0].tobytes(), found[1].tobytes())
 
 
-def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None) -> None:
-    """Keep a histogram by a signature; `looked_at` holds the extent of its data if its edges depend on that."""
+def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None, *, any_size: bool = False) -> None:
+    """Keep a histogram by a signature.
+
+    `looked_at` holds the extent of its data if its edges depend on that. Without, it may be kept for `any_size` of data
+    too; `key` is then one of `signature_of_data`.
+    """
     if key is None or prepared.sweep is None:
         return
     if looked_at is not None:
         kept.put(key, prepared.queue)
         key = _by_extent(key, *looked_at)
-    kept.put(key, prepared._replace(edges=tuple(each.copy() for each in prepared.edges)))  # which no caller changes
+    prepared = prepared._replace(edges=tuple(each.copy() for each in prepared.edges))  # which no caller changes
+    kept.put(key, prepared)
+    if any_size and looked_at is None and prepared.rest is None:
+        kept.put(_without_sizes(key), prepared)
 
 
 def are_repeated(key: Hashable, given: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:

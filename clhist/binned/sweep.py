@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -292,12 +292,18 @@ class Sweep:
         As what the engine takes each of the caller's arrays, if that is another dtype than its own.
     shape : tuple of int
         Of each result, which begins as that of the engine.
+    size : int
+        N.
+    count_at : int, optional
+        Where the arguments have N, if the elements are taken in blocks.
     """
 
     known: KnownCall
     names: tuple[str, ...]
     dtypes: tuple[np.dtype | None, ...]
     shape: tuple[int, ...]
+    size: int
+    count_at: int | None
 
     @classmethod
     def of(
@@ -319,15 +325,27 @@ class Sweep:
             binned = Binned(tuple([axis.packed for axis in binned.axes]), binned.data, binned.where, binned.size)
             packed = binned.kind
             kind = BinnedKind(packed.axes, packed.in_rows, packed.masked, in_blocks=True, has_spare=has_spare)
-            size, count = -(-size // BLOCK), (size,)
+            size, count = _blocks(size), (size,)
         args, dtypes = binned.template(queue)
+        count_at = len(args) if in_blocks else None
         args = [*args, *count, *(None for _ in values)]
         summed = by_parts(outputs) if reproducible else outputs
         engine = sweep_engine(queue.context, kind, summed, tuple(array.dtype for array in values))
         bins = prod(shape) + 1 if has_spare else shape
         engine = reproducible_engine(engine) if reproducible else engine
         known = KnownCall(engine, args, Call(bins, size, queue=queue, num_histograms=rows))
-        return cls(known, tuple(name for name, *_ in outputs), (*dtypes, *(None for _ in values)), shape)
+        dtypes = [*dtypes, *(None for _ in values)]
+        return cls(known, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
+
+    def of_size(self, size: int) -> Sweep | None:
+        """Return it for other data of this many elements, no fewer; None where elements would be taken otherwise."""
+        if not self.size <= size < 2**31 or (self.count_at is None and self.size < BLOCK <= size):
+            return None
+        if self.count_at is None:
+            known = self.known.of_size(size, {})
+        else:
+            known = self.known.of_size(_blocks(size), {self.count_at: size})
+        return replace(self, known=known, size=size)
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -364,6 +382,10 @@ class Sweep:
         if self.known.call.num_bins != self.shape:
             found = [shaped(each, self.shape) for each in found]
         return dict(zip(self.names, found, strict=True))
+
+
+def _blocks(size: int) -> int:
+    return -(-size // BLOCK)
 
 
 def by_parts(outputs: tuple[tuple[str, Operator, str], ...]) -> tuple[tuple[str, Operator, str], ...]:

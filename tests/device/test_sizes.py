@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import warnings
+from unittest.mock import Mock
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -299,3 +301,82 @@ def test_new_sizes_with_results_in_given_arrays(queue, rng, monkeypatch):
     for wrong in (np.zeros(bins + 1, np.int32), np.zeros(bins, np.int64), np.zeros((bins, 2), np.int32)[:, 0]):
         with pytest.raises((TypeError, ValueError), match=r"^out: "):
             kernel(x[:4999], num_bins=(bins,), out=wrong)
+
+
+_DATA = {
+    "range": (100, (0, 1)),
+    "edges": (np.sort(np.random.default_rng(3).random(40)), None),
+    "extent": (100, None),
+}
+_SIZES = (100_000, 100_001, 99_999, 262_144, 131_075, 70_000, 5, 1, 100_003)
+
+
+@pytest.mark.parametrize("kind", ["counts", "float32 weights", "int32 weights", "where", "density", "reproducible"])
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("name", _DATA)
+def test_histograms_of_other_sizes_are_prepared_once(name, on_device, kind, queue, rng):
+    bins, ends = _DATA[name]
+    options = {"density": True} if kind == "density" else {"reproducible": True} if kind == "reproducible" else {}
+    for size in _SIZES:
+        a, weights, where = rng.random(size), None, None
+        if "weights" in kind or kind == "reproducible":
+            weights = rng.integers(-9, 10, size).astype("i4" if "int" in kind else "f4")
+        if kind == "where":
+            where = rng.random(size) < 0.7
+        if size > 3:
+            a[1:4] = np.nan if name != "extent" else 0.5, 1.0, 0.0
+        given = {"weights": weights, "where": where}
+        if on_device:
+            given = {k: v if v is None else cl_array.to_device(queue, v) for k, v in given.items()}
+        data = cl_array.to_device(queue, a) if on_device else a
+        got, edges = clhist.histogram(data, bins, ends, queue=queue, **given, **options)
+        chosen = slice(None) if where is None else where
+        expected, numpy_edges = np.histogram(a[chosen], bins, ends, weights=weights, density=options.get("density"))
+        np.testing.assert_array_equal(edges, numpy_edges)
+        got = got.get() if on_device else got
+        assert got.dtype == expected.dtype
+        (np.testing.assert_allclose if kind == "density" else np.testing.assert_array_equal)(got, expected)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_histogram_of_another_size_needs_no_axis(on_device, queue, rng, monkeypatch):
+    def data(size):
+        return cl_array.to_device(queue, rng.random(size)) if on_device else rng.random(size)
+
+    clhist.histogram(data(80_000), 10, (0, 1), queue=queue)
+    monkeypatch.setattr(importlib.import_module("clhist.histogram"), "_counted", Mock(side_effect=AssertionError))
+    for size in (80_001, 300_000):
+        counts, _ = clhist.histogram(data(size), 10, (0, 1), queue=queue)
+        assert (counts.get() if on_device else counts).sum() == size
+    for wrong in ({"weights": data(7)}, {"where": data(80_003) > 0.5 if not on_device else data(3)}):
+        with pytest.raises((TypeError, ValueError)):
+            clhist.histogram(data(80_002), 10, (0, 1), queue=queue, **wrong)
+
+
+def test_few_elements_stay_on_the_host_whatever_came_before(rng, monkeypatch):
+    for size in (500_000, 400_000):
+        clhist.histogram(rng.random(size), 10, (0, 1), weights=rng.random(size))
+    monkeypatch.setattr(Engine, "run", Mock(side_effect=AssertionError("few elements went to a device")))
+    clhist.histogram(rng.random(50), 10, (0, 1), weights=rng.random(50))
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+@pytest.mark.parametrize("target", ["new", "dest", "out"])
+def test_device_arrays_of_other_sizes(op, target, queue, rng, loaded):
+    bins = 211
+    for size in (*CLOSE, 5120, 1, 4607):
+        index = rng.integers(-1, bins + 2, size, np.int32)
+        values = rng.integers(-99, 100, size).astype(np.float32)
+        given = [cl_array.to_device(queue, each) for each in (index, values)]
+        if target == "new":
+            got = clhist.reduce_by_index(bins, op, *given)
+        else:
+            dest = cl_array.to_device(queue, np.full(bins, 3, np.float32))
+            out = cl_array.to_device(queue, np.full(bins, -7, np.float32)) if target == "out" else None
+            got = clhist.reduce_by_index(dest, op, *given, out=out)
+        inside = (index >= 0) & (index < bins)
+        start = 0 if op == "sum" else -np.inf
+        expected = np.full(bins, start if target == "new" else 3, np.float32)
+        (np.add if op == "sum" else np.maximum).at(expected, index[inside], values[inside])
+        np.testing.assert_array_equal(got.get(), expected)
+    assert len(loaded) <= 5

@@ -207,9 +207,7 @@ class Driver:
         self._call("cuCtxGetCurrent", ctypes.byref(current))
         if current.value == context:
             return False
-        if (
-            not current.value
-        ):  # as CUDA's runtime: a thread that has none stays with the first, at no cost in later calls
+        if not current.value:  # as CUDA's runtime does: a thread that has none stays with the first
             self._call("cuCtxSetCurrent", _handle(context))
             return False
         try:

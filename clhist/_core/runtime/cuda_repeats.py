@@ -220,7 +220,7 @@ class LastRepeat(NamedTuple):
 
 
 class _Last(threading.local):
-    """What is reported in this thread, while it records."""
+    """The repeat that is reported in a thread while it records."""
 
     repeat: LastRepeat | None = None
 

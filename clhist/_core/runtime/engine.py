@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar, scalar
@@ -37,7 +38,13 @@ from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.pieces import are_apart, by_pieces
 from clhist._core.runtime.ready import Operands, Ready, Uses
 from clhist._core.runtime.results import numbered
-from clhist._core.runtime.signature import Remembered, signature_of_call, signature_of_targets, without_sizes
+from clhist._core.runtime.signature import (
+    Remembered,
+    signature_of_call,
+    signature_of_targets,
+    without_size,
+    without_sizes,
+)
 from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
@@ -308,21 +315,20 @@ class Engine:
     ) -> Hashable:
         """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
 
-        Only of calls on contiguous arrays of NumPy, which are taken in place.
+        Only of calls on contiguous arrays that are taken in place.
         """
         if not isinstance(key, tuple) or bins is None or call.num_histograms is not None or call.offsets is not None:
             return None
         if (number := _one_number(call.num_bins)) is None:
             return None
         for target in targets:
-            if type(target) is not np.ndarray or target.shape != (number,) or not target.flags.c_contiguous:
+            if not _is_contiguous(target) or target.shape != (number,):
                 return None
         parts = list[Hashable]()
-        for n, (kind, dtype, _, _, *aligned) in zip(self._arrays, key, strict=False):
-            array = args[n]
-            if type(array) is not np.ndarray or not array.size or not array.flags.c_contiguous:
+        for n, part in zip(self._arrays, key, strict=False):
+            if not _is_contiguous(args[n]) or not args[n].size:
                 return None
-            parts.append((kind, dtype, *aligned))
+            parts.append(without_size(part))
         if (size := call.size) is None:
             if self.source.sizing is None:
                 return None
@@ -366,7 +372,7 @@ class Engine:
             if -1 not in numbers:
                 ready.targets = tuple(numbers)
                 self._calls.put(key, ready)
-                if ready.uses is not None and self._takes_all_at_once(checked.queue.device):
+                if ready.uses is not None and (checked.on_device or self._takes_all_at_once(checked.queue.device)):
                     self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
         return outcome
 
@@ -449,6 +455,11 @@ class Engine:
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
+
+
+def _is_contiguous(array: Any) -> bool:
+    """Whether a value is an array of NumPy or a device in the order of C."""
+    return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
 
 
 def _one_number(num_bins: Any) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,11 @@ class KnownCall:
             return True
         self._calls += 1 if arrays and type(arrays[0]) is np.ndarray else _MANY
         return False
+
+    def of_size(self, size: int, others: Mapping[int, Any]) -> KnownCall:
+        """Return a call for arrays of another size, with `others` as the arguments in these places."""
+        args = [others.get(n, value) for n, value in enumerate(self._args)]
+        return KnownCall(self.engine, args, replace(self.call, size=size))
 
     def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
         """Return all arguments, with these in their places."""

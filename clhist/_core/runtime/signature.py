@@ -322,13 +322,33 @@ def _target(value: Any, targets: list[Array]) -> Hashable:
     raise UnknownError
 
 
+def without_size(part: Any) -> Hashable:
+    """Return what `_like` does of an array but for its shape and strides."""
+    if part[0] is np.ndarray:
+        kind, dtype, _, _, *rest = part
+        return kind, dtype, *rest
+    dtype, _, _, *rest = part
+    return dtype, *rest
+
+
+def shape_of(part: Any) -> tuple[int, ...] | None:
+    """Return the shape that `_like` found of an array; None of one with gaps."""
+    _, dtype, shape, strides, *_ = part if part[0] is np.ndarray else (None, *part)
+    expected = dtype.itemsize
+    for length, stride in zip(shape[::-1], strides[::-1], strict=True):
+        if stride != expected:
+            return None
+        expected *= length
+    return shape
+
+
 def without_sizes(target: Any) -> Hashable:
-    """Return what `_target` does of NumPy arrays but for their shapes and strides."""
+    """Return what `_target` does of arrays but for their shapes and strides."""
     if type(target) is not tuple:
         return target
     if len(target) == 2 and type(target[0]) is int:
-        number, (kind, dtype, _, _, *aligned) = target
-        return number, kind, dtype, *aligned
+        number, part = target
+        return number, without_size(part)
     return tuple(map(without_sizes, target))
 
 
