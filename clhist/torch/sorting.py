@@ -26,6 +26,12 @@ class CountingSort(NamedTuple):
         Where the ids of each value begin in sorted order; last the number of ids in [0, `length`).
     permutation : tensor of shape (N,) of int64
         Positions of the ids in sorted order.
+
+    Examples
+    --------
+    >>> import torch, clhist.torch
+    >>> clhist.torch.counting_sort(torch.tensor([1, 0, 1]), 2).permutation
+    tensor([1, 0, 2])
     """
 
     counts: torch.Tensor
