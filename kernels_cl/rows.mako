@@ -37,6 +37,9 @@ value_t clhist_finished(const accumulator_t ${"a" if operator.finish == "a" else
 }
 % endif
 #define CLHIST_ROW_VALUE(element) (${text.value})
+% if text.of_row:
+#define CLHIST_VALUE_OF_ROW(row, component) (${text.of_row})
+% endif
 % if spec.in_doubles:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 ${functions_of_doubles(operator)}

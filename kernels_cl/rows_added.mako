@@ -11,6 +11,7 @@
     group, d, v = sweep.work_group_size, text.rows.components, spec.vector
     operator = sweep.outputs[0].operator
 %>\
+<%def name="value(component)">${f"CLHIST_VALUE_OF_ROW(clhist_row, {component})" if text.of_row else f"CLHIST_ROW_VALUE(clhist_row * {d} + {component})"}</%def>\
 // Adds a row to the accumulators of its bin. A function, so that no array is taken to be another.
 void clhist_add_row(${", ".join(["__global accumulator_t *restrict to", "const ulong clhist_row", *(a.parameter for a in sweep.arguments)])})
 {
@@ -25,7 +26,7 @@ void clhist_add_row(${", ".join(["__global accumulator_t *restrict to", "const u
     for (; clhist_c + ${v} <= ${d}; clhist_c += ${v}) {
         // All loads before the first store, for vectors.
 % for c in range(v):
-        const accumulator_t clhist_sum_${c} = clhist_combine(to[clhist_c + ${c}], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c + ${c})));
+        const accumulator_t clhist_sum_${c} = clhist_combine(to[clhist_c + ${c}], clhist_lift(${value(f"clhist_c + {c}")}));
 % endfor
 % for c in range(v):
         to[clhist_c + ${c}] = clhist_sum_${c};
@@ -33,7 +34,7 @@ void clhist_add_row(${", ".join(["__global accumulator_t *restrict to", "const u
     }
 % endif
     for (; clhist_c < ${d}; ++clhist_c)
-        to[clhist_c] = clhist_combine(to[clhist_c], clhist_lift(CLHIST_ROW_VALUE(clhist_row * ${d} + clhist_c)));
+        to[clhist_c] = clhist_combine(to[clhist_c], clhist_lift(${value("clhist_c")}));
 }
 
 #define CLHIST_ROW_BIN(i) CLHIST_BIN(${text.bin})

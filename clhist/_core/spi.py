@@ -110,6 +110,8 @@ from clhist._core.opencl.elementwise import (
     zero_where_none as zero_where_none,
 )
 from clhist._core.runtime import row_kernels as row_kernels
+from clhist._core.runtime.row_dots import row_dots as row_dots
+from clhist._core.runtime.mapped_rows import reduce_mapped as reduce_mapped
 from clhist._core.runtime.rows_by_count import operator_by_count as operator_by_count
 from clhist._core.runtime.chain import Chain as Chain, chain_on as chain_on
 from clhist._core.runtime.each import Elementwise as Elementwise

@@ -12,12 +12,14 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.scan import ScanSpec
-from clhist._core.opencl.arrays import Array, empty, to_device
+from clhist._core.opencl.arrays import Array, empty, is_device_array, to_device
 from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.call import queue_for, queue_of
 from clhist._core.runtime.chain import Chain, chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.each import Elementwise
 from clhist._core.runtime.scan import Scan
+from clhist._core.runtime.small import is_small
 from clhist.operators.c_types import c_name, literal
 from clhist.operators.equivalents import encoded
 
@@ -32,6 +34,24 @@ RANKS = {
     "first": "i - begin + 1",
 }
 """C of the rank by pandas' name of its method: of the `i`-th element in order, whose group begins at `begin`."""
+
+
+class CountingSort(NamedTuple):
+    """The stable order of elements by key.
+
+    Attributes
+    ----------
+    counts : array of int64 of shape (H,)
+        Elements of each key.
+    offsets : array of int64 of shape (H + 1,)
+        Where each key begins in the order; last the number of elements with a key.
+    permutation : array of int64 of shape (N,)
+        Positions of the elements: by key, elements of equal keys by position, and those without a key last.
+    """
+
+    counts: Array
+    offsets: Array
+    permutation: Array
 
 
 class Ordered(NamedTuple):
@@ -76,6 +96,40 @@ def in_order(
     begins, ends = (chain.filled(num_groups + 1, _UINT, 0) for _ in range(2))
     kernels["ends"](chain, size, [groups, begins, ends])
     return Ordered(groups, positions, begins, ends)
+
+
+def counting_sort(keys: Array, num_keys: int) -> CountingSort:
+    """Return counts, offsets and the stable order of integers; those outside [0, `num_keys`) have no key.
+
+    Arrays of NumPy, PyOpenCL and CUDA are taken, one element and one key at least. Device arrays are not read on
+    the host.
+    """
+    on_device = is_device_array(keys)
+    if not on_device and is_small("group_by", max(keys.size, num_keys), None):
+        return _counting_sort_on_host(keys, num_keys)
+    if keys.size > MOST_ELEMENTS:
+        raise ValueError(f"keys: expected at most {MOST_ELEMENTS} elements, got {keys.size}")
+    queue = queue_for(None, keys.context if on_device else None, queue_of(keys))
+    size, chain = keys.size, chain_on(queue, PURPOSE)
+    sorting = _sorting(queue.context, keys.dtype, None, False, False)
+    words, positions = chain.new(size, _UINT), chain.new(size, _UINT)
+    sorting["groups"](chain, size, [keys, words, positions, num_keys])
+    words, positions = sorted_by_digits(chain, words, positions, size, _UINT, num_keys.bit_length())
+    counts, counts_memory = chain.result(num_keys, _INT64, on_device)
+    offsets, offsets_memory = chain.result(num_keys + 1, _INT64, on_device)
+    order, order_memory = chain.result(size, _INT64, on_device)
+    _offsets(queue.context)(chain, num_keys + 1, [words, counts_memory, offsets_memory, size])
+    _positions(queue.context)(chain, size, [positions, order_memory])
+    chain.finish()
+    return CountingSort(counts, offsets, order)
+
+
+def _counting_sort_on_host(keys: Array, num_keys: int) -> CountingSort:
+    has_key = (keys >= 0) & (keys < num_keys)
+    words = np.where(has_key, keys, num_keys).astype(np.uint16 if num_keys < 1 << 16 else np.int64)
+    counts = np.bincount(words[has_key], minlength=num_keys)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64, copy=False)
+    return CountingSort(counts.astype(np.int64, copy=False), offsets, np.argsort(words, kind="stable"))
 
 
 def place_of_each(keys: Array, num_groups: int, queue: cl.CommandQueue, ascending: bool = True) -> Array:
@@ -171,6 +225,35 @@ def _sorting(
         "clhist_ends_of_groups",
     )
     return kernels
+
+
+@kept_by_context
+def _offsets(context: cl.Context) -> Elementwise:
+    """Return the kernel that finds where each key begins in sorted keys, and how many elements it has."""
+    return Elementwise(
+        context,
+        "const uint *keys, long *counts, long *offsets, const uint number",
+        "const uint begin = clhist_lower_bound(keys, number, (uint)i); offsets[i] = begin; "
+        "if (i + 1 < size) counts[i] = clhist_lower_bound(keys, number, (uint)i + 1) - begin",
+        "clhist_offsets_of_keys",
+        """uint clhist_lower_bound(__global const uint *keys, const uint number, const uint key)
+{
+    uint low = 0;
+    for (uint high = number; low < high;) {
+        const uint middle = low + (high - low) / 2;
+        if (keys[middle] < key) low = middle + 1; else high = middle;
+    }
+    return low;
+}
+""",
+    )
+
+
+@kept_by_context
+def _positions(context: cl.Context) -> Elementwise:
+    return Elementwise(
+        context, "const uint *positions, long *order", "order[i] = positions[i]", "clhist_order_of_positions"
+    )
 
 
 @kept_by_context

@@ -117,7 +117,7 @@ def with_numbers(name: str, dtype: np.dtype, code: str) -> str:
             continue
         bracket = re.compile(r"\s*\[").match(code, use.end())
         end = None if bracket is None else _closing(code, bracket.end())
-        if end is None or re.search(r"&\s*\(*\s*$", code[: use.start()]):
+        if end is None or re.search(r"(?<!&)&\s*\(*\s*$", code[: use.start()]):
             raise ValueError(
                 f"arguments: expected {name!r}, an array of {half_name(dtype)}, to be read as {name}[...], which is a "
                 "float; got another use of it"

@@ -8,6 +8,23 @@ Tensors of the CPU are taken in place, as NumPy's arrays are; those of CUDA go t
 stream. Results are on the device of the arguments. PyTorch must be installed: ``pip install clhist[torch]``.
 """
 
+from clhist.torch.edges import gather_scatter
+from clhist.torch.exponentials import logsumexp, softmax
 from clhist.torch.functions import bincount, histogram, histogramdd, scatter, segment
+from clhist.torch.moments import std, var
+from clhist.torch.sorting import CountingSort, counting_sort
 
-__all__ = ["bincount", "histogram", "histogramdd", "scatter", "segment"]
+__all__ = [
+    "CountingSort",
+    "bincount",
+    "counting_sort",
+    "gather_scatter",
+    "histogram",
+    "histogramdd",
+    "logsumexp",
+    "scatter",
+    "segment",
+    "softmax",
+    "std",
+    "var",
+]

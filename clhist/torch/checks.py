@@ -9,9 +9,11 @@ import torch
 from torch.autograd import forward_ad
 
 REDUCTIONS = ("sum", "mean", "min", "max", "prod")
+SPREADS = ("var", "std")  # means of squares of deviations from the mean, and their roots
 _NAMES = {"add": "sum", "mul": "prod", "multiply": "prod", "amin": "min", "amax": "max"}  # of torch and PyG
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+SUMMED = (*_FLOATS, *_INTEGERS)
 CHECKED = (*_INTEGERS, *_FLOATS, torch.bool)
 
 
@@ -33,7 +35,7 @@ def check_tensor(name: str, value: Any, dtypes: tuple[Any, ...], like: torch.Ten
 
 def check_values(name: str, value: Any, reduce: str) -> None:
     """Raise an exception unless `value` is a tensor of values that can be reduced, one dimension or more."""
-    dtypes = _FLOATS if reduce == "mean" else (*_FLOATS, *_INTEGERS)
+    dtypes = _FLOATS if reduce in ("mean", *SPREADS) else (*_FLOATS, *_INTEGERS)
     check_tensor(name, value, (*dtypes, torch.bool) if reduce in ("min", "max") else dtypes)
     if value.dim() == 0:
         raise ValueError(f"{name}: expected one dimension or more, got a tensor of none")
@@ -45,6 +47,14 @@ def check_integers(name: str, value: Any, like: torch.Tensor | None = None) -> N
     check_tensor(name, value, _INTEGERS, like)
     if value.dim() != 1:
         raise ValueError(f"{name}: expected one dimension, got shape {tuple(value.shape)}")
+
+
+def check_dim(src: torch.Tensor, dim: Any) -> None:
+    """Raise an exception unless `dim` is a dimension of `src`."""
+    if isinstance(dim, bool) or not isinstance(dim, int):
+        raise TypeError(f"dim: expected an int, got {dim!r}")
+    if not -src.dim() <= dim < src.dim():
+        raise ValueError(f"dim: expected a dimension of src, which has {src.dim()}, got {dim}")
 
 
 def check_data(name: str, value: Any) -> None:
@@ -97,11 +107,20 @@ def check_empty(value: Any, dtype: torch.dtype) -> None:
 
 
 def reduction(reduce: Any) -> str:
-    """Return one of `REDUCTIONS`, or raise ValueError."""
+    """Return one of `REDUCTIONS` or `SPREADS`, or raise ValueError."""
     found = _NAMES.get(reduce, reduce) if isinstance(reduce, str) else reduce
-    if found not in REDUCTIONS:
-        raise ValueError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    if found not in (*REDUCTIONS, *SPREADS):
+        raise ValueError(f"reduce: expected one of {', '.join((*REDUCTIONS, *SPREADS))}, got {reduce!r}")
     return str(found)
+
+
+def reductions_of(reduce: Any) -> list[str]:
+    """Return the names of one reduction or of several, or raise ValueError."""
+    if not isinstance(reduce, list | tuple):
+        return [reduction(reduce)]
+    if not reduce:
+        raise ValueError("reduce: expected one reduction or more, got an empty sequence")
+    return [reduction(name) for name in reduce]
 
 
 def reproducibility(reproducible: bool | None, dtype: torch.dtype, reduce: str = "sum") -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import torch
 
-from clhist.torch import operators
+from clhist.torch import moments, operators
 from clhist.torch.checks import (
+    SPREADS,
     check_data,
     check_empty,
     check_integers,
@@ -18,12 +19,14 @@ from clhist.torch.checks import (
     check_values,
     check_weights,
     reduction,
+    reductions_of,
     reproducibility,
 )
+from clhist.torch.groups import check_index, first_dimension, index_of_offsets, size_of
 from clhist.torch.repeats import repeats
 
 
-@repeats("dim_size")
+@overload
 def scatter(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -33,7 +36,33 @@ def scatter(
     *,
     empty: float | None = 0,
     reproducible: bool | None = None,
-) -> torch.Tensor:
+) -> torch.Tensor: ...
+
+
+@overload
+def scatter(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = 0,
+    dim_size: int | None = None,
+    *,
+    reduce: list[str] | tuple[str, ...],
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> tuple[torch.Tensor, ...]: ...
+
+
+@repeats("dim_size")
+def scatter(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = 0,
+    dim_size: int | None = None,
+    reduce: Any = "sum",
+    *,
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> Any:
     """Combine the values of each index: `torch_geometric.utils.scatter`, or `torch.Tensor.index_reduce`, on clhist.
 
     Parameters
@@ -49,8 +78,10 @@ def scatter(
     dim_size : int, optional
         Number of bins. Defaults to the largest index and one, which is read on the host: under `torch.compile` and in
         graphs of CUDA it must be given.
-    reduce : {"sum", "mean", "min", "max", "prod"}
-        How values are combined; "add", "mul", "amin" and "amax" are the same.
+    reduce : {"sum", "mean", "min", "max", "prod", "var", "std"}, or list or tuple of them
+        How values are combined; "add", "mul", "amin" and "amax" are the same. "var" and "std" divide by the number of
+        values, as `VarAggregation` of PyTorch Geometric; `clhist.torch.var` has a correction. Several reductions share
+        sums, means and numbers of values.
     empty : float or None
         What bins without a value hold. Defaults to 0, as in PyTorch Geometric. None leaves the identity element of the
         reduction, as in `torch.segment_reduce`: 0 for sums, NaN for means, ±infinity (or the ends of an integer
@@ -61,8 +92,8 @@ def scatter(
 
     Returns
     -------
-    tensor of shape (..., dim_size, ...)
-        Of the dtype and on the device of `src`.
+    tensor of shape (..., dim_size, ...), or tuple of them
+        Of the dtype and on the device of `src`. A tuple, in the order of `reduce`, if that is a list or a tuple.
 
     Raises
     ------
@@ -84,20 +115,17 @@ def scatter(
     >>> src, index = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 2, 0])
     >>> clhist.torch.scatter(src, index, dim_size=3)
     tensor([6., 0., 2.])
+    >>> clhist.torch.scatter(src, index, dim_size=3, reduce=["mean", "std"])
+    (tensor([3., 0., 2.]), tensor([2., 0., 0.]))
     """
+    if not isinstance(reduce, str) or reduce in SPREADS:
+        return _several(src, index, dim, dim_size, reduce, empty, reproducible)
     reduce = reduction(reduce)
     check_values("src", src, reduce)
-    check_integers("index", index, src)
-    rows = _first(src, dim)
-    if index.shape[0] != rows.shape[0]:
-        raise ValueError(f"index: expected shape ({rows.shape[0]},) as of src along dim, got {tuple(index.shape)}")
+    rows = first_dimension(src, dim)
+    check_index(index, rows)
     if dim_size is None:
-        dim_size = int(index.max()) + 1 if index.shape[0] else 0
-        if dim_size < 0:
-            raise ValueError(
-                f"index: expected an index of 0 or more, or dim_size, got {dim_size - 1} as the largest; "
-                "negative indices are left out"
-            )
+        dim_size = size_of(index)
     check_size("dim_size", dim_size)
     is_same = reproducibility(reproducible, src.dtype, reduce)
     check_empty(empty, src.dtype)
@@ -105,6 +133,7 @@ def scatter(
     return result.movedim(0, dim) if dim else result
 
 
+@overload
 def segment(
     src: torch.Tensor,
     ptr: torch.Tensor,
@@ -112,7 +141,28 @@ def segment(
     *,
     empty: float | None = 0,
     reproducible: bool | None = None,
-) -> torch.Tensor:
+) -> torch.Tensor: ...
+
+
+@overload
+def segment(
+    src: torch.Tensor,
+    ptr: torch.Tensor,
+    reduce: list[str] | tuple[str, ...],
+    *,
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> tuple[torch.Tensor, ...]: ...
+
+
+def segment(
+    src: torch.Tensor,
+    ptr: torch.Tensor,
+    reduce: Any = "sum",
+    *,
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> Any:
     """Combine the values between offsets (CSR): `torch_geometric.utils.segment`, or `torch.segment_reduce`, on clhist.
 
     Parameters
@@ -121,19 +171,20 @@ def segment(
         Values, as of `scatter`.
     ptr : tensor of shape (S + 1,) of integers
         Segment k has the rows [ptr[k], ptr[k + 1]) of `src`; those before the first offset and behind the last are in
-        none. On the device of `src`; read on the host, so that it cannot be captured into a graph of CUDA.
+        none. On the device of `src`. Offsets on CUDA are not read on the host, so that the call can be captured in a
+        CUDA graph, and not checked: if they decrease, it is undefined which segments rows belong to.
     reduce, empty, reproducible
         As of `scatter`.
 
     Returns
     -------
-    tensor of shape (S, ...)
-        Of the dtype and on the device of `src`.
+    tensor of shape (S, ...), or tuple of them
+        As of `scatter`.
 
     Raises
     ------
     TypeError, ValueError, RuntimeError
-        As of `scatter`; ValueError also for offsets that decrease or are not in [0, N].
+        As of `scatter`; on the CPU ValueError also for offsets that decrease or are not in [0, N].
 
     Notes
     -----
@@ -145,13 +196,13 @@ def segment(
     >>> clhist.torch.segment(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 2, 2, 3]))
     tensor([3., 0., 5.])
     """
+    if not isinstance(reduce, str) or reduce in SPREADS:
+        check_values("src", src, reductions_of(reduce)[0])
+        return _several(src, index_of_offsets(ptr, src), 0, ptr.shape[0] - 1, reduce, empty, reproducible)
     reduce = reduction(reduce)
     check_values("src", src, reduce)
-    check_integers("ptr", ptr, src)
-    if ptr.shape[0] == 0:
-        raise ValueError("ptr: expected at least one offset, got none")
     is_same = reproducibility(reproducible, src.dtype, reduce)
-    index = operators.segment_index(ptr, src.shape[0])
+    index = index_of_offsets(ptr, src)
     check_empty(empty, src.dtype)
     return operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same, empty)
 
@@ -374,10 +425,25 @@ def _histogram(
     return hist, tuple(found)
 
 
-def _first(src: torch.Tensor, dim: int) -> torch.Tensor:
-    """Return `src` with `dim` as its first dimension."""
-    if isinstance(dim, bool) or not isinstance(dim, int):
-        raise TypeError(f"dim: expected an int, got {dim!r}")
-    if not -src.dim() <= dim < src.dim():
-        raise ValueError(f"dim: expected a dimension of src, which has {src.dim()}, got {dim}")
-    return src.movedim(dim, 0) if dim else src
+def _several(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int,
+    dim_size: int | None,
+    reduce: Any,
+    empty: float | None,
+    reproducible: bool | None,
+) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    """Return variances, standard deviations, or several reductions by index."""
+    names = reductions_of(reduce)
+    for name in names:
+        check_values("src", src, name)
+    rows = first_dimension(src, dim)
+    check_index(index, rows)
+    if dim_size is None:
+        dim_size = size_of(index)
+    check_size("dim_size", dim_size)
+    check_empty(empty, src.dtype)
+    results = moments.reductions(rows, index, dim_size, names, reproducible, empty)
+    results = tuple(result.movedim(0, dim) if dim else result for result in results)
+    return results[0] if isinstance(reduce, str) else results

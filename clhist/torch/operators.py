@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import clhist
-from clhist._core.spi import is_cuda, library, operator_by_count, row_kernels, takes_cuda
+from clhist._core.spi import is_cuda, library, operator_by_count, reduce_mapped, row_kernels, takes_cuda
 from clhist.operators.halves import number_of
 from clhist.reduce import reduce_by_index
 from clhist.torch.eager import direct
@@ -139,7 +139,10 @@ def _(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reprodu
 
 @_operator("segment_index(Tensor ptr, SymInt size) -> Tensor")
 def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
-    ends = ptr.cpu().numpy().astype(np.int64)
+    if ptr.is_cuda:  # not checked: to read offsets on the host would wait for the device
+        rows = torch.arange(size, device=ptr.device)
+        return torch.searchsorted(ptr.to(torch.int64).contiguous(), rows, right=True, out_int32=True) - 1
+    ends = ptr.numpy().astype(np.int64)
     if len(ends) == 0 or ends[0] < 0 or ends[-1] > size or (ends[1:] < ends[:-1]).any():
         raise ValueError(f"ptr: expected numbers of elements that do not decrease, from 0 to {size} at most, got {ptr}")
     segments = torch.arange(-1, len(ends), dtype=torch.int32, device=ptr.device)
@@ -227,14 +230,27 @@ def _gradient(grad: Any, indices: Any, reduce: str, *values: Any) -> Any:
     if reduce == "sum":
         return row_kernels.gather(grad, indices)
     if reduce == "mean":
-        return row_kernels.mean_gradient(grad, indices, _counts(indices, grad.shape[0]))
+        counts = _counts(indices, grad.shape[0])
+        if is_cuda(grad) or grad.shape[0] > indices.size:
+            return row_kernels.mean_gradient(grad, indices, counts)
+        # Bins are fewer: a CPU divides their gradients sooner than those of all rows.
+        return row_kernels.gather(row_kernels.means(grad, counts, grad.dtype), indices)
     src, extremes = values
     if is_cuda(src):
         return row_kernels.extreme_gradient_by_ties(src, extremes, indices, grad)
-    is_winner = row_kernels.extreme_winners(src, extremes, indices)
-    shape = grad.shape if grad.ndim > 1 else grad.shape[0]
-    winners = reduce_by_index(shape, "sum", indices, is_winner)
+    winners = reduce_mapped(grad.shape, _WINNERS, indices, _is_winner(src, extremes), {"x": src, "best": extremes})
     return row_kernels.extreme_gradient(src, extremes, indices, grad, winners)
+
+
+_WINNERS = clhist.operators.add(np.int32)
+
+
+def _is_winner(src: Any, extremes: Any) -> str:
+    """Return C of whether a component of a row is the extreme of its bin, as a NaN is of a bin with one."""
+    best = f"best[(long)indices[{{row}}] * {extremes.size // extremes.shape[0]} + {{component}}]"
+    won = f"x[{{element}}] == {best}"
+    has_nan = number_of(src.dtype).kind == "f"
+    return f"({won} || (x[{{element}}] != x[{{element}}] && {best} != {best}))" if has_nan else f"({won})"
 
 
 @_register_fake("scatter_gradient")
@@ -333,8 +349,7 @@ def _bincount_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> 
 
 def _bincount_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     (input,) = ctx.saved_tensors
-    # No index is outside, and the number of bins is that of no argument.
-    return None, grad.index_select(0, input.to(torch.int64)), None, None
+    return None, gather(grad.contiguous(), input), None, None
 
 
 def _histogramdd_setup(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:

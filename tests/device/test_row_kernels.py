@@ -52,9 +52,30 @@ def test_the_gradient_of_an_extreme_is_shared_by_the_values_that_equal_it(dtype,
     is_inside, inside = _by_rows((indices >= 0) & (indices < BINS), row), indices.clip(0, BINS - 1)
     best = extremes[inside]
     has_won = is_inside & ((source == best) | (np.isnan(source) & np.isnan(best)))
-    won = row_kernels.extreme_winners(put(source), put(extremes), put(indices))
-    np.testing.assert_array_equal(_host(won), has_won.astype(np.int32))
     winners = RNG.integers(0, 4, (BINS, *row)).astype(np.int32)
     share = (gradient.astype(np.promote_types(dtype, "f4")) / np.maximum(winners, 1)).astype(dtype)
     got = row_kernels.extreme_gradient(put(source), put(extremes), put(indices), put(gradient), put(winners))
     np.testing.assert_array_equal(_host(got), np.where(has_won, share[inside], 0))
+
+
+@pytest.mark.parametrize(("dtype", "row"), CASES)
+def test_rows_of_softmax_and_of_moments(dtype, row, put):
+    indices = RNG.integers(-1, BINS + 1, SIZE)
+    is_inside, inside = _by_rows((indices >= 0) & (indices < BINS), row), indices.clip(0, BINS - 1)
+    source, gradient = (RNG.random((SIZE, *row)).astype(dtype) for _ in range(2))
+    table, slope, added = (1 + RNG.random((BINS, *row)).astype(dtype) for _ in range(3))
+    wide = np.promote_types(dtype, "f4")
+    x, y, bins, slopes, others = (
+        a.astype(wide) for a in (source, gradient, table[inside], slope[inside], added[inside])
+    )
+    tolerance = 4 * np.finfo(dtype).eps
+    for got, expected in (
+        (row_kernels.exponentials(put(source), put(table), put(indices), wide), np.exp(x - bins)),
+        (row_kernels.quotients(put(source), put(table), put(indices), np.dtype(dtype)), x / bins),
+        (row_kernels.softmax_gradient(put(source), put(table), put(indices), put(gradient)), x * (y - bins)),
+        (
+            row_kernels.moments_gradient(put(source), put(table), put(indices), put(slope), put(added)),
+            (x - bins) * slopes + others,
+        ),
+    ):
+        np.testing.assert_allclose(_host(got), np.where(is_inside, expected, 0), rtol=tolerance, atol=tolerance)

@@ -15,6 +15,15 @@ import clhist.torch as ct
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "min": "amin", "max": "amax", "prod": "prod"}  # as torch calls them
 BINS = 7
+SORTS = [
+    (0, 3, torch.int64),
+    (5, 0, torch.int8),
+    (1, 1, torch.int16),
+    (1000, 7, torch.uint8),
+    (30_000, 256, torch.int64),
+    (100_000, 300, torch.int32),
+    (100_000, 70_000, torch.int64),
+]  # ids, length, dtype
 Case = tuple[str, Callable[[torch.Tensor], torch.Tensor], torch.Tensor]
 
 
@@ -44,6 +53,26 @@ def differentiable(device: str) -> Iterator[Case]:
         yield f"scatter {reduce} {row}", scattered, values_on(device, 12, *row)
         yield f"segment {reduce} {row}", segments, values_on(device, 12, *row)
     yield "scatter dim 1", lambda src: ct.scatter(src, index, 1, BINS), values_on(device, 2, 12)
+    for row in ((), (3,)):
+        at = values_on(device, 12, *row)
+        yield f"softmax {row}", lambda src: ct.softmax(src, index, None, BINS), at
+        yield f"logsumexp {row}", lambda src: ct.logsumexp(src, index, None, BINS, empty=1), at
+        yield f"std {row}", lambda src: ct.std(src, index, None, BINS), at
+        yield (
+            f"several {row}",
+            lambda src: torch.cat(ct.scatter(src, index, 0, BINS, ["sum", "mean", "max", "std", "var"])),
+            at,
+        )
+    col = torch.tensor([0, 3, 1, 2, 4, 4, 5, 0, -1, 2, 2, 3], device=device)  # some outside
+    for row in ((), (3,), (2, 9)):
+        x, weight = values_on(device, 5, *row), values_on(device, 12)
+        yield f"messages {row}", lambda x: ct.gather_scatter(x, col, index, None, BINS), x
+        yield f"weighted messages {row}", lambda x, w=weight: ct.gather_scatter(x, col, index, w, BINS), x
+        yield f"weights of messages {row}", lambda w, x=x: ct.gather_scatter(x, col, index, w, BINS), weight
+    yield "sum and mean", lambda src: torch.cat(ct.segment(src, ptr, ("sum", "mean"))), values_on(device, 12)
+    yield "var of segments", lambda src: ct.var(src, ptr=ptr, dim=1, correction=0), values_on(device, 2, 12)
+    yield "softmax of segments", lambda src: ct.softmax(src, ptr=ptr, dim=1), values_on(device, 2, 12)
+    yield "logsumexp of segments", lambda src: ct.logsumexp(src, ptr=ptr, dim=1), values_on(device, 2, 12)
     with_zeros = values_on(device, 12)
     with_zeros[[1, 4, 9, 11]] = 0  # one of three in its bin, alone, and two of two
     yield "products with zeros", lambda src: ct.scatter(src, index, dim_size=BINS, reduce="prod"), with_zeros
@@ -93,10 +122,36 @@ def operator_calls(device: str) -> Iterator[tuple[str, tuple]]:
     yield "bincount", (index.abs(), None, 3, False)
     yield "bincount", (index.abs(), weights, 3, False)
     yield "segment_index", (torch.tensor([0, 0, 3, 12], device=device), 12)
+    yield "counting_sort", (index, 7)
+    yield "gather_scatter", (rows, everywhere, index, weights, 7, False)
+    yield "gather_scatter", (rows, everywhere, index, None, 7, True)
+    yield "row_dots", (rows, rows.detach() + 1, everywhere, index)
+    for src in (weights, rows):
+        yield "softmax", (src, index, 7, False)
+        yield "softmax_gradient", (src, src.detach() + 1, index, 7, False)
+        yield "log_sums", (src, everywhere, 5, False)
+        yield "moments", (src, everywhere, 5, 1, False)
+    means = values_on(device, 5, 2)
+    yield "moments_gradient", (rows.detach(), means, everywhere, means + 1, means + 2)
     x = values_on(device, 12)
     edges = torch.tensor([-1.0, 0, 2], dtype=torch.float64, device=device)
     yield "histogramdd", ([x], [4], [-1.0, 1.0], [], None, False)
     yield "histogramdd", ([x, x.flip(0)], [], [], [edges, edges], weights, False)
+
+
+def check_counting_sort(device: str, size: int, length: int, dtype: torch.dtype) -> None:
+    """Compare counts, offsets and the permutation with those of a stable sort of PyTorch; some ids are outside."""
+    torch.manual_seed(size + length)
+    least = 0 if dtype is torch.uint8 else -2
+    ids = torch.randint(least, min(length + 3, torch.iinfo(dtype).max), (size,)).to(dtype)
+    sort = ct.counting_sort(ids.to(device), length)
+    keys = ids.long()
+    keys[(keys < 0) | (keys >= length)] = length
+    counts = torch.bincount(keys, minlength=length + 1)[:length]
+    assert all(tensor.dtype is torch.int64 and tensor.device.type == device for tensor in sort)
+    assert torch.equal(sort.counts.cpu(), counts)
+    assert torch.equal(sort.offsets.cpu(), torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]))
+    assert torch.equal(sort.permutation.cpu(), torch.sort(keys, stable=True).indices)
 
 
 def check_operator(name: str, arguments: tuple) -> None:

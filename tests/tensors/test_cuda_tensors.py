@@ -3,6 +3,7 @@
 import gc
 import importlib
 import weakref
+from itertools import pairwise
 
 import cuda_fake
 import cuda_tensors
@@ -15,6 +16,7 @@ import clhist
 import clhist.torch as ct
 from clhist._core.cuda.driver import CudaMemoryError
 from clhist._core.opencl.device import planning_profile, profile_context
+from clhist._core.runtime import cuda_repeats
 from clhist.selftest.inputs import as_gpu
 from clhist.torch import operators, repeats
 
@@ -114,6 +116,54 @@ def test_nan_that_is_an_extreme_has_the_gradient(cuda):
 @pytest.mark.parametrize("name", ["scatter max (3,)", "scatter mean ()", "scatter dim 1", "weights, a length"])
 def test_first_and_second_gradients(cuda, name):
     tensors.check_gradients({case[0]: case for case in tensors.differentiable("cpu")}[name])
+
+
+def test_repeated_calls_of_groups_and_edges_compute_again(cuda, monkeypatch):
+    src, index = drawn()
+    col = torch.randint(BINS, (N,))
+    calls = {
+        "softmax": lambda x: ct.softmax(x, index, None, BINS),
+        "logsumexp": lambda x: ct.logsumexp(x, index, None, BINS),
+        "several": lambda x: torch.cat(ct.scatter(x, index, 0, BINS, ["std", "mean", "sum", "max"])),
+        "edges": lambda x: ct.gather_scatter(x[:BINS], col, index, x[:, 0].contiguous(), BINS),
+        "sort": lambda x: ct.counting_sort(x[:, 0].to(torch.int64).clamp(0), 5).permutation,
+        "segments": lambda x: ct.segment(x, col[:9].sort().values, "max"),
+    }
+    for name, call in calls.items():
+        for step in range(6):
+            x = src + step * torch.randint(3, src.shape)
+            results = []
+            for is_new in (False, True):
+                if is_new and step > 3:
+                    monkeypatch.setattr(repeats, "_recorded", repeats.Remembered(256))
+                    monkeypatch.setattr(cuda_repeats, "_repeats", repeats.Remembered(256))
+                at = x.clone().requires_grad_(name != "sort")
+                result = call(at)
+                results.append(result.detach().clone())
+                if name != "sort":
+                    (result * torch.arange(result.shape[0])[:, None]).sum().backward()
+                    results.append(at.grad)
+            half = len(results) // 2
+            torch.testing.assert_close(results[:half], results[half:], rtol=1e-3, atol=1e-2, msg=f"{name} {step}")
+
+
+@pytest.mark.parametrize("ptr", [[0, 3, 3, 8, 12], [2, 2, 7], [12], [0, 100]])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+def test_offsets_stay_on_the_device(cuda, monkeypatch, ptr, dtype):
+    src, offsets = torch.rand(12, 3), torch.tensor(ptr).to(dtype)
+    monkeypatch.setattr(torch.Tensor, "cpu", None)
+    found = ct.segment(src, offsets, "max")
+    for k, (begin, end) in enumerate(pairwise(ptr)):
+        assert torch.equal(found[k], src[begin:end].amax(0) if begin < end else torch.zeros(3))
+    assert found.shape == (len(ptr) - 1, 3)
+
+
+def test_offsets_that_decrease_write_nothing_else(cuda):
+    src = torch.ones(12)
+    for ptr in ([5, 1, 3], [-4, 2, 20], [12, 0]):
+        found = ct.segment(src, torch.tensor(ptr))
+        assert found.shape == (len(ptr) - 1,)
+        assert 0 <= found.sum() <= 12
 
 
 def test_repeated_calls_only_launch(cuda, monkeypatch):

@@ -37,6 +37,7 @@ def test_others_are_themselves(dtype):
         ("y.x + p->x + xx[i]", "y.x + p->x + xx[i]"),
         ("x [b[i] + 1] * x[0]", "clhist_of_float16(x [b[i] + 1]) * clhist_of_float16(x[0])"),
         ("CLHIST_AHEAD(x + i + 8); x[i]", "CLHIST_AHEAD(x + i + 8); clhist_of_float16(x[i])"),
+        ("a && x[i]", "a && clhist_of_float16(x[i])"),
     ],
 )
 def test_elements_in_a_map(code, expected):

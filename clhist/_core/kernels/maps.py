@@ -82,12 +82,15 @@ class RowText(NamedTuple):
         Of the value of component `element` of all rows.
     loads : str
         The array that this is an element of, if it is one of plain numbers.
+    of_row : str
+        Of the value of the component `component` of row `row`, if that is simpler.
     """
 
     rows: Rows
     bin: str
     value: str
     loads: str = ""
+    of_row: str = ""
 
 
 def is_elementwise(argument: Argument, code: str, preamble: str = "") -> bool:

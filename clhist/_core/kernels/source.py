@@ -114,7 +114,7 @@ class Source:
             tuple(options),
             None if emits is None else integer("emits", emits, 1),
             covered,
-            rows and rows._replace(value=_with_numbers(parsed, rows.value)),
+            rows and rows._replace(value=_with_numbers(parsed, rows.value), of_row=_with_numbers(parsed, rows.of_row)),
         )
 
     def with_operators(self, operators: Sequence[Operator]) -> Source:

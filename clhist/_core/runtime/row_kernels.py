@@ -72,9 +72,32 @@ def filled(values: Array, counts: Array, empty: float, queue: cl.CommandQueue | 
     return _run("filled", (values, counts), values.shape, values.dtype, queue, empty)
 
 
-def extreme_winners(source: Array, extremes: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
-    """Return an int32 for each value of `source`: 1 if it equals the minimum or maximum of its bin, otherwise 0."""
-    return _run("winners", (source, extremes, indices), source.shape, np.dtype(np.int32), queue)
+def exponentials(
+    source: Array, maxima: Array, indices: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return ``exp(source - maxima[bin])`` of each component as an array of `dtype`; 0 of rows outside the bins."""
+    return _run("exponential", (source, maxima, indices), source.shape, dtype, queue)
+
+
+def quotients(
+    source: Array, divisors: Array, indices: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return ``source / divisors[bin]`` of each component as an array of `dtype`; 0 of rows outside the bins."""
+    return _run("quotient", (source, divisors, indices), source.shape, dtype, queue)
+
+
+def softmax_gradient(
+    result: Array, sums: Array, indices: Array, gradient: Array, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return ``result * (gradient - sums[bin])``: `sums` are those of ``result * gradient`` of each bin."""
+    return _run("softmax_gradient", (result, sums, indices, gradient), result.shape, result.dtype, queue)
+
+
+def moments_gradient(
+    source: Array, means: Array, indices: Array, slope: Array, gradient: Array, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return ``(source - means[bin]) * slope[bin] + gradient[bin]``: the gradient of means and variances."""
+    return _run("moments_gradient", (source, means, indices, slope, gradient), source.shape, source.dtype, queue)
 
 
 def extreme_gradient(
@@ -96,8 +119,8 @@ def extreme_gradient(
     indices : array of shape (N,) of integers
         The bin of each row of values.
     """
-    arrays = source, extremes, indices, gradient, winners
-    return _run("extreme_gradient", arrays, source.shape, gradient.dtype, queue)
+    share = _run("share", (gradient, winners), gradient.shape, gradient.dtype, queue)
+    return _run("extreme_share", (source, extremes, indices, share), source.shape, gradient.dtype, queue)
 
 
 def extreme_gradient_by_ties(source: Array, extremes: Array, indices: Array, gradient: Array) -> Array:
@@ -107,8 +130,7 @@ def extreme_gradient_by_ties(source: Array, extremes: Array, indices: Array, gra
     """
     winners = _run("none", (extremes,), extremes.shape, np.dtype(np.int32), None)
     _outcome("ties", (source, extremes, indices), source.shape, winners.dtype, None, out=winners)
-    share = _run("share", (gradient, winners), gradient.shape, gradient.dtype, None)
-    return _run("extreme_share", (source, extremes, indices, share), source.shape, gradient.dtype, None)
+    return extreme_gradient(source, extremes, indices, gradient, winners)
 
 
 def _run(

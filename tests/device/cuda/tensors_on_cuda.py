@@ -24,19 +24,39 @@ def check_graphs() -> None:
     """Capture sums and counts of a fixed number of bins, and replay them on other values."""
     src, index = torch.rand(100_000, device="cuda"), torch.randint(50, (100_000,), device="cuda")
 
-    def compute() -> tuple[torch.Tensor, torch.Tensor]:
-        return ct.scatter(src, index, dim_size=50), ct.bincount(index, length=50)
+    ptr = torch.tensor([0, 10, 10, 70_000], device="cuda")
+
+    def compute() -> tuple[torch.Tensor, ...]:
+        sums, counts = ct.scatter(src, index, dim_size=50), ct.bincount(index, length=50)
+        return sums, counts, ct.segment(src, ptr), ct.softmax(src, index, None, 50)
 
     for _ in range(2):
         compute()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        sums, counts = compute()
+        sums, counts, segments, shares = compute()
     src.copy_(torch.rand_like(src))
     index.copy_(torch.randint_like(index, 50))
     graph.replay()
     torch.testing.assert_close(sums, torch.zeros_like(sums).index_add_(0, index, src), rtol=1e-4, atol=1e-3)
     assert torch.equal(counts, torch.bincount(index, minlength=50))
+    ends = torch.stack([src[:10].sum(), src[:0].sum(), src[10:70_000].sum()])
+    torch.testing.assert_close(segments, ends, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(shares[index == 7], src[index == 7].softmax(0))
+
+
+def check_sort_graph() -> None:
+    """Capture a counting sort, and replay it on other ids."""
+    ids = torch.randint(256, (131_072,), device="cuda")
+    for _ in range(2):
+        ct.counting_sort(ids, 256)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        counts, _, permutation = ct.counting_sort(ids, 256)
+    ids.copy_(torch.randint_like(ids, 256))
+    graph.replay()
+    assert torch.equal(counts, torch.bincount(ids, minlength=256))
+    assert torch.equal(permutation, torch.sort(ids, stable=True).indices)
 
 
 def checks() -> Iterator[tuple[str, Callable[[], None]]]:
@@ -49,6 +69,9 @@ def checks() -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"operator {name}", partial(tensors.check_operator, name, arguments)
     yield "deterministic", partial(tensors.check_deterministic, "cuda")
     yield "graphs", check_graphs
+    for size, length, dtype in tensors.SORTS:
+        yield f"sort {size} {length}", partial(tensors.check_counting_sort, "cuda", size, length, dtype)
+    yield "graph of a sort", check_sort_graph
 
 
 def main() -> int:

@@ -1,0 +1,193 @@
+"""Messages along the edges of a graph, summed by node without an array of all messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from clhist._core.spi import reduce_mapped, row_dots, takes_cuda
+from clhist.operators import add
+from clhist.torch import operators
+from clhist.torch.checks import SUMMED, check_integers, check_no_tangent, check_size, check_tensor, reproducibility
+from clhist.torch.groups import size_of
+from clhist.torch.operators import (
+    _array,
+    _by_rows,
+    _called,
+    _operator,
+    _refuse_vmap,
+    _register_fake,
+    _register_vmap,
+    _tensor,
+)
+
+
+def gather_scatter(
+    x: torch.Tensor,
+    col: torch.Tensor,
+    row: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    dim_size: int | None = None,
+    *,
+    reproducible: bool | None = None,
+) -> torch.Tensor:
+    """Sum messages along edges: ``scatter(x[col] * weight, row)`` without the array of all messages.
+
+    This is the product of a sparse matrix and a dense one, with the matrix as its coordinates (COO).
+
+    Parameters
+    ----------
+    x : tensor of shape (M, ...)
+        Features of the source nodes: floats, of half precision as well, or integers.
+    col : tensor of shape (E,) of integers
+        Source of each edge. Edges whose source is outside [0, M) add nothing.
+    row : tensor of shape (E,) of integers
+        Target of each edge. Edges whose target is outside [0, `dim_size`) add nothing. Sorted targets cost least.
+    weight : tensor of shape (E,), optional
+        Weight of each edge, of the dtype of `x`. Defaults to 1.
+    dim_size : int, optional
+        Number of target nodes, as of `scatter`.
+    reproducible : bool, optional
+        Whether sums are bitwise the same in any order of edges, as of `scatter`. The messages are stored then.
+
+    Returns
+    -------
+    tensor of shape (dim_size, ...)
+        Of the dtype and on the device of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong.
+
+    Notes
+    -----
+    `x` and `weight` have gradients of any order, which store no messages either.
+
+    Examples
+    --------
+    >>> import torch, clhist.torch
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> col, row = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 2])
+    >>> clhist.torch.gather_scatter(x, col, row, torch.tensor([1.0, 1.0, 0.5]))
+    tensor([[4.0000, 6.0000],
+            [0.0000, 0.0000],
+            [1.5000, 2.0000]])
+    """
+    check_tensor("x", x, SUMMED)
+    if x.dim() == 0:
+        raise ValueError("x: expected one dimension or more, got a tensor of none")
+    check_no_tangent("x", x)
+    check_integers("col", col, x)
+    check_integers("row", row, x)
+    if row.shape != col.shape:
+        raise ValueError(f"row: expected shape {tuple(col.shape)} as of col, got {tuple(row.shape)}")
+    if weight is not None:
+        check_tensor("weight", weight, (x.dtype,), x)
+        if weight.shape != col.shape:
+            raise ValueError(f"weight: expected shape {tuple(col.shape)} as of col, got {tuple(weight.shape)}")
+        check_no_tangent("weight", weight)
+    if dim_size is None:
+        dim_size = size_of(row, "row")
+    check_size("dim_size", dim_size)
+    return _messages(x, col, row, weight, dim_size, reproducibility(reproducible, x.dtype))
+
+
+@_operator(
+    "gather_scatter(Tensor x, Tensor col, Tensor row, Tensor? weight, SymInt dim_size, bool reproducible) -> Tensor"
+)
+def _gather_scatter(
+    x: torch.Tensor,
+    col: torch.Tensor,
+    row: torch.Tensor,
+    weight: torch.Tensor | None,
+    dim_size: int,
+    reproducible: bool,
+) -> torch.Tensor:
+    shape = (dim_size, *x.shape[1:])
+    if not (x.numel() and dim_size and col.shape[0]):
+        return x.new_zeros(shape)
+    if reproducible:
+        messages = operators.gather(x.contiguous(), col)
+        if weight is not None:
+            messages = messages * _by_rows(weight, messages)
+        is_edge = _by_rows((col >= 0) & (col < x.shape[0]), messages)
+        return operators.scatter(torch.where(is_edge, messages, 0), row, dim_size, "sum", True)
+    weights = None if weight is None else _array(weight)
+    return _tensor(_summed(_array(x), _array(col), _array(row), weights, shape))
+
+
+@takes_cuda
+def _summed(x: Any, col: Any, row: Any, weights: Any, shape: tuple[int, ...]) -> Any:
+    components = x.size // x.shape[0]
+    message = f"x[(long)col[{{row}}] * {components} + {{component}}]"
+    arrays = {"x": x, "col": col}
+    if weights is not None:
+        message, arrays["weight"] = f"{message} * weight[{{row}}]", weights
+    value = f"((long)col[{{row}}] >= 0 && (long)col[{{row}}] < sources ? {message} : 0)"
+    return reduce_mapped(shape, add(x.dtype), row, value, arrays, {"sources": x.shape[0]})
+
+
+@_register_fake("gather_scatter")
+def _(
+    x: torch.Tensor,
+    col: torch.Tensor,
+    row: torch.Tensor,
+    weight: torch.Tensor | None,
+    dim_size: int,
+    reproducible: bool,
+) -> torch.Tensor:
+    return x.new_empty((dim_size, *x.shape[1:]))
+
+
+@_operator("row_dots(Tensor first, Tensor second, Tensor first_rows, Tensor second_rows) -> Tensor")
+def _row_dots(
+    first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, second_rows: torch.Tensor
+) -> torch.Tensor:
+    if not (first.numel() and second.numel() and first_rows.shape[0]):
+        return first.new_zeros(first_rows.shape[0])
+    return _tensor(_dots_of(*map(_array, (first, second, first_rows, second_rows))))
+
+
+_dots_of = takes_cuda(row_dots)
+
+
+@_register_fake("row_dots")
+def _(first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, second_rows: torch.Tensor) -> torch.Tensor:
+    return first.new_empty(first_rows.shape[0])
+
+
+def _messages_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    x, col, row, weight, ctx.dim_size, ctx.reproducible = inputs
+    ctx.save_for_backward(x, col, row, *(() if weight is None else (weight,)))
+
+
+def _messages_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    x, col, row, *weights = ctx.saved_tensors
+    grad, weight = grad.contiguous(), weights[0] if weights else None
+    of_x = of_weight = None
+    needs_x, _, _, needs_weight, _, _ = ctx.needs_input_grad[-6:]  # a call on plain tensors has one argument more
+    if needs_x:
+        of_x = _messages(grad, row, col, weight, x.shape[0], ctx.reproducible)
+    if weight is not None and needs_weight:
+        of_weight = _dots(x, grad, col, row)
+    return of_x, None, None, of_weight, None, None
+
+
+def _dots_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _dots_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    first, second, first_rows, second_rows = ctx.saved_tensors
+    grad = grad.contiguous()
+    of_first = _messages(second, second_rows, first_rows, grad, first.shape[0], False)
+    of_second = _messages(first, first_rows, second_rows, grad, second.shape[0], False)
+    return of_first, of_second, None, None
+
+
+_messages = _called("gather_scatter", _gather_scatter, _messages_backward, _messages_setup)
+_dots = _called("row_dots", _row_dots, _dots_backward, _dots_setup)
+for _name in ("gather_scatter", "row_dots"):
+    _register_vmap(_name)(_refuse_vmap("gather_scatter"))

@@ -1,0 +1,287 @@
+"""Softmax and logsumexp by index or by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from clhist._core.spi import reduce_mapped, row_kernels, takes_cuda
+from clhist.operators import add
+from clhist.operators.halves import number_of
+from clhist.reduce import reduce_by_index
+from clhist.torch import operators
+from clhist.torch.checks import check_empty, check_values, reproducibility
+from clhist.torch.groups import by_groups
+from clhist.torch.operators import (
+    _NO_VMAP,
+    _array,
+    _by_rows,
+    _called,
+    _operator,
+    _register_fake,
+    _register_vmap,
+    _tensor,
+)
+
+
+def softmax(
+    src: torch.Tensor,
+    index: torch.Tensor | None = None,
+    ptr: torch.Tensor | None = None,
+    dim_size: int | None = None,
+    dim: int = 0,
+    *,
+    reproducible: bool | None = None,
+) -> torch.Tensor:
+    """Compute the softmax of the values of each group: `torch_geometric.utils.softmax`.
+
+    Parameters
+    ----------
+    src : tensor of shape (..., N, ...)
+        Values, N along `dim`: floats, of half precision as well.
+    index : tensor of shape (N,) of integers, optional
+        The group of each value. Values whose index is outside [0, `dim_size`) belong to no group: their result and
+        gradient are 0.
+    ptr : tensor of shape (S + 1,) of integers, optional
+        Offsets of the groups, as of `segment`, in place of `index`. If both are passed, `ptr` is used.
+    dim_size : int, optional
+        Number of groups, as of `scatter`: `num_nodes` in PyTorch Geometric. Not with `ptr` alone.
+    dim : int
+        The dimension of `src` that is normalised.
+    reproducible : bool, optional
+        Whether sums are bitwise the same in any order of values, as of `scatter`.
+
+    Returns
+    -------
+    tensor of the shape of `src`
+        Of its dtype, on its device.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong.
+
+    Notes
+    -----
+    The maximum of each group is subtracted first, so that no exponential overflows. Values of -infinity have a result
+    of 0. As of `torch.softmax`, a group with a NaN, with +infinity or with nothing but -infinity has NaN.
+
+    Examples
+    --------
+    >>> import torch, clhist.torch
+    >>> src = torch.ones(4)
+    >>> clhist.torch.softmax(src, torch.tensor([0, 0, 1, 2]))
+    tensor([0.5000, 0.5000, 1.0000, 1.0000])
+    >>> clhist.torch.softmax(src, ptr=torch.tensor([0, 2, 3, 4]))
+    tensor([0.5000, 0.5000, 1.0000, 1.0000])
+    """
+    check_values("src", src, "mean")
+    is_same = reproducibility(reproducible, src.dtype)
+    rows, index, size = by_groups(src, index, ptr, dim_size, dim)
+    result = _of_groups(rows, index, size, is_same)
+    return result.movedim(0, dim) if dim else result
+
+
+def logsumexp(
+    src: torch.Tensor,
+    index: torch.Tensor | None = None,
+    ptr: torch.Tensor | None = None,
+    dim_size: int | None = None,
+    dim: int = 0,
+    *,
+    empty: float | None = 0,
+    reproducible: bool | None = None,
+) -> torch.Tensor:
+    """Compute the logarithm of the sum of exponentials of each group: `torch_geometric.utils.segment_logsumexp`.
+
+    Parameters
+    ----------
+    src, index, ptr, dim_size, dim, reproducible
+        As of `softmax`.
+    empty : float or None
+        The result of groups without a value. Defaults to 0, as in PyTorch Geometric; None leaves -infinity.
+
+    Returns
+    -------
+    tensor of shape (..., dim_size, ...)
+        Of the dtype and on the device of `src`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong.
+
+    Notes
+    -----
+    The gradient of a group goes to its values in proportion to their softmax.
+
+    Examples
+    --------
+    >>> import torch, clhist.torch
+    >>> clhist.torch.logsumexp(torch.zeros(4), torch.tensor([0, 0, 0, 2]))
+    tensor([1.0986, 0.0000, 0.0000])
+    """
+    check_values("src", src, "mean")
+    is_same = reproducibility(reproducible, src.dtype)
+    check_empty(empty, src.dtype)
+    rows, index, size = by_groups(src, index, ptr, dim_size, dim)
+    result = _log_sums(rows, index, size, is_same)
+    if empty is not None:
+        counts = operators.count(index, size)
+        result = torch.where(_by_rows(counts, result) > 0, result, empty)
+    return result.movedim(0, dim) if dim else result
+
+
+@_operator("softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
+def _softmax(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+    if not (src.numel() and dim_size):
+        return torch.zeros_like(src, memory_format=torch.contiguous_format)
+    shape = (dim_size, *src.shape[1:])
+    return _tensor(_normalised(_array(src), _array(index), shape, reproducible))
+
+
+@takes_cuda
+def _normalised(src: Any, indices: Any, shape: tuple[int, ...], reproducible: bool) -> Any:
+    """Return the softmax of rows; exponentials and sums of half precision are float32."""
+    dest: Any = shape if len(shape) > 1 else shape[0]
+    number = number_of(src.dtype)
+    maxima = reduce_by_index(dest, "max", indices, src)
+    powers = row_kernels.exponentials(src, maxima, indices, number)
+    sums = reduce_by_index(dest, "sum", indices, powers, reproducible=reproducible, dtype=number)
+    return row_kernels.quotients(powers, sums, indices, src.dtype)
+
+
+@_operator("softmax_gradient(Tensor result, Tensor grad, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
+def _softmax_gradient(
+    result: torch.Tensor, grad: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool
+) -> torch.Tensor:
+    if not (result.numel() and dim_size):
+        return torch.zeros_like(result, memory_format=torch.contiguous_format)
+    shape = (dim_size, *result.shape[1:])
+    products = None
+    if reproducible:
+        wide = torch.promote_types(result.dtype, torch.float32)
+        products = _array(result.to(wide) * grad.to(wide))
+    return _tensor(_gradient_of(_array(result), _array(grad), _array(index), shape, products))
+
+
+@takes_cuda
+def _gradient_of(result: Any, grad: Any, indices: Any, shape: tuple[int, ...], products: Any) -> Any:
+    """Return ``result * (grad - s)``, s being the sum of ``result * grad`` of each group."""
+    dest: Any = shape if len(shape) > 1 else shape[0]
+    number = number_of(result.dtype)
+    if products is None:
+        arrays = {"x": result, "y": grad}
+        sums = reduce_mapped(shape, add(number), indices, "x[{element}] * y[{element}]", arrays)
+    else:
+        sums = reduce_by_index(dest, "sum", indices, products, reproducible=True)
+    return row_kernels.softmax_gradient(result, sums, indices, grad)
+
+
+@_operator("log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
+def _log_sums_of(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+    shape = (dim_size, *src.shape[1:])
+    if 0 in shape:
+        return src.new_empty(shape)
+    if not src.shape[0]:
+        return src.new_full(shape, -torch.inf)
+    rows, indices = _array(src), _array(index)
+    maxima = _tensor(_maxima(rows, indices, shape))
+    shift = torch.where(maxima.isfinite(), maxima, 0)  # an infinite difference would be NaN
+    sums = _tensor(_sums_of_powers(rows, _array(shift), indices, shape, reproducible))
+    return (sums.log_().add_(shift)).to(src.dtype)
+
+
+@takes_cuda
+def _maxima(src: Any, indices: Any, shape: tuple[int, ...]) -> Any:
+    return reduce_by_index(shape if len(shape) > 1 else shape[0], "max", indices, src)
+
+
+@takes_cuda
+def _sums_of_powers(src: Any, shift: Any, indices: Any, shape: tuple[int, ...], reproducible: bool) -> Any:
+    number = number_of(src.dtype)
+    powers = row_kernels.exponentials(src, shift, indices, number)
+    dest: Any = shape if len(shape) > 1 else shape[0]
+    return reduce_by_index(dest, "sum", indices, powers, reproducible=reproducible, dtype=number)
+
+
+@_register_fake("softmax")
+def _(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+    return src.new_empty(src.shape)
+
+
+@_register_fake("softmax_gradient")
+def _(result: torch.Tensor, grad: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+    return result.new_empty(result.shape)
+
+
+@_register_fake("log_sums")
+def _(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+    return src.new_empty((dim_size, *src.shape[1:]))
+
+
+def _softmax_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    _, index, ctx.dim_size, ctx.reproducible = inputs
+    ctx.save_for_backward(output, index)
+
+
+def _softmax_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    result, index = ctx.saved_tensors
+    return _gradient(result, grad.contiguous(), index, ctx.dim_size, ctx.reproducible), None, None, None
+
+
+def _gradient_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    result, grad, index, ctx.dim_size, ctx.reproducible = inputs
+    ctx.save_for_backward(result, grad, index)
+
+
+def _gradient_backward(ctx: Any, second: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    result, grad, index = ctx.saved_tensors
+    options = index, ctx.dim_size, ctx.reproducible
+
+    def summed(products: torch.Tensor) -> torch.Tensor:
+        """Return the sum of the group of each row."""
+        return operators.gather(operators.scatter(products, index, ctx.dim_size, "sum", ctx.reproducible), index)
+
+    is_inside = _by_rows((index >= 0) & (index < ctx.dim_size), result)
+    of_result = torch.where(is_inside, second * (grad - summed(result * grad)) - grad * summed(second * result), 0)
+    return of_result, _gradient(result, second.contiguous(), *options), None, None, None
+
+
+def _log_sums_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    src, index, ctx.dim_size, ctx.reproducible = inputs
+    ctx.save_for_backward(src, index)
+
+
+def _log_sums_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    src, index = ctx.saved_tensors
+    shares = _of_groups(src, index, ctx.dim_size, ctx.reproducible)
+    return operators.gather(grad.contiguous(), index) * shares, None, None, None
+
+
+_of_groups = _called("softmax", _softmax, _softmax_backward, _softmax_setup)
+_gradient = _called("softmax_gradient", _softmax_gradient, _gradient_backward, _gradient_setup)
+_log_sums = _called("log_sums", _log_sums_of, _log_sums_backward, _log_sums_setup)
+
+
+def _map_rows(name: str, call: Any, number: int) -> None:
+    """Let `torch.vmap` map a batch of rows by one index: each sample becomes a component of the rows."""
+
+    def rule(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[torch.Tensor, int]:
+        if in_dims[number] is not None:
+            raise RuntimeError(_NO_VMAP.format(f"{name} of a batch of indices"))
+        size = next(value.shape[at] for value, at in zip(args, in_dims, strict=True) if at is not None)
+        rows = [
+            (value.unsqueeze(-1).expand(*value.shape, size) if at is None else value.movedim(at, -1)).contiguous()
+            for value, at in zip(args[:number], in_dims, strict=False)
+        ]
+        return call(*rows, *args[number:]), rows[0].dim() - 1
+
+    _register_vmap(name)(rule)
+
+
+_map_rows("softmax", _of_groups, 1)
+_map_rows("softmax_gradient", _gradient, 2)
+_map_rows("log_sums", _log_sums, 1)
