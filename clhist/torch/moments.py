@@ -188,9 +188,12 @@ def _moments_of(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return means and variances, NaN for groups with too few values, and the number of values of each group."""
     shape = (dim_size, *src.shape[1:])
-    counts = operators.count(index, dim_size)
     if 0 in (*shape, src.shape[0]):
-        return src.new_full(shape, torch.nan), src.new_full(shape, torch.nan), counts
+        return src.new_full(shape, torch.nan), src.new_full(shape, torch.nan), operators.count(index, dim_size)
+    if not reproducible and not correction and src.dtype in _WIDE:
+        result = _means_and_variances(_array(src), _array(index), shape)
+        return result if src.is_cuda else tuple(map(_tensor, result))
+    counts = operators.count(index, dim_size)
     rows, indices = _array(src), _array(index)
     means = _means(rows, indices, shape, reproducible)
     if reproducible:
@@ -221,6 +224,13 @@ def _squares(src: Any, means: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     deviation = f"(x[{{element}}] - mean[(long)indices[{{row}}] * {prod(shape[1:])} + {{component}}])"
     arrays = {"x": src, "mean": means}
     return reduce_mapped(shape, add(number_of(src.dtype)), indices, f"{deviation} * {deviation}", arrays)
+
+
+@takes_cuda
+def _means_and_variances(src: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """Return means, variances and numbers of rows in one call, which only launches where it is repeated."""
+    means, counts = _means(src, indices, shape, False), reduce_by_index(shape[0], "count", indices, 1)
+    return means, row_kernels.means(_squares(src, means, indices, shape), counts, src.dtype), counts
 
 
 @_register_fake("moments")
