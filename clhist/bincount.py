@@ -32,6 +32,7 @@ from clhist._core.runtime.scatter import (
     NUMBERED,
     ScatterSpec,
     as_array,
+    check_out,
     check_width,
     checked_values,
     counting_spec,
@@ -143,6 +144,7 @@ def bincount(
     if not x.size:  # NumPy's are integers then, with weights as well
         return into(out, zeros(queue, (minlength,), np.dtype(np.intp)))
     x = x.view(np.uint8) if x.dtype.kind == "b" else x
+    check_out(out, np.dtype(np.intp) if weights is None else _FLOAT64, x)  # nothing is enqueued yet
     if weights is None:
         operator = _COUNT if x.size < 2**32 else _LONG_COUNT
         counts = _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS)
