@@ -144,11 +144,12 @@ def bincount(
     if not x.size:  # NumPy's are integers then, with weights as well
         return into(out, zeros(queue, (minlength,), np.dtype(np.intp)))
     x = x.view(np.uint8) if x.dtype.kind == "b" else x
-    check_out(out, np.dtype(np.intp) if weights is None else _FLOAT64, x)  # nothing is enqueued yet
     if weights is None:
+        check_out(out, np.dtype(np.intp), x)  # nothing is enqueued yet
         operator = _COUNT if x.size < 2**32 else _LONG_COUNT
         counts = _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS)
         return into(out, counts)
+    check_out(out, _FLOAT64, x)
     operator, used = _SUM, _HAS_WEIGHTS
     values = checked_values(weights, operator, x.shape, ())[0][0]
     if reproducible:

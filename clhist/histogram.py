@@ -155,8 +155,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if not on_device and is_for_numpy(a, bins, weights, queue, options):
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
-    if weights is None and not density:  # else the dtype of the result is seen from the result
-        check_out(out, np.dtype(np.intp), a)
+    _check_counts(out, a, weights, density)
     if axis is None and are_few_kinds(a, weights, where):
         return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
     rest = None
@@ -183,6 +182,12 @@ def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: t
     axis, weights, where, out = others
     is_bare = axis is weights is where is out is None
     return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
+
+
+def _check_counts(out: Array | None, a: Array, weights: Array | None, density: bool | None) -> None:
+    """Raise TypeError if `out` cannot take counts; of sums and densities the dtype is seen from the result."""
+    if weights is None and not density:
+        check_out(out, np.dtype(np.intp), a)
 
 
 def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
