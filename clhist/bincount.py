@@ -32,6 +32,7 @@ from clhist._core.runtime.scatter import (
     NUMBERED,
     ScatterSpec,
     as_array,
+    check_out,
     check_width,
     checked_values,
     counting_spec,
@@ -144,9 +145,11 @@ def bincount(
         return into(out, zeros(queue, (minlength,), np.dtype(np.intp)))
     x = x.view(np.uint8) if x.dtype.kind == "b" else x
     if weights is None:
+        check_out(out, np.dtype(np.intp), x)  # nothing is enqueued yet
         operator = _COUNT if x.size < 2**32 else _LONG_COUNT
         counts = _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS)
         return into(out, counts)
+    check_out(out, _FLOAT64, x)
     operator, used = _SUM, _HAS_WEIGHTS
     values = checked_values(weights, operator, x.shape, ())[0][0]
     if reproducible:

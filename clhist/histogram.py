@@ -16,6 +16,7 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.runtime.labelled import has_names, histogram_along
 from clhist._core.runtime.missing import any_missing
+from clhist._core.runtime.scatter import check_out
 from clhist._core.runtime.signature import signature_of_data
 from clhist._core.runtime.small import check_host_way
 from clhist.binned.bits import are_few_kinds, of_bits
@@ -154,6 +155,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if not on_device and is_for_numpy(a, bins, weights, queue, options):
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
+    _check_counts(out, a, weights, density)
     if axis is None and are_few_kinds(a, weights, where):
         return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
     rest = None
@@ -180,6 +182,12 @@ def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: t
     axis, weights, where, out = others
     is_bare = axis is weights is where is out is None
     return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
+
+
+def _check_counts(out: Array | None, a: Array, weights: Array | None, density: bool | None) -> None:
+    """Raise TypeError if `out` cannot take counts; of sums and densities the dtype is seen from the result."""
+    if weights is None and not density:
+        check_out(out, np.dtype(np.intp), a)
 
 
 def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
@@ -425,6 +433,8 @@ def _bin_edges(
     if not isinstance(bins, str) and np.ndim(bins) > 0:
         return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
     if range is None and found is None:
+        few = min(bins, 1) if isinstance(bins, int | np.integer) else bins
+        numpy_edges(np.empty(0), few, None, None if weights is None else np.empty(0))  # raises what is wrong
         found = extent(a, where, queue)
     if isinstance(bins, str) and not is_device_array(a):
         return numpy_edges(taken(a, where), bins, range, taken(weights, where)), range_ends(found, range), found

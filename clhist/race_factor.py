@@ -70,13 +70,15 @@ def with_race_factor(engine: Engine, checked: CheckedCall, call: Call) -> Call:
         If it is another str.
     ProfileError
         If the device cannot have the engine's profile.
+    ValueError, MemoryError
+        If the call cannot be planned.
     """
     how = call.race_factor
     if not isinstance(how, str):
         return call
-    engine.profile_of(checked.queue.device)  # refused here, if at all: nothing is enqueued yet
     if how not in ("sample", "sample once"):
         raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {how!r}")
+    engine.check_plan(checked, call)  # refused here, if at all: nothing is enqueued yet
     key = tuple(prod(shape) for shape in checked.shapes)
     if how == "sample" or key not in engine.race_factors:
         engine.race_factors[key] = sample_race_factor(engine, checked).value

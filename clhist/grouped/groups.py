@@ -90,6 +90,9 @@ def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQu
     if columns is not None and len(columns) > 1:
         if num_groups is not None:
             raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")
+        shapes = [getattr(each, "shape", None) for each in columns]
+        if None not in shapes:  # before the first is numbered
+            _check_shapes(shapes)
         each_column = [_one_column(each, None, True, queue) for each in columns]
         for n, each in enumerate(columns):
             check_index(f"keys[{n}]", each, each_column[0].index)
@@ -234,15 +237,19 @@ def _flat(keys: Array) -> Array:
     return keys if keys.ndim == 1 else keys.reshape(-1)
 
 
+def _check_shapes(shapes: Sequence[Any]) -> None:
+    """Raise ValueError if the shapes of several columns differ."""
+    for n, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ValueError(f"keys[{n}]: expected shape {shapes[0]} as of keys[0], got {shape}")
+
+
 def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     """Return the groups of the combinations of keys that occur."""
     first, *others = columns
     names = tuple(each.names[0] for each in columns)
+    _check_shapes([each.numbers.shape for each in columns])
     for n, other in enumerate(others, 1):
-        if other.numbers.shape != first.numbers.shape:
-            raise ValueError(
-                f"keys[{n}]: expected shape {first.numbers.shape} as of keys[0], got {other.numbers.shape}"
-            )
         if other.on_device != first.on_device:
             where = "a device" if first.on_device else "the host"
             raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on {where}")

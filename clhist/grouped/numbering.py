@@ -26,7 +26,7 @@ from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.runtime.chain import Chain, chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
-from clhist.grouped.sampled_keys import FEWEST, Known, Sample, SampledKeys, different
+from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, Known, Sample, SampledKeys, different
 
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
@@ -154,7 +154,7 @@ class _Work:
         self.queue, self.spec = queue, spec
         self._sort, self._missing, self._as_is = sort, missing, as_is
         self.keys, self.size = keys, keys.size
-        units, most = _limits(queue.context)
+        units, most, self._room = _limits(queue.context)
         self._groups, self._lanes = units * _GROUPS, 1 if device_kind(queue.device) == "cpu" else min(LANES, most)
         self._on_device, self.keys_on_device = not on_host, is_device_array(keys)
         self._chain = chain or chain_on(queue, "to number keys")
@@ -163,7 +163,8 @@ class _Work:
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
-        samples = None if self._lanes == 1 or self.size < FEWEST or self.spec.dtype.itemsize < 4 else self._samples()
+        is_small = self.size < FEWEST or self.spec.dtype.itemsize < 4
+        samples = None if self._lanes == 1 or is_small or self._room < LOCAL_MEMORY else self._samples()
         sample = None if samples is None else samples.look(lambda: None if self._as_is else self._make_numbers())
         if (extent := self._extent(sample)) is not None:
             self.by_marks(*extent)
@@ -359,9 +360,9 @@ def _bits_of(keys: float) -> int:
 
 
 @kept_by_context
-def _limits(context: cl.Context) -> tuple[int, int]:
+def _limits(context: cl.Context) -> tuple[int, int, int]:
     device = context.devices[0]
-    return device.max_compute_units, device.max_work_group_size
+    return device.max_compute_units, device.max_work_group_size, device.local_mem_size
 
 
 @kept_by_context

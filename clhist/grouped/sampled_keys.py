@@ -25,6 +25,9 @@ from clhist._core.runtime.chain import Chain
 FEWEST = 1 << 12
 """Elements of which a sample is worth its kernels."""
 
+LOCAL_MEMORY = 1 << 15
+"""Bytes that its kernels need, at most; a Raspberry Pi has half as many."""
+
 _PART, _MOST_SAMPLES, _MOST_SEEN = 4, 1 << 16, 1 << 19  # of all elements; of those whose different keys are counted
 _SURE = 0.99  # of the keys that may be looked up, those that are expected
 # Target load of a range's table; uneven ranges reach twice that. Note [Load of a range], docs/decisions/0019.

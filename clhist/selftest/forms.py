@@ -16,6 +16,7 @@ from clhist._core.opencl.device import device_kind
 from clhist.selftest.cases import neutral_of
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.digests import DTYPES, exact_sums
+from clhist.selftest.functions import FUNCTIONS
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
 from clhist.selftest.places import HOST, Host, Kernel
 from clhist.selftest.reference import assert_same, folded
@@ -391,11 +392,20 @@ FORMS: dict[str, Form] = {
     "copies in turn, tiles": _private_copies,
     "streams": _streams,
     "bincount": _bincount,
+    **FUNCTIONS,
     "device arrays": _device_arrays,
     **DIGESTS,
     "sampled race factor": _race_factor,
     "more than 2^31 elements": _long_counters,
 }
-QUICK_FORMS = ("distributions", "lengths", "dest=, out=", "several histograms", "batches, even and flat", "bincount")
+QUICK_FORMS = (
+    "distributions",
+    "lengths",
+    "dest=, out=",
+    "several histograms",
+    "batches, even and flat",
+    "bincount",
+    "means and variances",
+)
 # Functions that take no profile=, and so do the same in all.
-WITHOUT_PROFILE = ("types of indices", "an array for each field", "vectors", "bincount")
+WITHOUT_PROFILE = ("types of indices", "an array for each field", "vectors", "bincount", *FUNCTIONS)

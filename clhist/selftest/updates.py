@@ -236,6 +236,13 @@ def _input(
     return bins, values, case.check(groups_of(bins, values, num_bins))
 
 
+def checked_input(
+    name: str, distribution: str, size: int, num_bins: int
+) -> tuple[Operator, np.ndarray, np.ndarray, Callable[[np.ndarray], None]]:
+    """Return the operator of a case, bins and values for it, and the check of their histogram."""
+    return _case(name).operator, *_input(name, distribution, size, num_bins)
+
+
 @lru_cache(maxsize=64)
 def _with_dest(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, Callable[[np.ndarray], None]]:
     """Return bins, values and what the bins hold before, which takes part once."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 from arrays import read_only
 
-from clhist import Operator, bincount, operators, reduce_by_index
+from clhist import Operator, bincount, group_by, histogram, operators, reduce_by_index
 
 ZEROS, INDICES = np.zeros(3, np.int32), np.array([0, 1, 1])
 
@@ -121,3 +122,27 @@ def test_values_of_other_fields(values):
     pairs = Operator(PAIR, "((accumulator_t){a.a + b.a, a.b + b.b})", (0, 0))
     with pytest.raises(TypeError, match=r"^values: expected .*a int32.*b float32.*, got "):
         reduce_by_index(2, pairs, np.array([0, 1, 1]), values)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_what_functions_refuse_is_so_before_anything_is_enqueued(on_device, queue, monkeypatch):
+    """An `out` of another dtype, and bins that NumPy refuses, whose range would be computed first."""
+    x, weights = np.arange(70_001) % 7, np.ones(70_001)
+    floats, wrong = x.astype(np.float32), np.zeros(7, np.int8)
+    if on_device:
+        x, weights, floats, wrong = (cl_array.to_device(queue, each) for each in (x, weights, floats, wrong))
+    calls = [
+        (lambda: bincount(x, out=wrong, queue=queue), TypeError, "^out: expected an array of int64, got one of int8"),
+        (lambda: bincount(x, weights, out=wrong, queue=queue), TypeError, "^out: expected an array of float64"),
+        (lambda: histogram(floats, 7, out=wrong, queue=queue), TypeError, "^out: expected an array of int64"),
+        (lambda: group_by((x, floats[:9]), queue=queue), ValueError, "^keys.1.: expected shape .70001,. as of keys.0."),
+        (lambda: histogram(floats, 0, queue=queue), ValueError, "^`bins` must be positive"),
+        (lambda: histogram(floats, 2.5, queue=queue), TypeError, "^`bins` must be an integer"),
+        (lambda: histogram(floats, "no rule", queue=queue), ValueError, "^'no rule' is not a valid estimator"),
+        (lambda: histogram(floats, "auto", weights=weights, queue=queue), TypeError, "^Automated estimation"),
+    ]
+    for command in [each for each in dir(cl) if each.startswith("enqueue_")]:
+        monkeypatch.setattr(cl, command, None)
+    for call, error, message in calls:
+        with pytest.raises(error, match=message):
+            call()

@@ -216,3 +216,36 @@ def test_extreme_values_cause_no_warnings(values):
     found = clhist.reduce_by_index(5, operator, np.arange(90) % 5, np.tile(few, 30), queue=clhist.default_queue())
     assert np.array_equal(found, np.full(5, 1 if values is None else np.nanmax(few)))
     assert clhist.check_operator(operator, few).samples
+
+
+REFUSED = {
+    "locks": ({"locks": 3}, ValueError, "^locks: expected a power of two, got 3"),
+    "work_group_size": ({"work_group_size": 10**7}, ValueError, "^work_group_size: expected at most"),
+    "memory_budget": ({"memory_budget": 64.0}, TypeError, "^memory_budget: expected an integer"),
+    "one copy": ({"memory_budget": 1}, MemoryError, "^memory_budget: "),
+    "update": ({"update": "gather"}, ValueError, "^update: 'gather' takes the arrays"),
+    "counter_bits": ({"counter_bits": 8}, ValueError, "^counter_bits: "),
+    "race_factor": ({"race_factor": "often"}, TypeError, "^race_factor: "),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("more", [{}, {"race_factor": "sample"}, {"race_factor": "sample once"}], ids=str)
+@pytest.mark.parametrize("on_device", [False, True])
+def test_what_is_refused_is_so_before_a_check_or_a_sample_runs(name, more, on_device, queue, monkeypatch):
+    """Nor is an array written that the map writes, which a sample runs too."""
+    choices, error, message = REFUSED[name]
+    given = [np.arange(1000, dtype=np.int32) % 7, np.ones(1000, np.float32), np.zeros(1000, np.int32)]
+    arrays = [pyopencl.array.to_device(queue, each) for each in given] if on_device else given
+    kernel = clhist.HistogramKernel(
+        queue.context,
+        fresh(Operator(FLOAT, "a + b", 0)),
+        arguments="const int *bins, const float *values, int *seen",
+        map="seen[i] = 1; EMIT(bins[i], values[i])",
+    )
+    for command in [each for each in dir(cl) if each.startswith("enqueue_")]:
+        monkeypatch.setattr(cl, command, None)
+    for call in (kernel, kernel.bind):
+        with pytest.raises(error, match=message):
+            call(*arrays, num_bins=7, **(more | choices))
+    assert not given[2].any()

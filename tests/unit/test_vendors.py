@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,14 @@ from clhist._core.devices.vendors import (
     local_adds_loop,
     of_warps,
     program_text,
+    rolled_updates,
 )
+from clhist._core.kernels.from_plan import programs_of
+from clhist._core.kernels.render import render_programs
+from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import SweepSpec
 from clhist._core.model.plan import Output
+from clhist._core.model.problem import Choices, Problem
 
 BY_NAME = {path.feature: path for path in VENDOR_PATHS}
 
@@ -166,3 +172,31 @@ def test_only_mesa_has_text_that_works_around_faults_of_mesa():
     assert with_prefetch
     for text in with_prefetch:
         assert text.index("defined(CLHIST_NO_PREFETCH)") < text.index("__builtin_prefetch")
+
+
+@pytest.mark.parametrize(
+    ("update", "operator"),
+    [
+        ("native", operators.add(np.int32)),
+        ("cas", operators.add(np.float32)),
+        ("lock", operators.argmax(np.float32)),
+        ("carry", operators.reproducible_add(np.float32)),
+    ],
+)
+@pytest.mark.parametrize("memory", ["local", "partitioned"])
+def test_updates_are_once_in_the_text_for_mesa_alone(update, operator, memory):
+    """Its compiler takes minutes for one exact sum for each element of wide loads."""
+    profile = replace(clhist.named_profile("nvidia-h200"), features=frozenset())
+    source = Source.of("const int *b, const value_t *v", "EMIT(b[i], v[i])", [operator])
+    choices = Choices(update=update, memory=memory, passes=3 if memory == "partitioned" else None)
+    planned = clhist.plan(Problem(source.histograms([100]), 10**6, choices=choices), profile)
+
+    def calls(platform):
+        programs = programs_of(planned, source, profile, aligned=True, rolled=rolled_updates(platform))
+        text = next(text for name, text, _ in render_programs(programs) if name == "sweep")
+        return text[text.index("void clhist_sweep(") :].count("clhist_map(")
+
+    wide = {platform: calls(platform) for platform in ("Intel(R) OpenCL", "NVIDIA CUDA", "")}
+    assert len({*wide.values()}) == 1
+    assert wide[""] > 3  # elements of wide loads, and what is left
+    assert calls("rusticl ") == (wide[""] if update == "native" else 1)

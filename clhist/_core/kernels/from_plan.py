@@ -34,7 +34,9 @@ _WINDOW_GROUP = 256
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
-def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "") -> SweepSpec:
+def sweep_spec(
+    plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "", rolled: tuple[str, ...] = ()
+) -> SweepSpec:
     """Return what the source of a planned sweep depends on.
 
     Parameters
@@ -49,6 +51,8 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         Whether the arrays of a call allow loads of 16 bytes.
     used : str
         As in `CombineSpec`.
+    rolled : tuple of str
+        As in `SweepSpec`.
     """
     every = enumerate(zip(source.operators, source.suffixes, strict=True))
     ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
@@ -63,6 +67,7 @@ def sweep_spec(plan: Plan, source: Source, profile: Profile, *, aligned: bool, u
         teams=plan.teams,
         wide=is_wide(plan),
         aligned=aligned,
+        rolled=rolled,
         structs=source.structs,
         preamble=source.preamble,
         device_features=profile.features or frozenset(),
@@ -106,9 +111,11 @@ class Programs:
     behind: Programs | None = None
 
 
-def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "") -> Programs:
+def programs_of(
+    plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "", rolled: tuple[str, ...] = ()
+) -> Programs:
     """Return what the programs of a plan depend on; parameters as of `sweep_spec`."""
-    spec, index = sweep_spec(plan, source, profile, aligned=aligned, used=used), plan.output_indices[0]
+    spec, index = sweep_spec(plan, source, profile, aligned=aligned, used=used, rolled=rolled), plan.output_indices[0]
     if plan.sorts_pairs:
         return Programs(spec, sorted_pairs=source.max_pairs[index] or 1)
     value, room = source.values[index], profile.local_memory
@@ -119,7 +126,7 @@ def programs_of(plan: Plan, source: Source, profile: Profile, *, aligned: bool, 
         found = Programs(spec, split_spec(gathered, rows, source, room), rows=rows)
         if plan.again is None or not rows.is_guarded:
             return found
-        after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used)
+        after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used, rolled=rolled)
         after = replace(after, strategy=(*after.strategy, SeparateFallback()), combine=None, stages=())
         return replace(found, behind=_over_pairs(plan.again, after, value, room, again))
     found = _over_pairs(plan, spec, value, room, again)

@@ -61,6 +61,8 @@ class SweepSpec:
         Whether elements and bins are counted in 64 bits.
     aligned : bool
         Whether the arrays allow loads of 16 bytes.
+    rolled : tuple of str
+        Updates that are in the text once, not for each element of wide loads; see `devices.vendors.Platform`.
     structs : tuple of (str, numpy.dtype)
         Structured types that the map may name.
     preamble : str
@@ -99,6 +101,7 @@ class SweepSpec:
     teams: int = 1
     wide: bool = False
     aligned: bool = False
+    rolled: tuple[str, ...] = ()
     structs: tuple[tuple[str, np.dtype], ...] = ()
     preamble: str = ""
     device_features: frozenset[str] = frozenset()
@@ -224,6 +227,8 @@ class SweepSpec:
     def vector_width(self) -> int:
         """Elements of one load: 16 bytes of the widest streamed array, or 1."""
         if not self.streamed or not self.aligned or self.order == "blocked" or len(self.map) > _LONGEST_UNROLLED_MAP:
+            return 1
+        if self.update in self.rolled:
             return 1
         return max(1, _BYTES_OF_A_LOAD // max(argument.dtype.itemsize for argument in self.streamed))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.devices.profile import Profile
+from clhist._core.devices.vendors import rolled_updates
 from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.render import render_programs
 from clhist._core.kernels.source import Source
@@ -108,7 +109,10 @@ class Builder:
             if plan.work_group_size == 1:
                 _check_work_groups_of_one(device)
             # By now the device has proven what the plan needs.
-            programs = programs_of(plan, self._source, self.profile_of(device), aligned=aligned, used=used)
+            rolled = rolled_updates(device.platform.name)
+            programs = programs_of(
+                plan, self._source, self.profile_of(device), aligned=aligned, used=used, rolled=rolled
+            )
             sweep = sweep_of(plan, programs, self._source.options)
             looks = () if sweep.look is None else (sweep.look.kernel,)
             for code in (*sweep.kernels, *looks, *(() if sweep.again is None else sweep.again.kernels)):
@@ -219,7 +223,8 @@ class Builder:
         """Return the OpenCL C of the sweep that `plan` leads to on `device`."""
         if not self._is_own(plan):
             raise ValueError(f"chosen: expected a plan of this kernel, got {plan}")
-        programs = programs_of(plan, self._source, self.profile_of(device), aligned=True)
+        rolled = rolled_updates(device.platform.name)
+        programs = programs_of(plan, self._source, self.profile_of(device), aligned=True, rolled=rolled)
         return "\n".join(text for _, text, _ in render_programs(replace(programs, behind=None)))
 
     def _is_own(self, plan: Plan) -> bool:

@@ -355,6 +355,7 @@ class Engine:
         """
         checked = self.check(args, call)
         if (step := self._step(checked, call)) is not None:
+            self._loads.check(checked, call, step)
             return by_pieces(self, checked, call, step)
         ready, operands = self.prepare(checked, call, fixed, exact=exact)
         try:
@@ -412,6 +413,10 @@ class Engine:
             ready.scalars = given, taken
         return taken
 
+    def check_plan(self, checked: CheckedCall, call: Call) -> None:
+        """Raise what the plan of a call raises, whatever its race factor: nothing is enqueued."""
+        self._loads.check(checked, call, checked.size)
+
     def prepare(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int] = (), *, exact: bool = False
     ) -> tuple[Ready, Operands]:
@@ -420,10 +425,10 @@ class Engine:
         `fixed` are the places of the map's arguments that are the same in all its calls, which these are without. One
         that is `exact` is planned for its own size, whatever others there are.
         """
-        if self._custom and checked.size:
-            self._check_operators(checked, call)
         numbers, targets = numbered(checked.targets)
         loaded, sizes, uses = self._loads.of(checked, call, fixed, numbers, exact=exact)
+        if self._custom and checked.size:  # which enqueues kernels: what is refused has been by now
+            self._check_operators(checked, call)
         shape = checked.targets[0].shape
         ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
         return ready, self._operands(checked, call, targets, fixed)

@@ -7,10 +7,11 @@ Note [Close sizes share a plan], docs/decisions/0015.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from math import prod
 
 from clhist._core.kernels.maps import Argument
-from clhist._core.model.problem import FREE, planned_size
+from clhist._core.model.problem import FREE, Problem, planned_size
 from clhist._core.opencl import lost
 from clhist._core.opencl.cuda_arrays import cuda_device_of
 from clhist._core.opencl.device import profile_names
@@ -53,6 +54,7 @@ class Loads:
         # The sizes that are in `_of_close`, and how often one that is not was run as a larger one.
         self._sizes: Remembered[tuple[tuple[int, tuple[int, ...]], ...]] = Remembered(_MOST)
         self._in_place: Remembered[Uses] = Remembered(_MOST)
+        self._planned: Remembered[bool] = Remembered(_MOST)
 
     def of(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
@@ -144,6 +146,35 @@ class Loads:
                 return self._of_close.get((other, key)) if uses.number <= _FIRST else None
         return None
 
+    def check(self, checked: CheckedCall, call: Call, size: int) -> None:
+        """Plan a call of `size` elements, once for its numbers: what cannot be planned raises, and nothing is enqueued.
+
+        For calls before whose plan something is enqueued: a look at their elements, or their first piece.
+        """
+        budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
+        batch, device = checked.batch, checked.queue.device
+        batched = None if batch is None else (batch.num_histograms, batch.kind)
+        key = size, checked.shapes, batched, call.choices, budget, call.partial, device, *profile_names()
+        if self._planned.get(key):
+            return
+        with lost.settled(checked.queue, BuildError):
+            self._builder.plan(device, self._problem(checked, replace(call, race_factor=1.0), size, checked.shapes))
+        self._planned.put(key, True)
+
+    def _problem(self, checked: CheckedCall, call: Call, size: int, shapes: tuple[tuple[int, ...], ...]) -> Problem:
+        batch = checked.batch
+        return self._builder.problem(
+            size,
+            shapes,
+            None if batch is None else batch.num_histograms,
+            call.race_factor,
+            call.choices,
+            call.memory_budget,
+            checked.queue.device,
+            even=batch is None or batch.kind != "ragged",
+            one_launch=not call.partial and not any(target.fields for target in checked.targets),
+        )
+
     def _loaded(
         self,
         checked: CheckedCall,
@@ -162,17 +193,7 @@ class Loads:
                 raise _DependsOnSizeError
 
         with lost.settled(checked.queue, BuildError):  # what a lost device answers as well
-            problem = self._builder.problem(
-                size,
-                shapes,
-                None if batch is None else batch.num_histograms,
-                call.race_factor,
-                call.choices,
-                call.memory_budget,
-                device,
-                even=batch is None or batch.kind != "ragged",
-                one_launch=not call.partial and not any(target.fields for target in checked.targets),
-            )
+            problem = self._problem(checked, call, size, shapes)
             used = "" if call.largest is None else call.largest.used
             built = self._builder.built_for(device, problem, aligned=checked.is_aligned, used=used)
             check(built.sweeps)

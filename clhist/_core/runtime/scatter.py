@@ -315,12 +315,19 @@ def into(out: Array | None, result: Array) -> Array:
     """Return `result`, in `out` if there is one."""
     if out is None:
         return result
-    check_array("out", out, result.dtype, written=True, shape=result.shape)
-    if is_device_array(out) != is_device_array(result):
-        kind = "PyOpenCL" if is_device_array(result) else "NumPy"
-        raise TypeError(f"out: expected a {kind} array as the data is, got {type(out).__name__}")
+    check_out(out, result.dtype, result, result.shape)
     out[...] = result
     return out
+
+
+def check_out(out: Array | None, dtype: np.dtype, like: Array, shape: tuple[int, ...] | None = None) -> None:
+    """Raise TypeError or ValueError if a result of `dtype`, of the kind of `like`, cannot be written to `out`."""
+    if out is None:
+        return
+    check_array("out", out, dtype, written=True, shape=shape)
+    if is_device_array(out) != is_device_array(like):
+        kind = "PyOpenCL" if is_device_array(like) else "NumPy"
+        raise TypeError(f"out: expected a {kind} array as the data is, got {type(out).__name__}")
 
 
 def arguments_of_call(arguments: Sequence[Argument], args: Sequence[Any], num_bins: Any) -> tuple[Any, ...]:
