@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
@@ -186,10 +186,7 @@ def crosstab(
         of_rows, of_columns = sizes.size + used[0], sizes.size + shape[0] + used[1]
         total = np.full((1, 1), sizes.size + sum(shape))
         places = np.block([[places, of_rows[:, None]], [of_columns[None], total]])
-    joined, like = _joined(results)
-    cells = [picked_or_missing(joined, column) for column in places.T]
-    if like is not None:
-        cells = [like(column) for column in cells]
+    cells = _picked(results, places.T)
     if normalize:
         cells = _normalized(np.stack(cells, 1), normalize, margins)
     cells = [frame.values(x, name, column) for column in cells]
@@ -422,13 +419,15 @@ def _binned(keys: Mapping[str, Any], bins: int | Sequence[float]) -> tuple[np.nd
     return counts, {f"{name}_left": edges[:-1], f"{name}_right": edges[1:]}
 
 
-def _joined(results: Sequence[Any]) -> tuple[np.ndarray, Callable[[np.ndarray], Any] | None]:
-    """Return results one after the other, masked if one is, and what makes dates with a time zone of those in UTC."""
+def _picked(results: Sequence[Any], columns: np.ndarray) -> list[Any]:
+    """Return for each column the results at its places, counted over all results; at -1 they are missing."""
     data = [None if isinstance(array, np.ndarray) else read_column(array) for array in results]
     arrays = [array if one is None else one.values for array, one in zip(results, data, strict=True)]
     is_masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
     joined = np.ma.concatenate(arrays) if is_masked else np.concatenate(arrays)
-    return joined, next((one.like for one in data if one is not None), None)
+    picks = [picked_or_missing(joined, column) for column in columns]
+    like = next((one.like for one in data if one is not None), None)  # of dates with a time zone
+    return picks if like is None else [like(pick) for pick in picks]
 
 
 def _normalized(counts: np.ndarray, by: bool | str, margins: bool) -> list[np.ndarray]:
