@@ -63,10 +63,6 @@ def verbs(frame: Any, lazy: Any) -> dict[str, tuple[Callable[[], Any], ...]]:
             "max": lambda name: column(name).max(),
         }
         of_polars = [expressions[way](name).alias(alias) for alias, (name, way) in columns.items()]
-        of_pandas = {
-            alias: (name, (lambda x: x.quantile(0.9)) if way == "q90" else way)
-            for alias, (name, way) in columns.items()
-        }
         if {way for _, way in columns.values()} == {"q90"}:
             (name,) = {name for name, _ in columns.values()}
             by_pandas = lambda: frame.groupby([*keys])[name].quantile(0.9)  # noqa: E731

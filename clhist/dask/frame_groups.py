@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist.dask.tree import meta_of, task
-from clhist.groupby import group_by
 from clhist.grouped.frame_groups import COUNTS
 from clhist.grouped.frames import Frame, picked_or_missing
 from clhist.statistics.table import named_statistics
@@ -78,7 +77,7 @@ class FrameGroupBy:
             As of `clhist.FrameGroupBy.agg`, before any work starts.
         """
         import dask.dataframe
-        from dask.dataframe.utils import meta_nonempty
+        import pandas
 
         outputs = {
             name: (self._names[0], ("size",))
@@ -87,16 +86,16 @@ class FrameGroupBy:
             for name, asked in columns.items()
         }
         options: dict[str, Any] = {"skipna": skipna, "ddof": ddof, "dtype": dtype}
-        # Names and types of results are those of a few rows.
-        rows = meta_nonempty(meta_of(self._frame))
-        meta = group_by(rows, self._names).agg(**options, min_count=min_count, **columns).iloc[:0]
-        inputs = {
+        inputs: dict[str, Any] = {
             name: (self._frame[column], *dict.fromkeys([*statistics, *["count"] * (min_count > 0)]))
             for name, (column, statistics) in outputs.items()
             if statistics != ("size",)
         }
         sizes = self.groups.size(split_every=split_every) if len(inputs) < len(outputs) else None
         table = self.groups.agg(**options, split_every=split_every, **inputs)
+        index = meta_of(self._frame).set_index(self._names).index
+        dtypes = _results(outputs, table, np.empty(0, np.int64), 0)
+        meta = pandas.DataFrame({name: np.empty(0, result.dtype) for name, result in dtypes.items()}, index)
         whole = task(_frame_of)(table, sizes, self.groups.keys, outputs, min_count, meta)
         return dask.dataframe.from_delayed([whole], meta=meta, verify_meta=False)
 
@@ -122,16 +121,14 @@ class FrameGroupBy:
         dask.dataframe.Series
         """
         import dask.dataframe
-        from dask.dataframe.utils import meta_nonempty
+        import pandas
 
         self._checked("column", (column, statistic))
         values = self.groups.transform(self._frame[column], statistic, **options)
-        meta = group_by(meta_nonempty(meta_of(self._frame)), self._names).transform(column, statistic).iloc[:0]
+        meta = pandas.Series(np.empty(0, values.dtype), meta_of(self._frame).index, name=column)
         parts = zip(values.to_delayed(), self._frame[column].to_delayed(), strict=True)
         columns = [task(_series)(*part, column) for part in parts]
-        return dask.dataframe.from_delayed(
-            columns, meta=meta.astype(values.dtype), divisions=self._frame.divisions, verify_meta=False
-        )
+        return dask.dataframe.from_delayed(columns, meta=meta, divisions=self._frame.divisions, verify_meta=False)
 
     def _checked(self, name: str, argument: Any) -> tuple[Any, tuple[str, ...]]:
         """Return a column and the names of its statistics; the size of groups is that of a column of keys."""
@@ -154,6 +151,20 @@ def _frame_of(
     """Return statistics by the names of results, with the index of `meta`."""
     import pandas
 
+    columns = _results(outputs, table, sizes, min_count)
+    levels = [_like(array, meta.index.get_level_values(n).dtype) for n, array in enumerate(keys)]
+    if len(levels) > 1:
+        index = pandas.MultiIndex.from_arrays(levels, names=meta.index.names)
+    else:
+        index = pandas.Index(levels[0], name=meta.index.name)
+    frame = pandas.DataFrame(columns, index=index)
+    return frame.astype({name: dtype for name, dtype in meta.dtypes.items() if not min_count})
+
+
+def _results(
+    outputs: Mapping[str, tuple[Any, Collection[str]]], table: Mapping[str, Any], sizes: Any, min_count: int
+) -> dict[str, Any]:
+    """Return statistics by the names of results; those of fewer values than `min_count` are missing."""
     columns: dict[str, Any] = {}
     for name, (_, statistics) in outputs.items():
         for statistic in statistics:
@@ -162,13 +173,7 @@ def _frame_of(
                 is_few = np.asarray(table[name]["count"]) < min_count
                 result = picked_or_missing(result, np.where(is_few, -1, np.arange(len(is_few))))
             columns[name if len(statistics) == 1 else f"{name}_{statistic}"] = result
-    levels = [_like(array, meta.index.get_level_values(n).dtype) for n, array in enumerate(keys)]
-    if len(levels) > 1:
-        index = pandas.MultiIndex.from_arrays(levels, names=meta.index.names)
-    else:
-        index = pandas.Index(levels[0], name=meta.index.name)
-    frame = pandas.DataFrame(columns, index=index)
-    return frame.astype({name: dtype for name, dtype in meta.dtypes.items() if not min_count})
+    return columns
 
 
 def _like(keys: np.ndarray, dtype: Any) -> Any:

@@ -387,7 +387,7 @@ def _categories(column: Any) -> np.ndarray | None:
     return np.asarray(column.cat.categories) if hasattr(column, "cat") and column.cat.known else None
 
 
-def _codes_of(name: str, column: Any, categories: np.ndarray) -> Any:
+def _codes_of(name: str, column: Any, categories: Any) -> Any:
     """Return the numbers of the values of a column in its categories, in which those of partitions may differ."""
     meta = meta_of(column).cat.codes.astype(np.int64)
     return column.map_partitions(_codes_of_partition, name, categories, meta=meta)
