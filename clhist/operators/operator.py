@@ -53,7 +53,7 @@ class Part:
     is_proven : bool
         Whether `operation` is recognised, and its neutral element is that of all values.
     merged_sums : tuple of str
-        Of several fields: what C appends to name those that are sums of float64.
+        Of several fields: accessors in C of those that are sums of float64.
     """
 
     accessor: str
@@ -69,7 +69,7 @@ class Part:
 
     @property
     def float64_sums(self) -> tuple[str, ...]:
-        """What C appends to the part to name each number of float64 that it sums."""
+        """Accessors in C, after the name of the part, of the numbers of float64 that it sums."""
         accessors = {"f8": ("",), "c16": (".x", ".y")}.get(self.dtype.str[1:], ())
         return accessors if self.operation == "add" else self.merged_sums
 
