@@ -2,8 +2,8 @@
 
     python .ci/pandas_tests.py [MODULE ...]
 
-Its wheels hold its tests, and `clhist_in_pandas` is the plugin that puts ours in. A test that fails must be one of
-`DIFFERENT`.
+Its wheels hold its tests, and `clhist_in_pandas` is the plugin that puts ours in. With `frames_in_pandas` groups by
+columns are computed by the frame API as well and compared. A test that fails must be one of `DIFFERENT`.
 """
 
 from __future__ import annotations
@@ -32,25 +32,44 @@ FEWEST = {
 }  # fmt: skip
 
 
+# The same of the frame API: tests that call statistics of groups.
+FRAMES = "groupby.test_groupby groupby.test_reductions groupby.methods groupby.aggregate"
+DIFFERENT_FRAMES = {
+    r"numerical_stability_sum_mean": "pandas compensates sums of few values",
+    r"test_groupby_multiindex_not_lexsorted|test_skew_kwargs_deprecated": "the plugin is one more frame for warnings",
+}
+FEWEST_FRAMES = {"count": 15, "first": 15, "last": 15, "max": 10, "mean": 25, "min": 10, "sum": 20}
+
+
 def main() -> int:
     """Run the tests; return 1 if one fails that should not, or if too few were of ours."""
     asked = sys.argv[1:]
-    modules = [f"pandas.tests.{name}" for name in asked or MODULES.split()]
+    return max(
+        run("clhist_in_pandas", asked or MODULES.split(), DIFFERENT, {} if asked else FEWEST),
+        run("frames_in_pandas", asked or FRAMES.split(), DIFFERENT_FRAMES, {} if asked else FEWEST_FRAMES),
+    )
+
+
+def run(plugin: str, names: list[str], different: dict[str, str], fewest: dict[str, int]) -> int:
+    """Run the tests of modules with a plugin; return 1 if one fails that should not, or if too few were of ours."""
+    modules = [f"pandas.tests.{name}" for name in names]
     here = str(Path(__file__).resolve().parent)
     code = f"import sys; sys.path.insert(0, {here!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    options = ["-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", "-p", "clhist_in_pandas", "-k", LEFT_OUT]
-    run = subprocess.run(
+    options = ["-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", "-p", plugin, "-k", LEFT_OUT]
+    done = subprocess.run(
         [sys.executable, "-c", code, *options, "--pyargs", *modules], capture_output=True, text=True, check=False
     )
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
-    wrong = [name for name in failed if not any(re.search(pattern, name) for pattern in DIFFERENT)]
-    used = {what: int(number) for number, what in re.findall(r"^ours: (\d+) (.*)$", run.stdout, re.MULTILINE)}
-    few = [what for what, least in FEWEST.items() if used.get(what, 0) < least and not asked]
-    if wrong or few or not used or run.returncode not in (0, 1):
-        print(run.stdout[-20_000:], run.stderr[-5_000:], *wrong, *(f"too few {what}" for what in few), sep="\n")
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    wrong = [name for name in failed if not any(re.search(pattern, name) for pattern in different)]
+    used = {what: int(number) for number, what in re.findall(r"^ours: (\d+) (.*)$", done.stdout, re.MULTILINE)}
+    few = [what for what, least in fewest.items() if used.get(what, 0) < least]
+    if wrong or few or not used or done.returncode not in (0, 1):
+        print(done.stdout[-20_000:], done.stderr[-5_000:], *wrong, *(f"too few {what}" for what in few), sep="\n")
         return 1
     ours = ", ".join(f"{number} {what}" for what, number in used.items())
-    print(f"pandas: {run.stdout.splitlines()[-1].strip('= ')}; ours: {ours}; {len(failed)} differ as meant")
+    for line in re.findall(r"^left out: .*$", done.stdout, re.MULTILINE):
+        print(line)
+    print(f"pandas, {plugin}: {done.stdout.splitlines()[-1].strip('= ')}; ours: {ours}; {len(failed)} differ as meant")
     return 0
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from clhist.race_factor import RaceFactor
     from clhist.spec import Spec
     from clhist.statistics.table import quantile
-    from clhist.tables import crosstab, value_counts
+    from clhist.tables import crosstab, cut, date_bin, date_part, qcut, value_counts
 
 _SUBMODULES = ("dask", "errors", "flox", "hist", "jax", "ndimage", "operators", "stats", "torch", "typing")
 # Public names are imported when first used: all of them take 0.2 s, what one function needs half of it.
@@ -86,6 +86,9 @@ _HOMES = {
     "check_operator": "_core.runtime.operator_check",
     "clear_caches": "_core.runtime.clear",
     "crosstab": "tables",
+    "cut": "tables",
+    "date_bin": "tables",
+    "date_part": "tables",
     "default_queue": "_core.opencl.device",
     "device_profile": "_core.opencl.device",
     "digitize": "digitize",
@@ -100,6 +103,7 @@ _HOMES = {
     "named_profile": "_core.devices.profile",
     "plan": "_core.model.sweeps",
     "plan_sweeps": "_core.model.sweeps",
+    "qcut": "tables",
     "quantile": "statistics.table",
     "reduce_by_index": "reduce",
     "unique": "unique",
@@ -204,6 +208,9 @@ __all__ = [
     "check_operator",
     "clear_caches",
     "crosstab",
+    "cut",
+    "date_bin",
+    "date_part",
     "default_queue",
     "device_profile",
     "digitize",
@@ -220,6 +227,7 @@ __all__ = [
     "operators",
     "plan",
     "plan_sweeps",
+    "qcut",
     "quantile",
     "reduce_by_index",
     "stats",

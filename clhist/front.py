@@ -114,6 +114,8 @@ def _redirected(
     known = signature(function)
     given = known.bind(*args, **options).arguments
     given = {**given, **given.pop("options", {})}
+    if names := given.pop("names", ()):  # of columns of keys
+        given["num_groups"] = [given["num_groups"], *names]
     own = signature(target).parameters.values()
     names = [each.name for each in own if each.kind == each.POSITIONAL_OR_KEYWORD and each.name in given]
     taken = {name: given.pop(name) for name in names}  # and defaults of what the target must be given

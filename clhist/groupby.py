@@ -24,7 +24,7 @@ from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.small import check_refused
 from clhist.grouped.dates import NAT, as_integers
 from clhist.grouped.frame_groups import FrameGroupBy
-from clhist.grouped.frames import Frame, key_columns, library_of, read_frame, used_categories
+from clhist.grouped.frames import ComputedKey, Frame, key_columns, library_of, read_frame, used_categories
 from clhist.grouped.groups import Groups, groups_of, labels_of
 from clhist.grouped.hints import Hints, check_by_name, check_index, check_number
 from clhist.grouped.methods import A, Methods, X
@@ -79,7 +79,8 @@ def group_by(
         Number of groups, for integer keys that are the numbers of groups: empty groups have results as well, and those
         outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for. If `keys`
         is a table, the name of a column of keys instead, or a list of names. In the place of a name a column beside the
-        table, such as ``df["time"].dt.hour`` or ``pandas.cut(df["fare"], 5)`` of pandas, or an expression of polars.
+        table, such as ``df["time"].dt.hour`` or ``pandas.cut(df["fare"], 5)`` of pandas, or an expression of polars, or
+        `clhist.cut`, `clhist.qcut`, `clhist.date_part` or `clhist.date_bin` of a column.
     *names : str, or column or expression of the table's library
         If `keys` is a table, more columns of keys.
     sort : bool
@@ -117,7 +118,7 @@ def group_by(
         several = "columns" if isinstance(wrong[name], list | tuple) else "column"
         hint = f"; pass the {several}: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups, sort or queue as keywords, got {wrong[name]!r}{hint}")
-    if names or isinstance(num_groups, str | list | tuple) or library_of(num_groups) is not None:
+    if names or isinstance(num_groups, str | list | tuple | ComputedKey) or library_of(num_groups) is not None:
         frame = read_frame(keys)
         if frame is None:
             check_number(num_groups)
@@ -236,11 +237,12 @@ class GroupBy(
         **columns : tuple of (array, str, ...)
             Under each name an array and its statistics: "count", "sum", "mean", "var", "std", "min", "max", "argmin",
             "argmax", "first", "last", "median", "prod", "any", "all", "sem", "skew", "kurt", "size", "nunique", "mode",
-            or NumPy's functions of these names; "q90" is the quantile of 0.9, as is `clhist.quantile` of it. Of complex
-            numbers "count", "sum", "mean" and "prod"; of dates and durations "count", "min", "max", "argmin",
-            "argmax", "first", "last", "mean", "median", "std", "mode", quantiles, and "sum" of durations, without NaT;
-            of text, categories and objects "count", "first", "last", "mode", and where values have an order "min",
-            "max", "argmin" and "argmax"; of values of any type "size" and "nunique".
+            or NumPy's functions of these names; "q90" is the quantile of 0.9, as is `clhist.quantile` of it, and "nth1"
+            the second value, as `nth` has it. Of complex numbers "count", "sum", "mean" and "prod"; of dates and
+            durations "count", "min", "max", "argmin", "argmax", "first", "last", "mean", "median", "std", "mode",
+            quantiles, and "sum" of durations, without NaT; of text, categories and objects "count", "first", "last",
+            "mode", and where values have an order "min", "max", "argmin" and "argmax"; of values of any type "size"
+            and "nunique".
 
         Returns
         -------

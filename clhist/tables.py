@@ -1,17 +1,27 @@
-"""Counts and statistics of tables of pandas, polars and PyArrow: `value_counts` and `crosstab`."""
+"""Tables of pandas, polars and PyArrow: `value_counts`, `crosstab`, and keys that are computed from a column."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from clhist._core.spi import read_column
+from clhist.digitize import digitize
 from clhist.groupby import group_by, group_frame
+from clhist.grouped.computed_keys import (
+    PARTS,
+    bin_of_dates,
+    interval_key,
+    numbers_of,
+    part_of_dates,
+    probabilities,
+    width_of,
+)
 from clhist.grouped.frame_groups import COUNTS, OPTIONS, FrameGroupBy
-from clhist.grouped.frames import Frame, key_columns, key_values, picked_or_missing, read_frame
+from clhist.grouped.frames import ComputedKey, Frame, key_columns, key_values, picked_or_missing, read_frame
 from clhist.histogram import histogram
 from clhist.statistics.table import named_statistics
 
@@ -176,11 +186,206 @@ def crosstab(
         of_rows, of_columns = sizes.size + used[0], sizes.size + shape[0] + used[1]
         total = np.full((1, 1), sizes.size + sum(shape))
         places = np.block([[places, of_rows[:, None]], [of_columns[None], total]])
-    cells = [picked_or_missing(_joined(results), column) for column in places.T]
+    cells = _picked(results, places.T)
     if normalize:
         cells = _normalized(np.stack(cells, 1), normalize, margins)
     cells = [frame.values(x, name, column) for column in cells]
     return _laid_out(frame, row_keys, row_labels, column_keys, column_labels, cells)
+
+
+def cut(
+    column: Any,
+    bins: int | Sequence[float],
+    *,
+    right: bool = True,
+    labels: Sequence[str] | None = None,
+    name: str | None = None,
+) -> ComputedKey:
+    """Return a key of `group_by`, `value_counts` and `crosstab`: the interval in which each number lies.
+
+    Parameters
+    ----------
+    column : str or column
+        Name of a column of numbers, or such a column beside the table.
+    bins : int or sequence of float
+        Number of intervals of equal width from the least to the largest value, or their increasing edges. Rows beyond
+        the edges belong to no group.
+    right : bool
+        Whether intervals include their right edge, as in pandas and polars, rather than the left one. The first one
+        includes its left edge as well, or the last one its right edge.
+    labels : sequence of str, optional
+        Keys in the place of intervals.
+    name : str, optional
+        Name of the keys; defaults to that of the column.
+
+    Returns
+    -------
+    ComputedKey
+        Its keys are ordered categories: intervals of pandas; of polars an Enum and of PyArrow a dictionary of texts
+        such as "(0, 5]".
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong; it is named. What depends on the table is checked by the function that takes the key.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> trips = pandas.DataFrame({"fare": [3.0, 8.0, 9.0]})
+    >>> clhist.group_by(trips, clhist.cut("fare", [0, 5, 10])).size()
+             size
+    fare
+    (0, 5]      1
+    (5, 10]     2
+    """
+    is_number = isinstance(bins, int | np.integer) and not isinstance(bins, bool)
+    edges = None if is_number else np.asarray(bins)
+    if edges is not None and (edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all()):
+        raise ValueError(f"bins: expected a number of intervals, or at least two increasing edges, got {bins!r:.60}")
+    if edges is None and bins < 1:  # type: ignore[operator]
+        raise ValueError(f"bins: expected at least one interval, got {bins}")
+
+    def compute(title: Any, values: Any) -> Any:
+        numbers, is_missing = numbers_of("column", values)
+        limits = edges
+        if limits is None:
+            present = numbers[~is_missing]
+            ends = (present.min(), present.max()) if present.size else (0, 1)
+            limits = np.histogram_bin_edges(np.array(ends), cast(int, bins))
+        return _intervals(name or title, values, numbers, is_missing, limits, right, labels)
+
+    return ComputedKey(column, compute, name)
+
+
+def qcut(
+    column: Any, q: int | Sequence[float], *, labels: Sequence[str] | None = None, name: str | None = None
+) -> ComputedKey:
+    """Return a key of `group_by`, `value_counts` and `crosstab`: which quantiles of a column each number lies between.
+
+    Parameters
+    ----------
+    column : str or column
+        As of `cut`.
+    q : int or sequence of float
+        Number of intervals with equally many values, or increasing probabilities. Equal quantiles are one edge.
+    labels, name
+        As of `cut`.
+
+    Returns
+    -------
+    ComputedKey
+        As of `cut`; intervals include their right edge, and the first one its left edge.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> trips = pandas.DataFrame({"fare": [3.0, 8.0, 9.0, 20.0]})
+    >>> clhist.group_by(trips, clhist.qcut("fare", 2, labels=["low", "high"])).agg(mean=("fare", "mean"))
+          mean
+    fare
+    low    5.5
+    high  14.5
+    """
+    shares = probabilities(q)
+
+    def compute(title: Any, values: Any) -> Any:
+        numbers, is_missing = numbers_of("column", values)
+        present = numbers[~is_missing]
+        edges = np.unique(np.quantile(present, shares)) if present.size else np.zeros(2)
+        edges = np.repeat(edges, 2) if len(edges) == 1 else edges
+        return _intervals(name or title, values, numbers, is_missing, edges, True, labels)
+
+    return ComputedKey(column, compute, name)
+
+
+def date_part(column: Any, part: str, *, name: str | None = None) -> ComputedKey:
+    """Return a key of `group_by`, `value_counts` and `crosstab`: a part of dates, such as the hour of the day.
+
+    Parameters
+    ----------
+    column : str or column
+        Name of a column of dates, or such a column beside the table. Of dates with a time zone parts are local.
+    part : str
+        "year", "quarter", "month", "week" (of ISO 8601), "day", "weekday" (0 is Monday), "dayofyear", "hour", "minute"
+        or "second".
+    name : str, optional
+        Name of the keys; defaults to `part`.
+
+    Returns
+    -------
+    ComputedKey
+
+    Examples
+    --------
+    >>> import pandas
+    >>> trips = pandas.DataFrame({"time": pandas.to_datetime(["2026-01-05 08:30", "2026-01-06 08:45"])})
+    >>> clhist.group_by(trips, clhist.date_part("time", "hour")).size()
+          size
+    hour
+    8        2
+    """
+    if part not in PARTS:
+        raise ValueError(f"part: expected one of {', '.join(PARTS)}, got {part!r:.60}")
+    return ComputedKey(column, lambda title, values: part_of_dates(values, part), name or part)
+
+
+def date_bin(column: Any, width: Any, *, origin: Any = None, name: str | None = None) -> ComputedKey:
+    """Return a key of `group_by`, `value_counts` and `crosstab`: dates rounded down to bins of a fixed width.
+
+    Parameters
+    ----------
+    column : str or column
+        As of `date_part`. Of dates with a time zone bins follow its clocks: days begin at midnight there.
+    width : str or timedelta
+        Width of a bin, such as "15min", "1h", "1D" or "1W".
+    origin : str or date, optional
+        Where a bin begins, by default on a Monday at midnight; ``origin=df["time"].min().normalize()`` has the bins of
+        pandas' `resample`.
+    name : str, optional
+        Name of the keys; defaults to that of the column.
+
+    Returns
+    -------
+    ComputedKey
+        Keys are the begins of the bins that have rows, of the type of the column; dates without time get one.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> trips = pandas.DataFrame({"time": pandas.to_datetime(["2026-01-05 08:30", "2026-01-05 08:50"])})
+    >>> clhist.group_by(trips, clhist.date_bin("time", "15min")).size()
+                         size
+    time
+    2026-01-05 08:30:00     1
+    2026-01-05 08:45:00     1
+    """
+    duration = width_of(width)
+    if getattr(origin, "tzinfo", None) is not None:
+        origin = origin.replace(tzinfo=None)
+    try:
+        first = None if origin is None else np.datetime64(origin)
+    except (TypeError, ValueError):
+        raise TypeError(f"origin: expected a date, got {origin!r:.60}") from None
+    return ComputedKey(column, lambda title, values: bin_of_dates(values, duration, first), name)
+
+
+def _intervals(
+    name: Any,
+    column: Any,
+    numbers: np.ndarray,
+    is_missing: np.ndarray,
+    edges: np.ndarray,
+    right: bool,
+    labels: Sequence[str] | None,
+) -> Any:
+    """Return the interval of each number as a category; the outer edges belong to intervals."""
+    if labels is not None and len(labels) != len(edges) - 1:
+        raise ValueError(f"labels: expected {len(edges) - 1}, as there are intervals, got {len(labels)}")
+    codes = np.asarray(digitize(numbers, edges, right)).astype(np.int64) - 1
+    codes[numbers == (edges[0] if right else edges[-1])] = 0 if right else len(edges) - 2
+    codes[is_missing | (codes > len(edges) - 2)] = -1
+    return interval_key(name, column, edges, codes, right, None if labels is None else [*labels])
 
 
 def _as_frame(table: Any) -> Frame:
@@ -207,17 +412,22 @@ def _binned(keys: Mapping[str, Any], bins: int | Sequence[float]) -> tuple[np.nd
     ((name, column),) = keys.items()
     data = read_column(column)
     values = np.asarray(column) if data is None else data.present
+    values = values[values == values] if values.dtype.kind == "f" else values
     if values.dtype.kind not in "biuf":
         raise TypeError(f"bins: expected none, since {name!r} has no numbers, got {bins!r:.60}")
     counts, edges = histogram(values, bins)
     return counts, {f"{name}_left": edges[:-1], f"{name}_right": edges[1:]}
 
 
-def _joined(results: Sequence[Any]) -> np.ndarray:
-    """Return results one after the other, masked if one is; dates with a time zone as objects."""
-    arrays = [array if isinstance(array, np.ndarray) else np.asarray(array, object) for array in results]
+def _picked(results: Sequence[Any], columns: np.ndarray) -> list[Any]:
+    """Return for each column the results at its places, counted over all results; at -1 they are missing."""
+    data = [None if isinstance(array, np.ndarray) else read_column(array) for array in results]
+    arrays = [array if one is None else one.values for array, one in zip(results, data, strict=True)]
     is_masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
-    return np.ma.concatenate(arrays) if is_masked else np.concatenate(arrays)
+    joined = np.ma.concatenate(arrays) if is_masked else np.concatenate(arrays)
+    picks = [picked_or_missing(joined, column) for column in columns]
+    like = next((one.like for one in data if one is not None), None)  # of dates with a time zone
+    return picks if like is None else [like(pick) for pick in picks]
 
 
 def _normalized(counts: np.ndarray, by: bool | str, margins: bool) -> list[np.ndarray]:

@@ -239,7 +239,7 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
     import dask.dataframe as dd
     from dask import delayed
 
-    from clhist.dask.groups import group_by as groups_of_blocks
+    from clhist.dask.groups import GroupBy as GroupsOfBlocks
 
     if asked.functions is not None:
         raise ValueError("stats_funcs: expected names, since values is chunked, got functions")
@@ -258,7 +258,7 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
         if asked.nodata is not None or data.dtype.kind == "f":
             data = da.where(is_counted, data, np.nan)
         columns[f"band{n}"] = (data, *dict.fromkeys(["count", *asked.names]))
-    groups = groups_of_blocks(da.where(da.isfinite(area), area, np.nan) if area.dtype.kind == "f" else area)
+    groups = GroupsOfBlocks(da.where(da.isfinite(area), area, np.nan) if area.dtype.kind == "f" else area)
     found = groups.agg(**columns, dtype=np.float64)
 
     def finished(zones: np.ndarray, found: dict[str, dict[str, np.ndarray]]) -> Any:

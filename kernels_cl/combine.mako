@@ -27,6 +27,15 @@ ${types.part(part, n, c_name)}
 % endfor
 </%types:functions>
 % endif
+% if state.sums:
+// What rounding loses of the sum of a and b; nothing of infinities.
+double clhist_lost(const double a, const double b, const double sum)
+{
+    const double rest = sum - a;
+    return sum - sum == 0 ? (a - (sum - rest)) + (b - rest) : 0;
+}
+
+% endif
 % if not spec.out_is_partial:
 value_t clhist_finish(const accumulator_t a)
 {
@@ -125,8 +134,23 @@ ${section.fill("combine")}
         ${state.place}
         accumulator_t total = ${state.dest_or_neutral("has_dest", "k")};
 ${without_copies()}
+% if state.sums:
+        double ${", ".join(f"lost{n} = 0" for n in range(len(state.sums)))};
+        for (ulong copy = 0; copy < copies; ++copy) {
+            const accumulator_t held = ${state.copy}, before = total;
+            total = clhist_combine(before, held);
+% for n, accessor in enumerate(state.sums):
+            lost${n} += clhist_lost(before${accessor}, held${accessor}, total${accessor});
+% endfor
+        }
+% for n, accessor in enumerate(state.sums):
+        if (lost${n} != 0)  // the sign of a zero stays, which says whether a bin has values
+            total${accessor} += lost${n};
+% endfor
+% else:
         for (ulong copy = 0; copy < copies; ++copy)
             total = clhist_combine(total, ${state.copy});
+% endif
         ${state.store("k")}
 % if spec.largest_bin_condition:
         if (k > clhist_known && ${spec.largest_bin_condition})

@@ -17,6 +17,9 @@
     ${state.space} cell${part.n}_t *clhist_first_copy${part.n} = clhist_cells${part.n};
 % endfor
 % endif
+% if state.sums:
+${begin_of_sums()}
+% endif
 % if state.may_use_fewer_turns:
 <% name = spec.indices.name %>\
 #ifdef ${POCL.macro}  // ${POCL.name} only: Intel's compiler makes slower code of the loop below
@@ -88,24 +91,84 @@ ${state.map_call(3, lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k", "clhist
         if (clhist_flags)  // all is summed again: it does not matter what is added here
             CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
 % endif
+% if state.sums and state.pairs_of_sums == 1:
+        for (int clhist_part = 0; clhist_part < ${spec.block}; clhist_part += ${PART}) {
+            for (int clhist_round = clhist_part; clhist_round < clhist_part + ${PART}; clhist_round += ${spec.round}) {
+${indent(capture(one_round, "clhist_map_inside", "i + clhist_round", ["clhist_ahead[clhist_round + clhist_k]"]), "        ")}
+            }
+${indent(capture(add_up_all), "    ")}\
+        }
+% else:
         for (int clhist_round = 0; clhist_round < ${spec.block}; clhist_round += ${spec.round}) {
 ${indent(capture(one_round, "clhist_map_inside", "i + clhist_round", ["clhist_ahead[clhist_round + clhist_k]"]), "    ")}
         }
+% endif
     }
 % else:
     for (; clhist_last - i >= ${spec.round}; i += ${spec.round}) {
 ${one_round("clhist_map", "i")}
+% if state.sums and state.pairs_of_sums == 1:
+${add_up_all()}\
+% endif
     }
 % endif
 #endif
     for (; i < clhist_last; ++i)
 ${state.map_call(2)}
+% if state.sums:
+    if (clhist_adds_up) {
+% for part, accessor, name in state.sums:
+<% s = part.output.suffix %>\
+        ${add_up(part, name)}
+        for (clhist_bin_t k = 0; k < clhist_count${s}; ++k)
+            ${copy_of(part)}[k].value${accessor} = clhist_corrected(${name}[k], ${name}[k + ${state.stride(s)}]);
+% endfor
+    }
+% endif
+</%def>
+
+## Longer sums, to which those of the copies are added before they have more than ${TERMS} terms or so.
+<%def name="begin_of_sums()">
+<%
+    s, is_single = state.sums[0][0].output.suffix, state.pairs_of_sums == 1
+    terms = f"{TERMS}{' * clhist_turns' * state.takes_turns} * (size_t)clhist_count{s}"
+    divisor = (PART if spec.block else spec.round) if is_single else state.pairs_of_sums
+%>\
+    // Work-items with elements for several such sums add those up, with their rounding errors.
+    const size_t clhist_interval = max(${terms} / ${divisor}, (size_t)1);
+    const bool clhist_adds_up = (size_t)(clhist_last - i)${f" / {divisor}" * is_single} > 2 * clhist_interval;
+    size_t clhist_left = clhist_adds_up ? clhist_interval : ~(size_t)0;
+% for part, accessor, name in state.sums:
+<% s = part.output.suffix %>\
+    __global double *${name} = clhist_sums + ${state.place_of_sums(name)} + clhist_first${s};
+    for (clhist_bin_t k = 0; clhist_adds_up && k < clhist_count${s}; ++k) {
+        ${name}[k] = clhist_neutral${part.n}()${accessor};
+        ${name}[k + ${state.stride(s)}] = 0;
+    }
+% endfor
+</%def>
+
+<%def name="add_up(part, name)">\
+${name}_add(${copy_of(part)}, ${name}, ${"clhist_turns" if state.takes_turns else 1}, ${state.stride(part.output.suffix)}, clhist_count${part.output.suffix});\
+</%def>
+
+<%def name="copy_of(part)">${"clhist_first_copy" if state.takes_turns else "clhist_cells"}${part.n}</%def>
+
+<%def name="add_up_all()">\
+        if (--clhist_left == 0) {
+% for part, accessor, name in state.sums:
+            ${add_up(part, name)}
+% endfor
+            clhist_left = clhist_interval;
+        }
 </%def>
 <%!
     from textwrap import indent
     from clhist._core.model.packed import RAISED
 
     SAMPLES = 64  # of four neighbours
+    TERMS = 24  # of a bin and copy, of uniform bins: a sum of 16 equal values has an error of about one unit
+    PART = 256  # elements of a block, after which sums may be added up
     SMALL_BYTES = 2048  # copies that take no more are all used
 %>
 ## The elements of one round, of which neighbours go to different copies; those of a later one are asked for meanwhile.
@@ -131,6 +194,9 @@ ${state.map_call(2)}
                 clhist_terms + ${state.terms_of("(clhist_round + clhist_k)")});
 % else:
 ${state.map_call(3, lambda a: f"{a.name}[{first} + clhist_k]", f"{first} + clhist_k", function, given)}
+% endif
+% if state.pairs_of_sums > 1:
+${indent(capture(add_up_all), "    ")}\
 % endif
         }
 </%def>

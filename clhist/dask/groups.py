@@ -14,9 +14,11 @@ from dask.delayed import Delayed, delayed
 from numpy.typing import DTypeLike
 
 from clhist._core.spi import is_device_array, native, refuse_missing
-from clhist.dask.tree import as_array, blocks_of, check_unmasked, on_host, task, tree
+from clhist.dask.frame_groups import FrameGroupBy
+from clhist.dask.tree import as_array, blocks_of, check_unmasked, meta_of, on_host, task, tree
 from clhist.grouped.columns import integers
 from clhist.grouped.distributed import GroupSpec
+from clhist.grouped.frames import Frame, key_columns, picked_or_missing, used_categories
 from clhist.grouped.groups import groups_of, labels_of
 from clhist.grouped.table import Table
 from clhist.operators.c_types import integer, supported_dtype
@@ -26,11 +28,11 @@ from clhist.statistics.outputs import Column
 from clhist.statistics.table import TABLE, column_of, named_statistics
 
 _MERGED = tuple(name for name, each in TABLE.items() if each.merges or name in ("size", "nunique"))
-_WHOLE = ("transform", "cumsum", "cumprod", "cummin", "cummax", "cumcount", "ngroup", "rank", "nth", "weighted_mean")
+_WHOLE = ("cumsum", "cumprod", "cummin", "cummax", "cumcount", "ngroup", "rank", "nth", "weighted_mean")
 _NUMBERS = "integers, the numbers of groups, or categories"
 
 
-def group_by(keys: Any, num_groups: int | None = None, sort: bool = True) -> GroupBy:
+def group_by(keys: Any, num_groups: Any = None, sort: bool = True) -> GroupBy | FrameGroupBy:
     """Group elements by equal keys: `clhist.group_by` of Dask collections.
 
     Parameters
@@ -38,8 +40,9 @@ def group_by(keys: Any, num_groups: int | None = None, sort: bool = True) -> Gro
     keys : dask array of one dimension, dataframe column, `Delayed`, or a list of columns, or a dataframe
         Key of each element, of any type, as `clhist.group_by` takes blocks of them; the groups are those of the keys
         that occur. A categorical column of known categories has a group per category.
-    num_groups : int, optional
-        Number of groups, for integer keys that are the numbers of groups; those outside [0, num_groups) belong to none.
+    num_groups : int, or str or list of str, optional
+        If `keys` is a dataframe, the names of its columns of keys; results are dataframes then. Otherwise the
+        number of groups, for integer keys that are the numbers of groups; those outside [0, num_groups) belong to none.
         Defaults to the keys that occur: each block has groups of its own, which are merged by their keys, and the
         length of results is unknown until they are computed.
     sort : bool
@@ -47,7 +50,8 @@ def group_by(keys: Any, num_groups: int | None = None, sort: bool = True) -> Gro
 
     Returns
     -------
-    GroupBy
+    GroupBy or FrameGroupBy
+        The latter of a dataframe and names of columns.
 
     Raises
     ------
@@ -61,6 +65,12 @@ def group_by(keys: Any, num_groups: int | None = None, sort: bool = True) -> Gro
     >>> clhist.dask.group_by(keys).mean(x).compute()
     array([2., 1.])
     """
+    if isinstance(num_groups, str | list | tuple):
+        if not hasattr(meta_of(keys), "columns"):
+            raise TypeError(f"keys: expected a dataframe with named columns, got {type(keys).__name__}")
+        names = [*key_columns(Frame(meta_of(keys), "pandas"), num_groups)]
+        columns = [keys[name] for name in names]
+        return FrameGroupBy(keys, names, GroupBy(columns, None, sort))
     return GroupBy(keys, num_groups, sort)
 
 
@@ -88,9 +98,10 @@ class GroupBy:
         self._given = [keys] if given is None else given
         columns = dict(zip(names, self._given, strict=True))
         self._one, self._sort = given is None, sort
-        self._categories = {name: _categories(name, each) for name, each in columns.items()}
+        self._categories = {name: _categories(each) for name, each in columns.items()}
         self._keys = {
-            name: each if self._categories[name] is None else each.cat.codes for name, each in columns.items()
+            name: each if self._categories[name] is None else _codes_of(name, each, self._categories[name])
+            for name, each in columns.items()
         }
         known = self._categories["keys"] if given is None else None
         if given is not None and num_groups is not None:
@@ -238,6 +249,34 @@ class GroupBy:
         count = column_of("keys", self._dtype, ("count",), np.dtype(np.float64), True, 0, None)
         return self._computed((("keys", count),), {"keys": None}, split_every)["keys"]["count"]
 
+    def transform(self, x: Any, statistic: str, *, split_every: int | None = None, **options: Any) -> da.Array:
+        """Return for each element a statistic of its group, which blocks are merged for.
+
+        Parameters
+        ----------
+        x : collection
+            Values, as of `agg`.
+        statistic : str
+            As of `agg`.
+        split_every, **options
+            As of `agg`.
+
+        Returns
+        -------
+        dask.array.Array
+            With the blocks of the keys. Elements whose key is missing have NaN or NaT, or are masked.
+        """
+        results = self.agg(x=(x, statistic), split_every=split_every, **options)["x"][statistic]
+        blocks = blocks_of(**self._keys)
+        whole = None if self.num_groups is not None else self._whole((), blocks, split_every)
+        coded = tuple(each is not None for each in self._categories.values())
+        parts = [task(_of_rows)(whole, results, self.num_groups, coded, self._one, *row) for row in blocks.rows]
+        first = next(iter(self._keys.values()))
+        sizes = first.chunks[0] if isinstance(first, da.Array) else [np.nan] * len(parts)
+        dtype = results.dtype
+        arrays = [as_array(part, (size,), dtype) for part, size in zip(parts, sizes, strict=True)]
+        return da.concatenate(arrays, allow_unknown_chunksizes=True)
+
     def __getattr__(self, name: str) -> Any:
         if name in _WHOLE:
             raise AttributeError(
@@ -343,14 +382,26 @@ def _columns(keys: Any) -> list[Any] | None:
     return list(keys)
 
 
-def _categories(name: str, column: Any) -> np.ndarray | None:
-    if not hasattr(column, "cat"):
-        return None
-    if not column.cat.known:
-        raise ValueError(
-            f"{name}: expected known categories, got unknown ones; keys.cat.as_known() takes a pass to find them"
-        )
-    return np.asarray(column.cat.categories)
+def _categories(column: Any) -> np.ndarray | None:
+    """Return the categories of a column; None of one that has none, or unknown ones."""
+    return np.asarray(column.cat.categories) if hasattr(column, "cat") and column.cat.known else None
+
+
+def _codes_of(name: str, column: Any, categories: Any) -> Any:
+    """Return the numbers of the values of a column in its categories, in which those of partitions may differ."""
+    meta = meta_of(column).cat.codes.astype(np.int64)
+    return column.map_partitions(_codes_of_partition, name, categories, meta=meta)
+
+
+def _codes_of_partition(part: Any, name: str, categories: np.ndarray) -> Any:
+    own = part.cat.categories
+    if len(own) == len(categories) and (np.asarray(own) == categories).all():
+        return part.cat.codes.astype(np.int64)
+    codes = part.cat.set_categories(categories).cat.codes.astype(np.int64)
+    if ((codes < 0) & part.notna()).any():
+        unknown = next(value for value, code in zip(part, codes, strict=True) if code < 0 and value == value)
+        raise ValueError(f"{name}: expected values of the column's categories in all partitions, got {unknown!r}")
+    return codes
 
 
 def _asked(name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None) -> Column:
@@ -425,8 +476,7 @@ def _part(
     asked: tuple[tuple[str, Column], ...], coded: tuple[bool, ...], one: bool, sort: bool, start: int | None, *row: Any
 ) -> _Part:
     """Return the groups of a block, of which `row` has the keys and the values."""
-    # Codes of categories are -1 where there is none.
-    keys = [np.ma.masked_less(each, 0) if is_coded else each for each, is_coded in zip(row, coded, strict=False)]
+    keys = _keys_of_block(coded, row)
     numbers, number, labels = _grouped(keys, one, sort)
     if not asked:
         return _Part(labels, None)
@@ -434,6 +484,29 @@ def _part(
     # Few different sizes, so that what was made for one block does for others.
     of_groups = _spec_of(numbers.dtype, asked, 1 << max(0, number - 1).bit_length())
     return _Part(labels, _partial(of_groups, start, numbers, *values))
+
+
+def _keys_of_block(coded: tuple[bool, ...], row: Sequence[Any]) -> list[Any]:
+    """Return the columns of keys of a block; codes of categories are -1 where there is none."""
+    columns = zip(row, coded, strict=False)
+    return [np.ma.masked_less(each, 0) if is_coded else used_categories(each) for each, is_coded in columns]
+
+
+def _of_rows(
+    whole: _Part | None, results: np.ndarray, number: int | None, coded: tuple[bool, ...], one: bool, *row: Any
+) -> np.ndarray:
+    """Return for each element of a block the result of its group."""
+    if whole is None:
+        numbers = _keys_of(row[0]).astype(np.int64)
+        places = np.where((numbers >= 0) & (numbers < (number or 0)), numbers, -1)
+        return np.asarray(picked_or_missing(results, places))
+    numbers, _, labels = _grouped(_keys_of_block(coded, row), one, True)
+    columns = [np.concatenate(column) for column in zip(whole.keys, labels, strict=True)]
+    joined, size, _ = _grouped(columns, len(columns) == 1, True)
+    group = np.full(size + 1, -1)  # the group of each key
+    group[joined[: whole.number]] = np.arange(whole.number)
+    of_block = np.append(group[joined[whole.number :]], -1)
+    return np.asarray(picked_or_missing(results, of_block[numbers]))
 
 
 def _grouped(keys: Sequence[Any], one: bool, sort: bool) -> tuple[np.ndarray, int, tuple[np.ndarray, ...]]:

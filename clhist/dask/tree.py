@@ -124,10 +124,15 @@ def as_array(result: Any, shape: tuple[Any, ...], dtype: Any) -> da.Array:
     return da.from_delayed(result, shape, dtype=dtype, meta=np.empty((0,) * len(shape), dtype))
 
 
+def meta_of(collection: Any) -> Any:
+    """Return the empty frame or array that has the types of a collection; None if it has none."""
+    return getattr(collection, "_meta", None)
+
+
 def check_unmasked(**collections: Any) -> None:
     """Raise ValueError, which names the argument, if elements of an array may be masked."""
     for name, value in collections.items():
-        if isinstance(getattr(unlabelled(value), "_meta", None), np.ma.MaskedArray):
+        if isinstance(meta_of(unlabelled(value)), np.ma.MaskedArray):
             raise ValueError(f"{name}: expected an array without masked elements; dask.array.ma.filled fills it")
 
 

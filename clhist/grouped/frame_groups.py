@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist.grouped.frames import Frame, key_values, picked_or_missing
-from clhist.statistics.table import named_statistics
+from clhist.grouped.groups import groups_of
+from clhist.statistics.table import named_statistics, place_of, quantile_of
 
 COUNTS = ("size", "count", "nunique")  # which are 0 without values
 OPTIONS = ("skipna", "ddof", "dtype", "reproducible")  # of `GroupBy.agg`, where no column has such a name
@@ -60,6 +61,7 @@ class FrameGroupBy:
         dtype: DTypeLike | None = None,
         reproducible: bool = False,
         min_count: int = 0,
+        weights: Any = None,
         **columns: Any,
     ) -> Any:
         """Compute statistics of columns, in one sweep over all of them.
@@ -71,10 +73,15 @@ class FrameGroupBy:
         min_count : int
             Statistics of fewer values are missing, but for "size", "count" and "nunique". In pandas sums, products,
             extremes, "first" and "last" have it.
+        weights : str or array, optional
+            Weights of the rows, a column as of `columns`, for "mean", "median" and quantiles: see
+            `GroupBy.weighted_mean` and `GroupBy.quantile`. Other statistics but "size" and "count" are refused then.
         **columns : tuple of (str or array, statistic, ...), or "size"
             Under the name of each result a column and its statistics, of those of `GroupBy.agg`. Instead of the name of
             a column an array with an element for each row; a pandas Series must have the index of the table. Several
-            statistics make columns ``<name>_<statistic>``. "size" is the number of rows of each group.
+            statistics make columns ``<name>_<statistic>``. "size" is the number of rows of each group. "nth1" is the
+            second value and "nth-2" the last but one, missing in groups with fewer rows. A list of columns has
+            "nunique": the number of different combinations of values that are not missing.
 
         Returns
         -------
@@ -111,9 +118,12 @@ class FrameGroupBy:
         for name, argument in columns.items():
             column, *names = self._checked(name, argument)
             key = column if self._frame.is_name(column) else id(column)
+            if weights is not None:
+                self._check_weighted(name, names)
             if key not in labels:
                 labels[key] = self._label(name, column, labels.values())
-                inputs[labels[key]] = self._frame.values_of(name, column), []
+                values = self._combined(name, column, names) if isinstance(column, list) else None
+                inputs[labels[key]] = self._frame.values_of(name, column) if values is None else values, []
             statistics = inputs[labels[key]][1]
             statistics += [statistic for statistic in names if statistic not in statistics]
             for statistic in names:
@@ -121,19 +131,75 @@ class FrameGroupBy:
                 if output in outputs:
                     raise ValueError(f"{name}: expected names of results that differ, got {output!r} twice")
                 outputs[output] = labels[key], statistic
-        more = ["count"] * (min_count > 0)
+        results = self._results(inputs, outputs, options, min_count, weights)
+        return self._frame.with_keys(self._keys(), results)
+
+    def _results(
+        self,
+        inputs: Mapping[str, tuple[Any, list[str]]],
+        outputs: Mapping[str, tuple[str, str]],
+        options: Mapping[str, Any],
+        min_count: int,
+        weights: Any,
+    ) -> dict[str, Any]:
+        """Return the results of `agg` by name, each a statistic of an input."""
+        by_weight = None if weights is None else self._frame.values_of("weights", weights)
+        requests = {
+            label: [name for name in names if by_weight is None or name in COUNTS]
+            + ["count"] * (min_count > 0)
+            + ["size"] * any(place_of(name) is not None for name in names)
+            for label, (_, names) in inputs.items()
+        }
         table = self.groups.agg(
             **options,
-            **{label: (values, *dict.fromkeys([*names, *more])) for label, (values, names) in inputs.items()},
+            **{label: (inputs[label][0], *dict.fromkeys(names)) for label, names in requests.items() if names},
         )
         results = {}
         for name, (label, statistic) in outputs.items():
-            result = table[label][statistic]
+            values, parts = inputs[label][0], table.get(label, {})
+            if by_weight is not None and statistic not in COUNTS:
+                result = self._weighted(name, values, statistic, by_weight, options)
+            else:
+                result = parts[statistic]
+            are_many = np.ones(len(self), bool)
             if min_count > 0 and statistic not in COUNTS:
-                are_many = np.asarray(table[label]["count"]) >= min_count
+                are_many &= np.asarray(parts["count"]) >= min_count
+            if (place := place_of(statistic)) is not None:
+                are_many &= np.asarray(parts["size"]) >= (-place if place < 0 else place + 1)
+            if not are_many.all():
                 result = picked_or_missing(result, np.where(are_many, np.arange(len(self)), -1))
-            results[name] = self._frame.values(inputs[label][0], statistic, result)
-        return self._frame.with_keys(self._keys(), results)
+            results[name] = self._frame.values(values, statistic, result)
+        return results
+
+    def _check_weighted(self, name: str, statistics: Collection[str]) -> None:
+        """Raise TypeError if one of the statistics has no weights."""
+        for statistic in statistics:
+            if statistic not in ("mean", "median", "size", "count") and quantile_of(statistic) is None:
+                raise TypeError(
+                    f"{name}: expected 'mean', 'median', quantiles such as 'q90', 'size' or 'count' with weights, got "
+                    f"{statistic!r}"
+                )
+
+    def _weighted(self, name: str, x: Any, statistic: str, weights: Any, options: Mapping[str, Any]) -> Any:
+        """Return a statistic of values with weights."""
+        q, method = (0.5, "linear") if statistic == "median" else quantile_of(statistic) or (None, None)
+        skipna, dtype = options["skipna"], options["dtype"]
+        try:
+            if q is None:
+                return self.groups.weighted_mean(x, weights, skipna=skipna, dtype=dtype)
+            return self.groups.quantile(x, q, method=method, weights=weights, skipna=skipna, dtype=dtype)
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
+
+    def _combined(self, name: str, columns: list[Any], statistics: Collection[str]) -> np.ndarray | None:
+        """Return numbers of the combinations of several columns, masked where one is missing; None of an array."""
+        if not columns or not all(map(self._frame.is_name, columns)) or isinstance(columns[0], int):
+            return None
+        if {*statistics} != {"nunique"}:
+            raise TypeError(f"{name}: expected 'nunique' of several columns, got {', '.join(map(repr, statistics))}")
+        arrays = [self._frame.column(name, column) for column in columns]
+        numbers = type(self.groups)(groups_of(arrays, None, False, None)).ngroup()
+        return np.ma.array(numbers, mask=numbers < 0)
 
     def size(self, name: str = "size") -> Any:
         """Return how many rows each group has, as a table with a column of this name; see `agg`."""

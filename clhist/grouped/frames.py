@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -10,13 +11,33 @@ from typing import Any
 import numpy as np
 
 from clhist._core.opencl.arrays import is_device_array
-from clhist._core.runtime.columns import picked
+from clhist._core.runtime.columns import picked, read_column
 from clhist.grouped.columns import like_keys
 from clhist.grouped.hints import check_index
 from clhist.grouped.table import arrow_table, as_pandas, pandas_frame, polars_frame
+from clhist.statistics.table import place_of
 
 OF_COLUMN = ("first", "last", "min", "max", "mode")  # results are values of the column, of its type
 _MOST_NAMES = 20  # columns that a message lists
+
+
+@dataclass(frozen=True)
+class ComputedKey:
+    """A column of keys that a function computes from a column.
+
+    Attributes
+    ----------
+    column : str or column
+        Name of a column of the table, or a column beside it.
+    compute : callable
+        Returns the keys, as a column of the library of the table, from the name and the column.
+    name : str, optional
+        Of the keys; defaults to that of the column.
+    """
+
+    column: Any
+    compute: Callable[[Any, Any], Any]
+    name: str | None = None
 
 
 class Frame:
@@ -62,7 +83,8 @@ class Frame:
         """Return a statistic of a column as a column of the library, where it can, of the type of the column."""
         dtype = getattr(column, "dtype", None)
         is_plain = isinstance(result, np.ndarray)  # others are columns of the library already
-        if is_plain and statistic in OF_COLUMN and (like := like_keys(column)) is not None:
+        is_of_column = statistic in OF_COLUMN or place_of(statistic) is not None
+        if is_plain and is_of_column and (like := like_keys(column)) is not None:
             return like(result)
         if isinstance(result, np.ma.MaskedArray) and hasattr(dtype, "pyarrow_dtype"):
             pyarrow = import_module("pyarrow")
@@ -144,7 +166,11 @@ def key_columns(frame: Frame, *keys: Any) -> dict[str, Any]:
 
 
 def _named(frame: Frame, key: Any) -> tuple[str, Any]:
-    """Return a column beside the table with its name; an expression of polars is computed."""
+    """Return a column beside the table with its name; an expression of polars, or a `ComputedKey`, is computed."""
+    if isinstance(key, ComputedKey):
+        is_name = frame.is_name(key.column)
+        name, column = (key.column, frame.column("column", key.column)) if is_name else _named(frame, key.column)
+        return key.name or name, key.compute(name, column)
     what = f"keys: expected names of columns of the table, or columns of {frame.library} with names"
     if library_of(key) != frame.library:
         shown = f"{key!r:.60}" if np.ndim(key) == 0 else f"{type(key).__name__} of another library"
@@ -178,7 +204,10 @@ def picked_or_missing(results: Any, places: np.ndarray) -> Any:
     if (places >= 0).all():
         return results[places]
     if not isinstance(results, np.ndarray):
-        results = np.asarray(results, object)  # dates with a time zone
+        data = read_column(results)
+        if data is not None and data.like is not None:  # dates with a time zone
+            return data.like(picked(data.values, places))
+        results = np.asarray(results, object)
     if not isinstance(results, np.ma.MaskedArray):
         if results.dtype.kind in "fc":
             return np.append(results, results.dtype.type(np.nan))[places]

@@ -43,7 +43,15 @@ from clhist.statistics.host import Grouped
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import select, sorts
 from clhist.statistics.selection_texts import Method, Nan, Order
-from clhist.statistics.table import OF_ANY, TABLE, column_of, host_statistics, quantile_of, split_statistics
+from clhist.statistics.table import (
+    OF_ANY,
+    TABLE,
+    column_of,
+    host_statistics,
+    place_of,
+    quantile_of,
+    split_statistics,
+)
 
 OF_ORDER = ("first", "last", "min", "max", "mode", "argmin", "argmax", "count")  # of text by its numbers, too
 
@@ -305,13 +313,16 @@ class Placed:
         """Return the statistics of a column in the order of their names, with quantiles and those of any values."""
         results = {}
         for each in names:
-            if (order := quantile_of(each)) is not None:
-                q, method = order
-                try:
+            order, place = quantile_of(each), place_of(each)
+            try:
+                if order is not None:
+                    q, method = order
                     results[each] = cast(Any, self).quantile(x, q, method=method, skipna=skipna, dtype=dtype)
-                except (TypeError, ValueError) as error:
-                    raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
-            else:
+                elif place is not None:
+                    results[each] = cast(Any, self).nth(x, place)
+            except (TypeError, ValueError) as error:
+                raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
+            if each not in results:
                 results[each] = self._of_any(name, x, each, skipna) if each in OF_ANY else found[each]
         return results
 

@@ -20,5 +20,7 @@ def merged(operator: Operator) -> Operator:
         return operator
     fields = (re.sub(r"\b([ab])\b", rf"\1{part.accessor}", f"({part.combine})") for part in operator.parts)
     neutral = literal(operator.neutral, operator.accumulator, "accumulator_t")
-    whole = Part("", operator.accumulator, f"(accumulator_t){{{', '.join(fields)}}}", neutral, None)
+    sums = tuple(part.accessor + accessor for part in operator.parts for accessor in part.float64_sums)
+    combine = f"(accumulator_t){{{', '.join(fields)}}}"
+    whole = Part("", operator.accumulator, combine, neutral, None, merged_sums=sums)
     return operator.changed(parts=(whole,), combine=whole.combine, equivalents=())

@@ -52,6 +52,8 @@ class Part:
         The same where that is one integer of 64 bits, from the first word on; else nothing.
     is_proven : bool
         Whether `operation` is recognised, and its neutral element is that of all values.
+    merged_sums : tuple of str
+        Of several fields: accessors in C of those that are sums of float64.
     """
 
     accessor: str
@@ -63,6 +65,13 @@ class Part:
     term: str = ""
     whole: str = ""
     is_proven: bool = field(compare=False, default=False)
+    merged_sums: tuple[str, ...] = field(compare=False, default=())
+
+    @property
+    def float64_sums(self) -> tuple[str, ...]:
+        """Accessors in C, after the name of the part, of the numbers of float64 that it sums."""
+        accessors = {"f8": ("",), "c16": (".x", ".y")}.get(self.dtype.str[1:], ())
+        return accessors if self.operation == "add" else self.merged_sums
 
     @property
     def is_narrow(self) -> bool:

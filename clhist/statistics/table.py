@@ -140,7 +140,7 @@ def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any,
     if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
         raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
     names = named_statistics(given[1:])
-    rest = [each for each in names if each not in OF_ANY and quantile_of(each) is None]
+    rest = [each for each in names if each not in OF_ANY and quantile_of(each) is None and place_of(each) is None]
     return names, (given[0], *rest) if rest else ()
 
 
@@ -183,6 +183,12 @@ def quantile_of(name: object) -> tuple[float, Method] | None:
     parts = re.fullmatch(rf"q(\d{{1,3}}(?:\.\d+)?)(?:_({'|'.join(METHODS)}))?", name)
     q = float(Decimal(parts[1]).scaleb(-2)) if parts else 2
     return (q, cast(Method, parts[2] or "linear")) if parts and q <= 1 else None
+
+
+def place_of(name: object) -> int | None:
+    """Return the place of a value in its group by the statistic's name, as 1 of "nth1"; None of another name."""
+    parts = re.fullmatch(r"nth(-?\d{1,18})", name) if isinstance(name, str) else None
+    return int(parts[1]) if parts else None
 
 
 def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:

@@ -69,6 +69,13 @@ class CombineState:
         return "at + copy * clhist_bins"
 
     @property
+    def sums(self) -> tuple[str, ...]:
+        """Accessors of the sums of float64 in an accumulator of a CPU, whose cores may be many."""
+        if self.spec.order != "blocked" or any("combine" in feature.sections for feature in self.spec.features):
+            return ()
+        return tuple(part.accessor + name for part in self.spec.operator.parts for name in part.float64_sums)
+
+    @property
     def has_bytes(self) -> bool:
         """Whether values of `dest` have numbers of one byte: see `dest_or_neutral`."""
         return has_bytes(self.spec.operator.dtype)

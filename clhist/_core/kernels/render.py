@@ -140,7 +140,7 @@ def render_combine(spec: CombineSpec) -> str:
 
 # What the program of a second stage defines; the names of its arguments begin alike, and are the parameters'.
 _DEFINED = re.compile(r"\b(?:value_t|accumulator_t|(?:part|word|cell)\d+_t|clhist_(?:clear|combine_copies|finish|lift)|"
-                      r"clhist_(?:combine|neutral)\d*|clhist_cell_of)\b")  # fmt: skip
+                      r"clhist_(?:combine|neutral)\d*|clhist_cell_of|clhist_lost)\b")  # fmt: skip
 
 
 def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ()) -> str:

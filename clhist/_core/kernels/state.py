@@ -11,7 +11,7 @@ from clhist._core.kernels.specs import Output, SweepPart, SweepSpec
 from clhist._core.model.batch import Chunks, FlatBatch
 from clhist._core.model.feature import Variable
 from clhist._core.model.partition import PartitionedPairs
-from clhist._core.model.private import InterleavedCopies, PaddedCopies
+from clhist._core.model.private import InterleavedCopies, PaddedCopies, SumsOfSums
 from clhist._core.model.updates import takes_term
 from clhist.operators.c_types import element_name
 from clhist.operators.narrow import has_quanta
@@ -84,6 +84,28 @@ class SweepState:
         """Whether it uses fewer of these copies where sampled bins show that this is faster; only for counts."""
         interleaved = self.spec.feature(InterleavedCopies)
         return interleaved is not None and interleaved.may_use_fewer and self.spec.looks_first
+
+    @cached_property
+    def sums(self) -> tuple[tuple[SweepPart, str, str], ...]:
+        """The parts and accessors of sums that are added to longer ones before they have many terms, with names."""
+        if self.spec.feature(SumsOfSums) is None:
+            return ()
+        each = [(part, accessor) for part in self.spec.parts for accessor in part.part.float64_sums]
+        return tuple((part, accessor, f"clhist_sums{n}") for n, (part, accessor) in enumerate(each))
+
+    @property
+    def pairs_of_sums(self) -> int:
+        """(bin, value) pairs of an element, as far as known, which decide when sums are added up."""
+        feature = self.spec.feature(SumsOfSums)
+        return 1 if feature is None else feature.pairs
+
+    def place_of_sums(self, name: str) -> str:
+        """Where the longer sums of a work-item begin: two numbers for each cell of a copy."""
+        names = [each for *_, each in self.sums]
+        at = names.index(name)
+        before = [f"clhist_items * {self.stride(part.output.suffix)}" for part, *_ in self.sums[:at]]
+        own = f"clhist_item * {self.stride(self.sums[at][0].output.suffix)}"
+        return f"2 * ({' + '.join([*before, own])})"
 
     def stride(self, suffix: str) -> str:
         """How many cells one copy begins behind the one before."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, Sweep
-from clhist._core.model.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
+from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, Sweep, buffers
+from clhist._core.model.plan import GLOBAL_WORK_GROUP, Output, Plan, Trace, make_plan
 from clhist._core.model.private_rates import PrivateRates
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.workload import Workload
@@ -50,6 +50,30 @@ class InterleavedCopies(Feature):
         return "neighbouring elements go to several copies of a work-item in turn"
 
 
+@dataclass(frozen=True)
+class SumsOfSums(Feature):
+    """Sums of float64 have few terms when they are added to longer ones, whose rounding errors are summed as well."""
+
+    scratch: ClassVar[str] = "clhist_sums"
+    pairs: int  # of an element
+
+    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+        return buffers("__global double *", "sums")
+
+    def scratch_bytes(self, plan: Any, sweep: Sweep) -> int:
+        cells = zip(sweep.outputs, plan.copy_bins, strict=True)
+        numbers = sum(bins * float64_sums(output) for output, bins in cells)
+        return 2 * 8 * plan.work_groups * plan.work_group_size * numbers
+
+    def comment(self) -> str:
+        return "sums have few terms before they are added to others"
+
+
+def float64_sums(output: Output) -> int:
+    """Return how many numbers of float64 an operator sums."""
+    return sum(len(part.float64_sums) for part in output.operator.parts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivatePlan(Plan):
     """Copies in global memory for each work-item: `turns` of them, to which neighbouring elements go in turn."""
@@ -61,6 +85,8 @@ class PrivatePlan(Plan):
     may_take_turns: bool = False  # whatever their number is, which is not part of a kernel's text
     may_use_fewer: bool = False  # of these copies, where a sample shows that this is faster
     strides: tuple[int, ...] = ()  # of a CPU: cells from one copy of each histogram to the next
+    has_room_for_sums: bool = False  # of a CPU: two more copies for each work-item are affordable
+    pairs: int = 1  # of an element
 
     @property
     def copy_bins(self) -> tuple[int, ...]:
@@ -68,6 +94,8 @@ class PrivatePlan(Plan):
 
     def features(self, value: str | None) -> tuple[Feature, ...]:
         padded: list[Feature] = [PaddedCopies()] if self.strides else []
+        if self.has_room_for_sums and any(map(float64_sums, self.outputs)):
+            padded.append(SumsOfSums(self.pairs))
         return (*padded, InterleavedCopies(self.may_use_fewer)) if self.may_take_turns else tuple(padded)
 
     @property
@@ -111,6 +139,8 @@ def private_copies(load: Workload) -> Plan:
         may_take_turns=_may_take_turns(load),
         may_use_fewer=choices.copies is None,
         strides=_strides(load, copies * turns, passes),
+        pairs=load.pairs_per_element,
+        has_room_for_sums=_has_room_for_sums(load, copies * (turns + 2)),
     )
 
 
@@ -129,6 +159,11 @@ def _strides(load: Workload, copies: int, passes: int) -> tuple[int, ...]:
     taken = copies * sum(cells * size for cells, size in zip(strides, load.bin_bytes, strict=True))
     is_affordable = load.memory_budget is None or taken <= load.memory_budget
     return strides if is_affordable else tuple(bins + passes for bins in load.bins)
+
+
+def _has_room_for_sums(load: Workload, copies: int) -> bool:
+    """Whether a CPU may have so many copies; those of a batch have few elements each."""
+    return load.on_cpu and load.num_histograms is None and load.affordable(copies, "private") == copies
 
 
 def _may_take_turns(load: Workload) -> bool:

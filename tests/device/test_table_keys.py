@@ -1,0 +1,231 @@
+"""Keys that are computed from columns of tables, and statistics by weight, place and combination."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pyarrow
+import pytest
+from pandas.testing import assert_frame_equal
+
+import clhist
+
+polars = pytest.importorskip("polars")
+
+
+def trips(size):
+    """Return a table of pandas, with hours in which the clocks change in Oslo."""
+    rng = np.random.default_rng(size)
+    minutes = rng.integers(0, 5 * 24 * 60, size)
+    begin = np.where(rng.random(size) < 0.5, np.datetime64("2026-03-27T00:00"), np.datetime64("2026-10-23T00:00"))
+    time = pandas.Series((begin + minutes).astype("M8[us]"))
+    frame = pandas.DataFrame(
+        {
+            "zone": rng.choice(["b", "a", "c"], size),
+            "fare": rng.integers(0, 40, size) / 4,
+            "weight": rng.random(size),
+            "seats": pandas.array(rng.integers(0, 9, size), dtype="Int32"),
+            "time": time.dt.tz_localize("UTC").dt.tz_convert("Europe/Oslo"),
+            "wall": time,
+        }
+    )
+    frame.loc[::7, "seats"] = pandas.NA
+    frame.loc[::11, ["time", "wall"]] = pandas.NaT
+    frame.loc[::13, "fare"] = np.nan
+    return frame
+
+
+def tables(frame):
+    arrow = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    return {"pandas": frame, "polars": polars.from_arrow(arrow), "pyarrow": arrow}
+
+
+def rows(table, by="pandas"):
+    """Return the rows of a result as tuples, keys of pandas first."""
+    if by == "pandas":
+        columns = [table.index.get_level_values(n) for n in range(table.index.nlevels)]
+        columns += [table[name] for name in table]
+        return [tuple(None if pandas.isna(each) else each for each in row) for row in zip(*columns, strict=True)]
+    elif by == "polars":
+        table = table.to_arrow()
+    return [*zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+
+@pytest.mark.parametrize("size", [60, 30_000])
+def test_intervals(size):
+    frame = trips(size)
+    frame.index = frame.index[::-1] * 2
+    fares = pandas.cut(frame["fare"], [0, 2.5, 5, 9], include_lowest=True).cat.codes
+    expected = frame["weight"].groupby(fares.where(fares >= 0)).agg(["size", "sum"])
+    found = clhist.group_by(frame, clhist.cut("fare", [0, 2.5, 5, 9])).agg(n="size", total=("weight", "sum"))
+    assert found.index.name == "fare"
+    assert [*map(str, found.index)] == ["(0.0, 2.5]", "(2.5, 5.0]", "(5.0, 9.0]"]
+    np.testing.assert_allclose(found.to_numpy(), expected.to_numpy(), rtol=1e-12)
+    left = clhist.group_by(frame, clhist.cut("fare", [0, 2.5, 5, 9], right=False, name="level")).size()
+    assert left["size"].tolist() == np.histogram(frame["fare"].dropna(), [0, 2.5, 5, 9])[0].tolist()
+    equal = pandas.qcut(frame["seats"].astype("Float64").astype(float), 3).value_counts(sort=False).tolist()
+    for library, table in tables(frame).items():
+        counts = clhist.group_by(table, clhist.qcut("seats", 3, labels=["low", "some", "many"]), "zone").size()
+        counts = rows(counts, library)
+        assert [sum(n for key, _, n in counts if key == label) for label in ("low", "some", "many")] == equal
+        same = clhist.value_counts(table, clhist.cut("weight", 4), sort=False)
+        assert [row[-1] for row in rows(same, library)] == np.histogram(frame["weight"], 4)[0].tolist()
+
+
+@pytest.mark.parametrize("values", [[], [5.0], [5.0, 5.0], [np.nan]])
+def test_few_values(values):
+    frame = pandas.DataFrame({"x": np.array(values, float), "y": np.arange(len(values))})
+    number = len([x for x in values if x == x])
+    for key in (clhist.cut("x", 3), clhist.qcut("x", 3), clhist.cut("x", [5, 6]), clhist.cut("x", [4, 5], right=False)):
+        for library, table in tables(frame).items():
+            assert [row[-1] for row in rows(clhist.group_by(table, key).size(), library)] == [number] * (number > 0)
+
+
+@pytest.mark.parametrize("size", [200, 20_000])
+def test_dates(size):
+    frame = trips(size)
+    clocks = {"time": frame["time"], "wall": frame["wall"]}
+    for library, table in tables(frame).items():
+        for column, dates in clocks.items():
+            parts = {
+                "hour": dates.dt.hour,
+                "weekday": dates.dt.day_of_week,
+                "month": dates.dt.month,
+                "day": dates.dt.day,
+            }
+            for part, expected in (parts | {"week": dates.dt.isocalendar().week.astype(float)}).items():
+                found = rows(clhist.group_by(table, clhist.date_part(column, part)).size(), library)
+                assert found == [*expected.dropna().value_counts().sort_index().items()]
+    truncated = tables(frame)["polars"]
+    for width, same in (("15min", "15m"), ("1h", "1h"), ("1D", "1d"), ("1W", "1w")):
+        for column in clocks:
+            every = truncated.select(polars.col(column).dt.truncate(same)).drop_nulls()
+            expected = rows(every.group_by(column).len().sort(column), "polars")
+            for library, table in tables(frame).items():
+                found = clhist.group_by(table, clhist.date_bin(column, width)).size()
+                assert [(key.isoformat(), n) for key, n in rows(found, library)] == [
+                    (key.isoformat(), n) for key, n in expected
+                ]
+    origin = frame["wall"].min().normalize()
+    resampled = frame.resample("5h", on="wall", origin=origin).size()
+    found = clhist.group_by(frame, clhist.date_bin("wall", np.timedelta64(5, "h"), origin=origin)).size("n")["n"]
+    assert found.to_dict() == resampled[resampled > 0].to_dict()
+
+
+def test_dates_without_time():
+    days = np.datetime64("2026-01-01") + np.array([0, 3, 4, 11])
+    table = pyarrow.table({"day": pyarrow.array(days)})
+    for each, library in ((table, "pyarrow"), (polars.from_arrow(table), "polars")):
+        found = rows(clhist.group_by(each, clhist.date_bin("day", "1W")).size(), library)
+        assert [(key.day, n) for key, n in found] == [(29, 2), (5, 1), (12, 1)]
+
+
+@pytest.mark.parametrize("size", [60, 30_000])
+def test_places(size):
+    frame = trips(size)
+    place = frame.groupby("zone").size().sort_values().iloc[1]
+    names = {"first": 0, "third": 2, "last_but_one": -2, "not_all": int(place)}
+    asked = {
+        f"{name}_{column}": (column, f"nth{n}") for name, n in names.items() for column in ("seats", "time", "weight")
+    }
+    for library, table in tables(frame).items():
+        found = clhist.group_by(table, "zone").agg(**asked)
+        expected = []
+        for zone, part in frame.groupby("zone"):
+            picks = [
+                part[column].iloc[n : n + 1 or None] for n in names.values() for column in ("seats", "time", "weight")
+            ]
+            picks = [each.iloc[0] if len(each) else None for each in picks]
+            expected.append((zone, *(None if pandas.isna(each) else each for each in picks)))
+        found = [tuple(None if each != each else each for each in row) for row in rows(found, library)]
+        assert found == expected
+
+
+@pytest.mark.parametrize("size", [60, 30_000])
+def test_combinations_of_columns(size):
+    frame = trips(size)
+    expected = (
+        frame.dropna(subset=["seats", "fare"])
+        .groupby("zone")
+        .apply(lambda part: len(part[["seats", "fare"]].drop_duplicates()))
+    )
+    for library, table in tables(frame.astype({"fare": "Float64"})).items():
+        found = clhist.group_by(table, "zone").agg(pairs=(["seats", "fare"], "nunique"), seats=("seats", "nunique"))
+        assert [row[1] for row in rows(found, library)] == expected.tolist()
+        assert [row[2] for row in rows(found, library)] == frame.groupby("zone")["seats"].nunique().tolist()
+
+
+def test_weights():
+    frame = trips(500)
+    for library, table in tables(frame.dropna()).items():
+        found = clhist.group_by(table, "zone").agg(
+            weights="weight", min_count=3, mean=("fare", "mean"), mid=("fare", "median"), q=("seats", "q90"), n="size"
+        )
+        for (zone, *results), (_, part) in zip(rows(found, library), frame.dropna().groupby("zone"), strict=True):
+            fares, seats, weights = part["fare"].to_numpy(), part["seats"].to_numpy(float), part["weight"].to_numpy()
+            mid = np.quantile(fares, 0.5, method="inverted_cdf", weights=weights)
+            q = np.quantile(seats, 0.9, method="inverted_cdf", weights=weights)
+            assert results[1:] == [mid, q, len(part)], zone
+            assert results[0] == pytest.approx(np.average(fares, weights=weights), rel=1e-12)
+
+
+def test_dates_with_a_time_zone_that_are_missing():
+    frame = trips(300).assign(k=np.arange(300) // 4)
+    for library, table in tables(frame).items():
+        groups = clhist.group_by(table, "k")
+        found = rows(
+            groups.agg(min_count=4, latest=("time", "max"), mean=("time", "mean"), mid=("time", "q50")), library
+        )
+        count = frame.groupby("k")["time"].count()
+        assert [row[1:] == (None,) * 3 for row in found] == (count < 4).tolist()
+        cells = clhist.crosstab(table, "k", "zone", "time", "max", margins=True)
+        expected = frame.pivot_table("time", "k", "zone", "max", dropna=False)
+        cells = rows(cells, library)
+        assert [row[1:4] for row in cells[:-1]] == [
+            tuple(None if pandas.isna(each) else each for each in row) for row in expected.to_numpy()
+        ]
+        assert cells[-1][4] == frame["time"].max()
+
+
+def test_bins_of_values_with_nan():
+    frame = pandas.DataFrame({"x": [0.0, np.nan, 1.0, 4.0]})
+    assert clhist.value_counts(frame, "x", bins=2, sort=False)["count"].tolist() == [2, 1]
+
+
+FRAME = pandas.DataFrame(
+    {"x": [1.0, 2.0], "zone": ["a", "b"], "time": pandas.to_datetime(["2026-01-01", "2026-01-02"])}
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: clhist.cut("x", [2, 1]), ValueError, "bins: expected a number of intervals, or at least two incr"),
+        (lambda: clhist.cut("x", 0), ValueError, "bins: expected at least one interval, got 0"),
+        (lambda: clhist.qcut("x", [0.5, 2]), ValueError, "q: expected a positive number of parts"),
+        (lambda: clhist.qcut("x", ["a"]), TypeError, "q: expected a positive number of parts"),
+        (lambda: clhist.date_part("time", "hours"), ValueError, "part: expected one of year, quarter"),
+        (lambda: clhist.date_bin("time", "1month"), ValueError, "width: .* clhist.date_part"),
+        (lambda: clhist.date_bin("time", -5), ValueError, "width: expected a positive duration"),
+        (lambda: clhist.date_bin("time", "1h", origin="monday"), TypeError, "origin: expected a date"),
+        (lambda: clhist.group_by(FRAME, clhist.cut("y", 2)), KeyError, "expected a column of the table, got 'y'"),
+        (lambda: clhist.group_by(FRAME, clhist.cut("zone", 2)), TypeError, "expected a column of numbers"),
+        (lambda: clhist.group_by(FRAME, clhist.cut("time", 2)), TypeError, "clhist.date_bin bins dates"),
+        (lambda: clhist.group_by(FRAME, clhist.cut("x", 2, labels=["a"])), ValueError, "labels: expected 2"),
+        (lambda: clhist.group_by(FRAME, clhist.date_bin("x", "1h")), TypeError, "column: expected dates, got float64"),
+        (lambda: clhist.group_by(FRAME, clhist.date_part("zone", "hour")), TypeError, "column: expected dates"),
+        (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "sum"), weights="x"), TypeError, "with weights, got 'sum'"),
+        (lambda: clhist.group_by(FRAME, "zone").agg(s=(["x", "time"], "mean")), TypeError, "expected 'nunique' of sev"),
+        (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "mean"), weights="w"), KeyError, "weights: expected a col"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_names():
+    key = clhist.date_part(FRAME["time"], "day")
+    expected = pandas.DataFrame({"size": [1, 1]}, index=pandas.Index([1, 2], name="day", dtype="int32"))
+    assert_frame_equal(clhist.group_by(FRAME, key).size(), expected)
+    assert clhist.crosstab(FRAME, clhist.cut("x", 1, name="level"), key).index.name == "level"
