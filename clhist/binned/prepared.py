@@ -128,8 +128,8 @@ def _without_sizes(key: Any) -> Hashable:
     if not isinstance(key, tuple):
         return None
     (*data, out), *rest = key
-    shapes = {shape_of(part) for part in data if part is not None}
-    if len(shapes) != 1 or None in shapes or len(*shapes) != 1:
+    shape, *others = (shape_of(part) for part in data if part is not None)
+    if shape is None or len(shape) != 1 or any(other != shape for other in others):
         return None
     return "any size", *(part and without_size(part) for part in data), out, *rest
 

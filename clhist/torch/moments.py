@@ -191,8 +191,10 @@ def _moments_of(
     if 0 in (*shape, src.shape[0]):
         return src.new_full(shape, torch.nan), src.new_full(shape, torch.nan), operators.count(index, dim_size)
     if not reproducible and not correction and src.dtype in _WIDE:
-        result = _means_and_variances(_array(src), _array(index), shape)
-        return result if src.is_cuda else tuple(map(_tensor, result))
+        result: Any = _means_and_variances(_array(src), _array(index), shape)
+        if not src.is_cuda:
+            result = tuple(map(_tensor, result))
+        return result  # type: ignore[no-any-return]  # of CUDA as it is, which is recognised where it is repeated
     counts = operators.count(index, dim_size)
     rows, indices = _array(src), _array(index)
     means = _means(rows, indices, shape, reproducible)

@@ -285,9 +285,9 @@ def _scatter_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None
     index, *values = ctx.saved_tensors
     if ctx.reduce == "prod":
         return _of_products(grad, index, *values), *[None] * 5
+    if torch.is_grad_enabled():  # only that of the bins has a gradient again
+        values = [tensor.detach() for tensor in values]
     src, result = values or (None, None)
-    if values and torch.is_grad_enabled():  # only that of the bins has a gradient again
-        src, result = src.detach(), result.detach()
     return scatter_gradient(grad.contiguous(), index, ctx.reduce, src, result), None, None, None, None, None
 
 
