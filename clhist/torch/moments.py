@@ -194,7 +194,7 @@ def _moments_of(
         result: Any = _means_and_variances(_array(src), _array(index), shape)
         if not src.is_cuda:
             result = tuple(map(_tensor, result))
-        return result  # type: ignore[no-any-return]  # of CUDA as it is, which is recognised where it is repeated
+        return result  # of CUDA as it is, which is recognised where it is repeated
     counts = operators.count(index, dim_size)
     rows, indices = _array(src), _array(index)
     means = _means(rows, indices, shape, reproducible)

@@ -395,3 +395,14 @@ def test_device_arrays_of_other_sizes(op, target, queue, rng, loaded):
         (np.add if op == "sum" else np.maximum).at(expected, index[inside], values[inside])
         np.testing.assert_array_equal(got.get(), expected)
     assert len(loaded) <= 5
+
+
+def test_calls_that_are_known_and_planned_for_close_sizes(queue, rng):
+    """A call that its function recognises, and whose plan is of close sizes, is prepared for itself in the end."""
+    for size in (90_001, 90_002, 90_003):
+        x, values = rng.integers(0, BINS, size, np.int32), rng.integers(0, 9, size, np.int32)
+        given = cl_array.to_device(queue, x), cl_array.to_device(queue, values)
+        dest = cl_array.zeros(queue, BINS, np.int32)
+        expected = np.bincount(x, values, BINS)
+        for target in (dest, BINS) * 40:
+            np.testing.assert_array_equal(clhist.reduce_by_index(target, "sum", *given).get(), expected)

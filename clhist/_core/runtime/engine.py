@@ -315,9 +315,11 @@ class Engine:
     ) -> Hashable:
         """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
 
-        Only of calls on contiguous arrays that are taken in place.
+        Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
         """
-        if not isinstance(key, tuple) or bins is None or call.num_histograms is not None or call.offsets is not None:
+        if not isinstance(key, tuple) or isinstance(key[0], KnownCall) or bins is None:
+            return None
+        if call.num_histograms is not None or call.offsets is not None:
             return None
         if (number := _one_number(call.num_bins)) is None:
             return None
