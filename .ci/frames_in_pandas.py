@@ -105,8 +105,8 @@ def wrapped(name, theirs):
         compared[name] += 1
         expected = pandas.DataFrame(expected if groups.as_index else expected.set_index(names))
         pandas.testing.assert_frame_equal(
-            ours.set_axis(expected.columns, axis=1), expected, rtol=1e-9, atol=1e-12, check_column_type=False, check_flags=False, check_dtype="equiv",
-            check_index_type=False, check_names=groups.as_index,
+            ours.set_axis(expected.columns, axis=1), expected, rtol=1e-9, atol=1e-12, check_column_type=False,
+            check_flags=False, check_dtype="equiv", check_index_type=False, check_names=groups.as_index,
         )  # fmt: skip
         return result
 
