@@ -86,6 +86,8 @@ class Frame:
         is_of_column = statistic in OF_COLUMN or place_of(statistic) is not None
         if is_plain and is_of_column and (like := like_keys(column)) is not None:
             return like(result)
+        if statistic == "count" and getattr(dtype, "kind", "") == "O" and not hasattr(dtype, "pyarrow_dtype"):
+            return np.asarray(result)  # of text, which has no nullable counts in pandas
         if isinstance(result, np.ma.MaskedArray) and hasattr(dtype, "pyarrow_dtype"):
             pyarrow = import_module("pyarrow")
             array = pyarrow.array(result)

@@ -224,6 +224,13 @@ def test_errors(call, error, message):
         call()
 
 
+def test_counts_of_text():
+    frame = pandas.DataFrame({"a": [1, 2, 2], "b": pandas.array([None] * 3, dtype="str"), "c": ["x", None, None]})
+    frame["d"] = frame["c"].astype("category")
+    asked = {name: (name, "count") for name in "bcd"}
+    assert_frame_equal(clhist.group_by(frame, "a").agg(**asked), frame.groupby("a").agg(**asked))
+
+
 def test_names():
     key = clhist.date_part(FRAME["time"], "day")
     expected = pandas.DataFrame({"size": [1, 1]}, index=pandas.Index([1, 2], name="day", dtype="int32"))
