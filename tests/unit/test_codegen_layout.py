@@ -212,6 +212,15 @@ def test_large_accumulators_are_not_combined_in_rows():
     assert combine_spec(large, H200, largest_group=1024, copies=1000).rows == 1
 
 
+@pytest.mark.parametrize("room", [8 << 10, 16 << 10, 32 << 10, 228 << 10])
+def test_rows_fit_the_local_memory(room):
+    exact = operators.reproducible_add(np.float32)
+    for copies in (20, 1000):
+        spec = combine_spec(exact, replace(H200, local_memory=room), largest_group=1024, copies=copies)
+        assert spec.rows * spec.columns * exact.accumulator.itemsize <= room or spec.rows == 1
+        assert spec.rows == combine_spec(exact, H200, largest_group=1024, copies=copies).rows or room < 32 << 10
+
+
 def test_a_combination_has_the_form_of_its_result():
     spec = combine_spec(
         LARGEST, H200, largest_group=256, copies=1, batch="ragged", dest_is_partial=True, fields=(("a", "int"),)

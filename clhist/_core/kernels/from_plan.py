@@ -289,6 +289,7 @@ def combine_spec(
         if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:
             wanted = _COMBINE_ROWS if copies >= _MANY_COPIES else max(1, _COMBINE_ROWS // 4)
             columns = min(_COMBINE_COLUMNS * _COMBINE_ROWS // wanted, largest_group)
-            rows = max(1, min(wanted, largest_group // columns))
+            room = profile.local_memory // (columns * operator.accumulator.itemsize)  # a board has less than 32 KiB
+            rows = max(1, min(wanted, largest_group // columns, room))
             rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
     return CombineSpec(operator, order, columns, rows, features=layout, **form)
