@@ -22,5 +22,6 @@ def merged(operator: Operator) -> Operator:
     neutral = literal(operator.neutral, operator.accumulator, "accumulator_t")
     sums = tuple(part.accessor + accessor for part in operator.parts for accessor in part.float64_sums)
     combine = f"(accumulator_t){{{', '.join(fields)}}}"
-    whole = Part("", operator.accumulator, combine, neutral, None, merged_sums=sums)
+    # Of variances, which have two sums, longer sums would cost up to 30 % of the time on two cores of an EPYC.
+    whole = Part("", operator.accumulator, combine, neutral, None, merged_sums=sums if len(sums) == 1 else ())
     return operator.changed(parts=(whole,), combine=whole.combine, equivalents=())

@@ -53,7 +53,7 @@ class Part:
     is_proven : bool
         Whether `operation` is recognised, and its neutral element is that of all values.
     merged_sums : tuple of str
-        Of several fields: accessors in C of those that are sums of float64.
+        Of several fields with a sum of float64: its accessor in C.
     """
 
     accessor: str

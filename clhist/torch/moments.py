@@ -156,7 +156,7 @@ def reductions(
         results["mean"] = _with_empty(mean, counts, 0, empty)
         for name in spreads:
             results[name] = _with_empty(_finished(name, variance), counts, 0, empty)
-    elif {"sum", "mean"} <= same.keys() and not same["sum"] and rows.dtype in _WIDE:
+    elif "sum" in same and "mean" in same and not same["sum"] and rows.dtype in _WIDE:
         results["sum"] = operators.scatter(rows, index, dim_size, "sum", False, empty)
         counts = operators.count(index, dim_size)
         number = _by_rows(counts, results["sum"]).clamp(min=1).to(rows.dtype)
