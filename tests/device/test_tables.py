@@ -231,7 +231,7 @@ def arrow_groups():
 
 
 def test_columns_beside_the_table_as_keys():
-    """Parts of dates, intervals and expressions of polars, which their libraries compute."""
+    """Parts of dates and intervals, which pandas computes."""
     frame = trips(300)
     hours, fares = frame["time"].dt.hour, pandas.cut(frame["fare"], 4)
     found = clhist.group_by(frame, "zone", hours).agg(mean=("fare", "mean"), n="size")
@@ -244,12 +244,6 @@ def test_columns_beside_the_table_as_keys():
     assert found.to_numpy().tolist() == pandas.crosstab(frame["zone"], quarters).to_numpy().tolist()
     counts = clhist.value_counts(frame, hours.rename("hour"), sort=False)["count"]
     assert counts.tolist() == hours.value_counts().sort_index().tolist()
-    polars = pytest.importorskip("polars")
-    table = polars.DataFrame({"k": [3, 5, 4], "x": [1.0, 2.0, 4.0]})
-    odd = (polars.col("k") % 2).alias("odd")
-    for key in (odd, table.select(odd)["odd"]):
-        found = clhist.group_by(table, key).agg(x=("x", "sum"))
-        assert found.to_dict(as_series=False) == {"odd": [0, 1], "x": [4.0, 3.0]}
 
 
 @pytest.mark.parametrize("size", [40, 30_000])

@@ -111,3 +111,11 @@ def test_arrow_interface():
     for keys in (table, [table["a"], table["b"]]):
         assert [each.tolist() for each in clhist.group_by(keys).keys] == [[-1, 3], ["x", "x"]]
     assert clhist.group_by(polars.Series([1, 2])).agg(v=([1, 2], "max")).to_polars().columns == ["key", "v_max"]
+
+
+def test_expressions_beside_the_table_as_keys():
+    table = polars.DataFrame({"k": [3, 5, 4], "x": [1.0, 2.0, 4.0]})
+    odd = (polars.col("k") % 2).alias("odd")
+    for key in (odd, table.select(odd)["odd"]):
+        found = clhist.group_by(table, key).agg(x=("x", "sum"))
+        assert found.to_dict(as_series=False) == {"odd": [0, 1], "x": [4.0, 3.0]}

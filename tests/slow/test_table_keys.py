@@ -10,7 +10,7 @@ from pandas.testing import assert_frame_equal
 
 import clhist
 
-polars = pytest.importorskip("polars")
+polars = pytest.importorskip("polars", reason="polars is not installed")
 
 
 def trips(size):
