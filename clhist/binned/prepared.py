@@ -109,22 +109,25 @@ def repeated(
 
 
 def prepared_for(key: Hashable, size: int) -> Prepared | cl.CommandQueue | None:
-    """Return what is kept by a signature of `signature_of_data`, or makes of one of fewer elements; None of others."""
-    known = kept.get(key)
-    if known is not None:
-        return known
-    alike = _without_sizes(key)
-    known = kept.get(alike)
-    if not isinstance(known, Prepared) or known.sweep is None or (sweep := known.sweep.of_size(size)) is None:
+    """Return the prepared histogram for a signature of `signature_of_data`, or None.
+
+    If there is none for `size` elements, that of an earlier call with fewer elements is adapted and stored.
+    """
+    stored = kept.get(key)
+    if stored is not None:
+        return stored
+    size_free_key = _without_sizes(key)
+    earlier = kept.get(size_free_key)
+    if not isinstance(earlier, Prepared) or earlier.sweep is None or (sweep := earlier.sweep.of_size(size)) is None:
         return None
-    kept.put(alike, known)  # stays where calls of many sizes displace each other
-    prepared = known._replace(sweep=sweep)
+    kept.put(size_free_key, earlier)  # as the newest entry, so that calls of many sizes do not displace it
+    prepared = earlier._replace(sweep=sweep)
     kept.put(key, prepared)
     return prepared
 
 
 def _without_sizes(key: Any) -> Hashable:
-    """Return the signature of data of one dimension, and no gaps, but for its size; None of other data."""
+    """Return a signature without the size of the data; None unless all arrays are contiguous and one-dimensional."""
     if not isinstance(key, tuple):
         return None
     (*data, out), *rest = key
@@ -139,10 +142,18 @@ def _by_extent(key: Hashable, found: tuple[Any, Any] | None) -> Hashable:
 
 
 def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None, *, any_size: bool = False) -> None:
-    """Keep a histogram by a signature.
+    """Store a prepared histogram for calls with the same signature.
 
-    `looked_at` holds the extent of its data if its edges depend on that. Without, it may be kept for `any_size` of data
-    too; `key` is then one of `signature_of_data`.
+    Parameters
+    ----------
+    key : hashable
+        The signature; None is not stored.
+    prepared : Prepared
+        The histogram.
+    looked_at : tuple, optional
+        The extent of the data, if the edges depend on it.
+    any_size : bool
+        Whether to store it for data of other sizes too. `key` must be one of `signature_of_data`.
     """
     if key is None or prepared.sweep is None:
         return

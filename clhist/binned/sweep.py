@@ -338,7 +338,7 @@ class Sweep:
         return cls(known, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
 
     def of_size(self, size: int) -> Sweep | None:
-        """Return it for other data of this many elements, no fewer; None where elements would be taken otherwise."""
+        """Return the sweep for `size` elements; None if there are fewer than now, or if their loop would be another."""
         if not self.size <= size < 2**31 or (self.count_at is None and self.size < BLOCK <= size):
             return None
         if self.count_at is None:

@@ -22,7 +22,7 @@ from clhist.torch.checks import (
     reductions_of,
     reproducibility,
 )
-from clhist.torch.groups import check_index, first_dimension, index_of_offsets, size_of
+from clhist.torch.groups import by_groups, check_index, first_dimension, index_of_offsets, size_of
 from clhist.torch.repeats import repeats
 
 
@@ -438,12 +438,8 @@ def _several(
     names = reductions_of(reduce)
     for name in names:
         check_values("src", src, name)
-    rows = first_dimension(src, dim)
-    check_index(index, rows)
-    if dim_size is None:
-        dim_size = size_of(index)
-    check_size("dim_size", dim_size)
+    rows, index, size = by_groups(src, index, None, dim_size, dim)
     check_empty(empty, src.dtype)
-    results = moments.reductions(rows, index, dim_size, names, reproducible, empty)
+    results = moments.reductions(rows, index, size, names, reproducible, empty)
     results = tuple(result.movedim(0, dim) if dim else result for result in results)
     return results[0] if isinstance(reduce, str) else results

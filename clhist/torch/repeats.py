@@ -40,13 +40,13 @@ class _RecordedCall(NamedTuple):
     Attributes
     ----------
     repeat : Repeat
-        What is launched.
+        The launches.
     order : tuple of int
-        For each array of it the number of a tensor of the call.
+        Numbers of the tensors that are the arrays of `repeat`.
     apply : callable or None
         `torch.autograd.Function.apply` of the operator, where a tensor requires a gradient.
     args : tuple
-        What `apply` takes behind the launches: numbers of tensors as `_Tensor`, and constants.
+        Arguments of `apply` after the launches: tensors by number (`_Tensor`), and constants.
     """
 
     repeat: Repeat
@@ -152,7 +152,7 @@ def _record(key: Hashable, tensors: list[Any], addresses: list[int], last: LastR
         return
     numbers = {id(tensor): n for n, tensor in enumerate(tensors)}
     if any(type(arg) in TENSORS and id(arg) not in numbers for arg in args):
-        return  # one was made of the arguments
+        return  # a tensor was computed from the arguments
     places = tuple(_Tensor(numbers[id(arg)]) if type(arg) in TENSORS else arg for arg in args)
     _recorded.put(key, _RecordedCall(last.repeat, tuple(map(addresses.index, last.addresses)), apply, places))
 

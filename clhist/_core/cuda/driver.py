@@ -198,7 +198,7 @@ class Driver:
 
     def is_current(self, context: int) -> bool:
         """Whether calls of this thread go to a context."""
-        current = _handle()  # one for each thread would take longer: PyTorch's own threads are new to Python each time
+        current = _handle()  # not a threading.local: PyTorch's threads have a new Python state at every call
         return self._get_current(ctypes.byref(current)) == 0 and current.value == context
 
     def push(self, context: int) -> bool:

@@ -159,7 +159,7 @@ class Repeat:
         if lost.unchecked:
             lost.check_process()
         device = self._memory.device
-        if self._ending is None and self._on.is_current():  # as of nearly all calls: a block takes as long as a launch
+        if self._ending is None and self._on.is_current():  # the usual case: a with block costs as much as a launch
             return self._launched(arrays, addresses, self._memory.library.stream(device)), True
         with driver().on(device):
             stream = self._memory.stream
@@ -226,7 +226,7 @@ class _Last(threading.local):
 
 
 _last = _Last()
-_recording: set[int] = set()  # threads by number, most often none: to ask for what is a thread's takes longer
+_recording: set[int] = set()  # identifiers of threads that record; mostly empty, and cheaper than a threading.local
 
 
 class record_repeats:  # as a function; a generator would take three times as long

@@ -49,7 +49,7 @@ class KnownCall:
         return False
 
     def of_size(self, size: int, others: Mapping[int, Any]) -> KnownCall:
-        """Return a call for arrays of another size, with `others` as the arguments in these places."""
+        """Return the call for `size` elements, with `others` as the arguments at these positions."""
         args = [others.get(n, value) for n, value in enumerate(self._args)]
         return KnownCall(self.engine, args, replace(self.call, size=size))
 

@@ -323,7 +323,7 @@ def _target(value: Any, targets: list[Array]) -> Hashable:
 
 
 def without_size(part: Any) -> Hashable:
-    """Return what `_like` does of an array but for its shape and strides."""
+    """Return the signature of an array, as `_like` makes it, without shape and strides."""
     if part[0] is np.ndarray:
         kind, dtype, _, _, *rest = part
         return kind, dtype, *rest
@@ -332,7 +332,7 @@ def without_size(part: Any) -> Hashable:
 
 
 def shape_of(part: Any) -> tuple[int, ...] | None:
-    """Return the shape that `_like` found of an array; None of one with gaps."""
+    """Return the shape in the signature of an array, as `_like` makes it; None unless the array is contiguous."""
     _, dtype, shape, strides, *_ = part if part[0] is np.ndarray else (None, *part)
     expected = dtype.itemsize
     for length, stride in zip(shape[::-1], strides[::-1], strict=True):
@@ -343,7 +343,7 @@ def shape_of(part: Any) -> tuple[int, ...] | None:
 
 
 def without_sizes(target: Any) -> Hashable:
-    """Return what `_target` does of arrays but for their shapes and strides."""
+    """Return the signature of results, as `_target` makes it, without shapes and strides."""
     if type(target) is not tuple:
         return target
     if len(target) == 2 and type(target[0]) is int:
