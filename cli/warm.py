@@ -82,7 +82,7 @@ def caches(device: Any) -> dict[str, str]:
 
     places = {}
     if not os.environ.get("PYOPENCL_NO_CACHE"):
-        places["PyOpenCL"] = platformdirs.user_cache_dir("pyopencl", "pyopencl")
+        places["clhist"] = platformdirs.user_cache_dir("clhist")
     if device.platform.name.strip() == "Portable Computing Language":
         places["PoCL"] = str(pocl_cache())
     if device.platform.name.strip() == "NVIDIA CUDA":

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import threading
-import time
 import warnings
 from contextlib import suppress
 from hashlib import sha256
@@ -22,7 +21,6 @@ from clhist.files.regular import open_regular, replaced
 
 _DIGEST_BYTES = 32
 _SEAL_LINE = b"\n# sha256: "
-_TRIES, _PAUSE = 5, 0.1  # seconds between: another process may have written a file, and be about to seal it
 _named: set[str] = set()
 _lock = threading.Lock()
 
@@ -58,28 +56,6 @@ def write_sealed(path: Path, key: str, content: bytes) -> None:
         return
 
 
-def drop_damaged(path: Path, seal: Path, key: str) -> bool:
-    """Return whether a file is as it was when `digest_of` it was sealed; remove it if it is not.
-
-    A file without a seal is left: another process may be about to seal it.
-    """
-    if not os.path.lexists(path) or (sealed := read_sealed(seal, key)) is None:
-        return False
-    try:
-        tries = 1
-        while (is_wrong := sealed != digest_of(path)) and tries < _TRIES:
-            time.sleep(_PAUSE)
-            sealed, tries = read_sealed(seal, key), tries + 1
-        reason = "its checksum is wrong" if is_wrong else ""
-    except OSError as error:
-        reason = str(error)
-    if not reason:
-        return True
-    warn_of_damage(path, reason)
-    _remove(path)
-    return False
-
-
 def sealed_python(source: bytes, key: str) -> bytes:
     """Return Python source with its checksum in a last comment, so that the file is its own seal."""
     return source + _SEAL_LINE + _digest(key, source).hex().encode() + b"\n"
@@ -108,19 +84,6 @@ def make_older(path: Path) -> None:
     """
     with suppress(FileNotFoundError):
         shutil.rmtree(path) if path.is_dir() else os.utime(path, (0, 0))
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a directory, which another process may do at the same time."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def digest_of(path: Path) -> bytes:
-    """Return the checksum of a file."""
-    return sha256(path.read_bytes()).digest()
 
 
 def warn_of_damage(path: Path | str, reason: str, instead: str = "it is made again") -> None:

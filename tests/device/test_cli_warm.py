@@ -46,11 +46,11 @@ def test_the_text(calls, queue, monkeypatch):
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     assert f"2 calls for {queue.device.name.strip()} ({queue.device.platform.name.strip()}, driver" in text
-    assert " s, 1 process compiled kernels are stored in PyOpenCL " in text
+    assert " s, 1 process compiled kernels are stored in clhist " in text
     for where in caches(queue.device).values():
         assert where in text
     monkeypatch.setenv("PYOPENCL_NO_CACHE", "1")
-    assert "PyOpenCL" not in caches(queue.device)
+    assert "clhist" not in caches(queue.device)
 
 
 def test_a_call_that_fails(calls):

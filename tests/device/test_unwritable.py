@@ -104,17 +104,3 @@ def test_no_device_because_of_the_cache(monkeypatch, tmp_path):
 def test_sorting_is_imported_when_it_is_used():
     found = "[name for name in ('scan', 'algorithm') if 'pyopencl.' + name in sys.modules]"
     assert run_python(f"from clhist import *; print({found})") == "[]\n"
-
-
-def test_entries_of_pyopencls_cache_that_are_no_programs(queue, tmp_path, monkeypatch):
-    """Cut off, or of something else: they are compiled again; PoCL and NVIDIA have caches of their own."""
-    monkeypatch.delenv("PYOPENCL_NO_CACHE", raising=False)
-    code = "import numpy as np; print(clhist.reduce_by_index((3,), np.add, np.arange(9) % 2, np.ones(9, np.int32), {}))"
-    code = code.format("update='private'" if queue.device.type & cl.device_type.CPU else "memory='global'")
-    for garbage in (b"", b"\x80garbage" * 100, None):
-        assert run_python(code, XDG_CACHE_HOME=str(tmp_path)) == "[5 4 0]\n"
-        entries = [path for path in tmp_path.glob("pyopencl/*/*/*") if path.name in ("binary", "info")]
-        assert entries or not queue.device.platform.name.startswith("Intel")
-        if garbage is not None:
-            for path in entries:
-                path.write_bytes(garbage)

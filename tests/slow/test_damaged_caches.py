@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,8 @@ from textwrap import dedent
 
 import pytest
 from processes import run_python
+
+from clhist.files.sealed import write_sealed
 
 # Before clhist is imported, which looks at some of these files.
 RECORD = """
@@ -30,6 +33,7 @@ CODE = """
 """
 PYOPENCL_FAILURES_RAISE = "warnings.filterwarnings('error', message='PyOpenCL compiler caching')"
 # Read by nobody again: the source beside a binary, when a program was used last, and PoCL's spare files.
+POCL_RECORD = "clhist-kernels.sha256"
 UNUSED = ("source.cl", "last_accessed", "tempfile")
 
 
@@ -70,13 +74,20 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+def used_files(home: Path) -> list[Path]:
+    files = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size]
+    return [path for path in files if not path.name.startswith(UNUSED) and path.name != POCL_RECORD]
+
+
 @pytest.mark.parametrize("damage", [*DAMAGES, "a directory"])
-@pytest.mark.parametrize("seals", [False, True], ids=["files", "checksums"])
-def test_damaged_files_are_made_again(damage, seals, home, tmp_path):
+def test_damaged_files_are_made_again(damage, home, tmp_path):
     shutil.copytree(home, tmp_path / "home")
-    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file() and path.stat().st_size]
-    files = [path for path in files if not path.name.startswith(UNUSED) and (path.suffix == ".sha256") == seals]
-    assert len(files) >= (2 if seals else 3)
+    files = used_files(tmp_path / "home")
+    assert len(files) >= 3
+    check_damaged(files, damage, tmp_path / "home")
+
+
+def check_damaged(files: list[Path], damage: str, home: Path, **environment: str) -> None:
     for path in files:
         content = path.read_bytes()
         if damage == "a directory":
@@ -84,11 +95,50 @@ def test_damaged_files_are_made_again(damage, seals, home, tmp_path):
             path.mkdir()
         else:
             path.write_bytes(DAMAGES[damage](content))
-    warned = run(tmp_path / "home")
+    warned = run(home, **environment)
     for path in files:
-        named = [text for text in warned if text.startswith((f"{path}: ", f"{path.with_suffix('')}: "))]
+        named = [text for text in warned if text.startswith(f"{path}: ")]
         assert len(named) == 1 or (path.suffix == ".icd" and any(str(path.parent) in text for text in warned)), path
-    assert run(tmp_path / "home") == []
+    assert run(home, **environment) == []
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "a directory"])
+def test_a_damaged_record_of_pocl(damage, tmp_path, monkeypatch):
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
+    home, chosen = tmp_path / "home", {"PYOPENCL_CTX": "Portable"}
+    for _ in range(2):
+        assert run(home, **chosen) == []
+    check_damaged([home / "pocl" / POCL_RECORD], damage, home, **chosen)
+
+
+def test_a_program_that_the_driver_does_not_take_is_compiled_again(home, tmp_path):
+    """As of a driver that changed, but not its version."""
+    shutil.copytree(home, tmp_path / "home")
+    for path in used_files(tmp_path / "home" / "cache" / "clhist" / "programs"):
+        write_sealed(path, path.name, (4).to_bytes(8, "little") + b"junk")
+    for _ in range(2):
+        assert run(tmp_path / "home") == []
+
+
+def test_a_lock_that_a_process_left_behind(tmp_path):
+    """PyOpenCL would wait for it for a minute, and then fail."""
+    folder = "pyopencl-compiler-cache-v2-py" + ".".join(str(each) for each in sys.version_info)
+    (tmp_path / "cache" / "pyopencl" / folder).mkdir(parents=True)
+    (tmp_path / "cache" / "pyopencl" / folder / "lock").touch()
+    assert run(tmp_path) == []
+
+
+def test_programs_of_the_caller_stay_where_pyopencl_stores_them(tmp_path):
+    """PyOpenCL repeats what the compiler said of them, and looks at the headers that they include."""
+    code = """
+        import pyopencl as cl
+        queue = clhist.default_queue()
+        cl.Program(queue.context, "kernel void mine(global int *x) { x[0] = 1; }").build()
+    """
+    run(tmp_path)
+    before = used_files(tmp_path / "cache" / "clhist" / "programs")
+    run_python(code, HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "cache"), POCL_CACHE_DIR=str(tmp_path / "pocl"))
+    assert used_files(tmp_path / "cache" / "clhist" / "programs") == before
 
 
 def test_first_calls_of_processes_at_once(tmp_path):

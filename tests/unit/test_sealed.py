@@ -1,23 +1,11 @@
-"""Cache files with checksums: whole, damaged, missing, and in the hands of another process."""
+"""Cache files with checksums: whole, damaged, and missing."""
 
 from __future__ import annotations
 
-import os
-import warnings
-
 import pytest
-from processes import run_python
 
 from clhist.files import sealed
-from clhist.files.sealed import (
-    digest_of,
-    drop_damaged,
-    is_sealed_python,
-    make_older,
-    read_sealed,
-    sealed_python,
-    write_sealed,
-)
+from clhist.files.sealed import is_sealed_python, make_older, read_sealed, sealed_python, write_sealed
 
 DAMAGES = {
     "emptied": lambda content: b"",
@@ -40,32 +28,14 @@ def test_files_are_read_as_they_were_written(tmp_path):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_files_are_dropped_and_named(damage, tmp_path):
-    file, seal = tmp_path / "file", tmp_path / "seal"
-    file.write_bytes(b"some content of a program")
-    write_sealed(seal, "key", digest_of(file))
-    assert drop_damaged(file, seal, "key")
-    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+def test_damaged_files_are_not_read_and_named(damage, tmp_path):
+    write_sealed(tmp_path / "file", "key", b"some content of a program")
+    content = (tmp_path / "file").read_bytes()
+    (tmp_path / "file").write_bytes(DAMAGES[damage](content))
     with pytest.warns(RuntimeWarning, match="its checksum is wrong"):
-        assert not drop_damaged(file, seal, "key")
-    assert not file.exists()
-
-
-def test_files_that_another_process_has_not_sealed_yet_stay(tmp_path):
-    file = tmp_path / "file"
-    file.write_bytes(b"half of a pro")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not drop_damaged(file, tmp_path / "seal", "key")
-    assert file.exists()
-
-
-def test_files_that_another_process_drops_too(tmp_path, monkeypatch):
-    file, seal = tmp_path / "file", tmp_path / "seal"
-    file.write_bytes(b"a program")
-    write_sealed(seal, "key", b"the checksum of another")
-    monkeypatch.setattr(sealed, "warn_of_damage", lambda path, reason: os.unlink(path))
-    assert not drop_damaged(file, seal, "key")
+        assert read_sealed(tmp_path / "file", "key") is None
+    write_sealed(tmp_path / "file", "key", b"some content of a program")
+    assert (tmp_path / "file").read_bytes() == content
 
 
 @pytest.mark.parametrize("source", [b"", b"x = 1", b"x = 1\n", "x = 'é'\n\n".encode()])
@@ -95,22 +65,3 @@ def test_damaged_python_is_named_and_older_than_its_source(damage, tmp_path):
         assert not is_sealed_python(file, "key")
     make_older(file)
     assert not file.exists()
-
-
-WRITTEN_BY_ANOTHER = """
-    import pyopencl.cache as cache
-    from pathlib import Path
-    from clhist._core.opencl.foreign_caches import check_pyopencl_caches
-
-    check_pyopencl_caches()
-    entry = Path(r"{}") / "entry"
-    entry.mkdir()
-    for name in ("source.cl", "binary"):
-        (entry / name).write_bytes(b"half")
-    print(cache.retrieve_from_cache(str(entry.parent), "entry"), sorted(path.name for path in entry.iterdir()))
-"""
-
-
-def test_programs_that_another_process_is_writing_stay(tmp_path):
-    printed = run_python(WRITTEN_BY_ANOTHER.format(tmp_path), before="import warnings; warnings.simplefilter('error')")
-    assert printed == "None ['binary', 'source.cl']\n"

@@ -1,7 +1,7 @@
 """Caches of PyOpenCL and PoCL, whose files have no checksums: damaged ones are found, named and made again.
 
-Either would load machine code with a wrong bit, or end the process. PyOpenCL's programs get a file of checksums when
-they are written. PoCL writes whenever it likes, so what it wrote is recorded when the process ends.
+Either would load machine code with a wrong bit, or end the process. PyOpenCL's programs are stored in files that hold
+their checksum. PoCL writes whenever it likes, so what it wrote is recorded when the process ends.
 """
 
 from __future__ import annotations
@@ -11,26 +11,33 @@ import json
 import os
 import re
 import shutil
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import platformdirs
 import pyopencl as cl
 
 from clhist._core.opencl.caches import pocl_cache, replace_caches
-from clhist.files.sealed import digest_of, drop_damaged, read_sealed, warn_of_damage, write_sealed
+from clhist._core.opencl.quiet import is_output_shown, is_own_build
+from clhist.files.sealed import read_sealed, warn_of_damage, write_sealed
 
 _PROGRAM = re.compile(r"[A-Z]{20,64}")  # a directory of PoCL's, by the checksum of the source
-_CHECKED = ("binary", "info")
+_INCLUDE = re.compile(rb"#\s*include")
+_LENGTH_BYTES = 8
 _started = time.time()
 
 
-def check_pyopencl_caches() -> None:
-    """Have PyOpenCL use those entries of its cache alone that are as they were written.
+def seal_programs_of_pyopencl() -> None:
+    """Have PyOpenCL store each program of clhist in one file with a checksum, in the cache directory of clhist.
+
+    PyOpenCL's cache has several files for a program and one lock file for all: a process that ends while it holds the
+    lock stops all others. Here a file takes its place at once, so processes need no lock. Programs that the caller
+    builds, and those with ``#include``, stay PyOpenCL's, which repeats what compilers said and looks at headers.
 
     Code that calls kernels is made anew in each process, in 0.4 ms for a signature: its database takes half of that,
     and would be read before any of it could be checked.
@@ -38,49 +45,60 @@ def check_pyopencl_caches() -> None:
     _keep_invokers_in_memory()
     import pyopencl.cache as cache
 
-    retrieve = getattr(cache, "retrieve_from_cache", None)
     create = getattr(cache, "create_built_program_from_source_cached", None)
-    if retrieve is None or create is None or hasattr(retrieve, "__wrapped__"):
+    if create is None or hasattr(create, "__wrapped__"):
         return
-    building = threading.local()  # threads build at the same time
 
-    @wraps(retrieve)
-    def retrieve_from_cache(cache_dir: str, cache_key: str) -> Any:
-        entry = Path(cache_dir, cache_key)
-        if _is_sealed(entry):
-            return retrieve(cache_dir, cache_key)
-        building.entries = [*getattr(building, "entries", []), entry]
-        return None
+    program_of = cache._cl._Program  # noqa: SLF001  # which `create` returns, and PyOpenCL has no public name for
 
     @wraps(create)
-    def create_built_program_from_source_cached(*args: Any, **options: Any) -> Any:
-        building.entries = []
-        found = create(*args, **options)
-        for entry in building.entries:
-            with suppress(OSError):
-                for name in _CHECKED:
-                    write_sealed(entry / f"{name}.sha256", entry.name, digest_of(entry / name))
-        return found
+    def create_built_program_from_source_cached(
+        context: cl.Context,
+        source: str | bytes,
+        options: bytes,
+        devices: Sequence[cl.Device] | None = None,
+        cache_dir: str | Literal[False] | None = None,
+        include_path: Sequence[str] | None = None,
+    ) -> tuple[Any, bool]:
+        text = source.encode() if isinstance(source, str) else source
+        if cache_dir is not None or _INCLUDE.search(text) or is_output_shown() or not is_own_build():
+            return create(context, source, options, devices, cache_dir, include_path)
+        chosen = [*(devices or context.devices)]
+        keys = [cache.get_cache_key(device, options, text) for device in chosen]
+        key = sha256(json.dumps(keys).encode()).hexdigest()
+        path = platformdirs.user_cache_path("clhist") / "programs" / key
+        stored = read_sealed(path, key) if os.path.lexists(path) else None
+        if stored is not None:
+            with suppress(cl.Error):  # a driver that does not take what it wrote: compiled again
+                program = program_of(context, chosen, _split(stored))
+                program.build(options, chosen)
+                return program, True
+        program, _ = create(context, source, options, devices, False)
+        write_sealed(path, key, _joined(program, chosen))
+        return program, False
 
-    cache.retrieve_from_cache = retrieve_from_cache
-    cache.create_built_program_from_source_cached = create_built_program_from_source_cached
+    cache.create_built_program_from_source_cached = create_built_program_from_source_cached  # type: ignore[assignment]
 
 
-def _is_sealed(entry: Path) -> bool:
-    """Whether an entry is as it was written; what is damaged is removed, and its file is named.
+def _joined(program: Any, devices: Sequence[cl.Device]) -> bytes:
+    """Return the binaries of a program in the order of these devices, each after its length."""
+    order = program.get_info(cl.program_info.DEVICES)
+    binaries = program.get_info(cl.program_info.BINARIES)
+    return b"".join(
+        len(binary).to_bytes(_LENGTH_BYTES, "little") + binary
+        for binary in (binaries[order.index(device)] for device in devices)
+    )
 
-    An entry without seals is one that another process is writing, or that PyOpenCL has written without clhist. PyOpenCL
-    writes it again, under its lock; removed here, it would vanish under the other process.
-    """
-    try:
-        if not entry.is_dir():
-            return False
-        sealed = [drop_damaged(entry / name, entry / f"{name}.sha256", entry.name) for name in _CHECKED]
-        return all(sealed)
-    except OSError as error:
-        warn_of_damage(entry, str(error), "nothing is kept")
-        replace_caches(["PYOPENCL_NO_CACHE"])
-    return False
+
+def _split(content: bytes) -> list[bytes]:
+    """Return what `_joined` has joined."""
+    binaries, begin = [], 0
+    while begin < len(content):
+        begin += _LENGTH_BYTES
+        end = begin + int.from_bytes(content[begin - _LENGTH_BYTES : begin], "little")
+        binaries.append(content[begin:end])
+        begin = end
+    return binaries
 
 
 class _Invokers(dict[Any, Any]):
@@ -114,7 +132,7 @@ def check_pocl_cache() -> None:
             if _state(file) == state:
                 continue
             path = Path(file)  # which costs ten times as much as to look at a file, so only here
-            if digest_of(path).hex() == digest:
+            if _digest(path) == digest:
                 continue
             reason = "its checksum is wrong"
         except FileNotFoundError:
@@ -160,7 +178,11 @@ def _files(program: Path) -> Iterator[Path]:
 
 
 def _entry(path: Path) -> list[Any]:
-    return [*_state(path), digest_of(path).hex()]
+    return [*_state(path), _digest(path)]
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def _state(path: str | Path) -> list[int]:

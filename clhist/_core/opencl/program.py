@@ -20,12 +20,12 @@ from clhist._core.kernels.maps import Parameter
 from clhist._core.kernels.signatures import signatures
 from clhist._core.opencl.build_options import check_environment
 from clhist._core.opencl.compiler_log import explain
-from clhist._core.opencl.foreign_caches import check_pyopencl_caches
+from clhist._core.opencl.foreign_caches import seal_programs_of_pyopencl
 from clhist._core.opencl.quiet import silence_own_builds, silent
 from clhist.errors import BuildError
 
 silence_own_builds()  # here, where everything that builds comes by
-check_pyopencl_caches()
+seal_programs_of_pyopencl()
 
 T = TypeVar("T")
 

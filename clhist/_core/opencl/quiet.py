@@ -31,7 +31,7 @@ def silence_own_builds() -> None:
 
     @wraps(shown)
     def compiler_output(text: str) -> None:
-        if _is_asked_for() or not _is_own_build():
+        if is_output_shown() or not is_own_build():
             shown(text)
 
     cl.compiler_output = compiler_output
@@ -46,22 +46,23 @@ def silent(context: cl.Context) -> Sequence[str]:
     output of all threads and of new processes with it. Later PoCLs than those tried are left alone, and so is
     NVIDIA's driver (580), which counts errors there and knows none of clang's options.
     """
-    if _is_asked_for():
+    if is_output_shown():
         return ()
     tried = all(re.search(r"\bPoCL 3\.[01]\b", each.platform.version) for each in context.devices)
     return ("-DCLHIST_SILENT\t-fno-caret-diagnostics",) if tried else ()
 
 
-def _is_asked_for() -> bool:
+def is_output_shown() -> bool:
+    """Whether ``PYOPENCL_COMPILER_OUTPUT`` asks for what compilers say."""
     try:
         return bool(strtobool(os.environ.get("PYOPENCL_COMPILER_OUTPUT", "False")))
     except ValueError:
         return True
 
 
-def _is_own_build() -> bool:
+def is_own_build() -> bool:
     """Whether this happens inside a call of clhist, whoever has a part in the build: others may wrap PyOpenCL's."""
-    frame: FrameType | None = sys._getframe(2)  # of whoever calls `compiler_output`
+    frame: FrameType | None = sys._getframe(2)  # of whoever calls PyOpenCL's function in whose place this is asked
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] == "clhist":
             return True
