@@ -1,6 +1,6 @@
 """SciPy's statistics by bins on an OpenCL device: `binned_statistic`, `binned_statistic_2d`, `binned_statistic_dd`.
 
-SciPy is imported when one of them is called: the results are its objects, and it computes what no kernel can.
+SciPy is imported when it computes: few elements, and what no kernel can.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ from clhist.binned.inputs import as_array, as_edges, is_binnable, mask_array, qu
 from clhist.binned.numbers import bin_numbers
 from clhist.binned.points import Points, points_of
 from clhist.binned.statistic_edges import statistic_edges
+from clhist.binned.statistic_results import (
+    BinnedStatistic2dResult,
+    BinnedStatisticddResult,
+    BinnedStatisticResult,
+)
 from clhist.binned.statistics import statistics_of
 from clhist.binned.sweep import Binned
 from clhist.operators.c_types import supported_dtype
@@ -105,8 +110,8 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     Returns
     -------
     BinnedStatisticddResult
-        SciPy's: `statistic` of shape (..., H_1, ..., H_D) in float64, a dict of these by name if several are asked
-        for, `bin_edges` on the host, and `binnumber`. Arrays are of the kind of `sample`.
+        A named tuple as SciPy's: `statistic` of shape (..., H_1, ..., H_D) in float64, or a dict of these by name for
+        several statistics, `bin_edges` on the host, and `binnumber`. Arrays are of the kind of `sample`.
 
     Raises
     ------
@@ -167,7 +172,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     expand, more = expand_binnumbers if binnumber else None, {"reproducible": reproducible, "q": q, "weights": weights}
     results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, expand=expand, **more)
     chosen = results if isinstance(statistic, list | tuple) else results[names[0]]
-    return scipy_functions().BinnedStatisticddResult(chosen, edges, numbers)
+    return BinnedStatisticddResult(chosen, edges, numbers)
 
 
 def _missing_elements(points: Points | None, values: Any, weights: Any) -> tuple[Any, np.ndarray | None]:
@@ -294,7 +299,7 @@ def binned_statistic(
     Returns
     -------
     BinnedStatisticResult
-        SciPy's: `statistic`, `bin_edges`, `binnumber`.
+        A named tuple as SciPy's: `statistic`, `bin_edges`, `binnumber`.
 
     Examples
     --------
@@ -307,7 +312,7 @@ def binned_statistic(
     if range is not None and len(range) == 2:
         range = [range]
     found = binned_statistic_dd([x], values, statistic, bins, range, **options)
-    return scipy_functions().BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
+    return BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
 
 
 @of_bins_2d
@@ -340,7 +345,7 @@ def binned_statistic_2d(
     Returns
     -------
     BinnedStatistic2dResult
-        SciPy's: `statistic`, `x_edge`, `y_edge`, `binnumber`.
+        A named tuple as SciPy's: `statistic`, `x_edge`, `y_edge`, `binnumber`.
 
     Examples
     --------
@@ -352,7 +357,7 @@ def binned_statistic_2d(
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [np.asarray(as_edges("bins", bins), float)] * 2
     found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
-    return scipy_functions().BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
+    return BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
 
 
 def _names(statistic: Any) -> tuple[str, ...] | None:
@@ -417,7 +422,7 @@ def _of_few_plain(
     if not are_plain_statistics(*call) or not _are_few(call[0][0].size, queue, options):
         return None
     try:
-        return scipy_functions().binned_statistic_dd(*call, expand)
+        return BinnedStatisticddResult(*scipy_functions().binned_statistic_dd(*call, expand))
     except ValueError:
         return None
 

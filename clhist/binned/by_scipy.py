@@ -13,6 +13,7 @@ from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.runtime.scatter import check_width
 from clhist.binned.inputs import are_plain, mask_array
 from clhist.binned.points import Points
+from clhist.binned.statistic_results import BinnedStatisticddResult
 from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
 
@@ -26,7 +27,7 @@ def scipy_functions() -> Any:
     try:
         from scipy.stats import _binned_statistic
     except ImportError as error:
-        raise ImportError("clhist.stats needs SciPy, whose results it returns: pip install scipy") from error
+        raise ImportError("clhist.stats needs SciPy, which computes few elements: pip install scipy") from error
     return _binned_statistic
 
 
@@ -134,7 +135,8 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     found = [each.statistic.reshape(*kept, *map(_bins, each.bin_edges)) for each in results]
     several = isinstance(statistic, list | tuple)
     one_or_all = dict(zip(names or (), found, strict=True)) if several else found[0]
-    return results[0]._replace(statistic=one_or_all, binnumber=number, **of_edges)
+    made = BinnedStatisticddResult(*results[0])
+    return made._replace(statistic=one_or_all, binnumber=number, **of_edges)
 
 
 def _std(sample: Any, values: np.ndarray, name: Any, bins: Any, range: Any, expand: bool, again: Any) -> Any:

@@ -62,7 +62,7 @@ def are_few(keys: np.ndarray, queue: cl.CommandQueue | None) -> bool:
     """Whether the host numbers keys sooner than the device."""
     if is_small("unique", keys.size, queue):
         return True
-    return are_hashed(keys) and is_small("factorize", keys.size, queue)
+    return is_small("factorize", keys.size, queue) and are_hashed(keys)  # in this order: the latter may import pandas
 
 
 def factorized_column(

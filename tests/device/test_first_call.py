@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import pytest
+from processes import run_python
 
 import clhist
 from clhist import HistogramKernel, operators
@@ -104,3 +105,18 @@ def test_a_log_of_what_is_compiled(context, caplog, capfd):
     (record,) = caplog.records
     assert record.getMessage().startswith(f"program {programs_built()} for ")
     assert "".join(capfd.readouterr()) == ""
+
+
+UNUSED = """
+    import numpy as np
+
+    keys, values = np.arange(1_000_000) % 97, np.ones(1_000_000)
+    clhist.unique(keys, queue=clhist.default_queue())
+    clhist.group_by(keys, queue=clhist.default_queue()).sum(values)
+    clhist.stats.binned_statistic(values, values, "mean", 9, queue=clhist.default_queue())
+    print(sorted({"pandas", "pyarrow", "scipy.stats"} & set(sys.modules)))
+"""
+
+
+def test_libraries_of_the_host_are_not_imported_for_calls_on_a_device():
+    assert run_python(UNUSED) == "[]\n"
