@@ -357,7 +357,8 @@ def binned_statistic_2d(
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [np.asarray(as_edges("bins", bins), float)] * 2
     found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
-    return BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
+    x_edge, y_edge = found.bin_edges
+    return BinnedStatistic2dResult(found.statistic, x_edge, y_edge, found.binnumber)
 
 
 def _names(statistic: Any) -> tuple[str, ...] | None:

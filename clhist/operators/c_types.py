@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
@@ -216,12 +215,10 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
                     raise ValueError(wrong)
                 converted[()] = number
             else:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error", DeprecationWarning)  # of NumPy 1, which wraps a Python int
-                    converted[()] = value
+                converted[()] = value
             # A float may round, or overflow; an integer must stay what it is.
             kept = dtype.kind in "fcV" or converted[()] == number[()]
-    except (TypeError, ValueError, OverflowError, DeprecationWarning) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(str(error) if str(error).startswith(wrong) else wrong) from error
     if not kept:
         raise ValueError(wrong)

@@ -6,10 +6,10 @@ values, and the number of bins. It returns the contents of the bins, of the dtyp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from collections.abc import Mapping
+from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,22 +22,6 @@ _INTP, _UINTP, _FLOAT64 = np.dtype(np.intp), np.dtype(np.uintp), np.dtype(np.flo
 # Elements below which numpy.bincount takes less time than numpy.add.at, and argmax than max; on an EPYC (Zen 2).
 _FEW = 16_384
 Host: TypeAlias = partial[np.ndarray]  # of one of the functions below
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def quiet(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function in which NumPy warns of no NaN and infinities.
-
-    `numpy.errstate` as a decorator is one object for all threads, which confuses their settings before NumPy 2.
-    """
-
-    @wraps(function)
-    def quieted(*args: P.args, **options: P.kwargs) -> R:
-        with np.errstate(all="ignore"):
-            return function(*args, **options)
-
-    return quieted
 
 
 def by_ufunc(
@@ -79,7 +63,7 @@ def in_range(bins: np.ndarray, values: np.ndarray, number: int) -> tuple[np.ndar
     return bins[is_inside], values[is_inside] if values.strides != (0,) else values[: is_inside.sum()]
 
 
-@quiet
+@np.errstate(all="ignore")
 def _sums(dtype: np.dtype, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int) -> np.ndarray:
     """Return sums in float64, rounded once; of one value for all by their number."""
     if values.strides == (0,):
@@ -116,7 +100,7 @@ def _with_dest(dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray) ->
     return np.concatenate([np.arange(dest.size), bins]), np.concatenate([dest, values])
 
 
-@quiet
+@np.errstate(all="ignore")
 def mean(operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int) -> np.ndarray:
     """Return means, summed in float64."""
     bins, values = _with_dest(dest, bins, values)
@@ -129,7 +113,7 @@ def mean(operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: 
     return result.astype(operator.dtype)
 
 
-@quiet
+@np.errstate(all="ignore")
 def variance(
     ddof: int,
     is_root: bool,
@@ -154,7 +138,7 @@ def variance(
     return (np.sqrt(variances) if is_root else variances).astype(operator.dtype)
 
 
-@quiet
+@np.errstate(all="ignore")
 def extreme_pair(
     ufunc: np.ufunc, operator: Operator, dest: np.ndarray | None, bins: np.ndarray, pairs: np.ndarray, number: int
 ) -> np.ndarray:

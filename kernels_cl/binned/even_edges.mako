@@ -4,7 +4,7 @@
 <%namespace name="extent" file="binned/extent.mako"/>\
 <%
     is_float = spec.dtype.kind == "f"
-    edge, rounded = c_name(spec.edge), c_name(spec.rounded)
+    edge = c_name(spec.edge)
     least, most = (literal(each, info.dtype) for each in (info.min, info.max))
     finite = [literal(each, info.dtype) for each in spec.finite]
 %>\
@@ -14,7 +14,7 @@ ${declare(spec.ends, "ends_t")}
 ${declare(spec.kind.found_dtype, "found_t")}
 
 // The number of a key, as NumPy computes with it.
-${rounded} clhist_number(const ${key} key)
+${edge} clhist_number(const ${key} key)
 {
 % if is_float:
     return as_${value}(${key_of_bits(spec.dtype, "key")});
@@ -24,9 +24,9 @@ ${rounded} clhist_number(const ${key} key)
 }
 
 // Edge `k` but for the last one. Double precision between roundings leaves each operation of float32 as it is.
-${edge} clhist_edge(const int k, const ${rounded} first, const ${rounded} step)
+${edge} clhist_edge(const int k, const ${edge} first, const ${edge} step)
 {
-    return (${rounded})((double)(${rounded})((double)k * step) + first);
+    return (${edge})((double)(${edge})((double)k * step) + first);
 }
 
 // The least key that is not below an edge.
@@ -66,12 +66,12 @@ void clhist_even_edges(${", ".join(declared)})
 ${extent.reduced(spec.lanes)}\
     const ${key} low = found_by[0].low, high = found_by[0].high;
     const long count = found_by[0].count;
-    ${rounded} first = clhist_number(low), end = clhist_number(high);
+    ${edge} first = clhist_number(low), end = clhist_number(high);
     if (first == end) {
-        first = (${rounded})(first - 0.5);
-        end = (${rounded})(end + 0.5);
+        first = (${edge})(first - 0.5);
+        end = (${edge})(end + 0.5);
     }
-    const ${rounded} step = (${rounded})((double)(${rounded})((double)end - first) / num_bins);
+    const ${edge} step = (${edge})((double)(${edge})((double)end - first) / num_bins);
     __global ${edge} *edges = (__global ${edge} *)(found + 1);
     const ${key} start = clhist_key(first, low);
 % if is_float:
