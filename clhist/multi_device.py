@@ -25,9 +25,7 @@ from clhist._core.spi import (
 )
 from clhist.accumulator import CHUNK_BYTES
 from clhist.bincount import bincount
-from clhist.binned.counts import densities
-from clhist.binned.host import numpy_edges
-from clhist.binned.inputs import check_number
+from clhist.binned.spi import check_number, densities, numpy_edges
 from clhist.histogram import histogram
 from clhist.multi import MultiAccumulator
 from clhist.operators.halves import number_of

@@ -11,17 +11,24 @@ import numpy as np
 from clhist._core.spi import read_column
 from clhist.digitize import digitize
 from clhist.groupby import group_by, group_frame
-from clhist.grouped.computed_keys import (
+from clhist.grouped.spi import (
+    COUNTS,
+    OPTIONS,
     PARTS,
+    ComputedKey,
+    Frame,
+    FrameGroupBy,
     bin_of_dates,
     interval_key,
+    key_columns,
+    key_values,
     numbers_of,
     part_of_dates,
+    picked_or_missing,
     probabilities,
+    read_frame,
     width_of,
 )
-from clhist.grouped.frame_groups import COUNTS, OPTIONS, FrameGroupBy
-from clhist.grouped.frames import ComputedKey, Frame, key_columns, key_values, picked_or_missing, read_frame
 from clhist.histogram import histogram
 from clhist.statistics.table import named_statistics
 

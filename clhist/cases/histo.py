@@ -15,8 +15,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import Bound, HistogramKernel, default_queue, operators
-from clhist.binned import Binned, sweep_engine
-from clhist.binned.inputs import numpy_axis, split_array, without
+from clhist.binned.spi import Binned, numpy_axis, split_array, sweep_engine, without
 from clhist.cases.arrays import Range, pair_of, ranges_of
 from clhist.cases.bindable import Bindable
 

@@ -10,7 +10,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import Bound, HistogramKernel, default_queue, operators
-from clhist.binned.inputs import as_array
+from clhist.binned.spi import as_array
 from clhist.cases.bindable import Bindable
 
 __all__ = ["image_histogram"]

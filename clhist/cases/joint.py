@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from pyopencl.tools import dtype_to_ctype
 
 from clhist import Bound, HistogramKernel, default_queue, operators
-from clhist.binned.inputs import as_array
+from clhist.binned.spi import as_array
 from clhist.cases.arrays import pair_of, ranges_of
 from clhist.cases.bindable import Bindable
 

@@ -16,7 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import default_queue
-from clhist.binned.inputs import as_array
+from clhist.binned.spi import as_array
 from clhist.cases.kmeans_lloyd import Lloyd, rows
 
 __all__ = ["KMeansResult", "blobs", "kmeans"]

@@ -21,7 +21,7 @@ from pyopencl.scan import ExclusiveScanKernel
 from pyopencl.tools import dtype_to_ctype
 
 from clhist import bincount, default_queue
-from clhist.binned.inputs import as_array
+from clhist.binned.spi import as_array
 
 __all__ = ["Neighbours", "find_neighbours"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl.array as cl_array
 
-from clhist.binned.inputs import as_array
+from clhist.binned.spi import as_array
 
 HALF_TURN = 180 * 60.0  # arcmin: the largest angle that there is
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhist.dask.tree import meta_of, task
-from clhist.grouped.frame_groups import COUNTS
-from clhist.grouped.frames import Frame, picked_or_missing
+from clhist.grouped.spi import COUNTS, Frame, picked_or_missing
 from clhist.statistics.table import named_statistics
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import numpy as np
 
 from clhist import operators
 from clhist._core.spi import any_missing, kernel_dtype, split, unlabelled
-from clhist.binned.host import numpy_edges, numpy_histogramdd
-from clhist.binned.inputs import range_ends
+from clhist.binned.spi import numpy_edges, numpy_histogramdd, range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.histogram import histogramdd as histogram_of_points
 from clhist.multi_device import counts_part, histogram_part, merge_padded, of_edges, partial_of

@@ -16,11 +16,17 @@ from numpy.typing import DTypeLike
 from clhist._core.spi import is_device_array, native, refuse_missing
 from clhist.dask.frame_groups import FrameGroupBy
 from clhist.dask.tree import as_array, blocks_of, check_unmasked, meta_of, on_host, task, tree
-from clhist.grouped.columns import integers
-from clhist.grouped.distributed import GroupSpec
-from clhist.grouped.frames import Frame, key_columns, picked_or_missing, used_categories
-from clhist.grouped.groups import groups_of, labels_of
-from clhist.grouped.table import Table
+from clhist.grouped.spi import (
+    Frame,
+    GroupSpec,
+    Table,
+    groups_of,
+    integers,
+    key_columns,
+    labels_of,
+    picked_or_missing,
+    used_categories,
+)
 from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.partial import Partial, combined, merge, neutral_arrays

@@ -11,7 +11,7 @@ import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
 from clhist._core.spi import Array, is_device_array
-from clhist.binned.extent import extent
+from clhist.binned.spi import extent
 
 _FEW = 16  # categories that strings are compared with one after the other, which sorting is slower than
 

@@ -27,9 +27,7 @@ from clhist._core.spi import (
     zeros,
 )
 from clhist.axes.axis import Axis
-from clhist.binned.extent import extent
-from clhist.binned.inputs import queue_for
-from clhist.binned.sweep import Binned
+from clhist.binned.spi import Binned, extent, queue_for
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins
 from clhist.operators.halves import number_of

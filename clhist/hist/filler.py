@@ -25,7 +25,7 @@ from clhist._core.spi import (
     takes_cuda,
 )
 from clhist.accumulator import CHUNK_BYTES
-from clhist.binned.sweep import Sweep, shaped
+from clhist.binned.spi import Sweep, shaped
 from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, adds_up, columns_of, is_column, present_columns
 from clhist.hist.filling import KnownFill, by_boost_histogram, check_room, positions

@@ -23,7 +23,7 @@ from clhist._core.spi import (
     takes_cuda,
     warn_of_host,
 )
-from clhist.binned.sweep import Sweep
+from clhist.binned.spi import Sweep
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, adds_up, columns_of, is_column, looks_at_content, present_columns
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes

@@ -14,8 +14,7 @@ import pyopencl as cl
 from clhist._core.spi import Engine, device_kind, is_device_array, kept_by_context, on_host, takes_cuda, to_device
 from clhist.axes.block_search import ABSENT, BLOCK, ahead_of
 from clhist.axes.kinds import Kind
-from clhist.binned.inputs import mask_array
-from clhist.binned.sweep import BLOCK_OF_ELEMENTS, arguments_of, functions_of
+from clhist.binned.spi import BLOCK_OF_ELEMENTS, arguments_of, functions_of, mask_array
 from clhist.hist.columns import Columns, as_column, columns_of, is_column, present_columns
 from clhist.hist.filling import check_room, fill, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
@@ -38,7 +37,7 @@ class _Part:
     mask : int or None
         Number of the array that says which entries count.
     outputs : tuple of (str, Operator, str)
-        As of `clhist.binned.sweep.sweep_engine`.
+        As of `clhist.binned.spi.sweep_engine`.
     cells : int
         Sums that a bin has, each of the value of `cell`; 0 of storages but MultiCell.
     """

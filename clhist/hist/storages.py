@@ -19,7 +19,7 @@ import pyopencl as cl
 from clhist import operators
 from clhist._core.spi import Array, Call, Engine, check_fp64, device_kind, has_fp64, kept_by_context, on_host, to_device
 from clhist._core.spi import reproducible as reproducible_engine
-from clhist.binned.sweep import BinnedKind, Sweep, sweep, sweep_engine
+from clhist.binned.spi import BinnedKind, Sweep, sweep, sweep_engine
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, columns_of, is_column
 from clhist.operators.c_types import c_name, integer

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from clhist._core.spi import taken, takes_cuda
-from clhist.binned.inputs import check_number
+from clhist.binned.spi import check_number
 from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
 from clhist.ndimage.regions import by_scipy, few_by_scipy, regions_of, without_missing

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 from clhist._core.spi import takes_cuda
-from clhist.grouped import in_order
+from clhist.grouped.spi import MOST_ELEMENTS
+from clhist.grouped.spi import counting_sort as sort_by_counting
 from clhist.torch.checks import check_integers, check_size
 from clhist.torch.eager import direct
 from clhist.torch.operators import _array, _operator, _refuse_vmap, _register_fake, _register_vmap, _tensor
@@ -79,8 +80,8 @@ def counting_sort(ids: torch.Tensor, length: int) -> CountingSort:
     """
     check_integers("ids", ids)
     check_size("length", length)
-    if ids.shape[0] > in_order.MOST_ELEMENTS:
-        raise ValueError(f"ids: expected at most {in_order.MOST_ELEMENTS} elements, got {ids.shape[0]}")
+    if ids.shape[0] > MOST_ELEMENTS:
+        raise ValueError(f"ids: expected at most {MOST_ELEMENTS} elements, got {ids.shape[0]}")
     if length > _MOST_KEYS:
         raise ValueError(f"length: expected at most {_MOST_KEYS}, got {length}")
     return CountingSort(*_sort(ids, length))
@@ -96,7 +97,7 @@ def _counting_sort(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.
     return counts, offsets, permutation
 
 
-_sorted: Any = takes_cuda(in_order.counting_sort)
+_sorted: Any = takes_cuda(sort_by_counting)
 
 
 @_register_fake("counting_sort")
