@@ -1,15 +1,16 @@
 """The front door: what every public function begins with, whatever it computes.
 
-OpenCL must work in this process, ``reproducible`` must be a bool, a call with Dask collections goes to `clhist.dask`,
+OpenCL must work in this process, boolean options must be bools, a call with Dask collections goes to `clhist.dask`,
 one with ``devices=`` to `clhist.multi_device`, both imported only then: Dask need not be installed. Arrays of CUDA are
 described as device arrays are. The functions below see none of these. Those in `clhist` are what `entry` returns.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from clhist._core.runtime.cuda_calls import takes_cuda
 from clhist._core.runtime.host_tensors import any_host_tensor, as_tensors
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.small import check_refused
-from clhist.operators.reproducible import check_reproducible
+from clhist.operators.c_types import check_booleans
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,6 +65,9 @@ def entry(function: F) -> F:
     parameters, data = signature(function).parameters, ENTRIES[function.__name__]
     names, place = frozenset(parameters), list(parameters).index(data) if data else 0
     is_of_host, has_edges = function.__name__ in _OF_HOST, function.__name__ in _WITH_EDGES
+    by_place = [one for one in parameters.values() if one.kind == one.POSITIONAL_OR_KEYWORD]
+    flags = {name: parameter for name, parameter in parameters.items() if _is_flag(parameter)}
+    first_flag = min((place for place, one in enumerate(by_place) if one.name in flags), default=sys.maxsize)
     own, function = function, takes_cuda(function)
 
     @wraps(function)
@@ -71,13 +75,18 @@ def entry(function: F) -> F:
         if lost.unchecked:
             lost.check_process()
         if options:
-            if "reproducible" in options:
-                check_reproducible(options["reproducible"])
+            for name, value in options.items():
+                if name in flags and value is not True and value is not False:
+                    _check_flag(flags[name], value)
             if not names.issuperset(options) and "options" not in names:
                 return function(*args, **options)  # which says what it expects
             plain = PLAIN.issuperset(map(type, options.values()))
         else:
             plain = True
+        if len(args) > first_flag:
+            for parameter, value in zip(by_place, args, strict=False):
+                if parameter.name in flags:
+                    _check_flag(parameter, value)
         if data:
             value = args[place] if len(args) > place else options.get(data)
             if type(value) not in _ARRAYS and is_lazy(value):
@@ -102,6 +111,17 @@ def entry(function: F) -> F:
 
     begin.__module__ = "clhist"  # where pickle finds it
     return begin  # type: ignore[return-value]
+
+
+def _is_flag(parameter: Parameter) -> bool:
+    """Return whether a parameter is a boolean option."""
+    return isinstance(parameter.default, bool) or str(parameter.annotation).startswith("bool")
+
+
+def _check_flag(parameter: Parameter, value: object) -> None:
+    """Raise TypeError if the value of a boolean option is no boolean; None is one of those whose default it is."""
+    if value is not None or parameter.default is not None:
+        check_booleans(**{parameter.name: value})
 
 
 def _redirected(

@@ -31,8 +31,8 @@ from clhist.grouped.methods import A, Methods, X
 from clhist.grouped.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouped.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouped.table import Table
+from clhist.operators.c_types import check_booleans
 from clhist.operators.halves import number_of
-from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, checked_method, probability
 from clhist.statistics.selection_texts import Method
@@ -275,7 +275,7 @@ class GroupBy(
         or, for many groups on a CPU, values are sorted.
         """
         check_process()
-        check_reproducible(reproducible)
+        check_booleans(skipna=skipna, reproducible=reproducible)
         check_by_name(wrong)
         split, found = self._apart(columns, skipna, ddof=ddof, dtype=dtype, reproducible=reproducible)
         asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
@@ -341,7 +341,7 @@ class GroupBy(
             As of `agg`; of real numbers.
         """
         check_process()
-        check_reproducible(reproducible)
+        check_booleans(skipna=skipna, reproducible=reproducible)
         for name, each in (("x", x), ("weights", weights)):
             check_index(name, each, self._index)
         if (missing := _missing_of(x, weights)) is not None:
@@ -409,6 +409,7 @@ class GroupBy(
         may be returned.
         """
         check_process()
+        check_booleans(skipna=skipna)
         several = isinstance(q, list | tuple | np.ndarray) and np.ndim(q) == 1
         each = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
         if checked_method(method) != "linear":

@@ -35,10 +35,9 @@ from clhist.binned.points import Points, points_of
 from clhist.binned.statistic_edges import statistic_edges
 from clhist.binned.statistics import statistics_of
 from clhist.binned.sweep import Binned
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import check_booleans, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.names import FUNCTIONS
-from clhist.operators.reproducible import check_reproducible
 from clhist.statistic_types import of_bins, of_bins_2d, of_bins_dd
 from clhist.statistics.selection import check_weights, probability
 from clhist.statistics.table import BINNED
@@ -132,7 +131,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     array([[ 3., nan],
            [nan,  5.]])
     """
-    check_reproducible(reproducible)
+    check_booleans(expand_binnumbers=expand_binnumbers, reproducible=reproducible, binnumber=binnumber)
     again = binned_statistic_result
     options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     others = {**options, "again": again, "where": where, "weights": weights, "no numbers": not binnumber}

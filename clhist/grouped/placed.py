@@ -37,7 +37,7 @@ from clhist.grouped.groups import Groups, flattened, join, numbered_texts, numbe
 from clhist.grouped.hints import check_index, check_room
 from clhist.grouped.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouped.running import RUNNING, running, running_of_each
-from clhist.operators.c_types import literal, supported_dtype
+from clhist.operators.c_types import check_booleans, literal, supported_dtype
 from clhist.operators.names import name_hint
 from clhist.statistics.host import Grouped
 from clhist.statistics.outputs import Column, Numbers
@@ -397,8 +397,7 @@ class Placed:
 
     def _places(self, ascending: bool) -> Any:
         """Return the place in its group of each element."""
-        if not isinstance(ascending, bool | np.bool_):
-            raise TypeError(f"ascending: expected True or False, got {ascending!r:.60}")
+        check_booleans(ascending=ascending)
         check_process()
         return self._of_rows((place_of_each, host.place_of_each), ascending=bool(ascending))
 
@@ -411,6 +410,7 @@ class Placed:
 
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
+        check_booleans(skipna=skipna)
         check_index("x", x, self._index)
         if (data := read_column(x)) is not None:
             groups, is_skipped = self._without(data.missing), skipna and not data.nan_is_value
@@ -441,9 +441,7 @@ class Placed:
             raise ValueError(
                 f"method: expected one of {', '.join(RANKS)}, got {method!r:.60}{name_hint(method, [*RANKS])}"
             )
-        for name, given in (("ascending", ascending), ("pct", pct)):
-            if not isinstance(given, bool | np.bool_):
-                raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
+        check_booleans(ascending=ascending, pct=pct)
         check_index("x", x, self._index)
         if (column := read_column(x)) is not None:
             values = column.values

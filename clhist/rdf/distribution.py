@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.spi import HoldsBins, Updates, is_device_array, refuse_missing
-from clhist.operators.c_types import integer
+from clhist.operators.c_types import check_booleans, integer
 from clhist.rdf.box import Box
 from clhist.rdf.counting import PairCounter, Particles, box_within
 
@@ -119,6 +119,7 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
             If an exception, such as that of Ctrl-C, ended an earlier call while it changed the counts, and `reset` is
             False.
         """
+        check_booleans(reset=reset)
         box, points = system_of(system)
         points = points_of("points", points)
         same = query_points is None
@@ -175,6 +176,7 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
         for name, value in known.items():
             if given.get(name, value) != value:
                 raise ValueError(f"neighbors: expected the {name} {value!r}, got {given[name]!r:.60}")
+        check_booleans(exclude_ii=given.get("exclude_ii", same))
         return bool(given.get("exclude_ii", same))
 
     @property
