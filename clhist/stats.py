@@ -302,8 +302,8 @@ def binned_statistic(
     array([2., 5.])
     """
     if hasattr(bins, "__len__") and len(bins) != 1:
-        bins = [np.asarray(as_edges("bins", bins), float)]
-    if range is not None and len(range) == 2:
+        bins = [_as_floats(bins)]
+    if hasattr(range, "__len__") and len(range) == 2:
         range = [range]
     found = binned_statistic_dd([x], values, statistic, bins, range, **options)
     return scipy_functions().BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
@@ -349,9 +349,18 @@ def binned_statistic_2d(
            [0., 1.]])
     """
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
-        bins = [np.asarray(as_edges("bins", bins), float)] * 2
+        bins = [_as_floats(bins)] * 2
     found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
     return scipy_functions().BinnedStatistic2dResult(found.statistic, *found.bin_edges, found.binnumber)
+
+
+def _as_floats(bins: Any) -> np.ndarray:
+    """Return edges of one dimension as float64."""
+    edges = as_edges("bins", bins)
+    try:
+        return np.asarray(edges, float)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"bins: expected a number of bins or edges, got {bins!r:.60}") from error
 
 
 def _names(statistic: Any) -> tuple[str, ...] | None:

@@ -56,6 +56,8 @@ def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | Non
             raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got {array.dtype}")
     if weights is not None and not can_sum(weights):
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")
+    if is_device_array(weights):
+        check_native("weights", weights)
 
 
 def checked_data(a: Any, weights: Any, where: Any, *, whole: bool = False) -> tuple[Any, Any, Any]:
