@@ -289,6 +289,9 @@ class GroupBy(
                     f"{name}: expected statistics without arguments, got {own!r}; write 'q90' for "
                     f"that of 0.9, or groups.{own}({name}, q)"
                 )
+        for name, (names, rest) in split.items():
+            if set(names).difference(rest[1:]):
+                self._check_any(name, columns[name][0], names)
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
         for name in (name for name in asked if summed[name]):

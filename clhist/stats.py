@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, empty, is_device_array, to_device
+from clhist._core.opencl.arrays import (
+    Array,
+    check_context,
+    check_contiguous,
+    common_kind,
+    empty,
+    is_device_array,
+    to_device,
+)
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.runtime.cuda_calls import takes_cuda
 from clhist._core.runtime.missing import any_missing, are_plain, rows_missing, split
@@ -406,6 +414,10 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
         supported_dtype(weights.dtype, "weights")
     if is_device_array(weights) and not weights.dtype.isnative:
         raise TypeError(f"weights: expected native byte order of a device array, got {weights.dtype.str}")
+    if is_device_array(weights):
+        check_contiguous("weights", weights)
+    if points is not None and points.dims and common_kind([("sample", points.arrays[0]), ("weights", weights)]):
+        check_context([("weights", weights)], points.arrays[0].context)
     check_weights(weights)
     return flat(weights)
 
@@ -439,6 +451,10 @@ def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | Non
                 raise TypeError(f"{name}: expected a device array of integers or floats, got one of {dtype}")
             if not dtype.isnative:
                 raise TypeError(f"{name}: expected native byte order of a device array, got {dtype.str}")
+        for array in points.arrays:
+            check_contiguous("sample", array)
+        if is_device_array(values):
+            check_contiguous("values", values)
         return True
     if _are_few(points.size, queue, options):
         return False

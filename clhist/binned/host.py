@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, check_native, is_device_array
+from clhist._core.opencl.arrays import Array, check_layout, is_device_array
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.runtime.caller import at_caller
 from clhist._core.runtime.scatter import check_width, into
@@ -115,7 +115,7 @@ def are_for_numpy(points: Points, weights: Any, queue: cl.CommandQueue | None, o
     if weights is not None and not are_real(weights):
         raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
     if is_device_array(weights):
-        check_native("weights", weights)
+        check_layout("weights", weights)
     return False
 
 

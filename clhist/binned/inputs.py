@@ -12,7 +12,14 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.keys import has_keys
-from clhist._core.opencl.arrays import Array, are_plain_numbers, check_context, common_kind, is_device_array
+from clhist._core.opencl.arrays import (
+    Array,
+    are_plain_numbers,
+    check_context,
+    check_contiguous,
+    common_kind,
+    is_device_array,
+)
 from clhist._core.opencl.device import has_fp64
 from clhist._core.runtime.call import queue_for as queue_of_call
 from clhist._core.runtime.call import queue_of
@@ -90,6 +97,8 @@ def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
         raise TypeError(f"where: expected an array of bool, got one of {where.dtype}")
     if where.shape != shape:
         raise ValueError(f"where: expected shape {shape} as of the data, got {where.shape}")
+    if is_device_array(where):
+        check_contiguous("where", where)
     return where
 
 
@@ -143,7 +152,7 @@ def check_number(bins: Any, dims: int | None = None) -> None:
             raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
         raise ValueError(
             f"bins: expected fewer than 2**31 in all {dims} dimensions together, got {bins!r:.60}, "
-            f"which are {number:.3g}"
+            f"which are {min(number, 10**300):.3g}{' or more' * (number > 10**300)}"
         )
 
 

@@ -10,7 +10,16 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist._core.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
+from clhist._core.opencl.arrays import (
+    Array,
+    as_bytes,
+    check_context,
+    check_layout,
+    empty,
+    is_device_array,
+    shares_memory,
+    to_device,
+)
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.opencl.lost import check_process
@@ -112,8 +121,23 @@ class Placed:
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
         if self._on_device:
-            check_context([(name, array)], self._queue.context)
+            self._check_device_array(name, array)
         return array if halves else as_numbers(array)
+
+    def _check_device_array(self, name: str, array: Array) -> None:
+        check_context([(name, array)], self._queue.context)
+        check_layout(name, array)
+
+    def _check_any(self, name: str, x: Any, names: Sequence[str]) -> None:
+        """Raise TypeError or ValueError if values of any type are not as the keys are; lists are checked when read."""
+        x = unlabelled(x)
+        if isinstance(x, list | tuple) or (not hasattr(x, "shape") and read_column(x) is not None):
+            return
+        self._check(name, is_device_array(x), tuple(np.shape(x) if np.isscalar(x) else getattr(x, "shape", ())))
+        if is_device_array(x):
+            self._check_device_array(name, x)
+            if not {*names} <= {*OF_ANY}:
+                self._array(name, x)
 
     def _apart(self, columns: Mapping[str, Any], skipna: bool, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the statistics of each column that sweeps of its array compute, and those that are computed here.
@@ -332,6 +356,7 @@ class Placed:
         if statistic == "size":
             self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
             return self.size()
+        self._check_any(name, x, (statistic,))
         x = of_list(name, x)
         groups, dtype = self._bins(8), getattr(x, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
@@ -341,8 +366,8 @@ class Placed:
                 return self._returned(self._like_keys(self._selected(array, column, counts=True)))
         try:
             numbers, labels, on_device = numbers_of(x, False, getattr(dtype, "kind", "") != "O", self._given_queue)
-        except TypeError as error:
-            raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("keys:", f"{name}:", 1)) from error
         self._check(name, on_device, numbers.shape)
         if self._on_host:
             found = host.number_of_different(self._keys, groups, numbers, len(labels), skipna)
