@@ -315,7 +315,7 @@ def histogramdd(
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(sample=tuple(points.arrays), weights=weights, where=where, out=out))
     if out is not None:
-        shape = shape_of_bins(bins if np.iterable(bins) else [bins] * points.dims)
+        shape = shape_of_bins(list(bins) if np.iterable(bins) else [bins] * points.dims)
         check_out(out, np.dtype(np.float64), points.arrays[0], shape)
     weights, where = flat(weights), flat(where)
     edges = edges_of(points, bins, range, where, queue)

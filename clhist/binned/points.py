@@ -222,7 +222,7 @@ def edges_of(sample: Points, bins: Any, range_: Any, where: Any, queue: cl.Comma
 
 
 def _is_positive(number: Any) -> bool:
-    return isinstance(number, int | np.integer) and number > 0
+    return isinstance(number, int | np.integer) and int(number) > 0
 
 
 def _plain_edges(bins: Any, given: Any, found: Any) -> list[np.ndarray]:

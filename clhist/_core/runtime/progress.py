@@ -42,7 +42,7 @@ def reported(
     except TypeError:
         raise TypeError(f"iterable: expected chunks, each what add takes, got {iterable!r}") from None
     chunks = (each if isinstance(each, tuple) else (each,) for each in given)
-    report = _draw if is_bar else progress or (lambda done, total: None)
+    report = _draw if is_bar else progress if callable(progress) else (lambda done, total: None)
     try:
         yield chunks, lambda done: report(done, number)
     finally:
