@@ -129,11 +129,15 @@ class Placed:
         check_layout(name, array)
 
     def _check_any(self, name: str, x: Any, names: Sequence[str]) -> None:
-        """Raise TypeError or ValueError if values of any type are not as the keys are; lists are checked when read."""
+        """Raise TypeError or ValueError if values of any type are not as the keys are.
+
+        Lists and columns of PyArrow have no shape; theirs is checked when they are read.
+        """
         x = unlabelled(x)
-        if isinstance(x, list | tuple) or (not hasattr(x, "shape") and read_column(x) is not None):
+        shape = () if x is None or np.isscalar(x) else getattr(x, "shape", None)
+        if shape is None:
             return
-        self._check(name, is_device_array(x), tuple(np.shape(x) if np.isscalar(x) else getattr(x, "shape", ())))
+        self._check(name, is_device_array(x), tuple(shape))
         if is_device_array(x):
             self._check_device_array(name, x)
             if not {*names} <= {*OF_ANY}:
