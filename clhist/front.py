@@ -8,7 +8,7 @@ described as device arrays are. The functions below see none of these. Those in 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
@@ -65,28 +65,23 @@ def entry(function: F) -> F:
     parameters, data = signature(function).parameters, ENTRIES[function.__name__]
     names, place = frozenset(parameters), list(parameters).index(data) if data else 0
     is_of_host, has_edges = function.__name__ in _OF_HOST, function.__name__ in _WITH_EDGES
-    by_place = [one for one in parameters.values() if one.kind == one.POSITIONAL_OR_KEYWORD]
-    flags = {name: parameter for name, parameter in parameters.items() if _is_flag(parameter)}
-    first_flag = min((place for place, one in enumerate(by_place) if one.name in flags), default=sys.maxsize)
+    by_place = [name for name, parameter in parameters.items() if parameter.kind == Parameter.POSITIONAL_OR_KEYWORD]
+    check_flags, first_flag = _flags(parameters, by_place)
     own, function = function, takes_cuda(function)
 
     @wraps(function)
     def begin(*args: Any, **options: Any) -> Any:
         if lost.unchecked:
             lost.check_process()
+        if len(args) > first_flag:
+            check_flags(zip(by_place, args, strict=False))
         if options:
-            for name, value in options.items():
-                if name in flags and value is not True and value is not False:
-                    _check_flag(flags[name], value)
+            check_flags(options.items())
             if not names.issuperset(options) and "options" not in names:
                 return function(*args, **options)  # which says what it expects
             plain = PLAIN.issuperset(map(type, options.values()))
         else:
             plain = True
-        if len(args) > first_flag:
-            for parameter, value in zip(by_place, args, strict=False):
-                if parameter.name in flags:
-                    _check_flag(parameter, value)
         if data:
             value = args[place] if len(args) > place else options.get(data)
             if type(value) not in _ARRAYS and is_lazy(value):
@@ -113,15 +108,26 @@ def entry(function: F) -> F:
     return begin  # type: ignore[return-value]
 
 
-def _is_flag(parameter: Parameter) -> bool:
-    """Return whether a parameter is a boolean option."""
-    return isinstance(parameter.default, bool) or str(parameter.annotation).startswith("bool")
+def _flags(
+    parameters: Mapping[str, Parameter], by_place: Sequence[str]
+) -> tuple[Callable[[Iterable[tuple[str, Any]]], None], int]:
+    """Return a check of boolean options, and the place of the first of them that may be positional.
 
+    None passes for the options whose default it is.
+    """
+    flags = {
+        name: parameter.default is None
+        for name, parameter in parameters.items()
+        if isinstance(parameter.default, bool) or str(parameter.annotation).startswith("bool")
+    }
+    places = [place for place, name in enumerate(by_place) if name in flags]
 
-def _check_flag(parameter: Parameter, value: object) -> None:
-    """Raise TypeError if the value of a boolean option is no boolean; None is one of those whose default it is."""
-    if value is not None or parameter.default is not None:
-        check_booleans(**{parameter.name: value})
+    def check_flags(options: Iterable[tuple[str, Any]]) -> None:
+        for name, value in options:
+            if name in flags and value is not True and value is not False and not (flags[name] and value is None):
+                check_booleans(**{name: value})
+
+    return check_flags, min(places, default=sys.maxsize)
 
 
 def _redirected(

@@ -269,6 +269,7 @@ class GroupBy(
         Columns are combined by position: a pandas Series whose index is another one than that of the keys is refused.
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
+        A mean is such a sum divided: of float64 its last digit may exceed the least or the largest value.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
         bits or so. "skew" and "kurt" are without bias, as in pandas, and NaN of less than three or four values or of
         values that are all equal. For "mode" pairs of a group and a value are numbered as keys are; for "nunique" this
@@ -289,9 +290,7 @@ class GroupBy(
                     f"{name}: expected statistics without arguments, got {own!r}; write 'q90' for "
                     f"that of 0.9, or groups.{own}({name}, q)"
                 )
-        for name, (names, rest) in split.items():
-            if set(names).difference(rest[1:]):
-                self._check_any(name, columns[name][0], names)
+        self._check_others(columns, split)
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
         for name in (name for name in asked if summed[name]):

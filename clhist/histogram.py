@@ -57,7 +57,7 @@ from clhist.binned.inputs import (
     taken,
     without,
 )
-from clhist.binned.points import edges_of, points_of
+from clhist.binned.points import Points, edges_of, points_of
 from clhist.binned.prepared import Prepared, are_fixed, are_repeated, keep, prepared_for, repeated
 from clhist.binned.rules import number_of_bins
 from clhist.binned.sweep import Binned
@@ -141,7 +141,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
     given = a, weights, where, out
-    form = range, axis, reproducible, out is not None and density
+    form = range, axis, reproducible, _density_of(out, density)
     key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, *form)
     result, found, is_new = repeated(key, (a, where, weights), density, out)
     if result is not None:
@@ -185,6 +185,11 @@ def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: t
     axis, weights, where, out = others
     is_bare = axis is weights is where is out is None
     return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
+
+
+def _density_of(out: Array | None, density: bool | None) -> bool | None:
+    """Return `density` for a signature, which needs it where the dtype of `out` is checked by it."""
+    return None if out is None else density
 
 
 def _check_out(
@@ -293,7 +298,7 @@ def histogramdd(
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
         key = signature_of_data(
-            (*points.arrays, weights, where, out), queue, "dd", bins, range, reproducible, out is not None and density
+            (*points.arrays, weights, where, out), queue, "dd", bins, range, reproducible, _density_of(out, density)
         )
         if isinstance(known := prepared_for(key, points.size), Prepared):
             return known((*points.arrays, where, weights), density, out), list(map(np.copy, known.edges))
@@ -314,9 +319,7 @@ def histogramdd(
     if are_for_numpy(points, weights, queue, options):
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(sample=tuple(points.arrays), weights=weights, where=where, out=out))
-    if out is not None:
-        shape = shape_of_bins(list(bins) if np.iterable(bins) else [bins] * points.dims)
-        check_out(out, np.dtype(np.float64), points.arrays[0], shape)
+    _check_out_of_points(out, points, bins)
     weights, where = flat(weights), flat(where)
     edges = edges_of(points, bins, range, where, queue)
     shape = tuple(len(each) - 1 for each in edges)
@@ -329,6 +332,13 @@ def histogramdd(
     prepared = Prepared(queue, swept, hist.dtype, tuple(edges))
     keep(key, prepared, any_size=True)
     return prepared.finished(hist, density, out), edges
+
+
+def _check_out_of_points(out: Array | None, points: Points, bins: Any) -> None:
+    """Raise TypeError or ValueError if `out` cannot take the result, before the data is read."""
+    if out is not None:
+        shape = shape_of_bins(list(bins) if np.iterable(bins) else [bins] * points.dims)
+        check_out(out, np.dtype(np.float64), points.arrays[0], shape)
 
 
 def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any]) -> bool:

@@ -128,6 +128,12 @@ class Placed:
         check_context([(name, array)], self._queue.context)
         check_layout(name, array)
 
+    def _check_others(self, columns: Mapping[str, Any], split: Mapping[str, Any]) -> None:
+        """Raise TypeError or ValueError of columns with statistics that are computed after the sweeps."""
+        for name, (names, rest) in split.items():
+            if set(names).difference(rest[1:]):
+                self._check_any(name, columns[name][0], names)
+
     def _check_any(self, name: str, x: Any, names: Sequence[str]) -> None:
         """Raise TypeError or ValueError if values of any type are not as the keys are.
 

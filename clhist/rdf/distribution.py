@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.spi import HoldsBins, Updates, is_device_array, refuse_missing
+from clhist._core.spi import HoldsBins, Updates, check_layout, is_device_array, refuse_missing
 from clhist.operators.c_types import check_booleans, integer
 from clhist.rdf.box import Box
 from clhist.rdf.counting import PairCounter, Particles, box_within
@@ -277,6 +277,8 @@ def points_of(name: str, given: Any) -> Any:
         raise TypeError(f"{name}: expected an array of real numbers, got {array.dtype}")
     if len(array.shape) != 2 or array.shape[1] != 3:
         raise ValueError(f"{name}: expected shape (N, 3), got {array.shape}")
+    if is_device_array(array):
+        check_layout(name, array)
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     if isinstance(array, np.ndarray) and not np.isfinite(array).all():
