@@ -14,6 +14,8 @@ import pytest
 
 import clhist
 from clhist import ndimage, stats
+from clhist.rdf import RDF
+from clhist.zonal import zonal_stats
 
 SIZE = 70_001
 REAL = np.random.default_rng(5).random(SIZE).astype("f4")
@@ -166,3 +168,27 @@ def test_a_transposed_array(queue):
         (partial(clhist.histogramdd, array), "sample"),
     ):
         check_refused(call, name, "contiguous array")
+
+
+def test_other_arguments(placed, wrong, queue, nothing_runs):
+    """Indices of several dimensions, offsets of a batch, zones, and points of a radial distribution."""
+    keys, x = placed
+    image, zones = x[: SIZE - 1].reshape(700, 100), keys[: SIZE - 1].reshape(700, 100)
+    points = cl_array.to_device(queue, REAL[:3000].reshape(1000, 3))
+    offsets = cl_array.to_device(queue, np.arange(9))[::4]
+    nothing_runs()
+    for kind, array in wrong[0].items():
+        if kind == "contiguous array":
+            check_refused(partial(clhist.reduce_by_index, (50, 50), "sum", (keys, array), x), r"indices\[1\]", kind)
+            check_refused(partial(zonal_stats, array[: SIZE - 1].reshape(700, 100), image), "zones", kind)
+    swapped = wrong[0]["native byte order"]
+    with pytest.raises(TypeError, match=r"^indices\[1\]: expected an array of int32, got one of >i4"):
+        clhist.reduce_by_index((50, 50), "sum", (keys, swapped), x)
+    with pytest.raises(TypeError, match=r"^zones: expected native byte order"):
+        zonal_stats(swapped[: SIZE - 1].reshape(700, 100), image)
+    with pytest.raises(ValueError, match=r"^values: expected a contiguous array"):
+        zonal_stats(zones, image[::2])
+    with pytest.raises(ValueError, match=r"^offsets: expected a contiguous array"):
+        clhist.reduce_by_index((2, 50), "sum", keys, x, offsets=offsets)
+    with pytest.raises(ValueError, match=r"^points: expected a contiguous array"):
+        RDF(bins=5, r_max=2).compute(((10, 10, 10), points[::2]))

@@ -99,6 +99,19 @@ def test_mixed_arrays(queue):
         h.fill(cl_array.to_device(queue, X), K)
 
 
+def test_arrays_with_gaps(queue):
+    x, gaps = cl_array.to_device(queue, X), cl_array.to_device(queue, np.repeat(X, 2))[::2]
+    for storage, arguments, name in (
+        (bh.storage.Double(), {"args": [gaps]}, r"args\[0\]"),
+        (bh.storage.Double(), {"args": [x], "weight": gaps}, "weight"),
+        (bh.storage.Mean(), {"args": [x], "sample": gaps}, "sample"),
+    ):
+        histogram = bh.Histogram(bh.axis.Regular(5, -1, 1), storage=storage)
+        with pytest.raises(ValueError, match=f"^{name}: expected a contiguous array"):
+            clhist.hist.fill(histogram, *arguments.pop("args"), **arguments)
+        assert not np.any(histogram.values(flow=True))
+
+
 def test_a_device_without_room(queue, monkeypatch):
     class Small:
         global_mem_size, name = 1000, "a small device"
