@@ -29,7 +29,7 @@ from clhist._core.runtime.progress import Progress, reported
 from clhist._core.runtime.scatter import with_arrays
 from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.signature import Remembered, signature_of_arguments
-from clhist.operators.c_types import integer
+from clhist.operators.c_types import check_booleans, integer
 from clhist.operators.fixed_point import check_range
 from clhist.operators.names import COUNT
 from clhist.partial import Partial, bins_text, combined, joined, merge, portable_outputs
@@ -290,6 +290,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         OverflowError
             If a bin may have more values then than its operator can take.
         """
+        check_booleans(allow_repeat=allow_repeat)
         self._check_device()
         part = other.partial() if isinstance(other, Accumulator) else other
         if not isinstance(part, Partial):

@@ -206,7 +206,7 @@ def _check_numbers(given: Any, x: Any) -> None:
 
 
 def _check_device_arrays(x: Array, weights: Array | None) -> None:
-    check_array("x", x, x.dtype, written=False)
+    check_array("x", x, native(x.dtype), written=False)
     if weights is not None:
         check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
         check_context([("weights", weights)], x.context)

@@ -1,15 +1,16 @@
 """The front door: what every public function begins with, whatever it computes.
 
-OpenCL must work in this process, ``reproducible`` must be a bool, a call with Dask collections goes to `clhist.dask`,
+OpenCL must work in this process, boolean options must be bools, a call with Dask collections goes to `clhist.dask`,
 one with ``devices=`` to `clhist.multi_device`, both imported only then: Dask need not be installed. Arrays of CUDA are
 described as device arrays are. The functions below see none of these. Those in `clhist` are what `entry` returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from clhist._core.runtime.cuda_calls import takes_cuda
 from clhist._core.runtime.host_tensors import any_host_tensor, as_tensors
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.small import check_refused
-from clhist.operators.reproducible import check_reproducible
+from clhist.operators.c_types import check_booleans
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,15 +65,18 @@ def entry(function: F) -> F:
     parameters, data = signature(function).parameters, ENTRIES[function.__name__]
     names, place = frozenset(parameters), list(parameters).index(data) if data else 0
     is_of_host, has_edges = function.__name__ in _OF_HOST, function.__name__ in _WITH_EDGES
+    by_place = [name for name, parameter in parameters.items() if parameter.kind == Parameter.POSITIONAL_OR_KEYWORD]
+    check_flags, first_flag = _flags(parameters, by_place)
     own, function = function, takes_cuda(function)
 
     @wraps(function)
     def begin(*args: Any, **options: Any) -> Any:
         if lost.unchecked:
             lost.check_process()
+        if len(args) > first_flag:
+            check_flags(zip(by_place, args, strict=False))
         if options:
-            if "reproducible" in options:
-                check_reproducible(options["reproducible"])
+            check_flags(options.items())
             if not names.issuperset(options) and "options" not in names:
                 return function(*args, **options)  # which says what it expects
             plain = PLAIN.issuperset(map(type, options.values()))
@@ -102,6 +106,28 @@ def entry(function: F) -> F:
 
     begin.__module__ = "clhist"  # where pickle finds it
     return begin  # type: ignore[return-value]
+
+
+def _flags(
+    parameters: Mapping[str, Parameter], by_place: Sequence[str]
+) -> tuple[Callable[[Iterable[tuple[str, Any]]], None], int]:
+    """Return a check of boolean options, and the place of the first of them that may be positional.
+
+    None passes for the options whose default it is.
+    """
+    flags = {
+        name: parameter.default is None
+        for name, parameter in parameters.items()
+        if isinstance(parameter.default, bool) or str(parameter.annotation).startswith("bool")
+    }
+    places = [place for place, name in enumerate(by_place) if name in flags]
+
+    def check_flags(options: Iterable[tuple[str, Any]]) -> None:
+        for name, value in options:
+            if name in flags and value is not True and value is not False and not (flags[name] and value is None):
+                check_booleans(**{name: value})
+
+    return check_flags, min(places, default=sys.maxsize)
 
 
 def _redirected(

@@ -31,8 +31,8 @@ from clhist.grouped.methods import A, Methods, X
 from clhist.grouped.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouped.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouped.table import Table
+from clhist.operators.c_types import check_booleans
 from clhist.operators.halves import number_of
-from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, checked_method, probability
 from clhist.statistics.selection_texts import Method
@@ -269,13 +269,14 @@ class GroupBy(
         Columns are combined by position: a pandas Series whose index is another one than that of the keys is refused.
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
+        A mean is such a sum divided: of float64 its last digit may exceed the least or the largest value.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
         bits or so. "skew" and "kurt" are without bias, as in pandas, and NaN of less than three or four values or of
         values that are all equal. For "mode" pairs of a group and a value are numbered as keys are; for "nunique" this
         or, for many groups on a CPU, values are sorted.
         """
         check_process()
-        check_reproducible(reproducible)
+        check_booleans(skipna=skipna, reproducible=reproducible)
         check_by_name(wrong)
         split, found = self._apart(columns, skipna, ddof=ddof, dtype=dtype, reproducible=reproducible)
         asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
@@ -289,6 +290,7 @@ class GroupBy(
                     f"{name}: expected statistics without arguments, got {own!r}; write 'q90' for "
                     f"that of 0.9, or groups.{own}({name}, q)"
                 )
+        self._check_others(columns, split)
         summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
         arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
         for name in (name for name in asked if summed[name]):
@@ -341,7 +343,7 @@ class GroupBy(
             As of `agg`; of real numbers.
         """
         check_process()
-        check_reproducible(reproducible)
+        check_booleans(skipna=skipna, reproducible=reproducible)
         for name, each in (("x", x), ("weights", weights)):
             check_index(name, each, self._index)
         if (missing := _missing_of(x, weights)) is not None:
@@ -409,6 +411,7 @@ class GroupBy(
         may be returned.
         """
         check_process()
+        check_booleans(skipna=skipna)
         several = isinstance(q, list | tuple | np.ndarray) and np.ndim(q) == 1
         each = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
         if checked_method(method) != "linear":

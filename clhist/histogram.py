@@ -52,11 +52,12 @@ from clhist.binned.inputs import (
     numpy_axis,
     queue_for,
     range_ends,
+    shape_of_bins,
     split_array,
     taken,
     without,
 )
-from clhist.binned.points import edges_of, points_of
+from clhist.binned.points import Points, edges_of, points_of
 from clhist.binned.prepared import Prepared, are_fixed, are_repeated, keep, prepared_for, repeated
 from clhist.binned.rules import number_of_bins
 from clhist.binned.sweep import Binned
@@ -140,7 +141,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
     given = a, weights, where, out
-    key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, range, axis, reproducible)
+    form = range, axis, reproducible, _density_of(out, density)
+    key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, *form)
     result, found, is_new = repeated(key, (a, where, weights), density, out)
     if result is not None:
         return result
@@ -155,12 +157,13 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if not on_device and is_for_numpy(a, bins, weights, queue, options):
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
-    _check_counts(out, a, weights, density)
-    if axis is None and are_few_kinds(a, weights, where):
-        return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
     rest = None
     if axis is not None:
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
+    _check_out(out, a, weights, density, bins, rest or ())
+    if axis is None and are_few_kinds(a, weights, where):
+        _check_bins(bins, range)
+        return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
     a, weights, where = flat(a), flat(weights), flat(where)
     evenly = found_bins(a, bins, range, queue)
     asked: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
@@ -184,10 +187,28 @@ def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: t
     return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
 
 
-def _check_counts(out: Array | None, a: Array, weights: Array | None, density: bool | None) -> None:
-    """Raise TypeError if `out` cannot take counts; of sums and densities the dtype is seen from the result."""
-    if weights is None and not density:
-        check_out(out, np.dtype(np.intp), a)
+def _density_of(out: Array | None, density: bool | None) -> bool | None:
+    """Return `density` for a signature, which needs it where the dtype of `out` is checked by it."""
+    return None if out is None else density
+
+
+def _check_out(
+    out: Array | None, a: Array, weights: Array | None, density: bool | None, bins: Any, rest: tuple[int, ...]
+) -> None:
+    """Raise TypeError or ValueError if `out` cannot take the result; a rule for the bins leaves its shape open."""
+    if out is None:
+        return
+    dtype = np.dtype(np.intp if weights is None else weights.dtype)
+    shape = shape_of_bins([bins])
+    check_out(
+        out, np.result_type(np.float64, dtype) if density else dtype, a, None if shape is None else (*rest, *shape)
+    )
+
+
+def _check_bins(bins: Any, range: Any) -> None:
+    """Raise TypeError or ValueError, as NumPy does, if bins or their range are wrong, whatever the data."""
+    if type(bins) is not int or bins <= 0 or range is not None:
+        numpy_edges(np.empty(0), min(bins, 1) if isinstance(bins, int | np.integer) else bins, range)
 
 
 def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
@@ -276,7 +297,9 @@ def histogramdd(
         return hist, list(every)
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims and are_fixed(bins, range):
-        key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, range, reproducible)
+        key = signature_of_data(
+            (*points.arrays, weights, where, out), queue, "dd", bins, range, reproducible, _density_of(out, density)
+        )
         if isinstance(known := prepared_for(key, points.size), Prepared):
             return known((*points.arrays, where, weights), density, out), list(map(np.copy, known.edges))
     weights, missing = (None, None) if weights is None else split_array("weights", weights)
@@ -296,12 +319,11 @@ def histogramdd(
     if are_for_numpy(points, weights, queue, options):
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     queue = queue_for(queue, present(sample=tuple(points.arrays), weights=weights, where=where, out=out))
+    _check_out_of_points(out, points, bins)
     weights, where = flat(weights), flat(where)
     edges = edges_of(points, bins, range, where, queue)
     shape = tuple(len(each) - 1 for each in edges)
-    if not points.are_countable(edges):
-        if points.on_device:
-            raise ValueError(f"bins: expected fewer than 2**31 between edges without NaN, got shape {shape}")
+    if not points.on_device and not points.are_countable(edges):
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     binned = points.binned(edges, where, queue)
     hist, swept = counted(
@@ -310,6 +332,13 @@ def histogramdd(
     prepared = Prepared(queue, swept, hist.dtype, tuple(edges))
     keep(key, prepared, any_size=True)
     return prepared.finished(hist, density, out), edges
+
+
+def _check_out_of_points(out: Array | None, points: Points, bins: Any) -> None:
+    """Raise TypeError or ValueError if `out` cannot take the result, before the data is read."""
+    if out is not None:
+        shape = shape_of_bins(list(bins) if np.iterable(bins) else [bins] * points.dims)
+        check_out(out, np.dtype(np.float64), points.arrays[0], shape)
 
 
 def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any]) -> bool:

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import clhist
+from clhist.operators.c_types import check_booleans
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -157,6 +158,7 @@ def bincount(
     >>> clhist.jax.bincount(jax.numpy.array([0, 2, 2]), length=4)
     Array([1, 0, 2, 0], dtype=int32)
     """
+    check_booleans(reproducible=reproducible)
     x = _integers("x", x)
     _check_size("minlength", minlength)
     if length is None:
@@ -220,6 +222,7 @@ def histogram(
     >>> counts, edges
     (Array([2, 1], dtype=int32), Array([0. , 0.5, 1. ], dtype=float32))
     """
+    check_booleans(density=density, reproducible=reproducible)
     a = jax.lax.stop_gradient(jnp.asarray(a))
     size, edges = _number_or_edges(bins)
     ends = _ends(range)
@@ -295,6 +298,7 @@ def _segments(
     reproducible: bool,
     names: tuple[str, str] = ("data", "segment_ids"),
 ) -> Any:
+    check_booleans(reproducible=reproducible)
     data, ids = jnp.asarray(data), _integers(names[1], segment_ids)
     if data.dtype.name not in (_FLOATS if reduce == "mean" else _FLOATS + _INTEGERS):
         kinds = "floats" if reduce == "mean" else "floats or integers"

@@ -23,7 +23,7 @@ from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.signature import itself, recognise
 from clhist.accumulator import Accumulator
 from clhist.kernel_types import KernelCalls
-from clhist.operators.c_types import integer
+from clhist.operators.c_types import check_booleans, integer
 from clhist.operators.names import with_names
 from clhist.operators.reproducible import check_max_abs
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
@@ -264,6 +264,8 @@ class HistogramKernel(KernelCalls[K]):
             call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
             if reproducible is not False or max_abs is not None:
                 check_max_abs(max_abs, reproducible)
+            if return_event is not False:
+                check_booleans(return_event=return_event)
             compute = run if isinstance(race_factor, str) else Engine.run
             engine = reproducible_engine(self.engine, args, call, max_abs) if reproducible else self.engine
             outcome = compute(engine, args, call)

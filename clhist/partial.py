@@ -22,7 +22,7 @@ from clhist._core.runtime.partials import combine_arrays, merge_arrays
 from clhist._version import __version__
 from clhist.files.arrays import read_npz
 from clhist.files.regular import replaced
-from clhist.operators.c_types import shown_dtype
+from clhist.operators.c_types import check_booleans, shown_dtype
 from clhist.operators.described import UntrustedError, operator_of
 from clhist.operators.described import described as described_operator
 from clhist.operators.fixed_point import check_range
@@ -176,6 +176,7 @@ class Partial(Generic[K]):
             If it is no such file, is of another format or other operators, or contradicts itself; it says how. So too
             if `operator` is missing and the operator is a custom one, unless the file is `trusted`.
         """
+        check_booleans(trusted=trusted)
         outputs = None if operator is None else portable_outputs(outputs_of(operator))
         # One more than there may be shows that there are others.
         most = _MOST_OUTPUTS if outputs is None else len(outputs.operators)
@@ -274,6 +275,7 @@ def merge(partials: Iterable[Partial[K]], *, allow_repeat: bool = False) -> Part
     >>> spec.result(clhist.merge(parts))
     array([1, 0, 3])
     """
+    check_booleans(allow_repeat=allow_repeat)
     if isinstance(partials, Partial):
         raise TypeError("partials: expected an iterable of Partial, got a single one")
     whole, owned, sources = None, False, set[str]()

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, empty, is_device_array, to_device
+from clhist._core.opencl.arrays import (
+    Array,
+    check_context,
+    check_contiguous,
+    common_kind,
+    empty,
+    is_device_array,
+    to_device,
+)
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.runtime.cuda_calls import takes_cuda
 from clhist._core.runtime.missing import any_missing, are_plain, rows_missing, split
@@ -40,10 +48,9 @@ from clhist.binned.statistic_results import (
 )
 from clhist.binned.statistics import statistics_of
 from clhist.binned.sweep import Binned
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import check_booleans, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.names import FUNCTIONS
-from clhist.operators.reproducible import check_reproducible
 from clhist.statistic_types import of_bins, of_bins_2d, of_bins_dd
 from clhist.statistics.selection import check_weights, probability
 from clhist.statistics.table import BINNED
@@ -137,7 +144,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     array([[ 3., nan],
            [nan,  5.]])
     """
-    check_reproducible(reproducible)
+    check_booleans(expand_binnumbers=expand_binnumbers, reproducible=reproducible, binnumber=binnumber)
     again = binned_statistic_result
     options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     others = {**options, "again": again, "where": where, "weights": weights, "no numbers": not binnumber}
@@ -308,8 +315,8 @@ def binned_statistic(
     array([2., 5.])
     """
     if hasattr(bins, "__len__") and len(bins) != 1:
-        bins = [np.asarray(as_edges("bins", bins), float)]
-    if range is not None and len(range) == 2:
+        bins = [_as_floats(bins)]
+    if hasattr(range, "__len__") and len(range) == 2:
         range = [range]
     found = binned_statistic_dd([x], values, statistic, bins, range, **options)
     return BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
@@ -355,10 +362,19 @@ def binned_statistic_2d(
            [0., 1.]])
     """
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
-        bins = [np.asarray(as_edges("bins", bins), float)] * 2
+        bins = [_as_floats(bins)] * 2
     found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
     x_edge, y_edge = found.bin_edges
     return BinnedStatistic2dResult(found.statistic, x_edge, y_edge, found.binnumber)
+
+
+def _as_floats(bins: Any) -> np.ndarray:
+    """Return edges of one dimension as float64."""
+    edges = as_edges("bins", bins)
+    try:
+        return np.asarray(edges, float)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"bins: expected a number of bins or edges, got {bins!r:.60}") from error
 
 
 def _names(statistic: Any) -> tuple[str, ...] | None:
@@ -404,6 +420,10 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
         supported_dtype(weights.dtype, "weights")
     if is_device_array(weights) and not weights.dtype.isnative:
         raise TypeError(f"weights: expected native byte order of a device array, got {weights.dtype.str}")
+    if is_device_array(weights):
+        check_contiguous("weights", weights)
+    if points is not None and points.dims and common_kind([("sample", points.arrays[0]), ("weights", weights)]):
+        check_context([("weights", weights)], points.arrays[0].context)
     check_weights(weights)
     return flat(weights)
 
@@ -437,6 +457,10 @@ def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | Non
                 raise TypeError(f"{name}: expected a device array of integers or floats, got one of {dtype}")
             if not dtype.isnative:
                 raise TypeError(f"{name}: expected native byte order of a device array, got {dtype.str}")
+        for array in points.arrays:
+            check_contiguous("sample", array)
+        if is_device_array(values):
+            check_contiguous("values", values)
         return True
     if _are_few(points.size, queue, options):
         return False

@@ -30,9 +30,11 @@ from clhist.grouped.spi import (
     width_of,
 )
 from clhist.histogram import histogram
+from clhist.operators.c_types import check_booleans
 from clhist.statistics.table import named_statistics
 
-_NORMALIZED = (False, True, "all", "index", "columns")
+_NORMALIZED = ("all", "index", "columns")
+_FLAGS = ("skipna", "reproducible")  # of `OPTIONS`
 
 
 def value_counts(
@@ -76,6 +78,7 @@ def value_counts(
     b         2
     a         1
     """
+    check_booleans(normalize=normalize, sort=sort)
     frame = _as_frame(table)
     keys_of_rows = key_columns(frame, *(columns or frame.names))
     names = list(keys_of_rows)
@@ -158,14 +161,17 @@ def crosstab(
     b     4.0  5.0  4.5
     All   3.5  5.0  4.0
     """
+    check_booleans(margins=margins, **{name: options[name] for name in _FLAGS if name in options})
+    if not isinstance(normalize, str):
+        check_booleans(normalize=normalize)
+    elif normalize not in _NORMALIZED:
+        raise ValueError(f"normalize: expected True, False, 'all', 'index' or 'columns', got {normalize!r:.60}")
     frame = _as_frame(table)
     row_keys, column_keys = key_columns(frame, index), key_columns(frame, columns)
     names, by = list(row_keys), list(column_keys)
     (name,) = named_statistics([statistic])
     if wrong := next((option for option in options if option not in OPTIONS), None):
         raise TypeError(f"{wrong}: expected one of the options {', '.join(OPTIONS)}, got {options[wrong]!r:.60}")
-    if normalize not in _NORMALIZED:
-        raise ValueError(f"normalize: expected True, False, 'all', 'index' or 'columns', got {normalize!r:.60}")
     if normalize and name != "size":
         raise ValueError(f"normalize: expected False with the statistic {name!r}, got {normalize!r}")
     if len(by) != 1 or by[0] in names:
@@ -246,6 +252,7 @@ def cut(
     (0, 5]      1
     (5, 10]     2
     """
+    check_booleans(right=right)
     is_number = isinstance(bins, int | np.integer) and not isinstance(bins, bool)
     edges = None if is_number else np.asarray(bins)
     if edges is not None and (edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all()):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import are_plain_numbers, check_context, is_device_array
+from clhist._core.opencl.arrays import are_plain_numbers, check_context, check_layout, is_device_array
 from clhist._core.opencl.masks import check_unmasked
 from clhist._core.runtime.columns import ColumnData, of_list, read_column
 from clhist._core.runtime.labelled import unlabelled
@@ -148,8 +148,6 @@ def _flat(name: str, x: Any, queue: cl.CommandQueue | None) -> tuple[Any, tuple[
     if queue is not None:
         check_context([(name, x)], queue.context)
     if is_device_array(x):
-        if not x.flags.c_contiguous:
-            strides = f"strides {x.strides} of shape {x.shape}"
-            raise ValueError(f"{name}: expected a contiguous array, got one with {strides}")
+        check_layout(name, x)
         return (x if x.ndim == 1 else x.reshape(-1)), x.shape
     return np.reshape(x, -1), x.shape

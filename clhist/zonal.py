@@ -18,7 +18,7 @@ import pyopencl as cl
 
 from clhist._core.spi import (
     as_numbers,
-    check_native,
+    check_layout,
     default_queue,
     is_device_array,
     is_labelled,
@@ -289,7 +289,7 @@ def _data(name: str, given: Any) -> Any:
     """Return the array that one of xarray holds, or an array as it is."""
     data = given.data if is_labelled(given) else given
     if is_device_array(data):
-        check_native(name, data)
+        check_layout(name, data)
     if is_device_array(data) or _is_dask(data):
         return data
     array, missing = split(name, data)

@@ -14,6 +14,8 @@ from clhist._core.opencl.arrays import (
     are_plain_numbers as are_plain_numbers,
     as_bytes as as_bytes,
     check_array as check_array,
+    check_contiguous as check_contiguous,
+    check_layout as check_layout,
     check_native as check_native,
     is_device_array as is_device_array,
     on_host as on_host,

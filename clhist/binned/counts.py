@@ -11,7 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist._core.opencl.arrays import Array, check_native, is_device_array, on_host, to_device, zeros
+from clhist._core.opencl.arrays import Array, check_layout, is_device_array, on_host, to_device, zeros
 from clhist._core.opencl.device import has_fp64
 from clhist._core.runtime.missing import any_missing
 from clhist.axes.block_search import BLOCK
@@ -51,11 +51,13 @@ def are_real(weights: Array | None) -> bool:
 def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
     """Raise TypeError if kernels do not take these device arrays; `name` is what the data is called."""
     for array in arrays:
-        check_native(name, array)
+        check_layout(name, array)
         if not is_binnable(array.dtype):
             raise TypeError(f"{name}: expected a device array of booleans, integers or floats, got {array.dtype}")
     if weights is not None and not can_sum(weights):
         raise TypeError(f"weights: expected a device array that OpenCL can add up, got {weights.dtype}")
+    if is_device_array(weights):
+        check_layout("weights", weights)
 
 
 def checked_data(a: Any, weights: Any, where: Any, *, whole: bool = False) -> tuple[Any, Any, Any]:

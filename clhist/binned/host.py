@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array
+from clhist._core.opencl.arrays import Array, check_layout, is_device_array
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.runtime.caller import at_caller
 from clhist._core.runtime.scatter import check_width, into
@@ -19,16 +19,16 @@ from clhist.binned.counts import are_real, can_sum, check_device_dtypes, densiti
 from clhist.binned.inputs import (
     are_numbers,
     are_usable,
+    check_ends,
     is_binnable,
     range_ends,
     taken,
 )
-from clhist.binned.points import Points
+from clhist.binned.points import Points, numpy_histogramdd
 from clhist.operators.halves import half_name
 
 # As they are now: if a program replaced them by ours, ours would call themselves.
-numpy_histogramdd, numpy_digitize = np.histogramdd, np.digitize
-_histogram, _edges = np.histogram, np.histogram_bin_edges
+_histogram, _edges, _digitize = np.histogram, np.histogram_bin_edges, np.digitize
 _MOST_KEPT = 2**15  # edges
 _BLOCK = 2**16  # elements whose weights NumPy's histogram sums in float64 before it rounds
 
@@ -43,6 +43,19 @@ def numpy_edges(a: Array, *args: Any) -> np.ndarray:
     return _with_room(_edges, a, *args)
 
 
+def numpy_digitize(x: Array, bins: Any, right: bool) -> Any:
+    """Return what `numpy.digitize` does; raise what names `bins` that are no edges."""
+    try:
+        return _digitize(x, bins, right)
+    except (TypeError, ValueError):
+        edges = np.asarray(bins)
+        if edges.ndim != 1:
+            raise ValueError(f"bins: expected edges of one dimension, got {bins!r:.60}") from None
+        if edges.dtype.kind not in "biufO":
+            raise TypeError(f"bins: expected edges that are real numbers, got {bins!r:.60}") from None
+        raise
+
+
 def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
     """Return what NumPy does of an array and bins; raise what names the argument where it has no room for one."""
     if a.dtype.kind == "O" and np.ndim(args[0]) == 0:
@@ -51,10 +64,12 @@ def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
         return at_caller(function, a, *args) if a.dtype.kind == "b" else function(a, *args)
     except MemoryError as error:
         raise MemoryError(f"bins: expected a number that there is memory for, got {args[0]!r:.60}: {error}") from error
-    except (OverflowError, TypeError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         ends = args[1] if len(args) > 1 else None
         if isinstance(ends, list | tuple) and any(isinstance(end, int) and abs(end) >= 2**63 for end in ends):
             raise ValueError(f"range: expected ends that int64 holds, or floats, got {ends!r:.80}") from error
+        if ends is not None:
+            check_ends("range", ends)
         raise
 
 
@@ -99,6 +114,8 @@ def are_for_numpy(points: Points, weights: Any, queue: cl.CommandQueue | None, o
         raise ValueError("The weights and list don't have the same length.")
     if weights is not None and not are_real(weights):
         raise TypeError(f"weights: expected a device array of integers or floats, got one of {weights.dtype}")
+    if is_device_array(weights):
+        check_layout("weights", weights)
     return False
 
 

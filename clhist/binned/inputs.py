@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from clhist._core.keys import has_keys
-from clhist._core.opencl.arrays import Array, are_plain_numbers, check_context, common_kind, is_device_array
+from clhist._core.opencl.arrays import (
+    Array,
+    are_plain_numbers,
+    check_context,
+    check_contiguous,
+    common_kind,
+    is_device_array,
+)
 from clhist._core.opencl.device import has_fp64
 from clhist._core.runtime.call import queue_for as queue_of_call
 from clhist._core.runtime.call import queue_of
@@ -89,6 +97,8 @@ def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
         raise TypeError(f"where: expected an array of bool, got one of {where.dtype}")
     if where.shape != shape:
         raise ValueError(f"where: expected shape {shape} as of the data, got {where.shape}")
+    if is_device_array(where):
+        check_contiguous("where", where)
     return where
 
 
@@ -142,13 +152,47 @@ def check_number(bins: Any, dims: int | None = None) -> None:
             raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
         raise ValueError(
             f"bins: expected fewer than 2**31 in all {dims} dimensions together, got {bins!r:.60}, "
-            f"which are {number:.3g}"
+            f"which are {min(number, 10**300):.3g}{' or more' * (number > 10**300)}"
         )
 
 
 def are_usable(edges: Array, *, fewest: int = 2) -> bool:
     """Whether edges of NumPy's have thresholds: `fewest` or more, none of them NaN."""
     return len(edges) >= fewest and edges.dtype.kind in "biuf" and not bool(np.isnan(edges).any())
+
+
+def check_ends(name: str, ends: Any) -> None:
+    """Raise TypeError or ValueError unless `ends` are two numbers; NumPy's errors do not name the argument."""
+    try:
+        low, high = ends
+        np.isfinite(low), np.isfinite(high)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: expected two numbers, the ends of the bins, got {ends!r:.60}") from error
+
+
+def check_kinds(bins: Sequence[Any], ranges: Any) -> None:
+    """Raise TypeError or ValueError unless bins and ranges of each dimension are numbers; see `check_ends`."""
+    for n, one in enumerate(bins):
+        kind, is_number = np.asarray(one).dtype.kind, np.ndim(one) == 0
+        if kind in "OUS" and (is_number or kind != "O"):
+            raise TypeError(f"bins[{n}]: expected a number of bins or edges, got {one!r:.60}")
+    if ranges is None:
+        return
+    if not isinstance(ranges, Iterable):
+        raise TypeError(f"range: expected two numbers or None for each dimension, got {ranges!r:.60}")
+    for n, ends in enumerate(ranges):
+        if ends is not None:
+            check_ends(f"range[{n}]", ends)
+
+
+def shape_of_bins(bins: Sequence[Any]) -> tuple[int, ...] | None:
+    """Return the number of bins of each dimension; None if a rule makes them or the bins are wrong."""
+    try:
+        shape = tuple(index(one) if np.ndim(one) == 0 else len(one) - 1 for one in bins)
+    except (TypeError, ValueError):
+        return None
+    return shape if all(number > 0 for number in shape) else None
 
 
 def taken(array: Any, where: Any) -> Any:

@@ -16,11 +16,27 @@ from clhist._core.runtime.missing import any_missing
 from clhist.axes.thresholds import Thresholds, numpy_bins
 from clhist.binned.counts import flat
 from clhist.binned.extent import extent
-from clhist.binned.inputs import are_usable, numpy_axis, range_ends, split_array
+from clhist.binned.inputs import (
+    are_usable,
+    check_kinds,
+    numpy_axis,
+    range_ends,
+    shape_of_bins,
+    split_array,
+)
 from clhist.binned.sweep import Binned
 
 # As it is now: if a program replaced it by ours, ours would call itself.
-numpy_histogramdd = np.histogramdd
+_histogramdd = np.histogramdd
+
+
+def numpy_histogramdd(sample: Any, bins: Any, range: Any = None, *options: Any) -> Any:
+    """Return what `numpy.histogramdd` does; raise what names the argument that has no numbers."""
+    try:
+        return _histogramdd(sample, bins, range, *options)
+    except (TypeError, ValueError):
+        check_kinds(bins if isinstance(bins, list | tuple) else [bins], range)
+        raise
 
 
 class Points(NamedTuple):
@@ -68,6 +84,18 @@ class Points(NamedTuple):
         columns = tuple(column[present] for column in self.columns)
         rows = None if self.rows is None else self.rows[present]
         return Points(columns, rows, int(present.sum()), self.dims, self.dtype)
+
+    def check_edges(self, bins: Sequence[Any]) -> None:
+        """Raise ValueError if kernels cannot count device arrays by the edges among the bins of each dimension."""
+        edges = {n: np.asarray(one) for n, one in enumerate(bins) if np.ndim(one) == 1}
+        for n, each in edges.items():
+            if not are_usable(each):
+                raise ValueError(f"bins[{n}]: expected two edges or more, none of them NaN, got {bins[n]!r:.60}")
+            if {self.dtype.kind, each.dtype.kind} == {"i", "u"}:
+                raise ValueError(f"bins[{n}]: expected edges of {self.dtype} as of the sample, got {each.dtype}")
+        shape = shape_of_bins(bins)
+        if shape is not None and prod(shape) >= 2**31:
+            raise ValueError(f"bins: expected fewer than 2**31 in all dimensions together, got shape {shape}")
 
     def are_countable(self, edges: Sequence[np.ndarray]) -> bool:
         """Whether kernels count it by these edges; NumPy compares integers with and without sign in two ways."""
@@ -168,23 +196,38 @@ def edges_of(sample: Points, bins: Any, range_: Any, where: Any, queue: cl.Comma
         each_bins = list(bins)
     except TypeError:
         each_bins = [bins] * dims
-    ranges = [None] * dims if range_ is None else list(range_)
-    found: list[np.ndarray] = []
+    try:
+        ranges = [None] * dims if range_ is None else list(range_)
+    except TypeError:
+        ranges = []
+    if sample.on_device:
+        sample.check_edges(each_bins)
+    is_whole = len(each_bins) == dims == len(ranges)
+    pairs = list(zip(each_bins, ranges, strict=is_whole))
+    fixed = {n: _plain_edges(*pair, None) for n, pair in enumerate(pairs) if np.ndim(pair[0]) or pair[1] is not None}
+    numbers = [number for n, number in enumerate(each_bins) if n not in fixed]
     stub = np.zeros((2, dims), sample.dtype)
-    if len(each_bins) == dims == len(ranges):
-        for n in range(dims):
-            has_edges = np.ndim(each_bins[n]) > 0
-            ends = None if has_edges or ranges[n] is not None else sample.extent(n, where, queue)
-            stub[:, n] = (0, 1) if ends is None else ends
-            found += _plain_edges(each_bins[n], ranges[n], ends, has_edges)
-    if len(found) < dims:  # NumPy says what is wrong
-        found = list(numpy_histogramdd(stub, bins, range_)[1])
-    return found
+    stub[1] = 1
+    if not (is_whole and all(fixed.values()) and all(map(_is_positive, numbers))):
+        numpy_histogramdd(stub, bins, range_)  # raises what is wrong, before the data is read
+    found: list[np.ndarray] = []
+    for n, (number, _) in enumerate(pairs):
+        if n in fixed:
+            found += fixed[n]
+            continue
+        ends = sample.extent(n, where, queue)
+        stub[:, n] = (0, 1) if ends is None else ends
+        found += _plain_edges(number, None, ends)
+    return found if len(found) == dims else list(numpy_histogramdd(stub, bins, range_)[1])
 
 
-def _plain_edges(bins: Any, given: Any, found: Any, has_edges: bool) -> list[np.ndarray]:
+def _is_positive(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and int(number) > 0
+
+
+def _plain_edges(bins: Any, given: Any, found: Any) -> list[np.ndarray]:
     """Return NumPy's edges of one dimension in a list, which is empty if something is unusual."""
-    if has_edges:
+    if np.ndim(bins) > 0:
         edges = np.asarray(bins)
         fine = edges.ndim == 1 and edges.dtype.kind in "biuf" and not np.any(edges[:-1] > edges[1:])
         return [edges] if fine else []

@@ -178,6 +178,6 @@ def are_repeated(key: Hashable, given: Sequence[Any], arrays: Sequence[Any], axi
 
 def are_fixed(bins: Any, range: Any) -> bool:
     """Whether the edges of several dimensions do not depend on the data."""
-    if range is not None and all(each is not None for each in range):
+    if range is not None and np.iterable(range) and all(ends is not None for ends in range):
         return True
     return isinstance(bins, tuple | list) and all(np.ndim(each) > 0 for each in bins)

@@ -20,6 +20,7 @@ from clhist.binned.extent import extent as extent
 # Arguments of histograms, and NumPy's own.
 from clhist.binned.inputs import (
     as_array as as_array,
+    check_ends as check_ends,
     check_number as check_number,
     mask_array as mask_array,
     numpy_axis as numpy_axis,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist.binned.inputs import check_number
+from clhist.binned.inputs import check_ends, check_number
 from clhist.binned.points import Points
 
 
@@ -18,25 +18,40 @@ def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: A
     check_number(each_bins, dims)
     _check_range(range, dims)
     real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
+    needs_data = [is_number or (range is None and np.ndim(number) == 0) for number in each_bins]
+    for n, number in enumerate(each_bins):  # what is wrong raises before the data is read
+        if any(needs_data) and not (isinstance(number, int | np.integer) and number > 0 and range is None):
+            _edges(number, (0, 1), None if range is None else range[n], real)
     edges = []
     for n, number in enumerate(each_bins):
         ends = None
-        if is_number or (range is None and np.ndim(number) == 0):
+        if needs_data[n]:
             ends = points.extent(n, where, queue)
             if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
                 raise ValueError(f"{sample!r} contains non-finite values.")
             if ends is None and where is not None and points.size:
                 ends = (0, 1)  # as of NumPy's histograms of no data
-        if np.ndim(number) > 0:
-            edges.append(np.asarray(number, real))
-        else:
-            low, high = _ends(ends, None if range is None else range[n])
-            edges.append(np.linspace(low, high, int(number) + 1, dtype=real))
-        least = np.diff(edges[-1]).min()
-        if least == 0:
-            raise ValueError("The smallest edge difference is numerically 0.")
-        if not least > 0:
-            raise ValueError("bins must be monotonically increasing or decreasing")
+        edges.append(_edges(number, ends, None if range is None else range[n], real))
+    return edges
+
+
+def _edges(number: Any, found: Any, given: Any, real: np.dtype) -> np.ndarray:
+    """Return the edges of one dimension: `number` if it is edges, or those between the ends of a range or of data."""
+    try:
+        edges = np.asarray(number, real) if np.ndim(number) > 0 else None
+        count = int(number) if edges is None else edges.size - 1
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"bins: expected a number of bins or edges, got {number!r:.60}") from error
+    if count < 1:
+        expected = "at least one bin" if edges is None else "two edges or more"
+        raise ValueError(f"bins: expected {expected}, got {number!r:.60}")
+    if edges is None:
+        edges = np.linspace(*_ends(found, given), count + 1, dtype=real)
+    least = np.diff(edges).min()
+    if least == 0:
+        raise ValueError("The smallest edge difference is numerically 0.")
+    if not least > 0:
+        raise ValueError("bins must be monotonically increasing or decreasing")
     return edges
 
 
@@ -52,9 +67,17 @@ def _each_bins(bins: Any, dims: int) -> tuple[bool, list[Any]]:
 
 
 def _check_range(range: Any, dims: int) -> None:
-    if range is not None and len(range) != dims:
+    if range is None:
+        return
+    if not hasattr(range, "__len__"):
+        raise TypeError(f"range: expected two numbers for each dimension, got {range!r:.60}")
+    if len(range) != dims:
         raise ValueError(f"range given for {len(range)} dimensions; {dims} required")
-    for k, (low, high) in enumerate(range or ()):
+    for k, ends in enumerate(range):
+        check_ends(f"range[{k}]", ends)
+        low, high = ends
+        if not np.isfinite([low, high]).all():
+            raise ValueError(f"range[{k}]: expected finite numbers, got {ends!r:.60}")
         if high < low:
             place = f"dimension {k + 1} of " if dims > 1 else ""
             raise ValueError(f"In {place}range, start must be <= stop")

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from clhist.dask.tree import meta_of, task
 from clhist.grouped.spi import COUNTS, Frame, picked_or_missing
+from clhist.operators.c_types import check_booleans
 from clhist.statistics.table import named_statistics
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class FrameGroupBy:
         import dask.dataframe
         import pandas
 
+        check_booleans(skipna=skipna)
         outputs = {
             name: (self._names[0], ("size",))
             if isinstance(asked, str) and asked == "size"

@@ -15,6 +15,7 @@ from clhist.binned.spi import numpy_edges, numpy_histogramdd, range_ends
 from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.histogram import histogramdd as histogram_of_points
 from clhist.multi_device import counts_part, histogram_part, merge_padded, of_edges, partial_of
+from clhist.operators.c_types import check_booleans
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import check_max_abs
 from clhist.partial import Partial, merge
@@ -123,6 +124,7 @@ def histogram(
     >>> counts.compute()
     array([2, 2, 2])
     """
+    _check_density(density)
     if isinstance(bins, str):
         raise TypeError(
             f"bins: expected a number or edges for a Dask collection, got {bins!r}, a rule that needs all data"
@@ -189,6 +191,7 @@ def histogramdd(
     array([[2., 1.],
            [1., 2.]])
     """
+    _check_density(density)
     sample, weights = unlabelled(sample), unlabelled(weights)
     is_array = isinstance(sample, da.Array)
     points = _points(sample)
@@ -251,6 +254,11 @@ def histogram2d(
         bins = [np.asarray(bins)] * 2
     hist, edges = histogramdd((x, y), bins, range, density, weights, split_every=split_every)
     return hist, edges[0], edges[1]
+
+
+def _check_density(density: object) -> None:
+    if density is not None:
+        check_booleans(density=density)
 
 
 def _points(sample: Any) -> dict[str, Any]:

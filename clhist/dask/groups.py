@@ -27,7 +27,7 @@ from clhist.grouped.spi import (
     picked_or_missing,
     used_categories,
 )
-from clhist.operators.c_types import integer, supported_dtype
+from clhist.operators.c_types import check_booleans, integer, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.partial import Partial, combined, merge, neutral_arrays
 from clhist.statistics.outputs import Column
@@ -99,6 +99,7 @@ class GroupBy:
     """
 
     def __init__(self, keys: Any, num_groups: int | None = None, sort: bool = True) -> None:
+        check_booleans(sort=sort)
         given = _columns(keys)
         names = ["keys"] if given is None else [f"keys[{n}]" for n in range(len(given))]
         self._given = [keys] if given is None else given
@@ -189,6 +190,7 @@ class GroupBy:
         -----
         Needs devices with double precision. Variances are combined together with means, which takes locks on GPUs.
         """
+        check_booleans(skipna=skipna)
         names = {name: _names(name, given) for name, given in columns.items()}
         merged = {name: [each for each in own if each != "nunique"] for name, own in names.items()}
         asked = tuple(

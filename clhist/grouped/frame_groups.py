@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from clhist.grouped.frames import Frame, key_values, picked_or_missing
 from clhist.grouped.groups import groups_of
+from clhist.operators.c_types import check_booleans
 from clhist.statistics.table import named_statistics, place_of, quantile_of
 
 COUNTS = ("size", "count", "nunique")  # which are 0 without values
@@ -109,6 +110,7 @@ class FrameGroupBy:
         if wrong:
             hint = "agg(mean_fare=('fare', 'mean'), n='size')"
             raise TypeError(f"agg: expected statistics by name, got {wrong[0]!r:.60}; write {hint}")
+        check_booleans(skipna=skipna, reproducible=reproducible)
         if isinstance(min_count, bool) or not isinstance(min_count, int | np.integer):
             raise TypeError(f"min_count: expected an integer, got {min_count!r:.60}")
         options: dict[str, Any] = {"skipna": skipna, "ddof": ddof, "dtype": dtype, "reproducible": reproducible}

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory
+from clhist._core.opencl.arrays import (
+    Array,
+    as_bytes,
+    check_context,
+    check_layout,
+    empty,
+    is_device_array,
+    shares_memory,
+)
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.masks import mask_of
@@ -90,9 +98,7 @@ def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQu
     if columns is not None and len(columns) > 1:
         if num_groups is not None:
             raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")
-        shapes = [getattr(each, "shape", None) for each in columns]
-        if None not in shapes:  # before the first is numbered
-            _check_shapes(shapes)
+        _check_columns(columns, queue)
         each_column = [_one_column(each, None, True, queue) for each in columns]
         for n, each in enumerate(columns):
             check_index(f"keys[{n}]", each, each_column[0].index)
@@ -158,6 +164,7 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
 def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
     """Return the numbers of one column and the keys, which are None if integers are the numbers of groups."""
     if is_device_array(keys):
+        check_layout("keys", keys)
         if are_numbers:
             if keys.dtype.kind not in "iub":
                 raise TypeError(f"keys: expected integers on a device, got {keys.dtype}")
@@ -232,9 +239,30 @@ def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.Comma
 
 
 def _flat(keys: Array) -> Array:
-    if not keys.flags.c_contiguous:
-        raise ValueError(f"keys: expected a contiguous array, got one with strides {keys.strides}")
     return keys if keys.ndim == 1 else keys.reshape(-1)
+
+
+def _check_columns(columns: Sequence[Any], queue: cl.CommandQueue | None) -> None:
+    """Raise TypeError or ValueError if several columns cannot be joined, as far as this is known before they are read.
+
+    Columns of PyArrow and lists have no shape; theirs are checked when they are joined.
+    """
+    of_device = next((column for column in columns if is_device_array(column)), None)
+    context = None if of_device is None else of_device.context if queue is None else queue.context
+    for n, column in enumerate(columns):
+        if is_device_array(column) != is_device_array(columns[0]):
+            _refuse_kind(n, is_device_array(columns[0]))
+        if context is not None:
+            check_context([(f"keys[{n}]", column)], context)
+            check_layout(f"keys[{n}]", column)
+    shapes = [np.shape(column) if np.isscalar(column) else getattr(column, "shape", None) for column in columns]
+    if None not in shapes:
+        _check_shapes(shapes)
+
+
+def _refuse_kind(n: int, first_on_device: bool) -> Never:
+    where = "a device" if first_on_device else "the host"
+    raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on {where}")
 
 
 def _check_shapes(shapes: Sequence[Any]) -> None:
@@ -251,8 +279,7 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     _check_shapes([each.numbers.shape for each in columns])
     for n, other in enumerate(others, 1):
         if other.on_device != first.on_device:
-            where = "a device" if first.on_device else "the host"
-            raise TypeError(f"keys[{n}]: expected an array of the kind of keys[0], which is on {where}")
+            _refuse_kind(n, first.on_device)
     queue = first.queue
     numbers, number = first.numbers, first.num_groups
     known: list[Any] = []

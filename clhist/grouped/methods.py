@@ -13,7 +13,7 @@ from clhist.grouped.groups import numbered_texts
 from clhist.grouped.hints import check_index
 from clhist.grouped.placed import OF_ORDER, Placed
 from clhist.grouped.running import RUNNING
-from clhist.statistics.table import OF_ANY
+from clhist.statistics.table import OF_ANY, named_statistics
 from clhist.typing import DeviceArray, HostArray, Others
 
 A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
@@ -135,6 +135,9 @@ class Methods(Placed, Generic[A]):
         >>> x / groups.transform(x, "sum")
         array([0.25, 1.  , 0.75])
         """
+        (statistic,) = named_statistics([statistic]) if callable(statistic) else (statistic,)
+        if not isinstance(statistic, str):
+            raise TypeError(f"statistic: expected the name of one, got {statistic!r:.60}")
         if statistic in ("rank", *RUNNING):
             of_rows: A = getattr(self, statistic)(x, **options)
             return of_rows

@@ -10,7 +10,16 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist._core.opencl.arrays import Array, as_bytes, check_context, empty, is_device_array, shares_memory, to_device
+from clhist._core.opencl.arrays import (
+    Array,
+    as_bytes,
+    check_context,
+    check_layout,
+    empty,
+    is_device_array,
+    shares_memory,
+    to_device,
+)
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.opencl.lost import check_process
@@ -37,7 +46,7 @@ from clhist.grouped.groups import Groups, flattened, join, numbered_texts, numbe
 from clhist.grouped.hints import check_index, check_room
 from clhist.grouped.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
 from clhist.grouped.running import RUNNING, running, running_of_each
-from clhist.operators.c_types import literal, supported_dtype
+from clhist.operators.c_types import check_booleans, literal, supported_dtype
 from clhist.operators.names import name_hint
 from clhist.statistics.host import Grouped
 from clhist.statistics.outputs import Column, Numbers
@@ -112,8 +121,33 @@ class Placed:
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
         if self._on_device:
-            check_context([(name, array)], self._queue.context)
+            self._check_device_array(name, array)
         return array if halves else as_numbers(array)
+
+    def _check_device_array(self, name: str, array: Array) -> None:
+        check_context([(name, array)], self._queue.context)
+        check_layout(name, array)
+
+    def _check_others(self, columns: Mapping[str, Any], split: Mapping[str, Any]) -> None:
+        """Raise TypeError or ValueError of columns with statistics that are computed after the sweeps."""
+        for name, (names, rest) in split.items():
+            if set(names).difference(rest[1:]):
+                self._check_any(name, columns[name][0], names)
+
+    def _check_any(self, name: str, x: Any, names: Sequence[str]) -> None:
+        """Raise TypeError or ValueError if values of any type are not as the keys are.
+
+        Lists and columns of PyArrow have no shape; theirs is checked when they are read.
+        """
+        x = unlabelled(x)
+        shape = () if x is None or np.isscalar(x) else getattr(x, "shape", None)
+        if shape is None:
+            return
+        self._check(name, is_device_array(x), tuple(shape))
+        if is_device_array(x):
+            self._check_device_array(name, x)
+            if not {*names} <= {*OF_ANY}:
+                self._array(name, x)
 
     def _apart(self, columns: Mapping[str, Any], skipna: bool, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the statistics of each column that sweeps of its array compute, and those that are computed here.
@@ -332,6 +366,7 @@ class Placed:
         if statistic == "size":
             self._check(name, is_device_array(x), np.shape(x) if getattr(x, "shape", None) is None else tuple(x.shape))
             return self.size()
+        self._check_any(name, x, (statistic,))
         x = of_list(name, x)
         groups, dtype = self._bins(8), getattr(x, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
@@ -341,8 +376,8 @@ class Placed:
                 return self._returned(self._like_keys(self._selected(array, column, counts=True)))
         try:
             numbers, labels, on_device = numbers_of(x, False, getattr(dtype, "kind", "") != "O", self._given_queue)
-        except TypeError as error:
-            raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("keys:", f"{name}:", 1)) from error
         self._check(name, on_device, numbers.shape)
         if self._on_host:
             found = host.number_of_different(self._keys, groups, numbers, len(labels), skipna)
@@ -397,8 +432,7 @@ class Placed:
 
     def _places(self, ascending: bool) -> Any:
         """Return the place in its group of each element."""
-        if not isinstance(ascending, bool | np.bool_):
-            raise TypeError(f"ascending: expected True or False, got {ascending!r:.60}")
+        check_booleans(ascending=ascending)
         check_process()
         return self._of_rows((place_of_each, host.place_of_each), ascending=bool(ascending))
 
@@ -411,6 +445,7 @@ class Placed:
 
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
+        check_booleans(skipna=skipna)
         check_index("x", x, self._index)
         if (data := read_column(x)) is not None:
             groups, is_skipped = self._without(data.missing), skipna and not data.nan_is_value
@@ -441,9 +476,7 @@ class Placed:
             raise ValueError(
                 f"method: expected one of {', '.join(RANKS)}, got {method!r:.60}{name_hint(method, [*RANKS])}"
             )
-        for name, given in (("ascending", ascending), ("pct", pct)):
-            if not isinstance(given, bool | np.bool_):
-                raise TypeError(f"{name}: expected True or False, got {given!r:.60}")
+        check_booleans(ascending=ascending, pct=pct)
         check_index("x", x, self._index)
         if (column := read_column(x)) is not None:
             values = column.values

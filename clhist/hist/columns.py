@@ -16,6 +16,7 @@ import pyopencl as cl
 from clhist._core.spi import (
     Array,
     are_plain,
+    check_contiguous,
     has_fp64,
     is_device_array,
     is_small,
@@ -172,6 +173,7 @@ def columns_of(
     """
     named = [*((f"args[{n}]", each) for n, each in enumerate(args)), ("weight", weight), ("sample", sample)]
     arrays = [(name, each) for name, each in named if is_column(each)]
+    _check_contiguous(arrays)
     storage = h.storage_type
     size = _common_length([array for _, array in arrays], storage)
     if size is None or len(args) != len(h.axes) or not any(map(is_column, (*args, sample))):
@@ -190,6 +192,13 @@ def columns_of(
     found = [_column(ax, each, queue, on_device) for ax, each in zip(h.axes, args, strict=True)]
     axes, data = _with_data(found, size, queue, on_device)
     return Columns(storage, axes, data, size, _numbers(weight), _numbers(sample), queue, on_device)
+
+
+def _check_contiguous(named: Iterable[tuple[str, Any]]) -> None:
+    """Raise ValueError if one of the device arrays has gaps."""
+    for name, array in named:
+        if is_device_array(array):
+            check_contiguous(name, array)
 
 
 def _with_data(

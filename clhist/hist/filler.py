@@ -30,8 +30,7 @@ from clhist.hist.axes import grows_in_value
 from clhist.hist.columns import Columns, adds_up, columns_of, is_column, present_columns
 from clhist.hist.filling import KnownFill, by_boost_histogram, check_room, positions
 from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
-from clhist.operators.c_types import integer
-from clhist.operators.reproducible import check_reproducible
+from clhist.operators.c_types import check_booleans, integer
 
 _SOURCES = "_clhist_sources"  # attribute of a partial histogram
 
@@ -80,7 +79,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         chunk_bytes: int = CHUNK_BYTES,
         reproducible: bool = False,
     ) -> None:
-        check_reproducible(reproducible)
+        check_booleans(reproducible=reproducible)
         for n, ax in enumerate(h.axes):
             if grows_in_value(ax):
                 raise ValueError(f"h: expected Regular and Variable axes that do not grow, got axes[{n}] = {ax!r}")
@@ -169,6 +168,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         ValueError
             If its axes or its storage are others, as boost-histogram says, or if entries of it are here already.
         """
+        check_booleans(allow_repeat=allow_repeat)
         part = other.partial() if isinstance(other, Filler) else other
         sources = vars(part).get(_SOURCES, frozenset())
         if not (allow_repeat or sources.isdisjoint(self._sources())):

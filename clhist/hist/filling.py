@@ -27,7 +27,7 @@ from clhist.binned.spi import Sweep
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, adds_up, columns_of, is_column, looks_at_content, present_columns
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
-from clhist.operators.reproducible import check_reproducible
+from clhist.operators.c_types import check_booleans
 
 _MOST_BYTES = 32  # of a bin, but for MultiCell
 
@@ -122,7 +122,7 @@ def fill(
     >>> h.values()
     array([2., 1.])
     """
-    check_reproducible(reproducible)
+    check_booleans(reproducible=reproducible)
     if not isinstance(h, BoostHistogram):
         raise TypeError(f"h: expected a boost_histogram.Histogram, got {type(h).__name__}; the histogram comes first")
     rest = positions(h, args, named)

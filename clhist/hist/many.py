@@ -18,9 +18,8 @@ from clhist.binned.spi import BLOCK_OF_ELEMENTS, arguments_of, functions_of, mas
 from clhist.hist.columns import Columns, as_column, columns_of, is_column, present_columns
 from clhist.hist.filling import check_room, fill, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
-from clhist.operators.c_types import c_name
+from clhist.operators.c_types import c_name, check_booleans
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import check_reproducible
 
 _MOST_TOGETHER = 10  # histograms of one sweep: more take longer to compile, and gain little
 _MOST_HELD = 2**20  # bytes of bins on a CPU, which its cache should hold
@@ -159,7 +158,7 @@ def fill_many(
     >>> [h.values().tolist() for h in hists]
     [[0.0, 2.0], [1.0, 0.0]]
     """
-    check_reproducible(reproducible)
+    check_booleans(reproducible=reproducible)
     _fill_many(list(fills), queue=queue, reproducible=reproducible)
 
 

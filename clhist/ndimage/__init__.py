@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from clhist._core.spi import taken, takes_cuda
-from clhist.binned.spi import check_number
+from clhist.binned.spi import check_ends, check_number
 from clhist.ndimage.extremes import extremes_of
 from clhist.ndimage.kernels import center_kernel, histogram_kernel
 from clhist.ndimage.regions import by_scipy, few_by_scipy, regions_of, without_missing
+from clhist.operators.c_types import integer
 from clhist.statistic_types import (
     centres_of_regions,
     extrema_of_regions,
@@ -298,6 +299,8 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
     if regions is None or regions.is_complex:
         return by_scipy("histogram", input, min, max, bins, labels, index)
     check_number(bins)
+    check_ends("min, max", (min, max))
+    bins = integer("bins", bins, 0)
     edges = np.linspace(min, max, bins + 1)
     if len(edges) < 2 or not bool(np.all(np.isfinite(edges))) or not np.all(edges[:-1] <= edges[1:]):
         return by_scipy("histogram", input, min, max, bins, labels, index)

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 
 from clhist.operators.halves import ELEMENT, declared, half_name, half_of, number_of
 
+_BOOLEANS = (bool, np.bool_)
 _C_NAMES = {
     np.dtype(np.bool_): "uchar",
     np.dtype(np.int8): "char",
@@ -324,3 +325,10 @@ def integer(name: str, value: object, least: int) -> int:
     if number < least:
         raise ValueError(f"{name}: expected at least {least}, got {number}")
     return number
+
+
+def check_booleans(**options: object) -> None:
+    """Raise TypeError unless all options are booleans of Python or NumPy; the message names the first other one."""
+    for name, value in options.items():
+        if not isinstance(value, _BOOLEANS):
+            raise TypeError(f"{name}: expected a bool, got {value!r:.60}")

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from clhist.operators.c_types import (
     IDENTIFIER,
     c_alignment,
+    check_booleans,
     literal,
     needs_fp64,
     same_value,
@@ -209,6 +210,7 @@ class Operator:
         verified: bool = False,
         samples: ArrayLike | None = None,
     ) -> None:
+        check_booleans(positional=positional, verified=verified)
         dtype = supported_dtype(dtype)
         if not isinstance(combine, Mapping):
             _check_expression("combine", combine, "a", "b")

@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from clhist.operators.arithmetic import add, reproducible_add
-from clhist.operators.c_types import scalars_of
+from clhist.operators.c_types import check_booleans, scalars_of
 from clhist.operators.fixed_point import MOST_VALUES, has_format
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 
 _ORDERED = ("minimum", "maximum", "fmin", "fmax")
-
-
-def check_reproducible(value: object) -> None:
-    """Raise TypeError if `value` is not what the option ``reproducible`` of a public function may be."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"reproducible: expected a bool, got {value!r}")
 
 
 def is_float_sum(operator: Operator) -> bool:
@@ -62,7 +56,7 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
 
 def check_max_abs(max_abs: float | None, reproducible: bool) -> None:
     """Raise TypeError if `reproducible` is no bool, or if sums that are not so have a largest |value|."""
-    check_reproducible(reproducible)
+    check_booleans(reproducible=reproducible)
     if max_abs is not None and not reproducible:
         raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
 

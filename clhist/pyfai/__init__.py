@@ -18,6 +18,7 @@ from pyFAI.containers import ErrorModel, Integrate1dtpl, Integrate2dtpl
 from pyFAI.integrator import load_engines  # noqa: F401  # registers pyFAI's own methods first, which stay the default
 from pyFAI.method_registry import IntegrationMethod
 
+from clhist.operators.c_types import check_booleans
 from clhist.pyfai.frames import Frame, axis
 from clhist.pyfai.kept import KeptArrays
 
@@ -54,6 +55,7 @@ def method(dim: int = 1, *, keep: bool = False) -> IntegrationMethod:
     """
     if dim not in (1, 2):
         raise ValueError(f"dim: expected 1 or 2, got {dim!r}")
+    check_booleans(keep=keep)
     return _method(dim, bool(keep))
 
 

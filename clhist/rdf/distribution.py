@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.spi import HoldsBins, Updates, is_device_array, refuse_missing
-from clhist.operators.c_types import integer
+from clhist._core.spi import HoldsBins, Updates, check_layout, is_device_array, refuse_missing
+from clhist.operators.c_types import check_booleans, integer
 from clhist.rdf.box import Box
 from clhist.rdf.counting import PairCounter, Particles, box_within
 
@@ -119,6 +119,7 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
             If an exception, such as that of Ctrl-C, ended an earlier call while it changed the counts, and `reset` is
             False.
         """
+        check_booleans(reset=reset)
         box, points = system_of(system)
         points = points_of("points", points)
         same = query_points is None
@@ -175,6 +176,7 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
         for name, value in known.items():
             if given.get(name, value) != value:
                 raise ValueError(f"neighbors: expected the {name} {value!r}, got {given[name]!r:.60}")
+        check_booleans(exclude_ii=given.get("exclude_ii", same))
         return bool(given.get("exclude_ii", same))
 
     @property
@@ -275,6 +277,8 @@ def points_of(name: str, given: Any) -> Any:
         raise TypeError(f"{name}: expected an array of real numbers, got {array.dtype}")
     if len(array.shape) != 2 or array.shape[1] != 3:
         raise ValueError(f"{name}: expected shape (N, 3), got {array.shape}")
+    if is_device_array(array):
+        check_layout(name, array)
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     if isinstance(array, np.ndarray) and not np.isfinite(array).all():

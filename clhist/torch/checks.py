@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch.autograd import forward_ad
 
@@ -133,12 +134,12 @@ def reproducibility(reproducible: bool | None, dtype: torch.dtype, reduce: str =
     RuntimeError
         If PyTorch is set to refuse what is not deterministic, and this is not; if it is set to warn, it is warned.
     """
-    if reproducible is not None and not isinstance(reproducible, bool):
-        raise TypeError(f"reproducible: expected a bool or None, got {reproducible!r}")
+    if reproducible is not None and not isinstance(reproducible, (bool, np.bool_)):
+        raise TypeError(f"reproducible: expected a bool or None, got {reproducible!r:.60}")
     if not dtype.is_floating_point:
         return False
     if reduce != "prod":
-        return torch.are_deterministic_algorithms_enabled() if reproducible is None else reproducible
+        return torch.are_deterministic_algorithms_enabled() if reproducible is None else bool(reproducible)
     if reproducible:
         raise TypeError("reproducible: expected none of products of floats, which depend on the order of values")
     if reproducible is None and torch.are_deterministic_algorithms_enabled():

@@ -11,16 +11,8 @@ from clhist.operators import add
 from clhist.torch import operators
 from clhist.torch.checks import SUMMED, check_integers, check_no_tangent, check_size, check_tensor, reproducibility
 from clhist.torch.groups import size_of
-from clhist.torch.operators import (
-    _array,
-    _by_rows,
-    _called,
-    _operator,
-    _refuse_vmap,
-    _register_fake,
-    _register_vmap,
-    _tensor,
-)
+from clhist.torch.operators import as_array, as_tensor, by_rows
+from clhist.torch.registration import operator_function, refuse_vmap, register_fake, register_operator
 
 
 def gather_scatter(
@@ -94,7 +86,7 @@ def gather_scatter(
     return _messages(x, col, row, weight, dim_size, reproducibility(reproducible, x.dtype))
 
 
-@_operator(
+@register_operator(
     "gather_scatter(Tensor x, Tensor col, Tensor row, Tensor? weight, SymInt dim_size, bool reproducible) -> Tensor"
 )
 def _gather_scatter(
@@ -111,11 +103,11 @@ def _gather_scatter(
     if reproducible:
         messages = operators.gather(x.contiguous(), col)
         if weight is not None:
-            messages = messages * _by_rows(weight, messages)
-        is_edge = _by_rows((col >= 0) & (col < x.shape[0]), messages)
+            messages = messages * by_rows(weight, messages)
+        is_edge = by_rows((col >= 0) & (col < x.shape[0]), messages)
         return operators.scatter(torch.where(is_edge, messages, 0), row, dim_size, "sum", True)
-    weights = None if weight is None else _array(weight)
-    return _tensor(_summed(_array(x), _array(col), _array(row), weights, shape))
+    weights = None if weight is None else as_array(weight)
+    return as_tensor(_summed(as_array(x), as_array(col), as_array(row), weights, shape))
 
 
 @takes_cuda
@@ -129,7 +121,7 @@ def _summed(x: Any, col: Any, row: Any, weights: Any, shape: tuple[int, ...]) ->
     return reduce_mapped(shape, add(x.dtype), row, value, arrays, {"sources": x.shape[0]})
 
 
-@_register_fake("gather_scatter")
+@register_fake("gather_scatter")
 def _(
     x: torch.Tensor,
     col: torch.Tensor,
@@ -141,19 +133,19 @@ def _(
     return x.new_empty((dim_size, *x.shape[1:]))
 
 
-@_operator("row_dots(Tensor first, Tensor second, Tensor first_rows, Tensor second_rows) -> Tensor")
+@register_operator("row_dots(Tensor first, Tensor second, Tensor first_rows, Tensor second_rows) -> Tensor")
 def _row_dots(
     first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, second_rows: torch.Tensor
 ) -> torch.Tensor:
     if not (first.numel() and second.numel() and first_rows.shape[0]):
         return first.new_zeros(first_rows.shape[0])
-    return _tensor(_dots_of(*map(_array, (first, second, first_rows, second_rows))))
+    return as_tensor(_dots_of(*map(as_array, (first, second, first_rows, second_rows))))
 
 
 _dots_of = takes_cuda(row_dots)
 
 
-@_register_fake("row_dots")
+@register_fake("row_dots")
 def _(first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, second_rows: torch.Tensor) -> torch.Tensor:
     return first.new_empty(first_rows.shape[0])
 
@@ -187,7 +179,7 @@ def _dots_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, .
     return of_first, of_second, None, None
 
 
-_messages = _called("gather_scatter", _gather_scatter, _messages_backward, _messages_setup)
-_dots = _called("row_dots", _row_dots, _dots_backward, _dots_setup)
+_messages = operator_function("gather_scatter", _gather_scatter, _messages_backward, _messages_setup)
+_dots = operator_function("row_dots", _row_dots, _dots_backward, _dots_setup)
 for _name in ("gather_scatter", "row_dots"):
-    _register_vmap(_name)(_refuse_vmap("gather_scatter"))
+    refuse_vmap(_name, "gather_scatter")

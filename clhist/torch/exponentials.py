@@ -14,16 +14,8 @@ from clhist.reduce import reduce_by_index
 from clhist.torch import operators
 from clhist.torch.checks import check_empty, check_values, reproducibility
 from clhist.torch.groups import by_groups
-from clhist.torch.operators import (
-    _NO_VMAP,
-    _array,
-    _by_rows,
-    _called,
-    _operator,
-    _register_fake,
-    _register_vmap,
-    _tensor,
-)
+from clhist.torch.operators import as_array, as_tensor, by_rows
+from clhist.torch.registration import NO_VMAP, operator_function, register_fake, register_operator, register_vmap
 
 
 def softmax(
@@ -130,16 +122,16 @@ def logsumexp(
     result = _log_sums(rows, index, size, is_same)
     if empty is not None:
         counts = operators.count(index, size)
-        result = torch.where(_by_rows(counts, result) > 0, result, empty)
+        result = torch.where(by_rows(counts, result) > 0, result, empty)
     return result.movedim(0, dim) if dim else result
 
 
-@_operator("softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
+@register_operator("softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
 def _softmax(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
     if not (src.numel() and dim_size):
         return torch.zeros_like(src, memory_format=torch.contiguous_format)
     shape = (dim_size, *src.shape[1:])
-    return _tensor(_normalised(_array(src), _array(index), shape, reproducible))
+    return as_tensor(_normalised(as_array(src), as_array(index), shape, reproducible))
 
 
 @takes_cuda
@@ -153,7 +145,9 @@ def _normalised(src: Any, indices: Any, shape: tuple[int, ...], reproducible: bo
     return row_kernels.quotients(powers, sums, indices, src.dtype)
 
 
-@_operator("softmax_gradient(Tensor result, Tensor grad, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
+@register_operator(
+    "softmax_gradient(Tensor result, Tensor grad, Tensor index, SymInt dim_size, bool reproducible) -> Tensor"
+)
 def _softmax_gradient(
     result: torch.Tensor, grad: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool
 ) -> torch.Tensor:
@@ -163,8 +157,8 @@ def _softmax_gradient(
     products = None
     if reproducible:
         wide = torch.promote_types(result.dtype, torch.float32)
-        products = _array(result.to(wide) * grad.to(wide))
-    return _tensor(_gradient_of(_array(result), _array(grad), _array(index), shape, products))
+        products = as_array(result.to(wide) * grad.to(wide))
+    return as_tensor(_gradient_of(as_array(result), as_array(grad), as_array(index), shape, products))
 
 
 @takes_cuda
@@ -180,17 +174,17 @@ def _gradient_of(result: Any, grad: Any, indices: Any, shape: tuple[int, ...], p
     return row_kernels.softmax_gradient(result, sums, indices, grad)
 
 
-@_operator("log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
+@register_operator("log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
 def _log_sums_of(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
     shape = (dim_size, *src.shape[1:])
     if 0 in shape:
         return src.new_empty(shape)
     if not src.shape[0]:
         return src.new_full(shape, -torch.inf)
-    rows, indices = _array(src), _array(index)
-    maxima = _tensor(_maxima(rows, indices, shape))
+    rows, indices = as_array(src), as_array(index)
+    maxima = as_tensor(_maxima(rows, indices, shape))
     shift = torch.where(maxima.isfinite(), maxima, 0)  # an infinite difference would be NaN
-    sums = _tensor(_sums_of_powers(rows, _array(shift), indices, shape, reproducible))
+    sums = as_tensor(_sums_of_powers(rows, as_array(shift), indices, shape, reproducible))
     return (sums.log_().add_(shift)).to(src.dtype)
 
 
@@ -207,17 +201,17 @@ def _sums_of_powers(src: Any, shift: Any, indices: Any, shape: tuple[int, ...], 
     return reduce_by_index(dest, "sum", indices, powers, reproducible=reproducible, dtype=number)
 
 
-@_register_fake("softmax")
+@register_fake("softmax")
 def _(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
     return src.new_empty(src.shape)
 
 
-@_register_fake("softmax_gradient")
+@register_fake("softmax_gradient")
 def _(result: torch.Tensor, grad: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
     return result.new_empty(result.shape)
 
 
-@_register_fake("log_sums")
+@register_fake("log_sums")
 def _(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
     return src.new_empty((dim_size, *src.shape[1:]))
 
@@ -245,7 +239,7 @@ def _gradient_backward(ctx: Any, second: torch.Tensor) -> tuple[torch.Tensor | N
         """Return the sum of the group of each row."""
         return operators.gather(operators.scatter(products, index, ctx.dim_size, "sum", ctx.reproducible), index)
 
-    is_inside = _by_rows((index >= 0) & (index < ctx.dim_size), result)
+    is_inside = by_rows((index >= 0) & (index < ctx.dim_size), result)
     of_result = torch.where(is_inside, second * (grad - summed(result * grad)) - grad * summed(second * result), 0)
     return of_result, _gradient(result, second.contiguous(), *options), None, None, None
 
@@ -261,9 +255,9 @@ def _log_sums_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | Non
     return operators.gather(grad.contiguous(), index) * shares, None, None, None
 
 
-_of_groups = _called("softmax", _softmax, _softmax_backward, _softmax_setup)
-_gradient = _called("softmax_gradient", _softmax_gradient, _gradient_backward, _gradient_setup)
-_log_sums = _called("log_sums", _log_sums_of, _log_sums_backward, _log_sums_setup)
+_of_groups = operator_function("softmax", _softmax, _softmax_backward, _softmax_setup)
+_gradient = operator_function("softmax_gradient", _softmax_gradient, _gradient_backward, _gradient_setup)
+_log_sums = operator_function("log_sums", _log_sums_of, _log_sums_backward, _log_sums_setup)
 
 
 def _map_rows(name: str, call: Any, number: int) -> None:
@@ -271,7 +265,7 @@ def _map_rows(name: str, call: Any, number: int) -> None:
 
     def rule(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[torch.Tensor, int]:
         if in_dims[number] is not None:
-            raise RuntimeError(_NO_VMAP.format(f"{name} of a batch of indices"))
+            raise RuntimeError(NO_VMAP.format(f"{name} of a batch of indices"))
         size = next(value.shape[at] for value, at in zip(args, in_dims, strict=True) if at is not None)
         rows = [
             (value.unsqueeze(-1).expand(*value.shape, size) if at is None else value.movedim(at, -1)).contiguous()
@@ -279,7 +273,7 @@ def _map_rows(name: str, call: Any, number: int) -> None:
         ]
         return call(*rows, *args[number:]), rows[0].dim() - 1
 
-    _register_vmap(name)(rule)
+    register_vmap(name)(rule)
 
 
 _map_rows("softmax", _of_groups, 1)

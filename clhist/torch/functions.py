@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import torch
 
+from clhist.operators.c_types import check_booleans
 from clhist.torch import moments, operators
 from clhist.torch.checks import (
     SPREADS,
@@ -401,6 +402,7 @@ def _histogram(
     reproducible: bool | None,
 ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
     """Return the histogram of points and its edges."""
+    check_booleans(density=density)
     edges = [each for each in bins if isinstance(each, torch.Tensor)]
     for each in edges:
         check_tensor("bins", each, (torch.float32, torch.float64, torch.int32, torch.int64))

@@ -16,17 +16,8 @@ from clhist.reduce import reduce_by_index
 from clhist.torch import operators
 from clhist.torch.checks import SPREADS, check_empty, check_values, reproducibility
 from clhist.torch.groups import by_groups
-from clhist.torch.operators import (
-    _array,
-    _by_rows,
-    _called,
-    _divided,
-    _operator,
-    _refuse_vmap,
-    _register_fake,
-    _register_vmap,
-    _tensor,
-)
+from clhist.torch.operators import as_array, as_tensor, by_rows, divided
+from clhist.torch.registration import operator_function, refuse_vmap, register_fake, register_operator
 
 _WIDE = (torch.float32, torch.float64)  # dtypes of sums that a mean can be computed from
 
@@ -159,7 +150,7 @@ def reductions(
     elif "sum" in same and "mean" in same and not same["sum"] and rows.dtype in _WIDE:
         results["sum"] = operators.scatter(rows, index, dim_size, "sum", False, empty)
         counts = operators.count(index, dim_size)
-        number = _by_rows(counts, results["sum"]).clamp(min=1).to(rows.dtype)
+        number = by_rows(counts, results["sum"]).clamp(min=1).to(rows.dtype)
         results["mean"] = _with_empty(results["sum"] / number, counts, 0, empty)
     for name in names:
         if name not in results:
@@ -177,10 +168,10 @@ def _finished(name: str, variance: torch.Tensor) -> torch.Tensor:
 
 def _with_empty(result: torch.Tensor, counts: torch.Tensor, correction: int, empty: float | None) -> torch.Tensor:
     """Return `result` with `empty` for groups of at most `correction` values."""
-    return torch.where(_by_rows(counts, result) > correction, result, torch.nan if empty is None else empty)
+    return torch.where(by_rows(counts, result) > correction, result, torch.nan if empty is None else empty)
 
 
-@_operator(
+@register_operator(
     "moments(Tensor src, Tensor index, SymInt dim_size, int correction, bool reproducible) -> (Tensor, Tensor, Tensor)"
 )
 def _moments_of(
@@ -191,22 +182,22 @@ def _moments_of(
     if 0 in (*shape, src.shape[0]):
         return src.new_full(shape, torch.nan), src.new_full(shape, torch.nan), operators.count(index, dim_size)
     if not reproducible and not correction and src.dtype in _WIDE:
-        result: Any = _means_and_variances(_array(src), _array(index), shape)
+        result: Any = _means_and_variances(as_array(src), as_array(index), shape)
         if not src.is_cuda:
-            result = tuple(map(_tensor, result))
+            result = tuple(map(as_tensor, result))
         return result  # of CUDA as it is, which is recognised where it is repeated
     counts = operators.count(index, dim_size)
-    rows, indices = _array(src), _array(index)
+    rows, indices = as_array(src), as_array(index)
     means = _means(rows, indices, shape, reproducible)
     if reproducible:
         wide = torch.promote_types(src.dtype, torch.float32)
-        deviations = src.to(wide) - operators.gather(_tensor(means), index)
+        deviations = src.to(wide) - operators.gather(as_tensor(means), index)
         squares = operators.scatter(deviations * deviations, index, dim_size, "sum", True)
     else:
-        squares = _tensor(_squares(rows, means, indices, shape))
-    number = _by_rows(counts - correction, squares)
+        squares = as_tensor(_squares(rows, means, indices, shape))
+    number = by_rows(counts - correction, squares)
     variances = torch.where(number > 0, squares / number.to(squares.dtype), torch.nan)
-    return _tensor(means).to(src.dtype), variances.to(src.dtype), counts
+    return as_tensor(means).to(src.dtype), variances.to(src.dtype), counts
 
 
 @takes_cuda
@@ -235,7 +226,7 @@ def _means_and_variances(src: Any, indices: Any, shape: tuple[int, ...]) -> tupl
     return means, row_kernels.means(_squares(src, means, indices, shape), counts, src.dtype), counts
 
 
-@_register_fake("moments")
+@register_fake("moments")
 def _(
     src: torch.Tensor, index: torch.Tensor, dim_size: int, correction: int, reproducible: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -243,19 +234,19 @@ def _(
     return src.new_empty(shape), src.new_empty(shape), index.new_empty(dim_size, dtype=torch.int64)
 
 
-@_operator("moments_gradient(Tensor src, Tensor mean, Tensor index, Tensor slope, Tensor added) -> Tensor")
+@register_operator("moments_gradient(Tensor src, Tensor mean, Tensor index, Tensor slope, Tensor added) -> Tensor")
 def _moments_gradient(
     src: torch.Tensor, mean: torch.Tensor, index: torch.Tensor, slope: torch.Tensor, added: torch.Tensor
 ) -> torch.Tensor:
     if not (src.numel() and mean.numel()):
         return torch.zeros_like(src, memory_format=torch.contiguous_format)
-    return _tensor(_sloped(*map(_array, (src, mean, index, slope, added))))
+    return as_tensor(_sloped(*map(as_array, (src, mean, index, slope, added))))
 
 
 _sloped = takes_cuda(row_kernels.moments_gradient)
 
 
-@_register_fake("moments_gradient")
+@register_fake("moments_gradient")
 def _(
     src: torch.Tensor, mean: torch.Tensor, index: torch.Tensor, slope: torch.Tensor, added: torch.Tensor
 ) -> torch.Tensor:
@@ -272,10 +263,10 @@ def _moments_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor
 def _moments_backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
     src, index, mean, counts = ctx.saved_tensors
     of_mean, of_variance = (torch.zeros_like(mean) if grad is None else grad for grad in grads[:2])
-    number = _by_rows(counts, mean)
+    number = by_rows(counts, mean)
     has_spread = number > ctx.correction
-    slope = torch.where(has_spread, _divided(2 * of_variance, (number - ctx.correction).clamp(min=1)), 0)
-    added = torch.where(number > 0, _divided(of_mean, number.clamp(min=1)), 0)
+    slope = torch.where(has_spread, divided(2 * of_variance, (number - ctx.correction).clamp(min=1)), 0)
+    added = torch.where(number > 0, divided(of_mean, number.clamp(min=1)), 0)
     if torch.is_grad_enabled():  # a second gradient
         centred = src - operators.gather(mean, index)
         of_src = centred * operators.gather(slope, index) + operators.gather(added, index)
@@ -284,7 +275,7 @@ def _moments_backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tens
     return of_src, None, None, None, None
 
 
-_moments = _called("moments", _moments_of, _moments_backward, _moments_setup)
-_gradient = _called("moments_gradient", _moments_gradient)
+_moments = operator_function("moments", _moments_of, _moments_backward, _moments_setup)
+_gradient = operator_function("moments_gradient", _moments_gradient)
 for _name in ("moments", "moments_gradient"):
-    _register_vmap(_name)(_refuse_vmap("a variance"))
+    refuse_vmap(_name, "a variance")

@@ -2,14 +2,12 @@
 
 Those who call them have checked the arguments (`clhist.torch.functions`). Bins that an index does not name, outside
 [0, dim_size), are nobody's: values with such are left out, and their gradient is zero.
-
-Operators are registered by `torch.library.Library`: a call costs a third of one by `torch.library.custom_op`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,51 +17,38 @@ from clhist._core.spi import is_cuda, library, operator_by_count, reduce_mapped,
 from clhist.operators.halves import number_of
 from clhist.reduce import reduce_by_index
 from clhist.torch.eager import direct
-from clhist.torch.repeats import repeats
-
-F = TypeVar("F", bound=Callable[..., Any])
+from clhist.torch.registration import (
+    NO_VMAP,
+    operator_function,
+    refuse_vmap,
+    register_fake,
+    register_gradient,
+    register_operator,
+    register_vmap,
+)
 
 _LIBRARY: Any = library("torch")
-_OPERATORS = torch.library.Library("clhist", "DEF")
 
 
-def _operator(schema: str) -> Callable[[F], F]:
-    """Register the kernel of an operator for tensors of the CPU and of CUDA."""
-    name = schema.partition("(")[0]
-
-    def register(kernel: F) -> F:
-        _OPERATORS.define(schema, tags=(torch.Tag.needs_fixed_stride_order,))
-        for key in ("CPU", "CUDA"):
-            _OPERATORS.impl(name, kernel, key)
-        return kernel
-
-    return register
-
-
-def _register_fake(name: str) -> Callable[[F], F]:
-    """Register the shapes of an operator."""
-    return torch.library.register_fake(f"clhist::{name}", lib=_OPERATORS)
-
-
-def _array(tensor: torch.Tensor) -> Any:
+def as_array(tensor: torch.Tensor) -> Any:
     """Return a tensor as public functions take it: one of the CPU as NumPy's array of the same memory."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     return tensor.contiguous() if tensor.is_cuda else _LIBRARY.as_numpy(tensor.contiguous())
 
 
-def _tensor(array: Any) -> torch.Tensor:
+def as_tensor(array: Any) -> torch.Tensor:
     tensor: torch.Tensor = _LIBRARY.from_numpy(array) if isinstance(array, np.ndarray) else array
     return tensor
 
 
-def _divided(total: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+def divided(total: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     """Return the quotients of `total`: of half precision, which has few integers, by way of float32."""
     wide = torch.promote_types(total.dtype, torch.float32)
     return (total.to(wide) / numbers.to(wide)).to(total.dtype)
 
 
-@_operator(
+@register_operator(
     "scatter(Tensor src, Tensor index, SymInt dim_size, str reduce, bool reproducible, float? empty=None) -> Tensor"
 )
 def _scatter(
@@ -74,7 +59,7 @@ def _scatter(
         return src.new_empty(shape)
     if empty == {"sum": 0, "prod": 1}.get(reduce):  # the result has it anyway
         empty = None
-    return _tensor(_combined(_array(src), _array(index), shape, reduce, reproducible, empty))
+    return as_tensor(_combined(as_array(src), as_array(index), shape, reduce, reproducible, empty))
 
 
 @takes_cuda
@@ -104,40 +89,40 @@ def _counts(index: Any, dim_size: int) -> Any:
     return reduce_by_index(dim_size, "count", index, 1)
 
 
-@_register_fake("scatter")
+@register_fake("scatter")
 def _(
     src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool, empty: float | None = None
 ) -> torch.Tensor:
     return src.new_empty((dim_size, *src.shape[1:]))
 
 
-@_operator("count(Tensor index, SymInt dim_size) -> Tensor")
+@register_operator("count(Tensor index, SymInt dim_size) -> Tensor")
 def _count(index: torch.Tensor, dim_size: int) -> torch.Tensor:
     if not dim_size:
         return index.new_empty(0, dtype=torch.int64)
-    return _tensor(clhist.reduce_by_index(dim_size, "count", _array(index), 1))
+    return as_tensor(clhist.reduce_by_index(dim_size, "count", as_array(index), 1))
 
 
-@_register_fake("count")
+@register_fake("count")
 def _(index: torch.Tensor, dim_size: int) -> torch.Tensor:
     return index.new_empty(dim_size, dtype=torch.int64)
 
 
-@_operator("bincount(Tensor input, Tensor? weights, SymInt minlength, bool reproducible) -> Tensor")
+@register_operator("bincount(Tensor input, Tensor? weights, SymInt minlength, bool reproducible) -> Tensor")
 def _bincount(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reproducible: bool) -> torch.Tensor:
     if weights is None:
-        return _tensor(clhist.bincount(_array(input), minlength=minlength)).to(torch.int64)
-    sums = _tensor(clhist.bincount(_array(input), _array(weights), minlength, reproducible=reproducible))
+        return as_tensor(clhist.bincount(as_array(input), minlength=minlength)).to(torch.int64)
+    sums = as_tensor(clhist.bincount(as_array(input), as_array(weights), minlength, reproducible=reproducible))
     return sums.to(sum_dtype(weights))
 
 
-@_register_fake("bincount")
+@register_fake("bincount")
 def _(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reproducible: bool) -> torch.Tensor:
     size = torch.library.get_ctx().new_dynamic_size()
     return input.new_empty(size, dtype=torch.int64 if weights is None else sum_dtype(weights))
 
 
-@_operator("segment_index(Tensor ptr, SymInt size) -> Tensor")
+@register_operator("segment_index(Tensor ptr, SymInt size) -> Tensor")
 def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
     if ptr.is_cuda:  # not checked: to read offsets on the host would wait for the device
         rows = torch.arange(size, device=ptr.device)
@@ -150,12 +135,12 @@ def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
     return torch.repeat_interleave(segments, repeats, output_size=size)
 
 
-@_register_fake("segment_index")
+@register_fake("segment_index")
 def _(ptr: torch.Tensor, size: int) -> torch.Tensor:
     return ptr.new_empty(size, dtype=torch.int32)
 
 
-@_operator(
+@register_operator(
     "histogramdd(Tensor[] columns, SymInt[] bins, float[] range, Tensor[] edges, Tensor? weight, bool reproducible)"
     " -> Tensor[]"
 )
@@ -172,18 +157,18 @@ def _histogramdd(
     dtype = hist_dtype(weight)
     options: dict[str, Any] = {"reproducible": reproducible}
     if weight is not None:
-        options["weights"] = _array(weight.to(dtype))
+        options["weights"] = as_array(weight.to(dtype))
     bin_edges: Any
     if len(columns) == 1:
-        hist, last = clhist.histogram(_array(columns[0]), by[0], None if ends is None else ends[0], **options)
+        hist, last = clhist.histogram(as_array(columns[0]), by[0], None if ends is None else ends[0], **options)
         bin_edges = (last,)
     else:
-        hist, bin_edges = clhist.histogramdd([_array(column) for column in columns], by, ends, **options)
+        hist, bin_edges = clhist.histogramdd([as_array(column) for column in columns], by, ends, **options)
     arrays = [torch.from_numpy(np.array(array, np.float64)) for array in bin_edges]
-    return [_tensor(hist).to(dtype).contiguous(), *arrays]
+    return [as_tensor(hist).to(dtype).contiguous(), *arrays]
 
 
-@_register_fake("histogramdd")
+@register_fake("histogramdd")
 def _(
     columns: Sequence[torch.Tensor],
     bins: Sequence[int],
@@ -197,31 +182,31 @@ def _(
     return [hist, *(torch.empty(size + 1, dtype=torch.float64) for size in sizes)]
 
 
-@_operator("gather(Tensor table, Tensor index) -> Tensor")
+@register_operator("gather(Tensor table, Tensor index) -> Tensor")
 def _gather(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     shape = (index.shape[0], *table.shape[1:])
     if 0 in (*shape, *table.shape):
         return table.new_zeros(shape)
-    return _tensor(_gathered(_array(table), _array(index)))
+    return as_tensor(_gathered(as_array(table), as_array(index)))
 
 
 _gathered = takes_cuda(row_kernels.gather)
 
 
-@_register_fake("gather")
+@register_fake("gather")
 def _(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return table.new_empty((index.shape[0], *table.shape[1:]))
 
 
-@_operator("scatter_gradient(Tensor grad, Tensor index, str reduce, Tensor? src, Tensor? result) -> Tensor")
+@register_operator("scatter_gradient(Tensor grad, Tensor index, str reduce, Tensor? src, Tensor? result) -> Tensor")
 def _scatter_gradient(
     grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
 ) -> torch.Tensor:
     shape = (index.shape[0], *grad.shape[1:])
     if 0 in (*shape, *grad.shape):
         return grad.new_zeros(shape)
-    values = () if src is None or result is None else (_array(src), _array(result))
-    return _tensor(_gradient(_array(grad), _array(index), reduce, *values))
+    values = () if src is None or result is None else (as_array(src), as_array(result))
+    return as_tensor(_gradient(as_array(grad), as_array(index), reduce, *values))
 
 
 @takes_cuda
@@ -253,7 +238,7 @@ def _is_winner(src: Any, extremes: Any) -> str:
     return f"({won} || (x[{{element}}] != x[{{element}}] && {best} != {best}))" if has_nan else f"({won})"
 
 
-@_register_fake("scatter_gradient")
+@register_fake("scatter_gradient")
 def _(
     grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
 ) -> torch.Tensor:
@@ -270,7 +255,7 @@ def hist_dtype(weight: torch.Tensor | None) -> torch.dtype:
     return torch.int64 if weight is None else sum_dtype(weight)
 
 
-def _by_rows(of_rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def by_rows(of_rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return one number for each row of `like` in a shape that broadcasts to it."""
     return of_rows.reshape(-1, *[1] * (like.dim() - 1))
 
@@ -304,9 +289,9 @@ def _gradient_backward(ctx: Any, second: torch.Tensor) -> tuple[torch.Tensor | N
         second, number = _of_winners(second, index, ctx.dim_size, *values)
     sums = scatter(second, index, ctx.dim_size, "sum", False)
     if ctx.reduce == "mean":
-        number = _by_rows(count(index, ctx.dim_size), sums)
+        number = by_rows(count(index, ctx.dim_size), sums)
     if ctx.reduce != "sum":
-        sums = _divided(sums, number.clamp(min=1))
+        sums = divided(sums, number.clamp(min=1))
     return sums, None, None, None, None
 
 
@@ -375,54 +360,41 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
     return [None] * ctx.columns, *ctx.none, of_weight, None
 
 
-def _called(name: str, kernel: Callable[..., Any], backward: Any = None, setup: Any = None) -> Any:
-    """Return what calls an operator, registered with its gradient if it has one."""
-    if backward is not None:
-        torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=_OPERATORS)
-    return repeats()(direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup))
-
-
-scatter = _called("scatter", _scatter, _scatter_backward, _scatter_setup)
-scatter_gradient = _called("scatter_gradient", _scatter_gradient, _gradient_backward, _gradient_setup)
-gather = _called("gather", _gather, _gather_backward, _gather_setup)
-bincount = _called("bincount", _bincount, _bincount_backward, _bincount_setup)
-count = _called("count", _count)
+scatter = operator_function("scatter", _scatter, _scatter_backward, _scatter_setup)
+scatter_gradient = operator_function("scatter_gradient", _scatter_gradient, _gradient_backward, _gradient_setup)
+gather = operator_function("gather", _gather, _gather_backward, _gather_setup)
+bincount = operator_function("bincount", _bincount, _bincount_backward, _bincount_setup)
+count = operator_function("count", _count)
 segment_index = direct(torch.ops.clhist.segment_index.default, _segment_index)
-torch.library.register_autograd(
-    "clhist::histogramdd", _histogramdd_backward, setup_context=_histogramdd_setup, lib=_OPERATORS
-)
+register_gradient("histogramdd", _histogramdd_backward, _histogramdd_setup)
 # Lists of tensors have a gradient by the dispatcher alone.
 histogramdd = direct(torch.ops.clhist.histogramdd.default, _histogramdd)
 
 
-def _register_vmap(name: str) -> Callable[[F], F]:
-    return torch.library.register_vmap(f"clhist::{name}", lib=_OPERATORS)
-
-
-@_register_vmap("scatter")
+@register_vmap("scatter")
 def _(
     info: Any, in_dims: Sequence[Any], src: torch.Tensor, index: torch.Tensor, *rest: Any
 ) -> tuple[torch.Tensor, int]:
     """Run a batch of values by one index as one call, in which each sample is a component of the rows."""
     if in_dims[1] is not None:
-        raise RuntimeError(_NO_VMAP.format("scatter of a batch of indices"))
+        raise RuntimeError(NO_VMAP.format("scatter of a batch of indices"))
     return scatter(src.movedim(in_dims[0], -1).contiguous(), index, *rest), src.dim() - 1
 
 
-@_register_vmap("gather")
+@register_vmap("gather")
 def _(info: Any, in_dims: Sequence[Any], table: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, int]:
     if in_dims[1] is not None:
-        raise RuntimeError(_NO_VMAP.format("a gradient by a batch of indices"))
+        raise RuntimeError(NO_VMAP.format("a gradient by a batch of indices"))
     return gather(table.movedim(in_dims[0], -1).contiguous(), index), table.dim() - 1
 
 
-@_register_vmap("scatter_gradient")
+@register_vmap("scatter_gradient")
 def _(
     info: Any, in_dims: Sequence[Any], grad: torch.Tensor, index: torch.Tensor, reduce: str, *values: Any
 ) -> tuple[torch.Tensor, int]:
     """Run a batch of gradients by one index as one call, in which each sample is a component of the rows."""
     if in_dims[1] is not None:
-        raise RuntimeError(_NO_VMAP.format("a gradient by a batch of indices"))
+        raise RuntimeError(NO_VMAP.format("a gradient by a batch of indices"))
     dims = in_dims[0], *in_dims[3:]
     given = (grad, *values)
     size = next(t.shape[d] for t, d in zip(given, dims, strict=True) if d is not None)
@@ -433,16 +405,6 @@ def _(
     return scatter_gradient(rows[0], index, reduce, *rows[1:]), rows[0].dim() - 1
 
 
-_NO_VMAP = "clhist.torch: {} is not under torch.vmap; make one index of the number of the sample and that of the bin"
-
-
-def _refuse_vmap(name: str) -> Any:
-    def rule(*_: Any) -> Any:
-        raise RuntimeError(_NO_VMAP.format(name))
-
-    return rule
-
-
 for _refused, _words in (("count", "a count"), ("bincount", "bincount"), ("segment_index", "a batch of offsets")):
-    _register_vmap(_refused)(_refuse_vmap(_words))
-_register_vmap("histogramdd")(_refuse_vmap("a histogram"))
+    refuse_vmap(_refused, _words)
+refuse_vmap("histogramdd", "a histogram")

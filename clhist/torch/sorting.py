@@ -11,7 +11,8 @@ from clhist.grouped.spi import MOST_ELEMENTS
 from clhist.grouped.spi import counting_sort as sort_by_counting
 from clhist.torch.checks import check_integers, check_size
 from clhist.torch.eager import direct
-from clhist.torch.operators import _array, _operator, _refuse_vmap, _register_fake, _register_vmap, _tensor
+from clhist.torch.operators import as_array, as_tensor
+from clhist.torch.registration import refuse_vmap, register_fake, register_operator
 
 _MOST_KEYS = 2**31 - 1  # keys are sorted as 32-bit words
 
@@ -87,20 +88,20 @@ def counting_sort(ids: torch.Tensor, length: int) -> CountingSort:
     return CountingSort(*_sort(ids, length))
 
 
-@_operator("counting_sort(Tensor ids, SymInt length) -> (Tensor, Tensor, Tensor)")
+@register_operator("counting_sort(Tensor ids, SymInt length) -> (Tensor, Tensor, Tensor)")
 def _counting_sort(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if not (ids.shape[0] and length):
         counts = ids.new_zeros(length, dtype=torch.int64)
         offsets = ids.new_zeros(length + 1, dtype=torch.int64)
         return counts, offsets, torch.arange(ids.shape[0], device=ids.device)
-    counts, offsets, permutation = map(_tensor, _sorted(_array(ids), length))
+    counts, offsets, permutation = map(as_tensor, _sorted(as_array(ids), length))
     return counts, offsets, permutation
 
 
 _sorted: Any = takes_cuda(sort_by_counting)
 
 
-@_register_fake("counting_sort")
+@register_fake("counting_sort")
 def _(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     number = torch.int64
     return (
@@ -111,4 +112,4 @@ def _(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor, torch
 
 
 _sort = direct(torch.ops.clhist.counting_sort.default, _counting_sort)
-_register_vmap("counting_sort")(_refuse_vmap("a counting sort"))
+refuse_vmap("counting_sort", "a counting sort")

@@ -22,6 +22,11 @@ def test_too_many_bins_of_several_dimensions(bins):
         stats.binned_statistic_dd(POINTS, POINTS[:, 0], "mean", bins)
 
 
+def test_more_bins_than_a_float_can_tell():
+    with pytest.raises(ValueError, match=r"^bins: expected fewer than 2\*\*31 in all 400 .*1e\+300 or more"):
+        clhist.histogramdd(np.zeros((3, 400)), 10)
+
+
 def test_byte_orders(queue):
     zones, values = np.array([1, 1, 2]), np.array([1.0, 2, 3])
     expected = zonal_stats(zones, values, [1])

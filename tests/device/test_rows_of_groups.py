@@ -151,9 +151,9 @@ def test_wrong_arguments():
     groups = clhist.group_by([0, 1, 0])
     with pytest.raises(ValueError, match=r"^method: expected one of average, .*, got 'mean'"):
         groups.rank([1, 2, 3], "mean")
-    with pytest.raises(TypeError, match=r"^pct: expected True or False, got 1$"):
+    with pytest.raises(TypeError, match=r"^pct: expected a bool, got 1$"):
         groups.rank([1, 2, 3], pct=1)
-    with pytest.raises(TypeError, match=r"^ascending: expected True or False, got 'x'$"):
+    with pytest.raises(TypeError, match=r"^ascending: expected a bool, got 'x'$"):
         groups.cumcount(ascending="x")
     with pytest.raises(TypeError, match=r"^n: expected an integer, got 1.5$"):
         groups.nth([1, 2, 3], 1.5)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pyopencl.array as cl_array
 import pytest
 
 bh = pytest.importorskip("boost_histogram", reason="boost-histogram is not installed")
@@ -97,6 +98,19 @@ def test_mixed_arrays(queue):
     h = Histogram(bh.axis.Regular(10, -3, 3), bh.axis.Integer(0, 4))
     with pytest.raises(TypeError, match=r"args\[1\]: expected a PyOpenCL array"):
         h.fill(cl_array.to_device(queue, X), K)
+
+
+def test_arrays_with_gaps(queue):
+    x, gaps = cl_array.to_device(queue, X), cl_array.to_device(queue, np.repeat(X, 2))[::2]
+    for storage, arguments, name in (
+        (bh.storage.Double(), {"args": [gaps]}, r"args\[0\]"),
+        (bh.storage.Double(), {"args": [x], "weight": gaps}, "weight"),
+        (bh.storage.Mean(), {"args": [x], "sample": gaps}, "sample"),
+    ):
+        histogram = bh.Histogram(bh.axis.Regular(5, -1, 1), storage=storage)
+        with pytest.raises(ValueError, match=f"^{name}: expected a contiguous array"):
+            clhist.hist.fill(histogram, *arguments.pop("args"), **arguments)
+        assert not np.any(histogram.values(flow=True))
 
 
 def test_a_device_without_room(queue, monkeypatch):

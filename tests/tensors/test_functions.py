@@ -206,6 +206,7 @@ META = torch.ones(3, device="meta")
         (lambda: ct.scatter(X, INDEX, reduce="median"), ValueError, r"^reduce: expected one of sum, mean"),
         (lambda: ct.scatter(X, INDEX, reduce=max), ValueError, r"^reduce: expected one of sum, mean"),
         (lambda: ct.scatter(X, INDEX, reproducible=1), TypeError, r"^reproducible: expected a bool or None, got 1"),
+        (lambda: ct.histogram(X, density=1), TypeError, r"^density: expected a bool, got 1"),
         (
             lambda: ct.scatter(X, INDEX, reduce="prod", reproducible=True),
             TypeError,

@@ -82,10 +82,7 @@ def check_array(
         raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
     if host and not written:
         return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
-    if not array.flags.c_contiguous:
-        raise ValueError(
-            f"{name}: expected a contiguous array, got one with strides {array.strides} of shape {array.shape}"
-        )
+    check_contiguous(name, array)
     if host and not array.flags.aligned:
         raise ValueError(
             f"{name}: expected an array at an address that suits {shown_dtype(dtype)}, got one at {array.ctypes.data}"
@@ -109,12 +106,26 @@ def is_plain_array(value: Any, dtype: np.dtype) -> bool:
     return type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned
 
 
+def check_contiguous(name: str, array: Array) -> None:
+    """Raise ValueError if an array has gaps or another order than C's."""
+    if not array.flags.c_contiguous:
+        raise ValueError(
+            f"{name}: expected a contiguous array, got one with strides {array.strides} of shape {array.shape}"
+        )
+
+
 def check_native(name: str, array: Array) -> None:
     """Raise TypeError if a device array is not in the byte order of the host, which devices have."""
     if not array.dtype.isnative:
         raise TypeError(
             f"{name}: expected native byte order of a device array, got {array.dtype.str}; swap it on the host"
         )
+
+
+def check_layout(name: str, array: Array) -> None:
+    """Raise TypeError or ValueError unless a device array is contiguous, in the byte order of the host."""
+    check_native(name, array)
+    check_contiguous(name, array)
 
 
 def is_taken(value: object, taken: object) -> bool:

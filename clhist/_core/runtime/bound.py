@@ -16,7 +16,7 @@ from clhist._core.runtime.call import Call, CheckedCall, Outcome, checked_events
 from clhist._core.runtime.cuda_calls import returned
 from clhist._core.runtime.engine import Engine
 from clhist.errors import UnsupportedError
-from clhist.operators.c_types import integer
+from clhist.operators.c_types import check_booleans, integer
 
 _LIKE = ("dtype", "shape", "strides")
 
@@ -124,6 +124,8 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         array of shape (num_bins,)
             As `HistogramKernel.__call__`.
         """
+        if return_event is not False:
+            check_booleans(return_event=return_event)
         if return_event and cuda_device_of(self._queue) is not None:
             raise TypeError("return_event: expected none with arrays of CUDA, whose stream orders what is done")
         self._checked()

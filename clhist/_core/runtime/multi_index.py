@@ -15,7 +15,7 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
 from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.each import Elementwise
-from clhist._core.runtime.scatter import as_indices
+from clhist._core.runtime.scatter import as_indices, native
 from clhist.operators.c_types import c_name
 
 
@@ -79,7 +79,9 @@ def flat_indices(
         for k in reversed(range(array.ndim)):
             steps[len(whole) - array.ndim + k] = 0 if array.shape[k] == 1 else size
             size *= array.shape[k]
-        given = check_array(name, array, array.dtype, written=False) if is_device_array(array) else np.int64(array)
+        given = (
+            check_array(name, array, native(array.dtype), written=False) if is_device_array(array) else np.int64(array)
+        )
         places += [given, *steps]
     flat, memory = chain.result(prod(whole), np.int64)
     kinds = tuple(array.dtype if is_device_array(array) else None for array in arrays)

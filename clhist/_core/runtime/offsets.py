@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import on_host
+from clhist._core.opencl.arrays import check_contiguous, is_device_array, on_host
 from clhist._core.runtime.batch import Batch
 from clhist.operators.c_types import integer
 
@@ -34,6 +34,8 @@ def batch_of_offsets(offsets: Any) -> Batch:
     TypeError, ValueError
         If `offsets` are no integers, fewer than two, negative, or decrease.
     """
+    if is_device_array(offsets):
+        check_contiguous("offsets", offsets)
     try:
         given = np.asarray(on_host(offsets))
     except ValueError as error:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from clhist.operators.c_types import integer
 
 _WIDTH = 36
@@ -30,19 +32,21 @@ def reported(
     TypeError, ValueError
         If one of these is wrong; it is named.
     """
+    is_flag = isinstance(progress, bool | np.bool_)
     number = None if total is None else integer("total", total, 0)
-    if not isinstance(progress, bool) and not callable(progress):
+    if not is_flag and not callable(progress):
         raise TypeError(f"progress: expected a bool or a callable, got {progress!r}")
+    is_bar = is_flag and bool(progress)
     try:
         given = iter(iterable)
     except TypeError:
         raise TypeError(f"iterable: expected chunks, each what add takes, got {iterable!r}") from None
     chunks = (each if isinstance(each, tuple) else (each,) for each in given)
-    report = _draw if progress is True else progress or (lambda done, total: None)
+    report = _draw if is_bar else progress if callable(progress) else (lambda done, total: None)
     try:
         yield chunks, lambda done: report(done, number)
     finally:
-        if progress is True:
+        if is_bar:
             sys.stderr.write("\n")
 
 
