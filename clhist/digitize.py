@@ -9,8 +9,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.elements import kernel_dtype
-from clhist._core.opencl.arrays import is_device_array, to_device
+from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.labelled import elementwise, is_labelled
 from clhist._core.runtime.missing import refuse_missing
 from clhist._core.runtime.small import check_host_way, is_small

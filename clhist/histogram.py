@@ -16,7 +16,7 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.runtime.labelled import has_names, histogram_along
 from clhist._core.runtime.missing import any_missing
-from clhist._core.runtime.scatter import check_out
+from clhist._core.runtime.reading import check_out
 from clhist._core.runtime.signature import signature_of_data
 from clhist._core.runtime.small import check_host_way
 from clhist.binned.bits import are_few_kinds, of_bits

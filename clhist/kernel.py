@@ -15,7 +15,7 @@ from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.memory import Allocator
 from clhist._core.runtime.bound import Bound
 from clhist._core.runtime.call import Call, call_of, checked_events, queue_for
-from clhist._core.runtime.cuda_calls import takes_cuda, takes_cuda_only
+from clhist._core.runtime.cuda_entry import takes_cuda, takes_cuda_only
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.scatter import arguments_of_call

@@ -20,8 +20,9 @@ from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.known import KnownCall
 from clhist._core.runtime.multi_index import flat_indices
 from clhist._core.runtime.pairs import Pairs, as_parts, checked_pairs, is_number_or_shape, plain_pairs, shape_of
+from clhist._core.runtime.reading import as_array
 from clhist._core.runtime.row_means import are_row_means, row_means
-from clhist._core.runtime.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
+from clhist._core.runtime.scatter import ScatterSpec, arguments_of, elements, scatter_engine
 from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.signature import Remembered, signature_of
 from clhist.operators.c_types import supported_dtype

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, empty, is_device_array, to_device
+from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.elementwise import as_numbers
-from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.opencl.new_arrays import empty, to_device
+from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.missing import any_missing, are_plain, rows_missing, split
 from clhist._core.runtime.small import check_host_way, is_small
 from clhist.axes.thresholds import rounded_bins

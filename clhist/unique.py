@@ -11,7 +11,7 @@ from clhist._core.opencl.arrays import are_plain_numbers, check_context, is_devi
 from clhist._core.opencl.masks import check_unmasked
 from clhist._core.runtime.columns import ColumnData, of_list, read_column
 from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.scatter import as_array
+from clhist._core.runtime.reading import as_array
 from clhist._core.runtime.small import is_small
 from clhist.bincount import bincount
 from clhist.grouped.factorized import factorized, factorized_column

@@ -11,8 +11,9 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist._core.opencl.arrays import Array, check_native, is_device_array, on_host, to_device, zeros
+from clhist._core.opencl.arrays import Array, check_native, is_device_array, on_host
 from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.new_arrays import to_device, zeros
 from clhist._core.runtime.missing import any_missing
 from clhist.axes.block_search import BLOCK
 from clhist.binned.inputs import is_binnable, mask_array, split_array, without

@@ -12,7 +12,7 @@ import pyopencl as cl
 from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.runtime.caller import at_caller
-from clhist._core.runtime.scatter import check_width, into
+from clhist._core.runtime.reading import check_width, into
 from clhist._core.runtime.small import check_host_way, is_small
 from clhist.bincount import bincount
 from clhist.binned.counts import are_real, can_sum, check_device_dtypes, densities

@@ -12,7 +12,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_arrays import is_cuda
 from clhist._core.runtime.cuda_repeats import ends_with
 from clhist._core.runtime.peek import Reading
-from clhist._core.runtime.scatter import into
+from clhist._core.runtime.reading import into
 from clhist._core.runtime.signature import Remembered, shape_of, without_size
 from clhist.binned.counts import as_dtype, densities, flat
 from clhist.binned.extent import extent

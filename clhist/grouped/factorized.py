@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, is_device_array, to_device
+from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.lost import fetched
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.columns import ColumnData
 from clhist._core.runtime.small import is_small
 from clhist.grouped.keys import are_hashed, hashed, numbered

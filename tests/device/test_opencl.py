@@ -13,8 +13,8 @@ from processes import run_python
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import HistogramKernel, free_scratch, operators, reduce_by_index
-from clhist._core.opencl.arrays import shares_memory
 from clhist._core.opencl.memory import scratch_bytes
+from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.opencl.operands import in_place
 from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.each import Elementwise

@@ -16,7 +16,7 @@ from covering import covering
 import clhist
 from clhist import operators
 from clhist._core.model.problem import planned_size
-from clhist._core.opencl.arrays import shares_memory
+from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.loads import Loads
 from clhist.selftest.reference import counts_of

@@ -142,11 +142,6 @@ def default_reason() -> str:
     return "the GPU with most compute units" if not is_processor(ordered[0]) else "the CPU with most compute units"
 
 
-def is_in_use() -> bool:
-    """Whether the default queue has been made, which takes some tenths of a second."""
-    return _default is not None
-
-
 def default_queue(*arrays: Any) -> cl.CommandQueue:
     """Return the queue that calls without one use; it is made at the first call and kept.
 

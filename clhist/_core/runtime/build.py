@@ -17,7 +17,7 @@ from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.render import render_programs
 from clhist._core.kernels.source import Source
 from clhist._core.model.pieces import elements_of_piece
-from clhist._core.model.plan import Output, Plan
+from clhist._core.model.plan import Output, Plan, fewer_copies
 from clhist._core.model.problem import Choices, Problem, check_choices
 from clhist._core.model.sweeps import plan_sweeps
 from clhist._core.model.updates import REPLACEABLE
@@ -31,7 +31,7 @@ from clhist._core.opencl.device import (
 )
 from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.program import kernel_of
-from clhist._core.runtime.caller import warn_of_fewer_copies
+from clhist._core.runtime.caller import warn_caller
 from clhist._core.runtime.sort import SortedSweep
 from clhist._core.runtime.sort_pairs import build_sort
 from clhist._core.runtime.stages import Sweep
@@ -130,7 +130,8 @@ class Builder:
 
         sweeps = self._with_some_update(device, problem, built)
         plans = tuple(sweep.plan for sweep in sweeps)
-        warn_of_fewer_copies(problem.choices.copies, plans)
+        if text := fewer_copies(problem.choices.copies, plans):
+            warn_caller(text, UserWarning)
         operators = ", ".join(str(operator) for operator in self._source.operators)
         return Built(self.profile_of(device), sweeps, smaller, operators)
 

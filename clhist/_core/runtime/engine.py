@@ -22,9 +22,10 @@ from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, Choices, planned_size
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import Array, is_taken, shares_memory, survey
+from clhist._core.opencl.arrays import Array, is_taken
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.memory import OutOfMemoryError
+from clhist._core.opencl.new_arrays import shares_memory, survey
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, check_batch
 from clhist._core.runtime.build import Builder

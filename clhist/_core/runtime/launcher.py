@@ -14,8 +14,9 @@ import pyopencl as cl
 
 from clhist._core.kernels.arguments import same_scalar
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import Array, empty, note_event, read_only_buffer, without_memory
+from clhist._core.opencl.arrays import Array, note_event
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
+from clhist._core.opencl.new_arrays import empty, read_only_buffer, without_memory
 from clhist._core.opencl.operands import FETCHED_BYTES, Block, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
 from clhist._core.runtime.call import Events, Outcome

@@ -16,7 +16,7 @@ from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.masks import mask_of, missing_error
 from clhist._core.runtime.columns import from_arrow, present_and_missing, read_column
 from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.scatter import as_array
+from clhist._core.runtime.reading import as_array
 
 _SCALARS = {int, float, bool, str, np.float64, np.float32, np.int64, np.int32}
 NUMBERS = "biufc"

@@ -13,19 +13,12 @@ import pyopencl as cl
 
 from clhist._core.kernels.arguments import scalar
 from clhist._core.kernels.maps import Argument
-from clhist._core.opencl.arrays import Array, common_kind, is_device_array, to_device
+from clhist._core.opencl.arrays import Array, common_kind, is_device_array
 from clhist._core.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
+from clhist._core.opencl.new_arrays import to_device
+from clhist._core.runtime.reading import as_array, as_indices, numbers_as_array
 from clhist._core.runtime.results import target
-from clhist._core.runtime.scatter import (
-    ScatterSpec,
-    as_array,
-    as_indices,
-    checked_values,
-    numbers_as_array,
-    ones,
-    pair_spec,
-    row_shape,
-)
+from clhist._core.runtime.scatter import ScatterSpec, checked_values, ones, pair_spec, row_shape
 from clhist.operators.c_types import integer, same_value, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.host import combined, of_bins

@@ -11,8 +11,9 @@ import pyopencl as cl
 
 from clhist._core.cuda.driver import driver, heard, unheard
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import Array, zeros
+from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_arrays import cuda_device_of, is_cuda, kept_on_cuda
+from clhist._core.opencl.new_arrays import zeros
 from clhist._core.opencl.program import kept_by_context
 
 _MOST = 2048
