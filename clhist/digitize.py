@@ -16,8 +16,9 @@ from clhist._core.runtime.labelled import elementwise, is_labelled
 from clhist._core.runtime.missing import refuse_missing
 from clhist._core.runtime.small import check_host_way, is_small
 from clhist.binned.counts import check_device_dtypes, flat
+from clhist.binned.device_inputs import queue_for
 from clhist.binned.host import numpy_digitize
-from clhist.binned.inputs import are_usable, is_binnable, queue_for, split_array
+from clhist.binned.inputs import are_usable, is_binnable, split_array
 from clhist.binned.numbers import bin_numbers, steps_axis
 from clhist.binned.sweep import Binned
 

@@ -21,7 +21,7 @@ from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.host_tensors import any_host_tensor, as_tensors
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.small import check_refused
-from clhist.operators.reproducible import check_reproducible
+from clhist.operators.checks import check_reproducible
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -32,8 +32,8 @@ from clhist.grouped.methods import A, Methods, X
 from clhist.grouped.reproducible import names_of, reproducible_mean, reproducible_statistics
 from clhist.grouped.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouped.table import Table
+from clhist.operators.checks import check_reproducible
 from clhist.operators.halves import number_of
-from clhist.operators.reproducible import check_reproducible
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.selection import check_weights, checked_method, probability
 from clhist.statistics.selection_texts import Method

@@ -26,7 +26,8 @@ from clhist._core.runtime.scatter import ScatterSpec, arguments_of, elements, sc
 from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.signature import Remembered, signature_of
 from clhist.operators.c_types import supported_dtype
-from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
+from clhist.operators.checks import check_max_abs
+from clhist.operators.reproducible import is_complex_sum, reproducible_form
 from clhist.race_factor import run
 from clhist.typing import AnyOperator, CallOptions, Devices
 

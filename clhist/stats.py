@@ -30,16 +30,18 @@ from clhist.binned.by_scipy import (
     unknown,
 )
 from clhist.binned.counts import flat, present
-from clhist.binned.inputs import as_array, as_edges, is_binnable, mask_array, queue_for
+from clhist.binned.device_inputs import queue_for
+from clhist.binned.device_points import binned_points
+from clhist.binned.inputs import as_array, as_edges, is_binnable, mask_array
 from clhist.binned.numbers import bin_numbers
 from clhist.binned.points import Points, points_of
 from clhist.binned.statistic_edges import statistic_edges
 from clhist.binned.statistics import statistics_of
 from clhist.binned.sweep import Binned
 from clhist.operators.c_types import supported_dtype
+from clhist.operators.checks import check_reproducible
 from clhist.operators.halves import number_of
 from clhist.operators.names import FUNCTIONS
-from clhist.operators.reproducible import check_reproducible
 from clhist.statistic_types import of_bins, of_bins_2d, of_bins_dd
 from clhist.statistics.selection import check_weights, probability
 from clhist.statistics.table import BINNED
@@ -259,7 +261,7 @@ def _by_kernels(
     `kept` are the dimensions of the values but for the last; `options` are of
     `clhist.binned.statistics.statistics_of`.
     """
-    binned = points.binned(edges, where, queue, rounded_bins)
+    binned = binned_points(points, edges, where, queue, rounded_bins)
     shape = tuple(len(each) - 1 for each in edges)
     rows = [None] if values is None else _rows(values, points.size)
     each_row = [statistics_of(binned, shape, row, names, queue, **options) for row in rows]

@@ -14,7 +14,8 @@ from clhist._core.runtime.cuda_repeats import ends_with
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.reading import into
 from clhist._core.runtime.signature import Remembered, shape_of, without_size
-from clhist.binned.counts import as_dtype, densities, flat
+from clhist.binned.counting import as_dtype
+from clhist.binned.counts import densities, flat
 from clhist.binned.extent import extent
 from clhist.binned.found import FoundBins
 from clhist.binned.sweep import Sweep

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from clhist.binned.device_points import extent_of
 from clhist.binned.inputs import check_number
 from clhist.binned.points import Points
 
@@ -22,7 +23,7 @@ def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: A
     for n, number in enumerate(each_bins):
         ends = None
         if is_number or (range is None and np.ndim(number) == 0):
-            ends = points.extent(n, where, queue)
+            ends = extent_of(points, n, where, queue)
             if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
                 raise ValueError(f"{sample!r} contains non-finite values.")
             if ends is None and where is not None and points.size:

@@ -15,8 +15,9 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist import Bound, HistogramKernel, default_queue, operators
-from clhist.binned import Binned, sweep_engine
-from clhist.binned.inputs import numpy_axis, split_array, without
+from clhist.binned.device_inputs import numpy_axis
+from clhist.binned.inputs import split_array, without
+from clhist.binned.sweep import Binned, sweep_engine
 from clhist.cases.arrays import Range, pair_of, ranges_of
 from clhist.cases.bindable import Bindable
 

@@ -27,8 +27,8 @@ from clhist._core.spi import (
     zeros,
 )
 from clhist.axes.axis import Axis
+from clhist.binned.device_inputs import queue_for
 from clhist.binned.extent import extent
-from clhist.binned.inputs import queue_for
 from clhist.binned.sweep import Binned
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
 from clhist.hist.categories import grown, string_bins

@@ -31,7 +31,7 @@ from clhist.hist.columns import Columns, adds_up, columns_of, is_column, present
 from clhist.hist.filling import KnownFill, by_boost_histogram, check_room, positions
 from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
 from clhist.operators.c_types import integer
-from clhist.operators.reproducible import check_reproducible
+from clhist.operators.checks import check_reproducible
 
 _SOURCES = "_clhist_sources"  # attribute of a partial histogram
 

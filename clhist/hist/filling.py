@@ -27,7 +27,7 @@ from clhist.binned.sweep import Sweep
 from clhist.hist.axes import number_kind
 from clhist.hist.columns import Columns, adds_up, columns_of, is_column, looks_at_content, present_columns
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
-from clhist.operators.reproducible import check_reproducible
+from clhist.operators.checks import check_reproducible
 
 _MOST_BYTES = 32  # of a bin, but for MultiCell
 

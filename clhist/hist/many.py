@@ -20,8 +20,8 @@ from clhist.hist.columns import Columns, as_column, columns_of, is_column, prese
 from clhist.hist.filling import check_room, fill, positions
 from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
 from clhist.operators.c_types import c_name
+from clhist.operators.checks import check_reproducible
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import check_reproducible
 
 _MOST_TOGETHER = 10  # histograms of one sweep: more take longer to compile, and gain little
 _MOST_HELD = 2**20  # bytes of bins on a CPU, which its cache should hold

@@ -10,8 +10,8 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist._core.spi import Array, Engine, is_device_array, kept_by_context, kernel_dtype, on_host, zeros
-from clhist.binned import Binned, BinnedKind
-from clhist.binned.inputs import numpy_axis
+from clhist.binned.device_inputs import numpy_axis
+from clhist.binned.sweep import Binned, BinnedKind
 from clhist.groupby import GroupBy
 from clhist.operators.c_types import c_name
 

@@ -13,12 +13,6 @@ from clhist.operators.operator import Operator
 _ORDERED = ("minimum", "maximum", "fmin", "fmax")
 
 
-def check_reproducible(value: object) -> None:
-    """Raise TypeError if `value` is not what the option ``reproducible`` of a public function may be."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"reproducible: expected a bool, got {value!r}")
-
-
 def is_float_sum(operator: Operator) -> bool:
     """Whether it adds floats, and `clhist.operators.reproducible_add` can take its place."""
     number = number_of(operator.dtype)
@@ -58,13 +52,6 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
         "reproducible: expected sums of float32 or float64, or an operator whose results do not depend on the order "
         f"of values, got {operator!r}"
     )
-
-
-def check_max_abs(max_abs: float | None, reproducible: bool) -> None:
-    """Raise TypeError if `reproducible` is no bool, or if sums that are not so have a largest |value|."""
-    check_reproducible(reproducible)
-    if max_abs is not None and not reproducible:
-        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
 
 
 def _has_floats(dtype: np.dtype) -> bool:
