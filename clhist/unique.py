@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
 from clhist._core.opencl.arrays import are_plain_numbers, check_context, is_device_array
 from clhist._core.opencl.masks import check_unmasked
@@ -16,6 +15,9 @@ from clhist._core.runtime.small import is_small
 from clhist.bincount import bincount
 from clhist.grouped.factorized import factorized, factorized_column
 from clhist.grouped.keys import distinct
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 
 def unique(

@@ -27,6 +27,7 @@ from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.runtime.chain import Chain, chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
+from clhist.grouped.keys import Numbering
 from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, Known, Sample, SampledKeys, different
 
 MOST_ELEMENTS = NONE
@@ -40,24 +41,6 @@ _TOLD = 64  # keys that a work-group adds before it says so, at most
 # Marks are used where they are as few as the elements, within these. Keys too far apart mostly are so at the ends.
 _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
 _GROUPS = 8  # work-groups for each compute unit
-
-
-class Numbering(NamedTuple):
-    """Keys as numbers.
-
-    Attributes
-    ----------
-    numbers : array of int32
-        Of each element; -1 where it has no key.
-    keys : array
-        The different keys, as many as there are groups.
-    first : array of int64, optional
-        The first position of each of them.
-    """
-
-    numbers: Array
-    keys: Array
-    first: Array | None
 
 
 def can_number(dtype: np.dtype, device: cl.Device) -> bool:

@@ -121,6 +121,15 @@ SMALL = {
     "histogram2d": ("clhist.histogram2d(v, v)[0]", "np.histogram2d(v, v)[0]"),
     "histogramdd": ("clhist.histogramdd(np.stack([v, v], 1))[0]", "np.histogramdd(np.stack([v, v], 1))[0]"),
     "histogram_bin_edges": ("clhist.histogram_bin_edges(v, 'fd')", "np.histogram_bin_edges(v, 'fd')"),
+    "reduce_by_index": ("clhist.reduce_by_index(50, 'sum', k, v)", "np.bincount(k, v)"),
+    "reduce_by_index, ufunc": ("clhist.reduce_by_index(np.zeros(50), np.add, k, v)", "np.bincount(k, v)"),
+    "reduce_by_index of lists": ("clhist.reduce_by_index(50, 'max', [3, 3], [1.0, 2.0])[3]", "2.0"),
+    "reduce_by_index, count": ("clhist.reduce_by_index(50, 'count', k, 1)", "np.bincount(k)"),
+    "reduce_by_index, mean": ("clhist.reduce_by_index(50, 'mean', k, v)", "np.bincount(k, v) / np.bincount(k)"),
+    "unique": ("clhist.unique(k)", "np.unique(k)"),
+    "unique, counts": ("clhist.unique(v, return_counts=True)[1]", "np.unique(v, return_counts=True)[1]"),
+    "unique of texts": ("clhist.unique(k.astype(str)) == np.unique(k.astype(str))", "np.ones(50, bool)"),
+    "factorize": ("np.take(clhist.factorize(k)[1], clhist.factorize(k)[0])", "k"),
     "digitize": ("clhist.digitize(v, [0.1, 0.5])", "np.digitize(v, [0.1, 0.5])"),
 }
 ABSENT = (

@@ -25,9 +25,10 @@ from clhist._core.runtime.extremes import extremes
 from clhist._core.runtime.peek import evenly_spread, found_words
 from clhist._core.runtime.prepare import LargestBin
 from clhist._core.runtime.reading import check_out, into
-from clhist._core.runtime.scatter import ScatterSpec, checked_values, counting_spec, native, scatter_engine
+from clhist._core.runtime.scatter import ScatterSpec, counting_spec, native, scatter_engine
 from clhist._core.runtime.signature import Remembered
 from clhist._core.runtime.small import MOST_BINS, TOO_BIG, no_memory_for_bins
+from clhist._core.runtime.values import checked_values
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import reproducible_form

@@ -17,7 +17,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
-from clhist._core.kernels.arguments import same_scalar, scalar
+from clhist._core.kernels.arguments import same_scalar
+from clhist._core.kernels.scalars import scalar
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, Choices, planned_size

@@ -20,7 +20,7 @@ from clhist._core.opencl.new_arrays import empty, survey
 from clhist._core.runtime import row_kernels
 from clhist._core.runtime.call import Call, Outcome
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.results import target
+from clhist._core.runtime.result_arrays import target
 from clhist._core.runtime.scatter import ScatterSpec, scatter_engine
 from clhist.operators.statistics import sum_and_number
 

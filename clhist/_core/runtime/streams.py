@@ -19,8 +19,9 @@ from clhist._core.runtime.cuda_calls import first_of_cuda
 from clhist._core.runtime.engine import Engine, check_number
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.reading import as_indices
-from clhist._core.runtime.results import check_dest
-from clhist._core.runtime.scatter import arguments_of, checked_values, ones, pair_spec, scatter_engine
+from clhist._core.runtime.result_arrays import check_dest
+from clhist._core.runtime.scatter import arguments_of, pair_spec, scatter_engine
+from clhist._core.runtime.values import checked_values, ones
 from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 
