@@ -14,7 +14,8 @@ import pyopencl as cl
 
 from clhist._core.model.problem import CHOICES, Choices
 from clhist._core.opencl.arrays import Array
-from clhist._core.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
+from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of
 from clhist._core.opencl.device import device_profile
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.new_arrays import to_device

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import pyopencl as cl
 
-from clhist._core.opencl.cuda_arrays import cuda_device_of
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for

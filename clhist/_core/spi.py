@@ -20,7 +20,7 @@ from clhist._core.opencl.arrays import (
     plain as plain,
 )
 from clhist._core.opencl.new_arrays import to_device as to_device, zeros as zeros
-from clhist._core.opencl.cuda_arrays import (
+from clhist._core.opencl.cuda_kinds import (
     NotDirectError as NotDirectError,
     cuda_device_of as cuda_device_of,
     is_cuda as is_cuda,

@@ -20,7 +20,7 @@ import pyopencl as cl
 from clhist._core.kernels.key_table import BLOCK, EACH, LANES, NONE, KeySpec
 from clhist._core.kernels.render import render_keys
 from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import claims, device_kind
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from ctypes import addressof, c_char
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clhist._core.cuda.imported import imported
+from clhist._core.opencl.cuda_kinds import is_cuda, may_be_written
 from clhist._core.opencl.masks import check_unmasked
 
 if TYPE_CHECKING:
@@ -33,14 +33,6 @@ def _find_device_class() -> Any:
     global _device_class
     _device_class = imported("pyopencl.array", "Array") or ()
     return _device_class
-
-
-@cache
-def _cuda_arrays() -> Any:
-    """Return the module of CUDA arrays; only device arrays are looked for there."""
-    from clhist._core.opencl import cuda_arrays
-
-    return cuda_arrays
 
 
 def _shown(dtype: np.dtype) -> str:
@@ -107,7 +99,7 @@ def check_array(
         raise ValueError(
             f"{name}: expected an array at an address that suits {_shown(dtype)}, got one at {array.ctypes.data}"
         )
-    if written and not (array.flags.writeable if host else _cuda_arrays().may_be_written(array)):
+    if written and not (array.flags.writeable if host else may_be_written(array)):
         raise ValueError(f"{name}: expected an array that can be written, got a read-only one")
     return array
 
@@ -192,7 +184,7 @@ _KINDS = ("CUDA", "PyOpenCL", "NumPy")
 def _kind(array: Array) -> str:
     if not is_device_array(array):
         return "NumPy"
-    return "CUDA" if _cuda_arrays().is_cuda(array) else "PyOpenCL"
+    return "CUDA" if is_cuda(array) else "PyOpenCL"
 
 
 def check_context(named: Iterable[tuple[str, Array]], context: cl.Context) -> None:

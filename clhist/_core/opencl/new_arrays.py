@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned
-from clhist._core.opencl.cuda_arrays import cuda_device_of, empty_cuda, kept_on_cuda
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.host_memory import LEAST_KEPT, host_memory
 from clhist._core.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
 
@@ -20,6 +20,14 @@ HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
 
 _READ_WRITE = cl.mem_flags.READ_WRITE
+
+
+@cache
+def _cuda_arrays() -> Any:
+    """Return the module of CUDA arrays, which most programs do without."""
+    from clhist._core.opencl import cuda_arrays
+
+    return cuda_arrays
 
 
 class Survey(NamedTuple):
@@ -109,7 +117,7 @@ def empty(
         return room[start : start + size].view(dtype).reshape(shape)
 
     if cuda_device_of(queue) is not None:
-        return empty_cuda(queue, shape, dtype)
+        return _cuda_arrays().empty_cuda(queue, shape, dtype)
 
     # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
     is_pooled = allocator is None and not shares_memory(queue.device) and in_order(queue)
@@ -130,19 +138,21 @@ def empty(
 def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
     """Return a copy of an array on the device."""
     if cuda_device_of(queue) is not None:
-        return empty_cuda(queue, array.shape, array.dtype).filled(array)
+        return _cuda_arrays().empty_cuda(queue, array.shape, array.dtype).filled(array)
     return cl_array.to_device(queue, array)
 
 
 def kept_on_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
     """Return a copy of an array on the device that later calls use as well."""
-    return cl_array.to_device(queue, array) if cuda_device_of(queue) is None else kept_on_cuda(queue, array)
+    return (
+        cl_array.to_device(queue, array) if cuda_device_of(queue) is None else _cuda_arrays().kept_on_cuda(queue, array)
+    )
 
 
 def zeros(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """Return a new array of the device, of zeros; raise MemoryError if it has no room for it."""
     if cuda_device_of(queue) is not None:
-        return empty_cuda(queue, shape, dtype).clear()
+        return _cuda_arrays().empty_cuda(queue, shape, dtype).clear()
     return _with_room(queue.device, lambda: cl_array.zeros(queue, shape, dtype), shape, dtype)
 
 

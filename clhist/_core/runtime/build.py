@@ -32,8 +32,6 @@ from clhist._core.opencl.device import (
 from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.program import kernel_of
 from clhist._core.runtime.caller import warn_caller
-from clhist._core.runtime.sort import SortedSweep
-from clhist._core.runtime.sort_pairs import build_sort
 from clhist._core.runtime.stages import Sweep
 from clhist._core.runtime.sweeps import sweep_of
 from clhist.errors import BuildError, UnsupportedError
@@ -117,7 +115,9 @@ class Builder:
             looks = () if sweep.look is None else (sweep.look.kernel,)
             for code in (*sweep.kernels, *looks, *(() if sweep.again is None else sweep.again.kernels)):
                 kernel_of(self.context, code)
-            if isinstance(sweep, SortedSweep):
+            if sweep.plan.strategy == "sort":
+                from clhist._core.runtime.sort_pairs import build_sort
+
                 build_sort(self.context, sweep.spec.outputs[0].operator)
             return sweep
 

@@ -15,13 +15,11 @@ from clhist._core.cuda.driver import unheard
 from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, check_array, check_context, is_device_array
-from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import default_queue, device_kind
 from clhist._core.opencl.new_arrays import zeros
 from clhist._core.runtime.call import Call, queue_for
-from clhist._core.runtime.cuda_repeats import ends_with
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.extremes import extremes
 from clhist._core.runtime.peek import evenly_spread, found_words
 from clhist._core.runtime.prepare import LargestBin
 from clhist._core.runtime.reading import check_out, into
@@ -153,6 +151,8 @@ def _count(
             if found is not None:
                 _note(x, found.size - 1)
                 return found
+    from clhist._core.runtime.extremes import extremes  # few calls come so far
+
     largest, smallest = extremes(x, queue)
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
         raise ValueError("'list' argument must have no negative elements")
@@ -195,5 +195,7 @@ def _found(
     with found_words(queue) as words:
         (counts,) = engine.run((*data, room, words.array), call).results
         if is_cuda(words.array):
+            from clhist._core.runtime.cuda_repeats import ends_with
+
             ends_with(words.array, counts, of_words)
         return of_words(counts, *words.read())[0]

@@ -35,9 +35,7 @@ from clhist._core.runtime.distinct_bins import Sampler, emitted_values
 from clhist._core.runtime.known import KnownCall
 from clhist._core.runtime.loads import Loads
 from clhist._core.runtime.offsets import batch_of
-from clhist._core.runtime.operator_check import check_once
 from clhist._core.runtime.outputs import Outputs
-from clhist._core.runtime.pieces import are_apart, by_pieces
 from clhist._core.runtime.ready import Operands, Ready, Uses
 from clhist._core.runtime.results import numbered
 from clhist._core.runtime.signature import (
@@ -359,6 +357,8 @@ class Engine:
         """
         checked = self.check(args, call)
         if (step := self._step(checked, call)) is not None:
+            from clhist._core.runtime.pieces import by_pieces
+
             self._loads.check(checked, call, step)
             return by_pieces(self, checked, call, step)
         ready, operands = self.prepare(checked, call, fixed, exact=exact)
@@ -392,7 +392,11 @@ class Engine:
         is_there = checked.on_device or shares_memory(device)
         is_all_there = is_there and self.profile_of(device).kind == "cpu"  # with whatever pairs need
         can_be_split = (checked.on_device or source.sized) and not source.uses_position
-        if is_all_there or not can_be_split or not are_apart(checked, self._arrays):
+        if is_all_there or not can_be_split:
+            return None
+        from clhist._core.runtime.pieces import are_apart
+
+        if not are_apart(checked, self._arrays):
             return None
         taken = 0 if is_there else sum(each.dtype.itemsize for each in source.elementwise)
         given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
@@ -439,6 +443,8 @@ class Engine:
 
     def _check_operators(self, checked: CheckedCall, call: Call) -> None:
         """Check the custom operators once on each device, on values that this call emits, where it has any."""
+        from clhist._core.runtime.operator_check import check_once
+
         emitted = cache(lambda: self._emitted(checked, call))
         for n, operator in enumerate(self.source.operators):
             if operator.is_custom:

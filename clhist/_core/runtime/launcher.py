@@ -20,7 +20,6 @@ from clhist._core.opencl.new_arrays import empty, read_only_buffer, without_memo
 from clhist._core.opencl.operands import FETCHED_BYTES, Block, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
 from clhist._core.runtime.call import Events, Outcome
-from clhist._core.runtime.chain import Chain
 from clhist._core.runtime.prepared import (
     MEMORY,
     OFFSET,
@@ -34,8 +33,6 @@ from clhist._core.runtime.prepared import (
     SortPairs,
     Table,
 )
-from clhist._core.runtime.sort import purpose_of
-from clhist._core.runtime.sort_pairs import enqueue_sort
 from clhist.operators.fixed_point import check_range
 
 
@@ -404,6 +401,10 @@ class Loaded:
                 else:
                     events[command.stage] = [event]
                 continue
+            from clhist._core.runtime.chain import Chain
+            from clhist._core.runtime.sort import purpose_of
+            from clhist._core.runtime.sort_pairs import enqueue_sort
+
             stage, chain = events[command.stage], Chain(queue, purpose_of(command.pairs), wait_for or (), allocate)
             for _ in enqueue_sort(command, chain, blocks):
                 after[chain.events[0]] = stage[-1]

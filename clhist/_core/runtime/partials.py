@@ -10,7 +10,8 @@ import pyopencl as cl
 
 from clhist._core.devices.profile import Profile
 from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.cuda_arrays import CudaArray, cuda_device_of, results_like
+from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.cuda_kinds import cuda_device_of, results_like
 from clhist._core.opencl.device import default_queue, device_profile
 from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.cuda_launcher import CudaLoaded

@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.opencl.arrays import Array, note_event
-from clhist._core.opencl.cuda_arrays import cuda_device_of
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.memory import scratch_allocator
 from clhist._core.opencl.new_arrays import empty, survey
 from clhist._core.runtime import row_kernels
