@@ -250,7 +250,7 @@ def test_scratch_memory_can_be_given_back(sums, data):
 
 def test_memory_of_results_is_used_again(sums, data, queue, monkeypatch):
     """Of a GPU, whose memory is its own: from what is kept for the queue, unless it runs out of order."""
-    for module in ("arrays", "operands"):
+    for module in ("new_arrays", "operands"):
         monkeypatch.setattr(f"clhist._core.opencl.{module}.shares_memory", lambda device: False)
     bins, ones = to_device(queue, *data[:2])
     free_scratch()
