@@ -13,15 +13,18 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.model.problem import CHOICES, Choices
-from clhist._core.opencl.arrays import Array, to_device
-from clhist._core.opencl.cuda_arrays import CudaArray, NotDirectError, cuda_device_of
+from clhist._core.opencl.arrays import Array
+from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of
 from clhist._core.opencl.device import device_profile
 from clhist._core.opencl.lost import check_process
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.opencl.on_device import HoldsBins
 from clhist._core.runtime import streams
 from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.chunks import Chunks, KnownPiece, Piece
-from clhist._core.runtime.cuda_calls import first_of_cuda, takes_cuda, takes_cuda_as
+from clhist._core.runtime.cuda_calls import first_of_cuda
+from clhist._core.runtime.cuda_entry import takes_cuda, takes_cuda_as
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.held import Held, Updates, empty_bins
 from clhist._core.runtime.outputs import Outputs

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
-from clhist._core.elements import kernel_dtype
-from clhist._core.opencl.arrays import is_device_array, to_device
-from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.arrays import is_device_array
 from clhist._core.runtime.labelled import elementwise, is_labelled
 from clhist._core.runtime.missing import refuse_missing
 from clhist._core.runtime.small import check_host_way, is_small
-from clhist.binned.counts import check_device_dtypes, flat
+from clhist.binned.counts import check_device_dtypes
 from clhist.binned.host import numpy_digitize
-from clhist.binned.inputs import are_usable, is_binnable, queue_for, split_array
-from clhist.binned.numbers import bin_numbers, steps_axis
-from clhist.binned.sweep import Binned
+from clhist.binned.inputs import are_usable, is_binnable, split_array
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Any:
@@ -70,15 +68,6 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
             raise ValueError(f"bins: expected numbers, none of them NaN, got {edges!r}")
     elif not are_usable(edges):
         return numpy_digitize(x, bins, right)
-    queue = queue_for(queue, [("x", x)])
-    falling = len(edges) > 1 and bool(edges[0] > edges[-1])
-    axis = None
-    if len(edges):
-        rising = edges[::-1] if falling else edges
-        axis = steps_axis(rising, kernel_dtype(x.dtype), right=bool(right), fp64=has_fp64(queue.device))
-    if axis is None:  # no edges, or every integer is below them
-        number = len(edges) if falling else 0
-        whole = np.full(x.shape, number, np.intp)
-        return to_device(queue, whole) if is_device_array(x) else whole
-    numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
-    return numbers.reshape(x.shape)
+    from clhist.binned.digits import numbers_by_edges  # PyOpenCL, which few elements do without
+
+    return numbers_by_edges(x, edges, bool(right), queue)

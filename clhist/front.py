@@ -14,12 +14,11 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 import numpy as np
-import pyopencl.array as cl_array
 
 from clhist._core.cuda.imported import imported
-from clhist._core.cuda.recognised import PLAIN, may_be_cuda
+from clhist._core.cuda.kinds import PLAIN, may_be_cuda
 from clhist._core.opencl import lost
-from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.host_tensors import any_host_tensor, as_tensors
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.small import check_refused
@@ -27,7 +26,6 @@ from clhist.operators.c_types import check_booleans
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ARRAYS = (np.ndarray, cl_array.Array)
 # The functions, each with the parameter that decides whether Dask computes a call; nothing where it never does.
 ENTRIES = {
     "bincount": "x",
@@ -84,7 +82,7 @@ def entry(function: F) -> F:
             plain = True
         if data:
             value = args[place] if len(args) > place else options.get(data)
-            if type(value) not in _ARRAYS and is_lazy(value):
+            if type(value) is not np.ndarray and is_lazy(value):
                 from clhist import dask as target
 
                 computed_by = getattr(target, function.__name__)

@@ -11,13 +11,14 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist._core.opencl.arrays import Array, empty, is_device_array
+from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import default_queue, has_fp64
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.opencl.lost import check_process
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.on_device import OnDevice
 from clhist._core.runtime.columns import read_column
-from clhist._core.runtime.cuda_calls import takes_cuda_as
+from clhist._core.runtime.cuda_entry import takes_cuda_as
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.scatter import native
 from clhist._core.runtime.shown_options import shows

@@ -6,35 +6,18 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 from __future__ import annotations
 
 from functools import partial
-from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
-from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.runtime.labelled import has_names, histogram_along
 from clhist._core.runtime.missing import any_missing
-from clhist._core.runtime.scatter import check_out
-from clhist._core.runtime.signature import signature_of_data
 from clhist._core.runtime.small import check_host_way
-from clhist.binned.bits import are_few_kinds, of_bits
-from clhist.binned.counts import (
-    check_device_dtypes,
-    checked_data,
-    counted,
-    counting,
-    flat,
-    may_round,
-    present,
-)
-from clhist.binned.extent import extent
-from clhist.binned.found import FoundBins, found_bins
+from clhist.binned.counts import checked_data, may_round
 from clhist.binned.host import (
     are_few,
     are_for_numpy,
-    even_edges,
     histogram_on_host,
     histogramdd_on_host,
     is_for_numpy,
@@ -42,26 +25,25 @@ from clhist.binned.host import (
     numpy_histogram,
     numpy_histogramdd,
 )
-from clhist.binned.inputs import (
-    are_plain,
-    are_usable,
-    as_edges,
-    check_number,
-    last_axes,
-    mask_array,
-    numpy_axis,
-    queue_for,
-    range_ends,
-    shape_of_bins,
-    split_array,
-    taken,
-    without,
-)
-from clhist.binned.points import Points, edges_of, points_of
-from clhist.binned.prepared import Prepared, are_fixed, are_repeated, keep, prepared_for, repeated
-from clhist.binned.rules import number_of_bins
-from clhist.binned.sweep import Binned
-from clhist.typing import Axes, Devices, HostArray
+from clhist.binned.inputs import are_plain, as_edges, check_number, mask_array, split_array, taken, without
+from clhist.binned.points import points_of
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+    from clhist.typing import Axes, Devices, HostArray
+
+_device: Any = None  # the module of histograms by a device, which imports PyOpenCL, once a call needs one
+
+
+def _on_device() -> Any:
+    """Return the module of histograms by a device."""
+    global _device
+    if _device is None:
+        from clhist.binned import histograms
+
+        _device = histograms
+    return _device
 
 
 def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
@@ -140,44 +122,21 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     """
     if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
-    given = a, weights, where, out
-    form = range, axis, reproducible, _density_of(out, density)
-    key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, *form)
-    result, found, is_new = repeated(key, (a, where, weights), density, out)
-    if result is not None:
-        return result
+    given, how, repeat = (a, weights, where, out), (bins, range, axis, reproducible), None
+    if _device is not None:  # a call can only repeat one that a device has computed
+        result, repeat = _device.repeated_call(given, how, density, queue)
+        if result is not None:
+            return result
     if has_names(axis):
         call = partial(histogram, bins=bins, range=range, density=density, queue=queue, reproducible=reproducible)
         return histogram_along(call, a, axis, weights=weights, where=where, out=out)
     check_number(bins)
     bins = as_edges("bins", bins)
-    a, weights, where = checked_data(a, weights, where, whole=axis is not None)
-    on_device = is_device_array(a)
+    data = a, weights, where = checked_data(a, weights, where, whole=axis is not None)
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
-    if not on_device and is_for_numpy(a, bins, weights, queue, options):
+    if not is_device_array(a) and is_for_numpy(a, bins, weights, queue, options):
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
-    rest = None
-    if axis is not None:
-        rest, (a, weights, where) = last_axes(axis, (a, weights, where))
-    _check_out(out, a, weights, density, bins, rest or ())
-    if axis is None and are_few_kinds(a, weights, where):
-        _check_bins(bins, range)
-        return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
-    a, weights, where = flat(a), flat(weights), flat(where)
-    evenly = found_bins(a, bins, range, queue)
-    asked: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
-    if is_new and (result := _in_found_range(evenly, a, weights, where, rest, **asked)):
-        return result
-    edges, ends, found = _bin_edges(a, bins, range, weights, where, queue, found)
-    if not are_usable(edges):
-        if on_device or rest:
-            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
-        return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
-    if are_repeated(key, given, (a, weights), axis):
-        keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None, any_size=True)
-    return prepared.finished(hist, density, out), edges
+    return _on_device().histogram(data, bins, density, queue, given, how, repeat)
 
 
 def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any, Any]) -> bool:
@@ -185,62 +144,6 @@ def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: t
     axis, weights, where, out = others
     is_bare = axis is weights is where is out is None
     return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
-
-
-def _density_of(out: Array | None, density: bool | None) -> bool | None:
-    """Return `density` for a signature, which needs it where the dtype of `out` is checked by it."""
-    return None if out is None else density
-
-
-def _check_out(
-    out: Array | None, a: Array, weights: Array | None, density: bool | None, bins: Any, rest: tuple[int, ...]
-) -> None:
-    """Raise TypeError or ValueError if `out` cannot take the result; a rule for the bins leaves its shape open."""
-    if out is None:
-        return
-    dtype = np.dtype(np.intp if weights is None else weights.dtype)
-    shape = shape_of_bins([bins])
-    check_out(
-        out, np.result_type(np.float64, dtype) if density else dtype, a, None if shape is None else (*rest, *shape)
-    )
-
-
-def _check_bins(bins: Any, range: Any) -> None:
-    """Raise TypeError or ValueError, as NumPy does, if bins or their range are wrong, whatever the data."""
-    if type(bins) is not int or bins <= 0 or range is not None:
-        numpy_edges(np.empty(0), min(bins, 1) if isinstance(bins, int | np.integer) else bins, range)
-
-
-def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
-    """Return `bins`, or how many a rule makes."""
-    return len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
-
-
-def _in_found_range(
-    bins: FoundBins | None, a: Array, weights: Any, where: Any, rest: Any, *, key: Any, reproducible: bool, **asked: Any
-) -> tuple[Array, np.ndarray] | None:
-    """Return the histogram in bins that the device makes, and its edges, if there are such; arrays are flat."""
-    if bins is None:
-        return None
-    rows = None if rest is None else prod(rest)
-    sweep = counting(Binned((bins.axis,), (a,), where, a.size), weights, bins.queue, rows, reproducible=reproducible)
-    dtype = np.dtype(np.intp if weights is None else weights.dtype)
-    prepared = Prepared(bins.queue, sweep, dtype, (), rest, bins)
-    result = prepared.again((a, where, weights), **asked)
-    if result is not None:
-        keep(key, prepared, any_size=True)
-    return result
-
-
-def _counted(
-    a: Any, weights: Any, where: Any, edges: np.ndarray, ends: Any, rest: Any, queue: cl.CommandQueue, **options: bool
-) -> tuple[Prepared, Array]:
-    """Return the histogram by edges, before it is finished, and what computes and finishes it; arrays are flat."""
-    axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends)
-    binned = None if axis is None else Binned((axis,), (a,), where, a.size)
-    rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
-    hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
-    return Prepared(queue, swept, hist.dtype, (edges,), rest), hist
 
 
 def histogramdd(
@@ -296,12 +199,11 @@ def histogramdd(
         hist, every = numpy_histogramdd(sample, bins, range, density)
         return hist, list(every)
     points, key = points_of(sample), None
-    if points is not None and points.on_device and points.dims and are_fixed(bins, range):
-        key = signature_of_data(
-            (*points.arrays, weights, where, out), queue, "dd", bins, range, reproducible, _density_of(out, density)
-        )
-        if isinstance(known := prepared_for(key, points.size), Prepared):
-            return known((*points.arrays, where, weights), density, out), list(map(np.copy, known.edges))
+    if points is not None and points.on_device and points.dims:
+        given, how = (weights, where, out), (bins, range, reproducible)
+        result, key = _on_device().repeated_points(points, given, how, density, queue)
+        if result is not None:
+            return result
     weights, missing = (None, None) if weights is None else split_array("weights", weights)
     if points is None or points.dims == 0:
         check_host_way("a sample without dimensions", queue, where=where, out=out)
@@ -318,27 +220,8 @@ def histogramdd(
     options = {"reproducible": reproducible and may_round(weights)}
     if are_for_numpy(points, weights, queue, options):
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
-    queue = queue_for(queue, present(sample=tuple(points.arrays), weights=weights, where=where, out=out))
-    _check_out_of_points(out, points, bins)
-    weights, where = flat(weights), flat(where)
-    edges = edges_of(points, bins, range, where, queue)
-    shape = tuple(len(each) - 1 for each in edges)
-    if not points.on_device and not points.are_countable(edges):
-        return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
-    binned = points.binned(edges, where, queue)
-    hist, swept = counted(
-        binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
-    )
-    prepared = Prepared(queue, swept, hist.dtype, tuple(edges))
-    keep(key, prepared, any_size=True)
-    return prepared.finished(hist, density, out), edges
-
-
-def _check_out_of_points(out: Array | None, points: Points, bins: Any) -> None:
-    """Raise TypeError or ValueError if `out` cannot take the result, before the data is read."""
-    if out is not None:
-        shape = shape_of_bins(list(bins) if np.iterable(bins) else [bins] * points.dims)
-        check_out(out, np.dtype(np.float64), points.arrays[0], shape)
+    data, how = (points, weights, where), (bins, range, reproducible)
+    return _on_device().histogramdd(data, how, density, out, queue, key)
 
 
 def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any]) -> bool:
@@ -450,33 +333,4 @@ def histogram_bin_edges(
     a, weights, where = checked_data(a, weights, where)
     if not is_device_array(a):
         return numpy_edges(taken(a, where), bins, range, taken(weights, where))
-    check_device_dtypes("a", (a,), None)
-    queue = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)]))
-    return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
-
-
-def _bin_edges(
-    a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue, found: Any = None
-) -> tuple[np.ndarray, Any, Any]:
-    """Return NumPy's edges, the ends of bins of one width, and the extent of flat data unless there is a range."""
-    if not isinstance(bins, str) and np.ndim(bins) > 0:
-        return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
-    if range is None and found is None:
-        few = min(bins, 1) if isinstance(bins, int | np.integer) else bins
-        numpy_edges(np.empty(0), few, None, None if weights is None else np.empty(0))  # raises what is wrong
-        found = extent(a, where, queue)
-    if isinstance(bins, str) and not is_device_array(a):
-        return numpy_edges(taken(a, where), bins, range, taken(weights, where)), range_ends(found, range), found
-    if isinstance(bins, str):
-        numpy_edges(np.empty(0, a.dtype), bins, range, None if weights is None else np.empty(0))  # raises what is wrong
-        ends = range_ends(found, range)
-        numpy_edges(np.array([] if found is None else found, a.dtype), 1, range)
-
-        def counts(number: int) -> np.ndarray:
-            return histogram(a, number, ends, where=where, queue=queue)[0].get(queue)
-
-        bins = number_of_bins(bins, a, where, ends, range, counts, queue)
-    if range is not None:
-        return even_edges(bins, range, a.dtype), range_ends(None, range), None
-    stub = np.array([] if found is None else found, a.dtype)
-    return numpy_edges(stub, bins), range_ends(found, None), found
+    return _on_device().edges_of_array(a, bins, range, weights, where, queue)

@@ -15,7 +15,7 @@ from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.memory import Allocator
 from clhist._core.runtime.bound import Bound
 from clhist._core.runtime.call import Call, call_of, checked_events, queue_for
-from clhist._core.runtime.cuda_calls import takes_cuda, takes_cuda_only
+from clhist._core.runtime.cuda_entry import takes_cuda, takes_cuda_only
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.scatter import arguments_of_call
@@ -24,8 +24,8 @@ from clhist._core.runtime.signature import itself, recognise
 from clhist.accumulator import Accumulator
 from clhist.kernel_types import KernelCalls
 from clhist.operators.c_types import check_booleans, integer
+from clhist.operators.checks import check_max_abs
 from clhist.operators.names import with_names
-from clhist.operators.reproducible import check_max_abs
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
 from clhist.typing import HostArray, K, MadeOf, NumBins, PlanChoices
 

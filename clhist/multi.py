@@ -11,13 +11,14 @@ from typing import Any, Self
 
 import pyopencl as cl
 
-from clhist._core.cuda.recognised import may_be_cuda
+from clhist._core.cuda.kinds import may_be_cuda
 from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.several import device_name, queues_of
 from clhist._core.runtime.chunks import Piece
-from clhist._core.runtime.cuda_calls import first_of_cuda, takes_cuda
+from clhist._core.runtime.cuda_calls import first_of_cuda
+from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.pool import Pool
 from clhist._core.runtime.progress import Progress, reported
 from clhist.accumulator import CHUNK_BYTES, Accumulator

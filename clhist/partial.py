@@ -15,8 +15,8 @@ from typing import Any, Generic, overload
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import empty
 from clhist._core.opencl.device import default_queue, device_profile
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.partials import combine_arrays, merge_arrays
 from clhist._version import __version__

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Mapping
+from functools import cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist._core.model.updates import GATHER
-from clhist._core.opencl.arrays import is_array, is_device_array, overlap
+from clhist._core.opencl.arrays import is_array, is_device_array
 from clhist._core.runtime import small
-from clhist._core.runtime.call import Call, Outcome, call_of, checked_events, queue_for, queue_of
-from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.known import KnownCall
-from clhist._core.runtime.multi_index import flat_indices
-from clhist._core.runtime.pairs import Pairs, as_parts, checked_pairs, is_number_or_shape, plain_pairs, shape_of
-from clhist._core.runtime.row_means import are_row_means, row_means
-from clhist._core.runtime.scatter import ScatterSpec, arguments_of, as_array, elements, scatter_engine
+from clhist._core.runtime.pairs import Pairs, checked_pairs, is_number_or_shape, plain_pairs, shape_of
 from clhist._core.runtime.shown_options import shows
-from clhist._core.runtime.signature import Remembered, signature_of
 from clhist.operators.c_types import supported_dtype
-from clhist.operators.reproducible import check_max_abs, is_complex_sum, reproducible_form
-from clhist.race_factor import run
-from clhist.typing import AnyOperator, CallOptions, Devices
+from clhist.operators.checks import check_max_abs
+from clhist.option_types import CallOptions
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+    from clhist.typing import AnyOperator, Devices
 
 # Options of a call; see `HistogramKernel.__call__`.
 _OPTIONS = {*CallOptions.__annotations__, "return_event"}
@@ -143,58 +137,33 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         if not is_alone:
             allocator, wait_for, with_event, more = _asked(options, offsets)
             given = *given, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
-        if is_device_array(indices) and not _shares(out, indices, values):
-            key = signature_of(*given)
-        if (known := _known.get(key)) is not None:
-            outcome = _repeated(known, dest, indices, values, out, allocator, wait_for)
-            return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
+        if is_device_array(indices):
+            outcome, key = _reducing().repeated(given, allocator, wait_for)
+            if outcome is not None:
+                return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
         _check_options(options, reproducible, max_abs)
         pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
     # The host has no event to return.
     if _is_for_host(pairs, queue, bool(options) or with_event or reproducible or offsets is not None):
         return pairs.on_host(out)
-    result, event = _by_kernels(pairs, key, queue, out, reproducible, max_abs, options, offsets)
+    result, event = _reducing().by_kernels(_run(), pairs, key, queue, out, reproducible, max_abs, options, offsets)
     return (result, event) if with_event else result
 
 
-def _repeated(
-    known: tuple[KnownCall, int, bool], dest: Any, indices: Any, values: Any, out: Any, allocator: Any, wait_for: Any
-) -> Outcome:
-    """Run a call on device arrays that repeats an earlier one."""
-    repeated, count, has_dest = known
-    arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-    call = repeated.asked(dest if has_dest else None, out, allocator, wait_for)
-    return repeated.engine.run(arrays[:count], call, repeated)
+@cache
+def _reducing() -> Any:
+    """Return the module of reductions by kernels, which imports PyOpenCL; few elements do without."""
+    from clhist._core.runtime import reducing
+
+    return reducing
 
 
-def _by_kernels(
-    pairs: Pairs,
-    key: Hashable,
-    queue: cl.CommandQueue | None,
-    out: Any,
-    reproducible: bool,
-    max_abs: float | None,
-    options: Mapping[str, Any],
-    offsets: Any,
-) -> tuple[Any, cl.Event]:
-    """Return the result that kernels compute of pairs, and its event; a call with a `key` is kept for its repeats."""
-    queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
-    whole, given_out = pairs, out
-    if reproducible:
-        pairs, out = _reproducible(pairs, out, max_abs)
-    spec = pairs.spec(queue.device)
-    call = _call(pairs, spec, options, offsets)
-    call.out, call.queue = out, queue
-    pairs = _apart(pairs, spec, call)
-    args = arguments_of(spec, pairs.indices, pairs.values, pairs.shape[1 if pairs.batched else 0])
-    if are_row_means(spec, call):
-        result, event = row_means(run, spec, call, pairs.shape, args)
-    else:
-        engine = scatter_engine(queue.context, spec)
-        outcome = run(engine, args, call)
-        (result,), event = outcome.results, outcome.event
-        _remember(key, pairs, whole, engine, args, call)
-    return _as_whole(result, whole, given_out), event
+@cache
+def _run() -> Any:
+    """Return the function that runs a call, perhaps after it has measured the race factor."""
+    from clhist.race_factor import run
+
+    return run
 
 
 def _is_for_host(pairs: Pairs, queue: cl.CommandQueue | None, of_kernels: bool) -> bool:
@@ -211,7 +180,8 @@ def _by_leading_dimensions(
     if in_batch:
         raise TypeError(f"indices: expected one array in a batch, got a tuple of {len(indices)}")
     shape = shape_of(dest)
-    flat = flat_indices(indices, shape, more["queue"], checked_events(more.get("wait_for")))
+    device = _reducing()
+    flat = device.flat_indices(indices, shape, more["queue"], device.checked_events(more.get("wait_for")))
     row = shape[len(indices) :]
     number = prod(shape[: len(indices)])
 
@@ -237,32 +207,6 @@ def _by_leading_dimensions(
     return (result, *event) if event else result
 
 
-def _reproducible(pairs: Pairs, out: Any, max_abs: float | None) -> tuple[Pairs, Any]:
-    """Return pairs and `out` of sums that no order of values changes; those of complex numbers by parts."""
-    if is_complex_sum(pairs.operator):
-        out = None if out is None else _out_by_parts(out, pairs)
-        pairs = pairs.by_parts()
-    form = reproducible_form(pairs.operator, max_abs, int(prod(pairs.indices.shape)) + 1)
-    return replace(pairs, operator=form), out
-
-
-def _as_whole(result: Any, pairs: Pairs, out: Any) -> Any:
-    """Return a result as complex numbers if it is of their parts; in `out`, if that was given."""
-    if not is_complex_sum(pairs.operator) or result.dtype.kind == "c":
-        return result
-    return result.reshape(-1).view(pairs.operator.dtype).reshape(pairs.shape) if out is None else out
-
-
-def _out_by_parts(out: Any, pairs: Pairs) -> Any:
-    """Return `out` of complex sums as vectors of two, or raise TypeError or ValueError if it is not as the result."""
-    dtype, kind = pairs.operator.dtype, "PyOpenCL" if pairs.on_device else "NumPy"
-    if is_device_array(out) is not pairs.on_device or not hasattr(out, "dtype") or out.dtype != dtype:
-        raise TypeError(f"out: expected an array of {kind} of {dtype}, got {type(out).__name__} {out!r:.60}")
-    if out.shape != pairs.shape or not out.flags.c_contiguous:
-        raise ValueError(f"out: expected a contiguous array of shape {pairs.shape}, got {out.shape}, {out.strides}")
-    return as_parts(out)
-
-
 def _asked(options: dict[str, Any], offsets: Any) -> tuple[Any, Any, Any, tuple[Any, ...]]:
     """Return the allocator, the events to wait for, whether to return one, and by what else a call is recognised.
 
@@ -272,28 +216,8 @@ def _asked(options: dict[str, Any], offsets: Any) -> tuple[Any, Any, Any, tuple[
     others = {name: value for name, value in options.items() if name not in ("allocator", "wait_for")}
     read = object() if is_device_array(offsets) else offsets  # nothing is known by an object: its content matters
     if options.get("wait_for"):
-        options["wait_for"] = checked_events(options["wait_for"])
+        options["wait_for"] = _reducing().checked_events(options["wait_for"])
     return options.get("allocator"), options.get("wait_for") or (), with_event, (read, others)
-
-
-def _shares(out: Any, *given: Any) -> bool:
-    """Whether any of the arrays of a result shares memory with any of the others."""
-    outs = [each for each in (out if isinstance(out, tuple) else (out,)) if is_array(each)]
-    arrays = chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in given)
-    return any(overlap(array, each) for array in arrays if is_array(array) for each in outs)
-
-
-def _apart(pairs: Pairs, spec: ScatterSpec, call: Call) -> Pairs:
-    """Return pairs that share no memory with the results, which may be written while rows are read."""
-    out = call.out
-    if (spec.vector == 1 and call.choices.update != GATHER) or not _shares(out, pairs.indices, pairs.values):
-        return pairs
-
-    def apart(given: Any) -> Any:
-        return given.copy() if _shares(out, given) else given
-
-    values = tuple([apart(each) for each in pairs.values]) if isinstance(pairs.values, tuple) else pairs.values
-    return replace(pairs, indices=apart(pairs.indices), values=values)
 
 
 def _check_options(options: Mapping[str, Any], reproducible: bool, max_abs: float | None) -> None:
@@ -302,31 +226,3 @@ def _check_options(options: Mapping[str, Any], reproducible: bool, max_abs: floa
         hint = "; a batch is asked for by batched=True or offsets=" if "num_histograms" in unknown else ""
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_OPTIONS))}{hint}")
     check_max_abs(max_abs, reproducible)
-
-
-def _call(pairs: Pairs, spec: ScatterSpec, options: Mapping[str, Any], offsets: Any) -> Call:
-    """Return the call of the engine of `spec`, but for its queue and where results go."""
-    call = call_of(pairs.shape[1:] if pairs.batched else pairs.shape, options)
-    call.size, call.dest = elements(spec, pairs.indices), pairs.dest
-    if offsets is not None:
-        call.offsets = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
-    elif pairs.batched:
-        call.num_histograms = pairs.shape[0]
-    return call
-
-
-# Calls on device arrays: how many arrays they take, and whether `dest` is one.
-_known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
-
-
-def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: Sequence[Any], call: Call) -> None:
-    """Keep a call on device arrays by its signature, if no later one measures a race factor."""
-    if key is None or isinstance(call.race_factor, str):
-        return
-    if pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
-        return
-    same = [None if is_device_array(value) else value for value in args]
-    offsets = None if call.offsets is None else np.array(call.offsets)  # which the caller may change
-    kept = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
-    repeated = KnownCall(engine, same, kept)
-    _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))

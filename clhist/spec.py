@@ -10,11 +10,11 @@ from typing import Any, overload
 
 import pyopencl as cl
 
-from clhist._core.opencl.cuda_arrays import cuda_device_of
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for
-from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.signature import Remembered

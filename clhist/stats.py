@@ -13,17 +13,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import (
-    Array,
-    check_context,
-    check_contiguous,
-    common_kind,
-    empty,
-    is_device_array,
-    to_device,
-)
+from clhist._core.opencl.arrays import Array, check_context, check_contiguous, common_kind, is_device_array
 from clhist._core.opencl.elementwise import as_numbers
-from clhist._core.runtime.cuda_calls import takes_cuda
+from clhist._core.opencl.new_arrays import empty, to_device
+from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.missing import any_missing, are_plain, rows_missing, split
 from clhist._core.runtime.small import check_host_way, is_small
 from clhist.axes.thresholds import rounded_bins
@@ -37,7 +30,9 @@ from clhist.binned.by_scipy import (
     unknown,
 )
 from clhist.binned.counts import flat, present
-from clhist.binned.inputs import as_array, as_edges, is_binnable, mask_array, queue_for
+from clhist.binned.device_inputs import queue_for
+from clhist.binned.device_points import binned_points
+from clhist.binned.inputs import as_array, as_edges, is_binnable, mask_array
 from clhist.binned.numbers import bin_numbers
 from clhist.binned.points import Points, points_of
 from clhist.binned.statistic_edges import statistic_edges
@@ -270,7 +265,7 @@ def _by_kernels(
     `kept` are the dimensions of the values but for the last; `options` are of
     `clhist.binned.statistics.statistics_of`.
     """
-    binned = points.binned(edges, where, queue, rounded_bins)
+    binned = binned_points(points, edges, where, queue, rounded_bins)
     shape = tuple(len(each) - 1 for each in edges)
     rows = [None] if values is None else _rows(values, points.size)
     each_row = [statistics_of(binned, shape, row, names, queue, **options) for row in rows]

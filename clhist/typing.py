@@ -15,9 +15,12 @@ import pyopencl.array as cl_array
 from numpy.typing import DTypeLike, NDArray
 
 from clhist._core.devices.profile import Profile
-from clhist._core.model.problem import CounterBits, Memory, PassOrder
+from clhist._core.model.problem import CounterBits as CounterBits  # of options, by whose names these are looked up
+from clhist._core.model.problem import Memory
+from clhist._core.model.problem import PassOrder as PassOrder
 from clhist._core.model.updates import Name as Update
 from clhist.operators.operator import Operator
+from clhist.option_types import Allocator, CallOptions, RaceFactorMode, _Call, _Choices, _Stream
 
 if TYPE_CHECKING:  # whose type variables have defaults, which Python has from 3.13 on
     from typing_extensions import TypeVar
@@ -57,7 +60,6 @@ Axes: TypeAlias = int | str | Sequence[int] | Sequence[str]  # dimensions, by nu
 Devices: TypeAlias = Literal["all"] | Sequence[cl.Device]  # that compute parts of an array at the same time
 Shape: TypeAlias = int | tuple[int, ...]
 NumBins: TypeAlias = Shape | Sequence[Shape] | Mapping[str, Shape]
-Allocator: TypeAlias = Callable[[int], Any]
 
 OperatorName: TypeAlias = Literal[
     "sum", "add", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax", "first", "last", "count"
@@ -201,29 +203,6 @@ class KernelOf(Recipe[K]):
 
 Streamed: TypeAlias = AnyOperator | KernelOf[Made]
 Chunk: TypeAlias = Given[A] | Scalar
-RaceFactorMode: TypeAlias = Literal["sample", "sample once"]
-
-
-# Pyright finds a field called "update" in a TypedDict's own body only: in an inherited one it sees the method of
-# dictionaries. So each public class declares it.
-class _Choices(TypedDict, total=False):
-    memory: Memory | None
-    copies: int | None
-    passes: int | None
-    work_group_size: int | None
-    locks: int | None
-    pass_order: PassOrder | None
-    counter_bits: CounterBits | None
-
-
-class _Stream(_Choices, total=False):
-    memory_budget: int | None
-
-
-class _Call(_Stream, total=False):
-    allocator: Allocator | None
-    wait_for: Sequence[cl.Event] | None
-    race_factor: float | RaceFactorMode
 
 
 class _Kernel(_Call, total=False):
@@ -246,17 +225,6 @@ class StreamChoices(_Stream, total=False):
     """Keywords of an `clhist.Accumulator` besides its own."""
 
     update: Update | None
-
-
-class CallOptions(_Call, total=False):
-    """Keywords of `clhist.reduce_by_index` besides its own.
-
-    Type checkers know the result without its event only: a second signature would print both, with all options, of
-    every wrong call. With ``return_event=True`` write a `typing.cast`, or bind a kernel: `Bound` has both.
-    """
-
-    update: Update | None
-    return_event: Literal[False]
 
 
 class KernelOptions(_Kernel, total=False):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
 from clhist._core.opencl.arrays import are_plain_numbers, check_context, check_layout, is_device_array
 from clhist._core.opencl.masks import check_unmasked
 from clhist._core.runtime.columns import ColumnData, of_list, read_column
 from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.scatter import as_array
+from clhist._core.runtime.reading import as_array
 from clhist._core.runtime.small import is_small
 from clhist.bincount import bincount
 from clhist.grouped.factorized import factorized, factorized_column
 from clhist.grouped.keys import distinct
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 
 def unique(

@@ -20,10 +20,9 @@ from clhist._core.opencl.arrays import (
     is_device_array as is_device_array,
     on_host as on_host,
     plain as plain,
-    to_device as to_device,
-    zeros as zeros,
 )
-from clhist._core.opencl.cuda_arrays import (
+from clhist._core.opencl.new_arrays import to_device as to_device, zeros as zeros
+from clhist._core.opencl.cuda_kinds import (
     NotDirectError as NotDirectError,
     cuda_device_of as cuda_device_of,
     is_cuda as is_cuda,
@@ -32,8 +31,10 @@ from clhist._core.opencl.operands import in_place as in_place
 from clhist._core.opencl.upload import FEWEST_BYTES as FEWEST_BYTES, uploads as uploads
 from clhist._core.cuda.imported import is_complete as is_complete
 from clhist._core.cuda.libraries import library as library
-from clhist._core.runtime.cuda_calls import takes_cuda as takes_cuda, warn_of_host as warn_of_host
-from clhist._core.runtime.scatter import as_array as as_array, check_width as check_width, native as native
+from clhist._core.runtime.cuda_calls import warn_of_host as warn_of_host
+from clhist._core.runtime.cuda_entry import takes_cuda as takes_cuda
+from clhist._core.runtime.scatter import native as native
+from clhist._core.runtime.reading import as_array as as_array, check_width as check_width
 from clhist._core.runtime.multi_index import flat_indices as flat_indices
 
 # Masks, missing elements, columns of tables, labelled arrays.

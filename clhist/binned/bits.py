@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, is_device_array, on_host, to_device
-from clhist._core.runtime.scatter import into
+from clhist._core.opencl.arrays import Array, is_device_array, on_host
+from clhist._core.opencl.new_arrays import to_device
+from clhist._core.runtime.reading import into
 from clhist.bincount import bincount
 from clhist.binned.host import numpy_histogram
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clhist._core.opencl.elementwise import as_numbers
-from clhist._core.runtime.scatter import check_width
+from clhist._core.runtime.reading import check_width
 from clhist.binned.inputs import are_plain, mask_array
 from clhist.binned.points import Points
 from clhist.binned.statistic_results import BinnedStatisticddResult

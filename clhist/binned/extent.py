@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -11,11 +11,13 @@ from clhist._core.elements import has_no_type
 from clhist._core.keys import bits_dtype, from_key, key_dtype, key_range
 from clhist._core.opencl.device import device_kind, has_fp64
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.cuda_launcher import CudaLoaded
 from clhist._core.runtime.launcher import Loaded
 from clhist._core.runtime.prepared import ArraySlot
 from clhist._core.runtime.single_kernel import single_kernel
 from clhist.binned.extent_kernel import ExtentSpec, render_extent
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _STRIPS, _LANES = 2**18, 256  # of a GPU: work-items, and those of a work-group
 _CPU_STRIPS = 256

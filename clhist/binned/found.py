@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -17,7 +17,6 @@ from clhist._core.keys import from_key, key_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.cuda_launcher import CudaLoaded
 from clhist._core.runtime.launcher import Loaded
 from clhist._core.runtime.prepared import ArraySlot
 from clhist._core.runtime.single_kernel import single_kernel
@@ -26,6 +25,9 @@ from clhist.axes.edges import EdgesKind
 from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges
 from clhist.binned.extent import extent_in_parts, lanes_and_parts
 from clhist.binned.host import numpy_edges
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _MOST_BINS = 2**15  # of one work-group
 _LANES = 256

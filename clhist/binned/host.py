@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
 from clhist._core.opencl.arrays import Array, check_layout, is_device_array
-from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.runtime.caller import at_caller
-from clhist._core.runtime.scatter import check_width, into
+from clhist._core.runtime.reading import check_width, into
 from clhist._core.runtime.small import check_host_way, is_small
 from clhist.bincount import bincount
 from clhist.binned.counts import are_real, can_sum, check_device_dtypes, densities
@@ -25,7 +23,10 @@ from clhist.binned.inputs import (
     taken,
 )
 from clhist.binned.points import Points, numpy_histogramdd
-from clhist.operators.halves import half_name
+from clhist.operators.halves import half_name, number_of
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 # As they are now: if a program replaced them by ours, ours would call themselves.
 _histogram, _edges, _digitize = np.histogram, np.histogram_bin_edges, np.digitize
@@ -139,7 +140,7 @@ def histogram_on_host(
     """
     a, weights = taken(a, where), taken(weights, where)
     if a.dtype.itemsize == 2 and half_name(a.dtype) and np.ndim(bins) == 1:
-        a = as_numbers(a)  # NumPy sorts data, and its sort of float16 fails with AVX-512 (NumPy 2.4)
+        a = a.astype(number_of(a.dtype))  # NumPy sorts data, and its sort of float16 fails with AVX-512 (NumPy 2.4)
     reproducible = weights is not None and bool(options.get("reproducible"))
     if weights is not None and (
         _sums_better(a, bins, weights) or (reproducible and a.dtype.kind in "biuf" and can_sum(weights))

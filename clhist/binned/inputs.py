@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from math import prod
 from operator import index
 from typing import Any
 
 import numpy as np
-import pyopencl as cl
 
 from clhist._core.keys import has_keys
-from clhist._core.opencl.arrays import (
-    Array,
-    are_plain_numbers,
-    check_context,
-    check_contiguous,
-    common_kind,
-    is_device_array,
-)
-from clhist._core.opencl.device import has_fp64
-from clhist._core.runtime.call import queue_for as queue_of_call
-from clhist._core.runtime.call import queue_of
+from clhist._core.opencl.arrays import Array, are_plain_numbers, check_contiguous, is_device_array
 from clhist._core.runtime.missing import NUMBERS, refuse_missing, split
 from clhist._core.runtime.missing import are_plain as have_none_missing
-from clhist.axes.axis import Axis, axis_of
-from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 
-_MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
 _MOST_PLAIN = 2**10  # bins of each dimension
 
 
@@ -100,21 +85,6 @@ def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
     if is_device_array(where):
         check_contiguous("where", where)
     return where
-
-
-def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -> cl.CommandQueue:
-    """Return the queue of a call on these arrays: `queue`, that of one of them, or the default one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As of `runtime.call.queue_for`; if some arrays are NumPy's and some PyOpenCL's, or one is of another
-        context.
-    """
-    found = queue_of_call(queue, None, queue_of(*(array for _, array in named)))
-    if common_kind(named):
-        check_context(named, found.context)
-    return found
 
 
 def is_binnable(dtype: np.dtype) -> bool:
@@ -222,55 +192,3 @@ def range_ends(found: tuple[Any, Any] | None, given: Any) -> tuple[Any, Any]:
     """Return the ends of uniform bins as NumPy has them, of a `given` range or of data with the extent `found`."""
     low, high = given if given is not None else found if found is not None else (0, 1)
     return (low - 0.5, high + 0.5) if low == high else (low, high)
-
-
-def numpy_axis(
-    edges: Array,
-    dtype: np.dtype,
-    queue: cl.CommandQueue,
-    *,
-    via: np.dtype | None = None,
-    ends: tuple[Any, Any] | None = None,
-    bins_of: Callable[..., Thresholds] = numpy_bins,
-) -> Axis | None:
-    """Return the axis of NumPy's bins, kept for the next call; None if no number of `dtype` lies in any.
-
-    Parameters
-    ----------
-    edges : array
-        Of NumPy, as `are_usable` has it.
-    dtype : numpy.dtype
-        Of the data.
-    queue : pyopencl.CommandQueue
-        Where it is used.
-    via : numpy.dtype, optional
-        See `clhist.binned.numpy_bins`.
-    ends : pair of scalars, optional
-        See `clhist.binned.within_range`.
-    bins_of : callable
-        `numpy_bins`, or `rounded_bins` for SciPy's.
-    """
-    key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
-    asked = key, edges.dtype, dtype, via, *(ends or (None, None)), has_fp64(queue.device), bins_of
-    return _axis.__wrapped__(*asked, edges) if key is None else _axis(*asked)
-
-
-@lru_cache(maxsize=64, typed=True)
-def _axis(
-    raw: bytes | None,
-    edge_dtype: np.dtype,
-    dtype: np.dtype,
-    via: np.dtype | None,
-    low: Any,
-    high: Any,
-    fp64: bool,
-    bins_of: Callable[..., Thresholds],
-    edges: Array | None = None,
-) -> Axis | None:
-    if edges is None:
-        assert raw is not None
-        edges = np.frombuffer(raw, edge_dtype)
-    bins = bins_of(edges, dtype, via)
-    if low is not None:
-        bins = within_range(bins, low, high)
-    return None if bins.is_empty else axis_of(bins, fp64=fp64)

@@ -11,7 +11,8 @@ import pyopencl as cl
 from clhist import operators
 from clhist._core.elements import bits_of, has_no_type, key_of_bits
 from clhist._core.keys import bits_dtype, key_dtype, key_range
-from clhist._core.opencl.arrays import Array, empty, is_device_array
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.engine import Engine

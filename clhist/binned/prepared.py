@@ -9,12 +9,12 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.cuda_arrays import is_cuda
-from clhist._core.runtime.cuda_repeats import ends_with
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.runtime.peek import Reading
-from clhist._core.runtime.scatter import into
+from clhist._core.runtime.reading import into
 from clhist._core.runtime.signature import Remembered, shape_of, without_size
-from clhist.binned.counts import as_dtype, densities, flat
+from clhist.binned.counting import as_dtype
+from clhist.binned.counts import densities, flat
 from clhist.binned.extent import extent
 from clhist.binned.found import FoundBins
 from clhist.binned.sweep import Sweep
@@ -72,6 +72,8 @@ class Prepared(NamedTuple):
             return None if edges is None else (hist, edges), edges is not None
 
         if is_cuda(hist):
+            from clhist._core.runtime.cuda_repeats import ends_with
+
             ends_with(None, hist, with_edges)
         made, _ = with_edges(hist, reading.get())
         return made and (self._replace(edges=made[1:]).finished(hist, density, out), made[1])

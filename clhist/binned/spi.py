@@ -23,11 +23,10 @@ from clhist.binned.inputs import (
     check_ends as check_ends,
     check_number as check_number,
     mask_array as mask_array,
-    numpy_axis as numpy_axis,
-    queue_for as queue_for,
     range_ends as range_ends,
     split_array as split_array,
     without as without,
 )
+from clhist.binned.device_inputs import numpy_axis as numpy_axis, queue_for as queue_for
 from clhist.binned.counts import densities as densities
 from clhist.binned.host import numpy_edges as numpy_edges, numpy_histogramdd as numpy_histogramdd

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from clhist.binned.device_points import extent_of
 from clhist.binned.inputs import check_ends, check_number
 from clhist.binned.points import Points
 
@@ -26,7 +27,7 @@ def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: A
     for n, number in enumerate(each_bins):
         ends = None
         if needs_data[n]:
-            ends = points.extent(n, where, queue)
+            ends = extent_of(points, n, where, queue)
             if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
                 raise ValueError(f"{sample!r} contains non-finite values.")
             if ends is None and where is not None and points.size:

@@ -12,8 +12,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.opencl.arrays import as_bytes, is_device_array, on_host, to_device
+from clhist._core.opencl.arrays import as_bytes, is_device_array, on_host
 from clhist._core.opencl.device import check_fp64
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.opencl.operands import in_place
 from clhist.axes.block_search import BLOCK
 from clhist.binned.numbers import place_in_bins

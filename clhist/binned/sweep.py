@@ -12,8 +12,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.opencl.arrays import beginning, is_device_array, kept_on_device, to_device
+from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
 from clhist._core.runtime.engine import Engine

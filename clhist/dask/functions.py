@@ -16,8 +16,8 @@ from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
 from clhist.histogram import histogramdd as histogram_of_points
 from clhist.multi_device import counts_part, histogram_part, merge_padded, of_edges, partial_of
 from clhist.operators.c_types import check_booleans
+from clhist.operators.checks import check_max_abs
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import check_max_abs
 from clhist.partial import Partial, merge
 
 

@@ -11,9 +11,10 @@ from dask.delayed import Delayed
 
 from clhist.dask.shards import result_of, sharded
 from clhist.dask.tree import Blocks, as_array, blocks_of, check_pickles, on_host, task, tree
+from clhist.operators.checks import check_max_abs
 from clhist.operators.names import COUNT, operator_of_call, operator_on_bins
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import check_max_abs, reproducible_form
+from clhist.operators.reproducible import reproducible_form
 from clhist.partial import Partial, merge
 from clhist.spec import Spec
 

@@ -12,9 +12,8 @@ import numpy as np
 from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.masks import mask_of
 from clhist._core.runtime.columns import present_and_missing, read_column
-from clhist._core.runtime.scatter import as_array
-from clhist.grouped.factorized import in_first_order
-from clhist.grouped.keys import encoded, library, numbered, order_of_texts, renumbered
+from clhist._core.runtime.reading import as_array
+from clhist.grouped.keys import encoded, in_first_order, library, numbered, order_of_texts, renumbered
 
 
 def by_its_library(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, as_bytes, empty, is_device_array
+from clhist._core.opencl.arrays import Array, as_bytes, is_device_array
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.each import Elementwise

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, is_device_array, to_device
-from clhist._core.opencl.device import default_queue
-from clhist._core.opencl.lost import fetched
+from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.runtime.columns import ColumnData
 from clhist._core.runtime.small import is_small
-from clhist.grouped.keys import are_hashed, hashed, numbered
-from clhist.grouped.numbering import MOST_ELEMENTS, Numbering, can_number, number_keys
+from clhist.grouped.keys import Numbering, are_hashed, numbered_by_host
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 
 def factorized(
@@ -45,17 +44,10 @@ def factorized(
     is_device = is_device_array(keys)
     on_host = not is_device if on_host is None else on_host
     if not is_device and are_few(keys, queue):
-        return _by_the_host(keys, sort, first, missing)
-    found = queue or (keys.queue if is_device else None) or default_queue()
-    if can_number(keys.dtype, found.device) and keys.size < MOST_ELEMENTS:
-        dtype = keys.dtype
-        if not is_device:
-            keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
-        numbering = number_keys(keys, found, sort=sort, first=first, missing=missing, as_is=as_is, on_host=on_host)
-        return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
-    numbers, *others = _by_the_host(fetched(keys, found) if is_device else keys, sort, first, missing)
-    placed = (each if each is None or not is_device else to_device(found, each) for each in others)
-    return Numbering(numbers if on_host else to_device(found, numbers), *placed)
+        return numbered_by_host(keys, sort, first, missing)
+    from clhist.grouped.device_keys import numbered_by_device  # PyOpenCL, which few keys do without
+
+    return numbered_by_device(keys, queue, sort=sort, first=first, missing=missing, as_is=as_is, on_host=on_host)
 
 
 def are_few(keys: np.ndarray, queue: cl.CommandQueue | None) -> bool:
@@ -101,37 +93,3 @@ def _like(column: ColumnData, keys: np.ndarray, missing: bool) -> Any:
     if column.like is not None:
         return column.like(keys)
     return np.ma.asarray(keys) if missing and keys.dtype.kind not in "mM" else keys
-
-
-def _by_the_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Numbering:
-    in_order = None if sort or first else hashed(keys)
-    if in_order is not None:
-        return Numbering(in_order[1].astype(np.int32 if keys.size < 2**31 else np.int64), in_order[0], None)
-    labels, numbers = numbered(keys, sort)
-    numbers = numbers.astype(np.int32 if keys.size < 2**31 else np.int64, copy=False)
-    has_none = numbers < 0
-    if missing and has_none.any():
-        numbers = np.where(has_none, numbers.dtype.type(len(labels)), numbers)
-        one = keys[has_none][:1].astype(labels.dtype, copy=False)
-        labels = np.concatenate([labels, one], dtype=labels.dtype)  # whose byte order is not NumPy's choice
-    if sort and not first:
-        return Numbering(numbers, labels, None)
-    ordered, others, positions = in_first_order(numbers, labels)
-    if not sort:
-        return Numbering(ordered, others, np.sort(positions) if first else None)
-    return Numbering(numbers, labels, positions if first else None)
-
-
-def in_first_order(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return numbers and labels in the order of the labels' first positions, and these, in the order of before.
-
-    A number of -1 stays.
-    """
-    positions = np.zeros(len(labels) + 1, np.int64)
-    flat = numbers.reshape(-1)
-    positions[flat[::-1]] = np.arange(flat.size - 1, -1, -1)  # the last that is written is the first one
-    positions = positions[: len(labels)]
-    order = np.argsort(positions)
-    ranks = np.full(len(labels) + 1, -1, numbers.dtype)
-    ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
-    return ranks.take(numbers, mode="wrap"), labels[order], positions  # which checks no bounds

@@ -8,25 +8,19 @@ from typing import Any, NamedTuple, Never
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import (
-    Array,
-    as_bytes,
-    check_context,
-    check_layout,
-    empty,
-    is_device_array,
-    shares_memory,
-)
+from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.masks import mask_of
+from clhist._core.opencl.new_arrays import empty, shares_memory
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.columns import ColumnData, from_arrow, of_list, picked
 from clhist._core.runtime.each import Elementwise
 from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.scatter import as_array, native
+from clhist._core.runtime.reading import as_array
+from clhist._core.runtime.scatter import native
 from clhist._core.runtime.small import is_small
 from clhist.grouped import host
 from clhist.grouped.columns import by_its_library, like_keys, scattered, without_missing

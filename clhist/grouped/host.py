@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clhist.grouped.dates import NAT
-from clhist.grouped.factorized import in_first_order
-from clhist.grouped.keys import sorted_distinct
+from clhist.grouped.keys import in_first_order, sorted_distinct
 from clhist.grouped.running import Running
 
 Array = np.ndarray

@@ -12,7 +12,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.scan import ScanSpec
-from clhist._core.opencl.arrays import Array, empty, is_device_array, to_device
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
 from clhist._core.runtime.chain import Chain, chain_on

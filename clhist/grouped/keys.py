@@ -11,11 +11,12 @@ import sys
 from collections import defaultdict
 from importlib import import_module
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from clhist._core.cuda.imported import is_complete
+from clhist._core.opencl.arrays import Array
 
 # A library that is not imported yet takes longer to import than fewer keys than this to number without it.
 _WORTH_AN_IMPORT = 1 << 19
@@ -24,6 +25,24 @@ _CLOSE = 1 << 14  # range of integers that are marked in a table rather than sor
 _FEW = 1 << 11  # which NumPy sorts before pandas has hashed them
 # Objects are distinguished by their addresses where no more than this part of some elements are different ones.
 _SOME, _DIFFERENT = 1 << 16, 0.98
+
+
+class Numbering(NamedTuple):
+    """Keys as numbers.
+
+    Attributes
+    ----------
+    numbers : array of int32
+        Of each element; -1 where it has no key.
+    keys : array
+        The different keys, as many as there are groups.
+    first : array of int64, optional
+        The first position of each of them.
+    """
+
+    numbers: Array
+    keys: Array
+    first: Array | None
 
 
 def numbered(keys: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -296,3 +315,38 @@ def library(name: str, size: int = _WORTH_AN_IMPORT) -> Any:
     except ImportError:
         return None
     return found if is_complete(name) else None
+
+
+def numbered_by_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Numbering:
+    """Return keys as numbers, as `clhist.grouped.factorized.factorized`, by the host."""
+    in_order = None if sort or first else hashed(keys)
+    if in_order is not None:
+        return Numbering(in_order[1].astype(np.int32 if keys.size < 2**31 else np.int64), in_order[0], None)
+    labels, numbers = numbered(keys, sort)
+    numbers = numbers.astype(np.int32 if keys.size < 2**31 else np.int64, copy=False)
+    has_none = numbers < 0
+    if missing and has_none.any():
+        numbers = np.where(has_none, numbers.dtype.type(len(labels)), numbers)
+        one = keys[has_none][:1].astype(labels.dtype, copy=False)
+        labels = np.concatenate([labels, one], dtype=labels.dtype)  # whose byte order is not NumPy's choice
+    if sort and not first:
+        return Numbering(numbers, labels, None)
+    ordered, others, positions = in_first_order(numbers, labels)
+    if not sort:
+        return Numbering(ordered, others, np.sort(positions) if first else None)
+    return Numbering(numbers, labels, positions if first else None)
+
+
+def in_first_order(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return numbers and labels in the order of the labels' first positions, and these, in the order of before.
+
+    A number of -1 stays.
+    """
+    positions = np.zeros(len(labels) + 1, np.int64)
+    flat = numbers.reshape(-1)
+    positions[flat[::-1]] = np.arange(flat.size - 1, -1, -1)  # the last that is written is the first one
+    positions = positions[: len(labels)]
+    order = np.argsort(positions)
+    ranks = np.full(len(labels) + 1, -1, numbers.dtype)
+    ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
+    return ranks.take(numbers, mode="wrap"), labels[order], positions  # which checks no bounds

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 
 from clhist._core.opencl.arrays import is_device_array
 from clhist._core.runtime.columns import read_column
-from clhist._core.runtime.cuda_calls import takes_cuda_as
+from clhist._core.runtime.cuda_entry import takes_cuda_as
 from clhist.grouped.groups import numbered_texts
 from clhist.grouped.hints import check_index
 from clhist.grouped.placed import OF_ORDER, Placed

@@ -19,13 +19,15 @@ import pyopencl as cl
 
 from clhist._core.kernels.key_table import BLOCK, EACH, LANES, NONE, KeySpec
 from clhist._core.kernels.render import render_keys
-from clhist._core.opencl.arrays import Array, empty, is_device_array
-from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import claims, device_kind
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.runtime.chain import Chain, chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
+from clhist.grouped.keys import Numbering
 from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, Known, Sample, SampledKeys, different
 
 MOST_ELEMENTS = NONE
@@ -39,24 +41,6 @@ _TOLD = 64  # keys that a work-group adds before it says so, at most
 # Marks are used where they are as few as the elements, within these. Keys too far apart mostly are so at the ends.
 _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
 _GROUPS = 8  # work-groups for each compute unit
-
-
-class Numbering(NamedTuple):
-    """Keys as numbers.
-
-    Attributes
-    ----------
-    numbers : array of int32
-        Of each element; -1 where it has no key.
-    keys : array
-        The different keys, as many as there are groups.
-    first : array of int64, optional
-        The first position of each of them.
-    """
-
-    numbers: Array
-    keys: Array
-    first: Array | None
 
 
 def can_number(dtype: np.dtype, device: cl.Device) -> bool:

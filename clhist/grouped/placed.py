@@ -10,24 +10,17 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
-from clhist._core.opencl.arrays import (
-    Array,
-    as_bytes,
-    check_context,
-    check_layout,
-    empty,
-    is_device_array,
-    shares_memory,
-    to_device,
-)
+from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.elementwise import as_numbers
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.masks import check_unmasked, mask_of
+from clhist._core.opencl.new_arrays import empty, shares_memory, to_device
 from clhist._core.opencl.operands import in_place
 from clhist._core.runtime.columns import ColumnData, of_list, picked, read_column
 from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.scatter import as_array, check_width, native
+from clhist._core.runtime.reading import as_array, check_width
+from clhist._core.runtime.scatter import native
 from clhist.grouped import host
 from clhist.grouped.dates import (
     FILLED,

@@ -13,8 +13,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.opencl.arrays import Array, is_device_array, on_host, to_device
+from clhist._core.opencl.arrays import Array, is_device_array, on_host
 from clhist._core.opencl.memory import OutOfMemoryError
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
 from clhist._core.runtime.engine import Engine

@@ -11,8 +11,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.scan import ScanSpec
-from clhist._core.opencl.arrays import Array, empty
+from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.each import Elementwise

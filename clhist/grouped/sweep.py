@@ -10,7 +10,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.opencl.arrays import Array, empty
+from clhist._core.opencl.arrays import Array
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.engine import Engine
 from clhist.grouped.hints import check_room

@@ -1,29 +1,34 @@
 """Ready-made operators, and the ones that NumPy's ufuncs and written expressions stand for."""
 
-from clhist.operators.arithmetic import (
-    add,
-    bitwise_and,
-    bitwise_or,
-    bitwise_xor,
-    count,
-    fmax,
-    fmin,
-    logical_and,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    multiply,
-    product,
-    reproducible_add,
-    saturating_add,
-)
-from clhist.operators.positional import argmax, argmin, first, last
-from clhist.operators.statistics import mean, standard_deviation, variance
-from clhist.operators.ufuncs import as_operator
+from __future__ import annotations
 
-any = logical_or
-all = logical_and
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clhist.operators.arithmetic import (
+        add,
+        bitwise_and,
+        bitwise_or,
+        bitwise_xor,
+        count,
+        fmax,
+        fmin,
+        logical_and,
+        logical_or,
+        logical_xor,
+        maximum,
+        minimum,
+        multiply,
+        product,
+        reproducible_add,
+        saturating_add,
+    )
+    from clhist.operators.positional import argmax, argmin, first, last
+    from clhist.operators.statistics import mean, standard_deviation, variance
+    from clhist.operators.ufuncs import as_operator
+
+    any = logical_or
+    all = logical_and
 
 __all__ = [
     "add",
@@ -53,3 +58,22 @@ __all__ = [
     "standard_deviation",
     "variance",
 ]
+
+_ALIASES = {"any": "logical_or", "all": "logical_and"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Imported by the first use of an operator: what NumPy counts needs none.
+    from clhist.operators import arithmetic, positional, statistics, ufuncs
+
+    name_there = _ALIASES.get(name, name)
+    for module in (arithmetic, positional, statistics, ufuncs):
+        if hasattr(module, name_there):
+            globals()[name] = getattr(module, name_there)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

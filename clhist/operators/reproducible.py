@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clhist.operators.arithmetic import add, reproducible_add
-from clhist.operators.c_types import check_booleans, scalars_of
+from clhist.operators.c_types import scalars_of
 from clhist.operators.fixed_point import MOST_VALUES, has_format
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
@@ -52,13 +52,6 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
         "reproducible: expected sums of float32 or float64, or an operator whose results do not depend on the order "
         f"of values, got {operator!r}"
     )
-
-
-def check_max_abs(max_abs: float | None, reproducible: bool) -> None:
-    """Raise TypeError if `reproducible` is no bool, or if sums that are not so have a largest |value|."""
-    check_booleans(reproducible=reproducible)
-    if max_abs is not None and not reproducible:
-        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")
 
 
 def _has_floats(dtype: np.dtype) -> bool:

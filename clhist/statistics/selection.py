@@ -16,9 +16,10 @@ import pyopencl as cl
 
 from clhist import operators
 from clhist._core.kernels.render import render_selection
-from clhist._core.opencl.arrays import Array, empty, is_device_array, zeros
-from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import default_queue, device_kind
+from clhist._core.opencl.new_arrays import empty, zeros
 from clhist._core.opencl.program import build, building, kept_by_context
 from clhist._core.runtime.call import Call
 from clhist._core.runtime.chain import chain_on

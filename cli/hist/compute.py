@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 import clhist
 from clhist.binned.counts import densities
+from clhist.binned.device_points import binned_points
 from clhist.binned.points import points_of
 from clhist.binned.statistics import statistics_of
 from clhist.cli.hist.rows import Piece, Rows
@@ -275,7 +276,8 @@ class Statistics:
         points = points_of(tuple(sample))
         assert points is not None
         shape = tuple(len(each) - 1 for each in edges)
-        found = statistics_of(points.binned(edges, None, queue), shape, values, names, queue, reproducible=False, q=q)
+        binned = binned_points(points, edges, None, queue)
+        found = statistics_of(binned, shape, values, names, queue, reproducible=False, q=q)
         return {name: part.reshape(groups, *self._shape) for name, part in found.items()}
 
 

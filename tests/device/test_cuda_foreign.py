@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist._core.cuda import recognised
+from clhist._core.cuda import kinds, recognised
 from clhist._core.cuda.driver import CaptureError
-from clhist._core.opencl.cuda_arrays import NotDirectError
+from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.runtime import cuda_calls
 from clhist._core.runtime.cuda_launcher import CudaLoaded
 
@@ -168,9 +168,9 @@ def test_arrays_are_found_in_structures(fake, cupy):
     expected = clhist.histogramdd(tuple(values), 5)[0]
     np.testing.assert_array_equal(clhist.histogramdd(Named(*map(cupy.asarray, values)), 5)[0].get(), expected)
     pair = Named(cupy.asarray(BINS), cupy.asarray(BINS))
-    assert recognised.may_be_cuda([0.0] * 100 + [pair])
-    assert recognised.may_be_cuda([pair.x] * 100)
-    assert not recognised.may_be_cuda([[1.0, 2], ["a", None]] * 1000)
+    assert kinds.may_be_cuda([0.0] * 100 + [pair])
+    assert kinds.may_be_cuda([pair.x] * 100)
+    assert not kinds.may_be_cuda([[1.0, 2], ["a", None]] * 1000)
 
 
 def test_pinned_memory_is_read_before_a_call_goes_on(fake, cupy):

@@ -12,6 +12,7 @@ import clhist
 from clhist._core.cuda.driver import CaptureError, CudaMemoryError
 from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import cuda_calls, row_kernels
+from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.loads import Loads
 
 N, BINS = 7000, 77
@@ -24,7 +25,7 @@ READS = {
 KERNEL = clhist.HistogramKernel(
     None, clhist.operators.add(np.int64), arguments="const int *x, int step", map="EMIT(x[i], step)"
 )
-ROWS_OF_BINS = cuda_calls.takes_cuda(row_kernels.gather)
+ROWS_OF_BINS = takes_cuda(row_kernels.gather)
 
 
 def _bins(most=BINS, size=N):

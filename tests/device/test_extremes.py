@@ -32,7 +32,7 @@ def test_rates_need_no_proof_of_atomics(queue, monkeypatch):
     if not is_processor(queue.device):
         pytest.skip("GPUs prove their atomics at their first use")
     monkeypatch.setattr(devices, "_features", {})
-    monkeypatch.setattr(devices, "proven_features", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr("clhist._core.opencl.probe.proven_features", lambda *_: pytest.fail("compiled"))
     for profile in (devices.own_profile, devices._claimed_profile):
         profile.cache_clear()
     assert all(len(least_size(call, queue.device)) == 2 for call in LEAST)

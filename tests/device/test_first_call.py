@@ -120,3 +120,96 @@ UNUSED = """
 
 def test_libraries_of_the_host_are_not_imported_for_calls_on_a_device():
     assert run_python(UNUSED) == "[]\n"
+
+
+# Calls that the host computes, in processes without a device, and the results to expect.
+SMALL = {
+    "bincount": ("clhist.bincount(k)", "np.bincount(k)"),
+    "bincount of a list": ("clhist.bincount(k.tolist(), v.tolist(), 60)", "np.bincount(k, v, 60)"),
+    "bincount of masked": ("clhist.bincount(np.ma.array(k, mask=k > 5))", "np.bincount(k[k <= 5])"),
+    "bincount, out": ("clhist.bincount(k, out=np.empty(50, np.intp))", "np.bincount(k)"),
+    "histogram": ("clhist.histogram(v)[0]", "np.histogram(v)[0]"),
+    "histogram of a list": ("clhist.histogram(v.tolist(), [0, 0.1, 1])[0]", "np.histogram(v, [0, 0.1, 1])[0]"),
+    "histogram, weights": ("clhist.histogram(v, weights=v)[0]", "np.histogram(v, weights=v)[0]"),
+    "histogram of float16": ("clhist.histogram(h, [0, 0.1, 1])[0]", "np.histogram(h.astype('f4'), [0, 0.1, 1])[0]"),
+    "histogram, density": ("clhist.histogram(v, density=True)[0]", "np.histogram(v, density=True)[0]"),
+    "histogram2d": ("clhist.histogram2d(v, v)[0]", "np.histogram2d(v, v)[0]"),
+    "histogramdd": ("clhist.histogramdd(np.stack([v, v], 1))[0]", "np.histogramdd(np.stack([v, v], 1))[0]"),
+    "histogram_bin_edges": ("clhist.histogram_bin_edges(v, 'fd')", "np.histogram_bin_edges(v, 'fd')"),
+    "reduce_by_index": ("clhist.reduce_by_index(50, 'sum', k, v)", "np.bincount(k, v)"),
+    "reduce_by_index, ufunc": ("clhist.reduce_by_index(np.zeros(50), np.add, k, v)", "np.bincount(k, v)"),
+    "reduce_by_index of lists": ("clhist.reduce_by_index(50, 'max', [3, 3], [1.0, 2.0])[3]", "2.0"),
+    "reduce_by_index, count": ("clhist.reduce_by_index(50, 'count', k, 1)", "np.bincount(k)"),
+    "reduce_by_index, mean": ("clhist.reduce_by_index(50, 'mean', k, v)", "np.bincount(k, v) / np.bincount(k)"),
+    "unique": ("clhist.unique(k)", "np.unique(k)"),
+    "unique, counts": ("clhist.unique(v, return_counts=True)[1]", "np.unique(v, return_counts=True)[1]"),
+    "unique of texts": ("clhist.unique(k.astype(str)) == np.unique(k.astype(str))", "np.ones(50, bool)"),
+    "factorize": ("np.take(clhist.factorize(k)[1], clhist.factorize(k)[0])", "k"),
+    "digitize": ("clhist.digitize(v, [0.1, 0.5])", "np.digitize(v, [0.1, 0.5])"),
+}
+ABSENT = (
+    "pyopencl",
+    "pytools",
+    "clhist._core.opencl.device",
+    "clhist._core.runtime.engine",
+    "clhist._core.cuda.driver",
+)
+
+
+def test_few_elements_import_neither_pyopencl_nor_the_engine():
+    run_python(
+        f"""
+        import numpy as np
+        rng = np.random.default_rng(0)
+        k, v = rng.integers(0, 50, 1000), rng.random(1000)
+        h = v.astype(np.float16)
+        for name, (call, expected) in {SMALL!r}.items():
+            np.testing.assert_allclose(eval(call), eval(expected), rtol=1e-12, err_msg=name)
+            assert not (there := [each for each in {ABSENT!r} if each in sys.modules]), (name, there)
+        """
+    )
+
+
+@pytest.mark.parametrize("call", ["bincount(k, queue=1)", "histogram(k, queue=1)", "digitize(k, [1, 2], queue=1)"])
+def test_a_wrong_queue_is_refused_by_the_first_call(call):
+    printed = run_python(
+        f"""
+        import numpy as np
+        k = np.arange(10)
+        try:
+            clhist.{call}
+        except TypeError as error:
+            print(error)
+        """
+    )
+    assert printed == "queue: expected a pyopencl.CommandQueue or None, got 1\n"
+
+
+def test_first_calls_of_several_threads():
+    """The modules for devices are imported by several threads at the same time."""
+    run_python(
+        """
+        import threading
+        import numpy as np
+        k = np.arange(300_000) % 97
+        start, wrong = threading.Barrier(4), []
+
+        def count(function, expected):
+            start.wait()
+            if not np.array_equal(function(), expected):
+                wrong.append(function)
+
+        calls = [
+            (lambda: clhist.bincount(k), np.bincount(k)),
+            (lambda: clhist.bincount(k[:100]), np.bincount(k[:100])),
+            (lambda: clhist.histogram(k, 97)[0], np.histogram(k, 97)[0]),
+            (lambda: clhist.bincount(k, minlength=100), np.bincount(k, minlength=100)),
+        ]
+        threads = [threading.Thread(target=count, args=call) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong and len(calls) == 4
+        """
+    )

@@ -14,7 +14,7 @@ import clhist
 from clhist.binned import found
 from clhist.binned.prepared import Prepared
 
-MODULE = import_module("clhist.histogram")  # whose name is the function's, too
+MODULE = import_module("clhist.binned.histograms")
 N = 5000
 OTHERS = ["f8", "u4", "i8", "u8", "i2", "u1"]
 DTYPES = ["f4", "i4", *OTHERS]
@@ -167,7 +167,7 @@ def test_a_numpy_that_makes_edges_in_another_way(queue, monkeypatch):
 def test_calls_that_repeat_others_check_nothing(queue, rng, monkeypatch):
     arrays = [cl_array.to_device(queue, rng.normal(n, size=N)) for n in range(4)]
     clhist.histogram(arrays[0], 12)
-    monkeypatch.setattr(MODULE, "checked_data", Mock(side_effect=AssertionError("checked")))
+    monkeypatch.setattr(import_module("clhist.histogram"), "checked_data", Mock(side_effect=AssertionError("checked")))
     again = Mock(wraps=Prepared.again)
     monkeypatch.setattr(Prepared, "again", lambda *given: again(*given))
     for x in arrays:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist._core.cuda.recognised import PLAIN
+from clhist._core.cuda.kinds import PLAIN
 
 X = np.arange(2000) % 7
 LIBRARIES = [

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import clhist
 from clhist import Accumulator, DeviceLostError, HistogramKernel, operators
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import shares_memory
+from clhist._core.opencl.new_arrays import shares_memory
 from clhist.cli.main import main
 
 X = np.array([3, 1, 3, 3, 0], np.int32)

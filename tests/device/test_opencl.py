@@ -13,8 +13,8 @@ from processes import run_python
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from clhist import HistogramKernel, free_scratch, operators, reduce_by_index
-from clhist._core.opencl.arrays import shares_memory
 from clhist._core.opencl.memory import scratch_bytes
+from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.opencl.operands import in_place
 from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.each import Elementwise
@@ -250,7 +250,7 @@ def test_scratch_memory_can_be_given_back(sums, data):
 
 def test_memory_of_results_is_used_again(sums, data, queue, monkeypatch):
     """Of a GPU, whose memory is its own: from what is kept for the queue, unless it runs out of order."""
-    for module in ("arrays", "operands"):
+    for module in ("new_arrays", "operands"):
         monkeypatch.setattr(f"clhist._core.opencl.{module}.shares_memory", lambda device: False)
     bins, ones = to_device(queue, *data[:2])
     free_scratch()

@@ -13,6 +13,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import HistogramKernel, operators, reduce_by_index
+from clhist._core.runtime import reducing
 from clhist._core.runtime.signature import Remembered
 from clhist.selftest.reference import counts_of
 
@@ -132,7 +133,7 @@ def long_ways(monkeypatch):
     """Return how often arguments have been looked at, of calls like no other test's before."""
     found, original = [], reduce.checked_pairs
     monkeypatch.setattr(reduce, "checked_pairs", lambda *given: found.append(1) or original(*given))
-    monkeypatch.setattr(reduce, "_known", Remembered(16))
+    monkeypatch.setattr(reducing, "_known", Remembered(16))
     return found
 
 

@@ -15,7 +15,7 @@ import pytest
 import clhist
 from clhist import HistogramKernel, operators
 from clhist._core.opencl import memory as scratch
-from clhist._core.opencl.arrays import shares_memory
+from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.opencl.operands import in_place
 from clhist.selftest.cases import pair_kernel
 

@@ -16,7 +16,7 @@ from covering import covering
 import clhist
 from clhist import operators
 from clhist._core.model.problem import planned_size
-from clhist._core.opencl.arrays import shares_memory
+from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.loads import Loads
 from clhist.selftest.reference import counts_of
@@ -344,7 +344,9 @@ def test_a_histogram_of_another_size_needs_no_axis(on_device, queue, rng, monkey
         return cl_array.to_device(queue, rng.random(size)) if on_device else rng.random(size)
 
     clhist.histogram(data(80_000), 10, (0, 1), queue=queue)
-    monkeypatch.setattr(importlib.import_module("clhist.histogram"), "_counted", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(
+        importlib.import_module("clhist.binned.histograms"), "_counted", Mock(side_effect=AssertionError)
+    )
     for size in (80_001, 300_000):
         counts, _ = clhist.histogram(data(size), 10, (0, 1), queue=queue)
         assert (counts.get() if on_device else counts).sum() == size

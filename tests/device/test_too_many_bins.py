@@ -11,7 +11,7 @@ import pytest
 
 import clhist
 from clhist import ndimage, stats
-from clhist._core.opencl import arrays
+from clhist._core.opencl import new_arrays
 
 KEYS, X = np.zeros(3, np.int32), np.ones(3, np.float32)
 CALLS = {
@@ -163,9 +163,9 @@ def test_a_host_without_memory(queue, monkeypatch):
     def lacking(*args, **options):
         raise Lacking
 
-    monkeypatch.setattr(arrays.cl_array, "empty", lacking)
+    monkeypatch.setattr(new_arrays.cl_array, "empty", lacking)
     with pytest.raises(MemoryError, match=r"^the device has no room for a result of shape \(5,\) and int32: create_"):
-        arrays.empty(queue, (5,), np.dtype(np.int32), True)
+        new_arrays.empty(queue, (5,), np.dtype(np.int32), True)
 
     class Lost(Lacking):
         code = cl.status_code.OUT_OF_RESOURCES
@@ -173,9 +173,9 @@ def test_a_host_without_memory(queue, monkeypatch):
     def lost(*args, **options):
         raise Lost
 
-    monkeypatch.setattr(arrays.cl_array, "empty", lost)
+    monkeypatch.setattr(new_arrays.cl_array, "empty", lost)
     with pytest.raises(Lost):
-        arrays.empty(queue, (5,), np.dtype(np.int32), True)
+        new_arrays.empty(queue, (5,), np.dtype(np.int32), True)
 
 
 def test_a_number_that_is_an_array(rng):

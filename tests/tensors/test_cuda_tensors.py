@@ -190,7 +190,7 @@ def test_repeated_calls_only_launch(cuda, monkeypatch):
 
 
 def test_a_count_that_reads_its_number_of_bins_is_repeated(cuda, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("clhist.bincount"), "device_kind", lambda device: "gpu")
+    monkeypatch.setattr(importlib.import_module("clhist._core.runtime.counting"), "device_kind", lambda device: "gpu")
     index = torch.arange(N) % 7
     for _ in range(6):
         ct.bincount(index, minlength=5)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clhist._core.kernels.arguments import check_structs, parse_arguments, scalar
+from clhist._core.kernels.arguments import check_structs, parse_arguments
 from clhist._core.kernels.maps import Argument
+from clhist._core.kernels.scalars import scalar
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 

@@ -214,7 +214,7 @@ def test_usage_errors(options):
 
 def test_profile_needs_no_opencl(tmp_path):
     code = """
-import sys, clhist.reduce
+import sys, clhist.kernel  # which imports PyOpenCL
 before = set(sys.modules)
 from clhist.cli.main import main
 main(["plan", "-n", "50M", "-H", "12281", "--profile", "nvidia-h200", "--json"], standalone_mode=False)

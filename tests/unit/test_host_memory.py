@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from clhist._core.opencl import host_memory
-from clhist._core.opencl.arrays import HOST_ALIGNMENT, empty
 from clhist._core.opencl.host_memory import HostMemory
+from clhist._core.opencl.new_arrays import HOST_ALIGNMENT, empty
 
 MIB = 2**20
 

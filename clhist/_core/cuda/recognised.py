@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from clhist._core.cuda.driver import CaptureError, driver
-from clhist._core.cuda.imported import is_instance
+from clhist._core.cuda.kinds import REFUSALS, of_libraries, recognised_kind
 from clhist._core.cuda.libraries import Library, library
-
-_CUDA_DEVICES = (2, 13)  # of DLPack: memory of CUDA, and managed memory
 
 
 def library_of(kind: type) -> Library | None:
     """Return the library whose arrays have this type, if one was recognised before."""
-    name = _of_libraries.get(kind)
+    name = of_libraries.get(kind)
     return None if name is None else library(name)
 
 
@@ -41,53 +38,6 @@ class Recognised(NamedTuple):
     array: Any
     back: Callable[[Any], Any] | None = None
     is_read_only: bool = False
-
-
-# Types whose objects are no arrays of CUDA; most arguments are of these.
-PLAIN: set[type] = {type(None), bool, int, float, complex, str, bytes, np.ndarray, np.ufunc, np.dtype, range, slice}
-_of_libraries: dict[type, str] = {}  # types whose objects are arrays of CuPy or PyTorch
-
-
-def may_be_cuda(value: Any) -> bool:
-    """Whether an argument may be, or hold, arrays of CUDA's memory; soon told of those that cannot."""
-    if type(value) in PLAIN:
-        return False
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, tuple | list):
-        kinds = {*map(type, value)} - PLAIN  # of most there are none, however long they are
-        return bool(kinds) and any(may_be_cuda(each) for each in value if type(each) in kinds)
-    return recognised_kind(value) is not None
-
-
-# What arrays of other libraries and the libraries that see them raise of what they cannot share.
-_REFUSALS = AssertionError, AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError
-
-
-def recognised_kind(value: Any) -> str | None:
-    """Return "torch", "cupy" or "other" for an array of CUDA's memory."""
-    kind = type(value)
-    if kind in PLAIN:
-        return None
-    known = _of_libraries.get(kind)
-    if known is None:
-        if is_instance(value, "torch", "Tensor"):
-            known = _of_libraries[kind] = "torch"
-        elif is_instance(value, "cupy", "ndarray"):
-            known = _of_libraries[kind] = "cupy"
-    if known is not None:
-        return known if known == "cupy" or value.is_cuda else None
-    if isinstance(value, np.generic):
-        return None
-    if hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack_device__"):
-        with suppress(*_REFUSALS):
-            if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in _CUDA_DEVICES:
-                return "other"
-        with suppress(*_REFUSALS):
-            return "other" if hasattr(value, "__cuda_array_interface__") else None
-        return None
-    PLAIN.add(kind)  # classes get no such attributes later on
-    return None
 
 
 def recognised(name: str, value: Any) -> Recognised | None:
@@ -113,7 +63,7 @@ def recognised(name: str, value: Any) -> Recognised | None:
             seen, is_read_only = _seen_by(found, value)
         except CaptureError:
             raise
-        except _REFUSALS as error:
+        except REFUSALS as error:
             reason = error
             continue
         return Recognised(found, seen, back := _way_back(value), is_read_only or back is _to_jax)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from clhist._core.kernels.maps import Argument
-from clhist.operators.c_types import IDENTIFIER, c_name, dtype_of, same_value, shown_dtype, supported_dtype
+from clhist.operators.c_types import IDENTIFIER, c_name, dtype_of, supported_dtype
 from clhist.operators.halves import number_of
 
 _QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
@@ -75,26 +75,6 @@ def check_structs(structs: Mapping[str, object] | None) -> dict[str, np.dtype]:
             raise ValueError(f"structs: the name {name!r} is taken")
         checked[name] = supported_dtype(dtype, f"structs[{name!r}]")  # type: ignore[arg-type]
     return checked
-
-
-def scalar(argument: Argument, value: object) -> np.generic:
-    """Return `value` as a scalar of the type that `argument` declares.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not a number, or does not fit; the argument is named.
-    """
-    if type(value) is argument.dtype.type and argument.dtype.names is None:
-        return value  # type: ignore[return-value]
-    if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
-        raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
-    if isinstance(value, np.void) and value.dtype.names != argument.dtype.names:  # NumPy would go by their order
-        raise TypeError(
-            f"{argument.name}: expected a scalar of {shown_dtype(argument.dtype)}, got one of "
-            f"{shown_dtype(value.dtype)}"
-        )
-    return same_value(value, argument.dtype, argument.name)  # type: ignore[return-value]
 
 
 def same_scalar(one: object, other: object) -> bool:

@@ -11,17 +11,14 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import platformdirs
 
 from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic
-from clhist._core.kernels import digit_sort, key_ranges, key_table
 from clhist._core.kernels.combine_state import CombineState
 from clhist._core.kernels.from_plan import Programs
-from clhist._core.kernels.key_ranges import KeySizes
-from clhist._core.kernels.key_table import KeySpec
 from clhist._core.kernels.maps import is_elementwise, read_ahead, uses_position
 from clhist._core.kernels.parameters import (
     accumulator_words,
@@ -38,10 +35,6 @@ from clhist._core.kernels.parameters import (
     split_parameters,
     sweep_parameters,
 )
-from clhist._core.kernels.partitions import PartitionSpec
-from clhist._core.kernels.row_kernels import RowKernelSpec
-from clhist._core.kernels.rows import RowsSpec, rows_parameters
-from clhist._core.kernels.scan import ScanSpec, each_of
 from clhist._core.kernels.signatures import with_arrays
 from clhist._core.kernels.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist._core.kernels.state import SweepState
@@ -50,6 +43,14 @@ from clhist.files.sealed import is_sealed_python, make_older, sealed_python
 from clhist.operators.c_types import c_name, declare, element_name
 from clhist.operators.halves import declared, loaded, stored
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from clhist._core.kernels.key_ranges import KeySizes
+    from clhist._core.kernels.key_table import KeySpec
+    from clhist._core.kernels.partitions import PartitionSpec
+    from clhist._core.kernels.row_kernels import RowKernelSpec
+    from clhist._core.kernels.rows import RowsSpec
+    from clhist._core.kernels.scan import ScanSpec
 
 
 def render_sweep(spec: SweepSpec) -> str:
@@ -182,6 +183,8 @@ def render_partition(spec: PartitionSpec) -> str:
 
 def render_rows(spec: RowsSpec) -> str:
     """Return the OpenCL C program with the kernels that gather rows."""
+    from clhist._core.kernels.rows import rows_parameters
+
     return render(
         "rows.mako",
         spec=spec,
@@ -229,6 +232,8 @@ def render_sort_scan(operator: Operator) -> str:
 
 def render_scan(spec: ScanSpec, lanes: int) -> str:
     """Return the OpenCL C program of a segmented scan, with so many work-items in a work-group."""
+    from clhist._core.kernels.scan import each_of
+
     declared, arrays = with_arrays(spec.arguments)
     each = each_of(spec.item_bytes)
     return render("segmented_scan.mako", spec=spec, lanes=lanes, each=each, declared=declared, pointers=arrays)
@@ -246,12 +251,16 @@ def render_selection(order: object) -> str:
 
 def render_keys(spec: KeySpec, *, several: bool) -> str:
     """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several."""
+    from clhist._core.kernels import key_table
+
     of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
     return render("keys.mako", spec=spec, several=several, most_tries=key_table.MOST_TRIES, **of)
 
 
 def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
     """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
+    from clhist._core.kernels import key_ranges
+
     most = {
         name: getattr(key_ranges, name.upper())
         for name in ("chunk", "most_lanes", "merging", "known", "pieces", "bits", "blocks")
@@ -261,6 +270,8 @@ def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
 
 def render_digits(word: np.dtype, lanes: int) -> str:
     """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
+    from clhist._core.kernels import digit_sort
+
     return render("digits.mako", word=word, lanes=lanes, each=digit_sort.EACH)
 
 

@@ -6,7 +6,6 @@ nothing: it stands for the CUDA device, as a queue of the same device by OpenCL,
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -18,10 +17,7 @@ import pyopencl.array as cl_array
 from clhist._core.cuda.driver import Event, driver, heard, unheard
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
-
-
-class NotDirectError(Exception):
-    """Raised, before anything is enqueued, where CUDA cannot do what OpenCL can; the message says what."""
+from clhist._core.opencl.cuda_kinds import NotDirectError, memory_of_call, register
 
 
 class CudaMemory:
@@ -198,6 +194,9 @@ class CudaArray(cl_array.Array):
     __hash__ = cl_array.Array.__hash__
 
 
+register(CudaArray)
+
+
 class CudaConverted(NamedTuple):
     """The outcome of `CudaArray.astype`."""
 
@@ -240,16 +239,6 @@ class StreamOrder:
             self._stream = memory.stream
             with driver().on(memory.device):
                 self._event = (self._event or Event(driver())).record(self._stream)
-
-
-def is_cuda(value: object) -> bool:
-    """Whether `value` is an array of CUDA's memory."""
-    return isinstance(value, CudaArray)
-
-
-def may_be_written(value: object) -> bool:
-    """Whether a device array is not one of CUDA's memory that must only be read."""
-    return not (isinstance(value, CudaArray) and value.memory.is_read_only)
 
 
 def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: cl.CommandQueue) -> CudaArray:
@@ -311,52 +300,6 @@ def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     return tuple(found[::-1]) if shape else ()
 
 
-_devices: dict[int, int] = {}  # by the pointers of queues, which are kept
-
-
-def cuda_device_of(queue: cl.CommandQueue) -> int | None:
-    """Return the number of the CUDA device that a queue stands for; None of other queues."""
-    return _devices.get(queue.int_ptr) if _devices else None
-
-
-def stands_for(queue: cl.CommandQueue, device: int) -> None:
-    """Note that a queue, which must be kept, stands for a CUDA device."""
-    _devices[queue.int_ptr] = device
-
-
-class _Ambient(threading.local):
-    memory: CudaMemory | None = None
-
-
-_ambient = _Ambient()
-
-
-class results_like:  # as a function; a generator would take three times as long
-    """Lets new arrays of CUDA's memory, of this thread, be of the library of `memory`."""
-
-    __slots__ = ("_before", "_memory")
-
-    def __init__(self, memory: CudaMemory) -> None:
-        self._memory = memory
-
-    def __enter__(self) -> None:
-        self._before, _ambient.memory = _ambient.memory, self._memory
-
-    def __exit__(self, *error: object) -> None:
-        _ambient.memory = self._before
-
-
-def is_inside() -> bool:
-    """Whether a call on arrays of CUDA goes on in this thread, whose results are given back when it ends."""
-    return _ambient.memory is not None
-
-
-def memory_of_call() -> CudaMemory:
-    """Return the memory that new arrays of a call in `results_like` are like."""
-    assert _ambient.memory is not None
-    return _ambient.memory
-
-
 def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:
     """Return a new array for a call in `results_like`."""
     return new_array(memory_of_call(), shape, np.dtype(dtype), queue)
@@ -364,10 +307,10 @@ def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) 
 
 def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:
     """Return a copy of an array of the host that later calls use as well, whatever library they are of."""
-    assert _ambient.memory is not None
-    device, array = _ambient.memory.device, np.ascontiguousarray(array)
+    memory_like = memory_of_call()
+    device, array = memory_like.device, np.ascontiguousarray(array)
     with driver().on(device):
-        driver().check_not_captured(_ambient.memory.stream)
+        driver().check_not_captured(memory_like.stream)
         block = Allocation(device, array.nbytes)
         driver().upload(block.address, array, driver().own_stream(device))
     memory = CudaMemory(None, device, block)  # type: ignore[arg-type]

@@ -9,7 +9,8 @@ import pyopencl as cl
 
 from clhist._core.cuda.driver import CudaError, driver
 from clhist._core.cuda.recognised import Recognised
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaMemory, NotDirectError, stands_for
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaMemory
+from clhist._core.opencl.cuda_kinds import NotDirectError, stands_for
 from clhist._core.opencl.device import default_queue, platforms
 
 _lock = threading.Lock()

@@ -23,7 +23,6 @@ from clhist._core.opencl.cpu_runtimes import CPUINFO, comparison, fastest_first,
 from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.foreign_caches import check_pocl_cache
 from clhist._core.opencl.icd import library_of, registered_too_late
-from clhist._core.opencl.probe import proven_features
 from clhist.errors import NoDeviceError, UnsupportedError
 
 HOW_TO_GET_ONE = (
@@ -140,11 +139,6 @@ def default_reason() -> str:
     if len(ordered) == 1:
         return "the only device"
     return "the GPU with most compute units" if not is_processor(ordered[0]) else "the CPU with most compute units"
-
-
-def is_in_use() -> bool:
-    """Whether the default queue has been made, which takes some tenths of a second."""
-    return _default is not None
 
 
 def default_queue(*arrays: Any) -> cl.CommandQueue:
@@ -411,6 +405,8 @@ def device_features(device: cl.Device, context: cl.Context | None = None) -> fro
             said = claimed_features(device)
             _features[device] = said
             if known_problem(device) is None:
+                from clhist._core.opencl.probe import proven_features  # which renders kernels
+
                 _features[device] = proven_features(context or cl.Context([device]), device, said)
         return _features[device]
 

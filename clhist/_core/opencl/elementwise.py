@@ -9,8 +9,9 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 
-from clhist._core.opencl.arrays import Array, as_bytes, is_device_array, to_device, zeros
+from clhist._core.opencl.arrays import Array, as_bytes, is_device_array
 from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.new_arrays import to_device, zeros
 from clhist._core.opencl.program import building, kept_by_context
 from clhist.operators.halves import ELEMENT, declared, half_name, loaded, number_of
 

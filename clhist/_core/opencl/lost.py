@@ -13,15 +13,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
 from clhist.errors import DeviceLostError
 
-if TYPE_CHECKING:
-    from clhist._core.model.plan import Plan
+if TYPE_CHECKING:  # PyOpenCL is imported after an error alone: small NumPy arrays need no device
+    import pyopencl as cl
 
-# What a working queue never answers; the last is NVIDIA's for an illegal access.
-_FAULTS = (cl.status_code.INVALID_COMMAND_QUEUE, cl.status_code.DEVICE_NOT_AVAILABLE, -9999)
+    from clhist._core.model.plan import Plan
 
 # The operators and the plans of the call that was enqueued last, of whatever device.
 last_calls: deque[tuple[str, tuple[Plan, ...]]] = deque(maxlen=1)
@@ -76,7 +74,7 @@ def settled(queue: cl.CommandQueue, *errors: type[BaseException]) -> Iterator[No
     """Settle `queue` after OpenCL's errors, and others if they are named; raises DeviceLostError as `settle`."""
     try:
         yield
-    except (cl.Error, *errors) as error:  # type: ignore[misc]
+    except (_error_class(), *errors) as error:
         settle(queue, error)
         raise
 
@@ -89,18 +87,30 @@ def settle(queue: cl.CommandQueue, error: BaseException | None = None) -> None:
     DeviceLostError
         If `error` or the waiting shows that the device is lost.
     """
-    cause = error if _is_fault(error) else None
+    cause: Any = error if _is_fault(error) else None
     try:
         queue.finish()
-    except cl.Error as fault:
-        cause = error if isinstance(error, cl.Error) else fault
-    if isinstance(cause, cl.Error):
+    except _error_class() as fault:
+        cause = error if isinstance(error, _error_class()) else fault
+    if cause is not None:
         raise DeviceLostError(_lose(queue.device, cause)) from cause
 
 
+def _error_class() -> type[cl.Error]:
+    """Return the class of OpenCL's errors."""
+    import pyopencl as cl
+
+    error: type[cl.Error] = cl.Error
+    return error
+
+
 def _is_fault(error: BaseException | None) -> bool:
+    import pyopencl as cl
+
+    # No working queue answers these; the last is NVIDIA's for an illegal access.
+    faults = (cl.status_code.INVALID_COMMAND_QUEUE, cl.status_code.DEVICE_NOT_AVAILABLE, -9999)
     try:
-        return isinstance(error, cl.Error) and error.code in _FAULTS
+        return isinstance(error, cl.Error) and error.code in faults
     except AttributeError:  # of an error that is not OpenCL's own
         return False
 

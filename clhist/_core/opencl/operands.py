@@ -18,8 +18,9 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist._core.opencl.arrays import HOST_ALIGNMENT, Array, address_of, empty, shares_memory
-from clhist._core.opencl.cuda_arrays import NotDirectError, is_cuda
+from clhist._core.opencl.arrays import Array, address_of
+from clhist._core.opencl.cuda_kinds import NotDirectError, is_cuda
+from clhist._core.opencl.new_arrays import HOST_ALIGNMENT, empty, shares_memory
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.opencl.upload import FEWEST_BYTES, uploads
 

@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, is_array, is_device_array, is_taken
-from clhist._core.opencl.cuda_arrays import NotDirectError, cuda_device_of, is_cuda
+from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, is_cuda
 from clhist._core.opencl.on_device import OnDevice
 from clhist._core.runtime.call import Call, CheckedCall, Outcome, checked_events
 from clhist._core.runtime.cuda_calls import returned

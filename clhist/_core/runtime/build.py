@@ -17,7 +17,7 @@ from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.render import render_programs
 from clhist._core.kernels.source import Source
 from clhist._core.model.pieces import elements_of_piece
-from clhist._core.model.plan import Output, Plan
+from clhist._core.model.plan import Output, Plan, fewer_copies
 from clhist._core.model.problem import Choices, Problem, check_choices
 from clhist._core.model.sweeps import plan_sweeps
 from clhist._core.model.updates import REPLACEABLE
@@ -31,9 +31,7 @@ from clhist._core.opencl.device import (
 )
 from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.program import kernel_of
-from clhist._core.runtime.caller import warn_of_fewer_copies
-from clhist._core.runtime.sort import SortedSweep
-from clhist._core.runtime.sort_pairs import build_sort
+from clhist._core.runtime.caller import warn_caller
 from clhist._core.runtime.stages import Sweep
 from clhist._core.runtime.sweeps import sweep_of
 from clhist.errors import BuildError, UnsupportedError
@@ -117,7 +115,9 @@ class Builder:
             looks = () if sweep.look is None else (sweep.look.kernel,)
             for code in (*sweep.kernels, *looks, *(() if sweep.again is None else sweep.again.kernels)):
                 kernel_of(self.context, code)
-            if isinstance(sweep, SortedSweep):
+            if sweep.plan.strategy == "sort":
+                from clhist._core.runtime.sort_pairs import build_sort
+
                 build_sort(self.context, sweep.spec.outputs[0].operator)
             return sweep
 
@@ -130,7 +130,8 @@ class Builder:
 
         sweeps = self._with_some_update(device, problem, built)
         plans = tuple(sweep.plan for sweep in sweeps)
-        warn_of_fewer_copies(problem.choices.copies, plans)
+        if text := fewer_copies(problem.choices.copies, plans):
+            warn_caller(text, UserWarning)
         operators = ", ".join(str(operator) for operator in self._source.operators)
         return Built(self.profile_of(device), sweeps, smaller, operators)
 

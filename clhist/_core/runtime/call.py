@@ -11,8 +11,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist._core.kernels.arguments import scalar
 from clhist._core.kernels.maps import Argument
+from clhist._core.kernels.scalars import scalar
 from clhist._core.model.problem import CHOICES, FREE, Choices
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, check_array, is_device_array, is_plain_array, shown_context
@@ -21,7 +21,7 @@ from clhist._core.opencl.memory import Allocator
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.prepare import LargestBin
-from clhist._core.runtime.results import ResultArrays
+from clhist._core.runtime.result_arrays import ResultArrays
 
 
 @dataclass(slots=True)

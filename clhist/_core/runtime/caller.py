@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
-
-from clhist._core.model.plan import Plan, fewer_copies
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def warn_of_fewer_copies(asked: int | None, plans: Iterable[Plan]) -> None:
-    """Warn if a plan uses fewer copies than were requested: there are no more work-items, or no more memory."""
-    if text := fewer_copies(asked, plans):
-        warn_caller(text, UserWarning)
 
 
 def warn_caller(message: Warning | str, category: type[Warning]) -> None:

@@ -13,9 +13,11 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.cuda.driver import driver, stream_of
-from clhist._core.opencl.arrays import Array, empty, is_device_array
-from clhist._core.opencl.cuda_arrays import CudaArray, cuda_device_of, memory_of_call
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.cuda_kinds import cuda_device_of, memory_of_call
 from clhist._core.opencl.memory import Allocator, allocated, in_order, scratch_allocator
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import HostBuffer, Operand, operand
 from clhist._core.opencl.program import Kernel
 from clhist._core.runtime.cuda_modules import loaded_kernel

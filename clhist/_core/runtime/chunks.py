@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.kernels.arguments import scalar
 from clhist._core.kernels.maps import Argument
+from clhist._core.kernels.scalars import scalar
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import check_array, check_context, common_kind, is_array, shares_memory
+from clhist._core.opencl.arrays import check_array, check_context, common_kind, is_array
 from clhist._core.opencl.masks import check_unmasked
+from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.opencl.staging import InPlace, Staging
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clhist._core.opencl.masks import mask_of
-from clhist._core.runtime.scatter import as_array
+from clhist._core.runtime.reading import as_array
 
 # The methods that pandas, polars and PyArrow have for missing elements, and for the others.
 _METHODS = (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null"))

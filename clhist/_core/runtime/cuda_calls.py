@@ -10,37 +10,23 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.cuda.recognised import PLAIN, Recognised, may_be_cuda, recognised
-from clhist._core.opencl.cuda_arrays import CudaArray, NotDirectError, is_inside, of_caller, results_like
+from clhist._core.cuda.kinds import may_be_cuda
+from clhist._core.cuda.recognised import Recognised, recognised
+from clhist._core.opencl.cuda_arrays import CudaArray, of_caller
+from clhist._core.opencl.cuda_kinds import NotDirectError, is_inside, results_like
 from clhist._core.opencl.cuda_queues import cuda_array
 from clhist._core.runtime.caller import warn_caller
 from clhist._core.runtime.cuda_check import prove
 from clhist._core.runtime.cuda_repeats import ANEW, RecognisedCall, noted, recognised_call, repeated
 from clhist.errors import UnsupportedError
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _OF_OPENCL = ("queue", "wait_for", "allocator", "return_event", "devices")
 _NUMBERS = ("bins", "range", "minlength", "max_abs", "index", "min", "max", "q")  # the host needs them: they are read
 _warned: set[str] = set()
-
-
-def takes_cuda(function: F) -> F:
-    """Let a public function take arrays of CUDA's memory, in the places of device arrays.
-
-    It gets each as a `CudaArray`, and its results, where they are such, are given back in the caller's library. Where
-    it raises `NotDirectError` it gets copies on the host instead.
-    """
-    return _taking(function, _through_the_host)
-
-
-def takes_cuda_only(function: F) -> F:
-    """Do the same for a function that copies would be of no use to: it raises UnsupportedError then."""
-    return _taking(function, _refused)
 
 
 class _Strict(threading.local):
@@ -61,42 +47,35 @@ def direct_only() -> Iterator[None]:
         _strict.on = before
 
 
-def _taking(function: F, otherwise: Callable[..., Any]) -> F:
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        given = (*args, *options.values())
-        if PLAIN.issuperset(map(type, given)) or not any(map(may_be_cuda, given)):
-            return function(*args, **options)
-        seen = recognised_call(function, args, options)
-        found = ANEW if seen is None else repeated(seen)
-        return _call(function, args, options, otherwise, seen=seen) if found is ANEW else found
+def call_on_cuda(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], only: bool) -> Any:
+    """Return the result of a call some of whose arguments are arrays of CUDA's memory.
 
-    return cast(F, call)
-
-
-def takes_cuda_as(own: str, on_host: str = "") -> Callable[[F], F]:
-    """Let a method take arrays of CUDA's memory if the attribute `own` of its object is such an array.
-
-    What CUDA cannot do goes through the host if `on_host` names a method that returns such an object for there.
+    `only` says that copies on the host are of no use: what CUDA cannot do raises UnsupportedError then.
     """
+    seen = recognised_call(function, args, options)
+    found = ANEW if seen is None else repeated(seen)
+    return (
+        _call(function, args, options, _refused if only else _through_the_host, seen=seen) if found is ANEW else found
+    )
 
-    def taking(function: F) -> F:
-        @functools.wraps(function)
-        def call(self: Any, *args: Any, **options: Any) -> Any:
-            held = getattr(self, own)
-            if not isinstance(held, CudaArray) or is_inside():
-                return function(self, *args, **options)
-            return _call(function, (self, *args), options, otherwise, held)
 
-        def otherwise(*given: Any) -> Any:
-            if not on_host:
-                return _refused(*given)
-            function, names, (self, *args), options, reason = given
-            return _through_the_host(function, names, (getattr(self, on_host)(), *args), options, reason)
+def call_of_object(
+    function: Callable[..., Any], held: Any, on_host: str, given: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """Return the result of a method of an object that has a device array, `held`; the object is the first of `given`.
 
-        return cast(F, call)
+    `on_host` is that of `takes_cuda_as`.
+    """
+    if not isinstance(held, CudaArray) or is_inside():
+        return function(*given, **options)
 
-    return taking
+    def otherwise(*call: Any) -> Any:
+        if not on_host:
+            return _refused(*call)
+        function, names, (self, *args), options, reason = call
+        return _through_the_host(function, names, (getattr(self, on_host)(), *args), options, reason)
+
+    return _call(function, given, options, otherwise, held)
 
 
 def _refused(function: Callable[..., Any], *_: Any) -> Any:

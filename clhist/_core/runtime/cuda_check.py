@@ -6,8 +6,9 @@ import numpy as np
 
 from clhist import operators
 from clhist._core.model.problem import Choices
-from clhist._core.opencl.arrays import to_device
-from clhist._core.opencl.cuda_arrays import CudaArray, NotDirectError
+from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.cuda_kinds import NotDirectError
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.call import Call
 from clhist._core.runtime.engine import Engine
 

@@ -15,14 +15,8 @@ from clhist._core.cuda.driver import CudaMemoryError, driver, heard, stream_of, 
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
 from clhist._core.kernels.kernel_code import KernelCode
-from clhist._core.opencl.cuda_arrays import (
-    CudaArray,
-    CudaMemory,
-    NotDirectError,
-    cuda_device_of,
-    new_array,
-    results_like,
-)
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaMemory, new_array
+from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, results_like
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
 from clhist._core.opencl.program import Kernel, kernel_of
 from clhist._core.runtime.call import Outcome

@@ -14,7 +14,7 @@ import pyopencl as cl
 from clhist._core.cuda.driver import CudaError, driver
 from clhist._core.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
 from clhist._core.model.feature import Parameter
-from clhist._core.opencl.cuda_arrays import NotDirectError
+from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.opencl.program import Kernel, kept_by_context
 from clhist._core.runtime.signature import Remembered
 

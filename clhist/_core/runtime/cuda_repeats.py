@@ -17,7 +17,8 @@ from clhist._core.cuda.driver import driver, heard, listening
 from clhist._core.cuda.libraries import Library
 from clhist._core.cuda.recognised import library_of
 from clhist._core.opencl import lost
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory, NotDirectError, results_like
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory
+from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.runtime.cuda_launcher import CudaLoaded, CudaRun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -19,8 +20,10 @@ from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.operands import Operand, operand
 from clhist._core.opencl.program import Kernel, build, kept_by_context
 from clhist._core.runtime.call import CheckedCall
-from clhist._core.runtime.chain import Chain, chain_on
 from clhist.operators.halves import number_of
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.chain import Chain
 
 _WORD_BITS = 32
 _TOTALS = 2  # words before the bits
@@ -89,6 +92,8 @@ def _count_distinct(
 ) -> tuple[int, int]:
     queue = checked.queue
     words = -(-sum(prod(shape) for shape in checked.shapes) // _WORD_BITS)
+    from clhist._core.runtime.chain import chain_on
+
     chain = chain_on(queue, "to measure the race factor; give it as a number instead")
     chain.events += checked.wait_for
     scratch = chain.filled(_TOTALS + words * windows, np.uint32, 0)
@@ -120,6 +125,8 @@ def emitted_values(source: Source, profile: Profile, checked: CheckedCall) -> li
         end = places[-1] + slots * dtype.itemsize
     program = build(queue.context, render_emitted(spec, places, slots, _MOST_VALUES), source.options)
     kernel = Kernel(program, "clhist_emitted", sample_parameters(spec))
+    from clhist._core.runtime.chain import chain_on
+
     with lost.settled(queue, MemoryError):
         chain = chain_on(queue, "to check the operator; verified=True of clhist.Operator skips that")
         chain.events += checked.wait_for

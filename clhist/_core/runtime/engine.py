@@ -17,14 +17,16 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
-from clhist._core.kernels.arguments import same_scalar, scalar
+from clhist._core.kernels.arguments import same_scalar
+from clhist._core.kernels.scalars import scalar
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, Choices, planned_size
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import Array, is_taken, shares_memory, survey
+from clhist._core.opencl.arrays import Array, is_taken
 from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.memory import OutOfMemoryError
+from clhist._core.opencl.new_arrays import shares_memory, survey
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, check_batch
 from clhist._core.runtime.build import Builder
@@ -33,9 +35,7 @@ from clhist._core.runtime.distinct_bins import Sampler, emitted_values
 from clhist._core.runtime.known import KnownCall
 from clhist._core.runtime.loads import Loads
 from clhist._core.runtime.offsets import batch_of
-from clhist._core.runtime.operator_check import check_once
 from clhist._core.runtime.outputs import Outputs
-from clhist._core.runtime.pieces import are_apart, by_pieces
 from clhist._core.runtime.ready import Operands, Ready, Uses
 from clhist._core.runtime.results import numbered
 from clhist._core.runtime.signature import (
@@ -357,6 +357,8 @@ class Engine:
         """
         checked = self.check(args, call)
         if (step := self._step(checked, call)) is not None:
+            from clhist._core.runtime.pieces import by_pieces
+
             self._loads.check(checked, call, step)
             return by_pieces(self, checked, call, step)
         ready, operands = self.prepare(checked, call, fixed, exact=exact)
@@ -390,7 +392,11 @@ class Engine:
         is_there = checked.on_device or shares_memory(device)
         is_all_there = is_there and self.profile_of(device).kind == "cpu"  # with whatever pairs need
         can_be_split = (checked.on_device or source.sized) and not source.uses_position
-        if is_all_there or not can_be_split or not are_apart(checked, self._arrays):
+        if is_all_there or not can_be_split:
+            return None
+        from clhist._core.runtime.pieces import are_apart
+
+        if not are_apart(checked, self._arrays):
             return None
         taken = 0 if is_there else sum(each.dtype.itemsize for each in source.elementwise)
         given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
@@ -437,6 +443,8 @@ class Engine:
 
     def _check_operators(self, checked: CheckedCall, call: Call) -> None:
         """Check the custom operators once on each device, on values that this call emits, where it has any."""
+        from clhist._core.runtime.operator_check import check_once
+
         emitted = cache(lambda: self._emitted(checked, call))
         for n, operator in enumerate(self.source.operators):
             if operator.is_custom:

@@ -8,7 +8,7 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import is_processor
 from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.program import kept_by_context

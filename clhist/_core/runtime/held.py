@@ -10,10 +10,11 @@ import pyopencl as cl
 
 from clhist._core.devices.profile import Profile
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import Array, empty, to_device
+from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_arrays import StreamOrder
 from clhist._core.opencl.device import device_profile
 from clhist._core.opencl.elementwise import added
+from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.runtime.partials import combine_arrays
 from clhist.operators.operator import Operator
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from clhist._core.cuda.imported import imported
-from clhist._core.cuda.libraries import library
 
 
 def any_host_tensor(values: Iterable[Any]) -> bool:
@@ -37,6 +36,8 @@ def as_tensors(result: Any) -> Any:
         return result
     if result.dtype.names is not None:
         return {name: as_tensors(np.ascontiguousarray(result[name])) for name in result.dtype.names}
+    from clhist._core.cuda.libraries import library  # only calls on tensors need it
+
     torch: Any = library("torch")
     if not torch.has(result.dtype):
         return result

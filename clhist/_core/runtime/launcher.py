@@ -14,12 +14,12 @@ import pyopencl as cl
 
 from clhist._core.kernels.arguments import same_scalar
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import Array, empty, note_event, read_only_buffer, without_memory
+from clhist._core.opencl.arrays import Array, note_event
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
+from clhist._core.opencl.new_arrays import empty, read_only_buffer, without_memory
 from clhist._core.opencl.operands import FETCHED_BYTES, Block, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
 from clhist._core.runtime.call import Events, Outcome
-from clhist._core.runtime.chain import Chain
 from clhist._core.runtime.prepared import (
     MEMORY,
     OFFSET,
@@ -33,8 +33,6 @@ from clhist._core.runtime.prepared import (
     SortPairs,
     Table,
 )
-from clhist._core.runtime.sort import purpose_of
-from clhist._core.runtime.sort_pairs import enqueue_sort
 from clhist.operators.fixed_point import check_range
 
 
@@ -403,6 +401,10 @@ class Loaded:
                 else:
                     events[command.stage] = [event]
                 continue
+            from clhist._core.runtime.chain import Chain
+            from clhist._core.runtime.sort import purpose_of
+            from clhist._core.runtime.sort_pairs import enqueue_sort
+
             stage, chain = events[command.stage], Chain(queue, purpose_of(command.pairs), wait_for or (), allocate)
             for _ in enqueue_sort(command, chain, blocks):
                 after[chain.events[0]] = stage[-1]

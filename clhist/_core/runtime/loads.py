@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.model.problem import FREE, Problem, planned_size
 from clhist._core.opencl import lost
-from clhist._core.opencl.cuda_arrays import cuda_device_of
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import profile_names
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall
-from clhist._core.runtime.cuda_launcher import CudaLoaded
 from clhist._core.runtime.launcher import Loaded
 from clhist._core.runtime.prepare import Preparation
 from clhist._core.runtime.prepared import Part
@@ -26,6 +26,9 @@ from clhist._core.runtime.results import forms_of
 from clhist._core.runtime.signature import Remembered, itself
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _MOST = 256
 _MOST_LATELY = 64

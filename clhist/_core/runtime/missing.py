@@ -6,28 +6,27 @@ these elements, or refuse them by `refuse_missing`. NaN is a number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-import pyopencl.array as cl_array
 
-from clhist._core.opencl.arrays import Array
+from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.masks import mask_of, missing_error
 from clhist._core.runtime.columns import from_arrow, present_and_missing, read_column
 from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.scatter import as_array
+from clhist._core.runtime.reading import as_array
 
 _SCALARS = {int, float, bool, str, np.float64, np.float32, np.int64, np.int32}
 NUMBERS = "biufc"
 """Kinds of dtypes of which NumPy's arrays have no missing elements."""
 
-_PLAIN = {np.ndarray, cl_array.Array, type(None), *_SCALARS}
+_PLAIN = {np.ndarray, type(None), *_SCALARS}
 
 
-def are_plain(values: Iterable[Any]) -> bool:
+def are_plain(values: Collection[Any]) -> bool:
     """Return whether none of the arguments can have missing elements, but for NaT."""
-    return _PLAIN.issuperset(map(type, values))
+    return _PLAIN.issuperset(map(type, values)) or all(type(each) in _PLAIN or is_device_array(each) for each in values)
 
 
 def split(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
@@ -54,10 +53,10 @@ def split(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
     else:
         value = unlabelled(value)
         kind = type(value)
-    if isinstance(value, cl_array.Array):
+    if is_device_array(value):
         return value, None
     if kind is list or kind is tuple:
-        if not _PLAIN.issuperset(map(type, value)) and (rows := _of_rows(name, value)) is not None:
+        if not are_plain(value) and (rows := _of_rows(name, value)) is not None:
             return rows
     elif kind is not np.ndarray:
         missing = mask_of(value)

@@ -15,7 +15,8 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
 from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.each import Elementwise
-from clhist._core.runtime.scatter import as_indices, native
+from clhist._core.runtime.reading import as_indices
+from clhist._core.runtime.scatter import native
 from clhist.operators.c_types import c_name
 
 

@@ -6,26 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyopencl as cl
 
-from clhist._core.kernels.arguments import scalar
-from clhist._core.kernels.maps import Argument
-from clhist._core.opencl.arrays import Array, common_kind, is_device_array, to_device
+from clhist._core.kernels.scalars import scalar
+from clhist._core.opencl.arrays import Array, common_kind, is_device_array
 from clhist._core.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
-from clhist._core.runtime.results import target
-from clhist._core.runtime.scatter import (
-    ScatterSpec,
-    as_array,
-    as_indices,
-    checked_values,
-    numbers_as_array,
-    ones,
-    pair_spec,
-    row_shape,
-)
+from clhist._core.runtime.reading import as_array, as_indices, numbers_as_array
+from clhist._core.runtime.result_arrays import target
+from clhist._core.runtime.values import checked_values, ones, row_shape
 from clhist.operators.c_types import integer, same_value, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.host import combined, of_bins
@@ -89,10 +79,6 @@ class Pairs:
         """All arrays."""
         return [*self.dests, self.indices, *(self.values if isinstance(self.values, tuple) else ())]
 
-    def spec(self, device: cl.Device) -> ScatterSpec:
-        """Return what their engine depends on."""
-        return pair_spec(self.operator, self.indices, self.values, prod(self.row), device, self.with_position)
-
     def on_host(self, out: Any) -> Any:
         """Return ``dest[i] = op(dest[i], v)`` for each pair, as kernels compute it, in `out` if there is one.
 
@@ -107,7 +93,7 @@ class Pairs:
         checked = target("", operator, self.shape, self.dest, out)
         if not isinstance(values, tuple):
             dtype = number_of(operator.dtype)
-            values = scalar(Argument("values", "value_t", dtype, False, True, False), values)
+            values = scalar(_Scalar("values", dtype), values)
         dest = None if checked.dest is None else checked.dest[0]
         found = combined(operator, self.shape, self.batched, dest, self.indices, values, self.with_position)
         if checked.out is None:
@@ -126,7 +112,7 @@ class Pairs:
         dtype, values = self.operator.dtype, self.values
         if not isinstance(values, tuple):
             given = np.full(self.indices.shape + self.row, same_value(values, dtype, "values"), dtype)
-            values = (to_device(self.indices.queue, given) if self.on_device else given,)
+            values = (_on_device(given, self.indices.queue) if self.on_device else given,)
         elif self.on_device and values[0].dtype != dtype:
             raise TypeError(f"values: expected {dtype} of reproducible sums on a device, got {values[0].dtype}")
         else:
@@ -134,6 +120,19 @@ class Pairs:
         half = Operator(f"f{dtype.itemsize // 2}", "a + b", 0, "add")
         dests = tuple(map(as_parts, self.dests))
         return replace(self, dests=dests, shape=(*self.shape, 2), operator=half, values=tuple(map(as_parts, values)))
+
+
+class _Scalar(NamedTuple):
+    """The scalar of a call, as `scalar` takes it."""
+
+    name: str
+    dtype: np.dtype
+
+
+def _on_device(array: np.ndarray, queue: Any) -> Array:
+    from clhist._core.opencl.new_arrays import to_device  # PyOpenCL, which arrays of NumPy do without
+
+    return to_device(queue, array)
 
 
 def as_parts(array: Array) -> Array:

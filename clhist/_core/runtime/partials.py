@@ -9,13 +9,16 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.devices.profile import Profile
-from clhist._core.opencl.arrays import Array, is_device_array, to_device
-from clhist._core.opencl.cuda_arrays import CudaArray, cuda_device_of, results_like
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.cuda_arrays import CudaArray
+from clhist._core.opencl.cuda_kinds import cuda_device_of, results_like
 from clhist._core.opencl.device import default_queue, device_profile
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.cuda_launcher import CudaLoaded
 from clhist._core.runtime.launcher import Loaded
 from clhist._core.runtime.prepare import prepared_combination
-from clhist._core.runtime.results import ResultArrays, forms_of, numbered
+from clhist._core.runtime.result_arrays import ResultArrays
+from clhist._core.runtime.results import forms_of, numbered
 from clhist._core.runtime.stages import Limits
 from clhist.operators.operator import Operator
 

@@ -11,8 +11,9 @@ import pyopencl as cl
 
 from clhist._core.cuda.driver import driver, heard, unheard
 from clhist._core.opencl import lost
-from clhist._core.opencl.arrays import Array, zeros
-from clhist._core.opencl.cuda_arrays import cuda_device_of, is_cuda, kept_on_cuda
+from clhist._core.opencl.arrays import Array
+from clhist._core.opencl.cuda_kinds import cuda_device_of, is_cuda
+from clhist._core.opencl.new_arrays import kept_on_device, zeros
 from clhist._core.opencl.program import kept_by_context
 
 _MOST = 2048
@@ -76,7 +77,7 @@ class Words:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         is_of_cuda = cuda_device_of(queue) is not None
-        self.array: Array = kept_on_cuda(queue, _ZEROS) if is_of_cuda else zeros(queue, (2,), _ZEROS.dtype)
+        self.array: Array = kept_on_device(queue, _ZEROS) if is_of_cuda else zeros(queue, (2,), _ZEROS.dtype)
         self._queue, self._are_zero = queue, True
 
     def read(self) -> tuple[int, int]:

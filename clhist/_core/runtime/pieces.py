@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from clhist._core.model.pieces import kept_bytes
-from clhist._core.opencl.arrays import Array, empty, overlap
+from clhist._core.opencl.arrays import Array, overlap
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.runtime.call import Call, CheckedCall, Outcome
 from clhist._core.runtime.chunks import Chunks, Piece

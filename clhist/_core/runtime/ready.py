@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
 from clhist._core.cuda.driver import heard
 from clhist._core.opencl.arrays import Array
-from clhist._core.opencl.cuda_arrays import cuda_device_of
-from clhist._core.runtime.cuda_launcher import CudaLoaded
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.runtime.launcher import Loaded
 from clhist._core.runtime.prepared import New, Part, Prepared
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _MANY = 32
 
@@ -28,7 +30,11 @@ def loaded_call(
     same: Mapping[str, Any] = MappingProxyType({}),
 ) -> Loaded | CudaLoaded:
     """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""
-    return (Loaded if cuda_device_of(queue) is None else CudaLoaded)(queue, prepared, smaller, same)
+    if cuda_device_of(queue) is None:
+        return Loaded(queue, prepared, smaller, same)
+    from clhist._core.runtime.cuda_launcher import CudaLoaded
+
+    return CudaLoaded(queue, prepared, smaller, same)
 
 
 @dataclass(slots=True)

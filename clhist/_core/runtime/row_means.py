@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, empty, note_event, survey
-from clhist._core.opencl.cuda_arrays import cuda_device_of
+from clhist._core.opencl.arrays import Array, note_event
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.memory import scratch_allocator
+from clhist._core.opencl.new_arrays import empty, survey
 from clhist._core.runtime import row_kernels
 from clhist._core.runtime.call import Call, Outcome
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.results import target
+from clhist._core.runtime.result_arrays import target
 from clhist._core.runtime.scatter import ScatterSpec, scatter_engine
 from clhist.operators.statistics import sum_and_number
 

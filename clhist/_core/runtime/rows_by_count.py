@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from clhist._core.model.rows import RowsPlan
 from clhist._core.opencl.arrays import Array
-from clhist._core.opencl.cuda_arrays import is_cuda
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.scatter import ScatterSpec, elements, native, scatter_engine
 from clhist.operators.by_count import finished_by_count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,11 +14,12 @@ import pyopencl.array as cl_array
 
 from clhist._core.kernels.maps import Argument, RowText
 from clhist._core.model.problem import Rows
-from clhist._core.opencl.arrays import Array, check_array, is_array, is_device_array
+from clhist._core.opencl.arrays import Array, is_array
 from clhist._core.opencl.device import planning_profile
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.engine import Engine
-from clhist.operators.c_types import c_name, shown_dtype, supported_dtype
+from clhist._core.runtime.reading import as_array, check_width
+from clhist.operators.c_types import c_name, shown_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator, checked_by
 
@@ -139,69 +139,6 @@ def counting_spec(
     return _spec(operator, native(index), values, guarded=guarded)
 
 
-def row_shape(dest_shape: tuple[int, ...], batched: bool) -> tuple[int, ...]:
-    """Return the shape of what one index stands for in `dest`."""
-    return dest_shape[2:] if batched else dest_shape[1:]
-
-
-def checked_values(
-    values: Any, operator: Operator, indices_shape: tuple[int, ...], row: tuple[int, ...]
-) -> tuple[tuple[Array, ...] | Any, bool]:
-    """Return the values as a tuple of arrays, or as a scalar, and whether their positions have to be added.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If their shape or dtype is wrong; they are named.
-    """
-    if type(values) is int or (not isinstance(values, tuple) and not is_array(values) and np.ndim(values) == 0):
-        return values, False  # which `clhist._core.kernels.arguments.scalar` checks
-    if isinstance(values, tuple):
-        names, targets = operator.dtype.names or (), _fields_for(values, operator.dtype)
-        labels = tuple(f"values[{name!r}]" for name in names)
-        given = tuple(_values_as_array(*each) for each in zip(labels, values, targets, strict=True))
-    else:
-        given, targets, labels = (_values_as_array("values", values, operator.dtype),), (operator.dtype,), ("values",)
-    with_position = operator.positional and len(given) == 1 and given[0].dtype.names is None
-    if with_position:
-        targets = (operator.dtype["value"],)
-    converted = []
-    for label, array, dtype in zip(labels, given, targets, strict=True):
-        if array.shape != indices_shape + row:
-            raise ValueError(f"{label}: expected shape {indices_shape + row} as of indices, got {array.shape}")
-        has_fields = array.dtype.names is not None or dtype.names is not None
-        if array.dtype != dtype and (
-            has_fields or not np.can_cast(number_of(array.dtype), number_of(dtype), "same_kind")
-        ):
-            raise TypeError(
-                f"{label}: expected what converts to {shown_dtype(dtype)} of dest, got {shown_dtype(array.dtype)}; "
-                "convert it yourself"
-            )
-        converted.append(_converted(label, array, dtype))
-    return tuple(converted), with_position
-
-
-def _fields_for(values: tuple[Any, ...], dtype: np.dtype) -> tuple[np.dtype, ...]:
-    """Return the types of the fields of `dtype`, one for each array of values, or raise TypeError."""
-    names = dtype.names or ()
-    if len(values) != len(names):
-        raise TypeError(
-            f"values: expected one array, or a tuple of one for each field of {shown_dtype(dtype)}, got {len(values)}"
-        )
-    fields = tuple(dtype[name] for name in names)
-    if any(each.names or each.subdtype for each in fields):
-        raise TypeError(f"values: expected one array of {shown_dtype(dtype)}, whose fields are no scalars, got a tuple")
-    return fields
-
-
-def ones(values: Any, shape: tuple[int, ...]) -> int:
-    """Return the value that counts each of `values` once, whose shape is checked."""
-    given = values.shape if is_array(values) else np.shape(numbers_as_array("values", values))
-    if given not in ((), shape):
-        raise ValueError(f"values: expected shape {shape} as of indices, got {given}")
-    return 1
-
-
 def arguments_of(spec: ScatterSpec, indices: Array, values: Any, dest_rows: int) -> tuple[Any, ...]:
     """Return what the engine of `spec` takes."""
     given = values if isinstance(values, tuple) else (values,)
@@ -216,118 +153,6 @@ def elements(spec: ScatterSpec, indices: Array) -> int:
 def native(dtype: np.dtype) -> np.dtype:
     """Return `dtype` in the byte order of the host."""
     return dtype.newbyteorder("=") if dtype.names is None else dtype
-
-
-def as_indices(value: Any, order: str = "dest, op, indices, values", name: str = "indices") -> Array:
-    """Return `value` as an array of integers; `order` is that of the caller's arguments, and `name` its own.
-
-    Raises
-    ------
-    TypeError
-        If they are no integers; an empty list is taken, as by NumPy.
-    """
-    indices = as_array(name, value)
-    if not indices.size and not is_array(value):
-        indices = indices.astype(np.intp)
-    if indices.dtype.kind not in "iu":
-        check_width(name, value, indices, NUMBERED)
-        raise TypeError(
-            missing_integers(name, value, indices)
-            or f"{name}: expected integers, got {_kind_of(indices)}; the order is {order}"
-        )
-    return indices
-
-
-_NULLABLE = re.compile(r"(?i)^u?int\d+(\[pyarrow\])?$|^bool(ean)?(\[pyarrow\])?$")
-
-
-def missing_integers(name: str, value: Any, array: Array) -> str:
-    """Return the error for integers of a table some of which are missing, which NumPy makes floats of, or nothing."""
-    dtype = str(getattr(value, "dtype", getattr(value, "type", "")))
-    if is_array(value) or array.dtype.kind not in "fO" or not _NULLABLE.match(dtype):
-        return ""
-    return f"{name}: expected integers without missing values, got {dtype} with some; drop them, or fill them with -1"
-
-
-def check_width(
-    name: str, value: Any, array: Array, remedy: str = "make floats of them by numpy.array(x, float)"
-) -> None:
-    """Raise ValueError if an array is of objects, or floats, since integers of `value` need more than 64 bits."""
-    if array.dtype.kind == "O" or (array.dtype.kind == "f" and isinstance(value, list | tuple)):
-        integers = [each for each in np.array(value, object).flat if isinstance(each, int)]
-        if len(integers) == array.size and (wide := [each for each in integers if not -(2**63) <= each < 2**63]):
-            raise ValueError(f"{name}: expected integers that int64 holds, got {wide[0]}; {remedy}")
-
-
-NUMBERED = "number the values by clhist.factorize"
-
-
-def _kind_of(array: Array) -> str:
-    """Return the dtype of an array, or the type of an object that is none."""
-    return type(array.item()).__name__ if array.dtype.kind == "O" and array.ndim == 0 else str(array.dtype)
-
-
-def _values_as_array(label: str, value: Any, dtype: np.dtype) -> Array:
-    """Return `value` as an array, of `dtype` if it is an empty list."""
-    array = numbers_as_array(label, value)
-    if array.dtype.kind == "O":
-        check_width(label, value, array)
-    return array if array.size or is_array(value) else np.zeros(array.shape, dtype)
-
-
-def numbers_as_array(name: str, value: Any) -> Array:
-    """Return `value` as an array; raise TypeError for a column with missing elements, which NumPy makes NaN of."""
-    if type(value) is np.ndarray:
-        return value
-    if _has_nulls(value):
-        dtype = getattr(value, "dtype", getattr(value, "type", ""))
-        raise TypeError(
-            f"{name}: expected numbers without missing values, got {dtype} with some; drop them, or mask them in a "
-            "NumPy masked array"
-        )
-    return as_array(name, value)
-
-
-def _has_nulls(value: Any) -> bool:
-    """Return whether a column of pandas, polars or PyArrow has missing elements; NaN of NumPy dtypes is a number."""
-    if is_array(value) or isinstance(getattr(value, "dtype", None), np.dtype):
-        return False
-    nulls = getattr(value, "null_count", None)
-    if nulls is not None:
-        return bool(np.any(nulls() if callable(nulls) else nulls))
-    return hasattr(value, "isna") and hasattr(value, "dtype") and bool(np.any(value.isna()))
-
-
-def as_array(name: str, value: Any) -> Array:
-    """Return `value` as an array, of PyOpenCL if it is one."""
-    if type(value) is np.ndarray or is_device_array(value):
-        return value
-    try:
-        return np.asarray(value)
-    except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name}: {error}") from error
-    except (TypeError, RuntimeError) as error:  # of tensors
-        hint = tensor_hint(value) or f" ({error})"
-        raise TypeError(f"{name}: expected what numpy.asarray takes, got {type(value).__name__}{hint}") from error
-
-
-def into(out: Array | None, result: Array) -> Array:
-    """Return `result`, in `out` if there is one."""
-    if out is None:
-        return result
-    check_out(out, result.dtype, result, result.shape)
-    out[...] = result
-    return out
-
-
-def check_out(out: Array | None, dtype: np.dtype, like: Array, shape: tuple[int, ...] | None = None) -> None:
-    """Raise TypeError or ValueError if a result of `dtype`, of the kind of `like`, cannot be written to `out`."""
-    if out is None:
-        return
-    check_array("out", out, dtype, written=True, shape=shape)
-    if is_device_array(out) != is_device_array(like):
-        kind = "PyOpenCL" if is_device_array(like) else "NumPy"
-        raise TypeError(f"out: expected a {kind} array as the data is, got {type(out).__name__}")
 
 
 def arguments_of_call(arguments: Sequence[Argument], args: Sequence[Any], num_bins: Any) -> tuple[Any, ...]:
@@ -373,16 +198,6 @@ def _read(argument: Argument, value: Any) -> Any:
     return converted
 
 
-def tensor_hint(value: Any) -> str:
-    """Return what makes an array of a tensor that NumPy does not read, and why; empty if nobody can tell."""
-    dtype, device = str(getattr(value, "dtype", "")), str(getattr(value, "device", ""))
-    if getattr(value, "requires_grad", False):
-        return " that requires a gradient; pass .detach()"
-    if dtype.endswith("bfloat16"):
-        return " of bfloat16; pass .float()"
-    return f" on {device}; pass .cpu()" if hasattr(value, "cpu") and device not in ("", "cpu") else ""
-
-
 def value_text(spec: ScatterSpec, element: str) -> str:
     """Return C of the value of one element."""
     dtype, given = spec.operator.dtype, spec.values
@@ -404,14 +219,3 @@ def _as_complex(value: str, given: np.dtype, dtype: np.dtype) -> str:
     if dtype.kind != "c" or given == dtype:
         return value
     return f"convert_{c_name(dtype)}({value})" if given.kind == "c" else f"({c_name(dtype)})({value}, 0)"
-
-
-def _converted(name: str, values: Array, dtype: np.dtype) -> Array:
-    """Return `values` as they are, or as `dtype` if OpenCL has no type for theirs (such as float16)."""
-    try:
-        supported_dtype(values.dtype, name)
-    except TypeError:
-        if is_device_array(values):
-            raise
-        return values.astype(dtype)
-    return values

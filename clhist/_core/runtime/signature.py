@@ -19,7 +19,7 @@ import pyopencl.array as cl_array
 from clhist._core.kernels.maps import Argument
 from clhist._core.model.problem import FREE
 from clhist._core.opencl.arrays import Array, address_of, overlap
-from clhist._core.opencl.cuda_arrays import is_cuda, may_be_written
+from clhist._core.opencl.cuda_kinds import is_cuda, may_be_written
 from clhist._core.opencl.device import default_queue, profile_names
 from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.results import index_in

@@ -8,13 +8,16 @@ Note [The host computes few elements], docs/decisions/0016.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
-from clhist._core.opencl.device import default_queue, is_in_use, own_rates
+from clhist._core.cuda.imported import imported, is_instance
 from clhist.errors import NoDeviceError
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 LEAST = {
     "bincount": 60_000,
@@ -52,6 +55,30 @@ def rate_name(call: str) -> str:
 _RATES = {call: rate_name(call) for call in LEAST}
 
 
+@cache
+def _devices() -> Any:
+    """Return the module of devices, which imports PyOpenCL; calls of few elements do without."""
+    from clhist._core.opencl import device
+
+    return device
+
+
+def is_in_use() -> bool:
+    """Whether the default queue has been made, which takes some tenths of a second."""
+    return imported("clhist._core.opencl.device", "_default") is not None
+
+
+def default_queue() -> cl.CommandQueue:
+    """Return the queue of calls without one."""
+    return _devices().default_queue()
+
+
+def own_rates(device: cl.Device) -> Mapping[str, float]:
+    """Return the measured rates of a device."""
+    rates: Mapping[str, float] = _devices().own_rates(device)
+    return rates
+
+
 def is_small(call: str, size: int, queue: cl.CommandQueue | None, **asked: Any) -> bool:
     """Whether a call on NumPy arrays is left to another library.
 
@@ -75,8 +102,8 @@ def is_small(call: str, size: int, queue: cl.CommandQueue | None, **asked: Any) 
 def pays_off(call: str, size: int) -> bool:
     """Whether the default device computes a call on so many elements sooner than the other library."""
     least: float = LEAST[call]
-    if size < min(least, _ALWAYS_SMALL if is_in_use() else _SMALL_AT_FIRST):  # without looking for a device
-        return False
+    if size < least and (size < _ALWAYS_SMALL or (size < _SMALL_AT_FIRST and not is_in_use())):
+        return False  # without looking for a device
     try:
         device = default_queue().device
     except NoDeviceError:
@@ -114,7 +141,7 @@ def check_host_way(what: str, queue: Any, **asked: Any) -> None:
     **asked
         As of `is_small`.
     """
-    if queue is not None and not isinstance(queue, cl.CommandQueue):
+    if queue is not None and not is_instance(queue, "pyopencl", "CommandQueue"):
         raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
     check_refused(asked, f"for {what}")
 

@@ -10,15 +10,18 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.maps import Argument
-from clhist._core.opencl.arrays import Array, check_array, check_context, common_kind, empty
+from clhist._core.opencl.arrays import Array, check_array, check_context, common_kind
 from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.masks import leave_out, mask_of, mask_of_values
+from clhist._core.opencl.new_arrays import empty
 from clhist._core.runtime.chunks import Piece
 from clhist._core.runtime.cuda_calls import first_of_cuda
 from clhist._core.runtime.engine import Engine, check_number
 from clhist._core.runtime.outputs import Outputs
-from clhist._core.runtime.results import check_dest
-from clhist._core.runtime.scatter import arguments_of, as_indices, checked_values, ones, pair_spec, scatter_engine
+from clhist._core.runtime.reading import as_indices
+from clhist._core.runtime.result_arrays import check_dest
+from clhist._core.runtime.scatter import arguments_of, pair_spec, scatter_engine
+from clhist._core.runtime.values import checked_values, ones
 from clhist.operators.names import COUNT, operator_on_bins, operator_on_values
 from clhist.operators.operator import Operator
 

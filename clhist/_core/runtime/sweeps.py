@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
 from clhist._core.kernels.from_plan import Programs
 from clhist._core.model.packed import PackedPlan
 from clhist._core.model.plan import Plan
-from clhist._core.runtime.packed import PackedSweep
-from clhist._core.runtime.partition import partitioned_sweep
-from clhist._core.runtime.rows import rows_sweep
-from clhist._core.runtime.sort import sorted_sweep
 from clhist._core.runtime.stages import Look, Sweep, sweep_code
 
-# What is more than a sweep over the input; other strategies are not.
-_OTHERS: Mapping[str, Callable[[Plan, Programs, tuple[str, ...]], Sweep]] = {
-    "sort": sorted_sweep,
-    "partitioned": partitioned_sweep,
-    "rows": rows_sweep,
-}
+
+def _other_sweep(strategy: str) -> Callable[[Plan, Programs, tuple[str, ...]], Sweep] | None:
+    """Return what makes the sweep of a strategy that is more than one over the input; None of others."""
+    if strategy == "sort":
+        from clhist._core.runtime.sort import sorted_sweep
+
+        return sorted_sweep
+    if strategy == "partitioned":
+        from clhist._core.runtime.partition import partitioned_sweep
+
+        return partitioned_sweep
+    if strategy == "rows":
+        from clhist._core.runtime.rows import rows_sweep
+
+        return rows_sweep
+    return None
 
 
 def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
@@ -36,10 +42,12 @@ def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
         again = sweep_of(plan.again, programs.behind, options)
         look = None if programs.look is None else Look.of(programs.look, options)
         return replace(first, plan=plan, look=look, again=again)
-    if make := _OTHERS.get(plan.strategy):
+    if make := _other_sweep(plan.strategy):
         return make(plan, programs, options)
     kernel = sweep_code(programs.sweep, options)
     if plan.behind is None or programs.behind is None:
         return Sweep(plan=plan, spec=programs.sweep, kernel=kernel)
+    from clhist._core.runtime.packed import PackedSweep
+
     behind = sweep_of(plan.behind, programs.behind, options)
     return PackedSweep(plan=cast(PackedPlan, plan), spec=programs.sweep, kernel=kernel, robust=behind)

@@ -1,0 +1,61 @@
+"""Types of arrays of CUDA's memory: which arguments may be such arrays.
+
+CUDA's driver and the libraries of its arrays are not imported here: most programs have no such arrays.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from clhist._core.cuda.imported import is_instance
+
+_CUDA_DEVICES = (2, 13)  # of DLPack: memory of CUDA, and managed memory
+
+# Types whose objects are no arrays of CUDA; most arguments are of these.
+PLAIN: set[type] = {type(None), bool, int, float, complex, str, bytes, np.ndarray, np.ufunc, np.dtype, range, slice}
+of_libraries: dict[type, str] = {}  # types whose objects are arrays of CuPy or PyTorch
+
+
+def may_be_cuda(value: Any) -> bool:
+    """Whether an argument may be, or hold, arrays of CUDA's memory; soon told of those that cannot."""
+    if type(value) in PLAIN:
+        return False
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        kinds = {*map(type, value)} - PLAIN  # of most there are none, however long they are
+        return bool(kinds) and any(may_be_cuda(each) for each in value if type(each) in kinds)
+    return recognised_kind(value) is not None
+
+
+# What arrays of other libraries and the libraries that see them raise of what they cannot share.
+REFUSALS = AssertionError, AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError
+
+
+def recognised_kind(value: Any) -> str | None:
+    """Return "torch", "cupy" or "other" for an array of CUDA's memory."""
+    kind = type(value)
+    if kind in PLAIN:
+        return None
+    known = of_libraries.get(kind)
+    if known is None:
+        if is_instance(value, "torch", "Tensor"):
+            known = of_libraries[kind] = "torch"
+        elif is_instance(value, "cupy", "ndarray"):
+            known = of_libraries[kind] = "cupy"
+    if known is not None:
+        return known if known == "cupy" or value.is_cuda else None
+    if isinstance(value, np.generic):
+        return None
+    if hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack_device__"):
+        with suppress(*REFUSALS):
+            if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in _CUDA_DEVICES:
+                return "other"
+        with suppress(*REFUSALS):
+            return "other" if hasattr(value, "__cuda_array_interface__") else None
+        return None
+    PLAIN.add(kind)  # classes get no such attributes later on
+    return None

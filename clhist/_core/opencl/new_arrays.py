@@ -1,0 +1,190 @@
+"""New arrays for the results of kernels, and facts about the arrays of a call on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned
+from clhist._core.opencl.cuda_kinds import cuda_device_of
+from clhist._core.opencl.host_memory import LEAST_KEPT, host_memory
+from clhist._core.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
+
+HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
+_MOST_BYTES = 2**63 - 1
+
+_READ_WRITE = cl.mem_flags.READ_WRITE
+
+
+@cache
+def _cuda_arrays() -> Any:
+    """Return the module of CUDA arrays, which most programs do without."""
+    from clhist._core.opencl import cuda_arrays
+
+    return cuda_arrays
+
+
+class Survey(NamedTuple):
+    """Facts about a call's arrays as a group: whether they are PyOpenCL's, whether all are aligned, the events to wait
+    for before they are read, and the queue of the first that has one."""
+
+    on_device: bool
+    is_aligned: bool
+    events: list[cl.Event]
+    queue: cl.CommandQueue | None
+
+
+def survey(named: Iterable[tuple[str, Array]], context: cl.Context, alignment: int) -> Survey:
+    """Return the survey of the arrays of a call.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `common_kind` and `check_context`.
+    """
+    named = list(named)
+    kinds = {type(array) for _, array in named}
+    if len(kinds) > 1:
+        common_kind(named)
+    if not any(issubclass(kind, cl_array.Array) for kind in kinds):
+        return Survey(False, all(is_aligned(array, alignment) for _, array in named), [], None)
+    aligned, events, queue = True, [], None
+    for _, array in named:
+        if array.context is not context and array.context != context:
+            check_context(named, context)
+        aligned = aligned and array.offset % alignment == 0
+        events += array.events
+        queue = queue or array.queue
+    return Survey(True, aligned, events, queue)
+
+
+@lru_cache(maxsize=64)
+def shares_memory(device: cl.Device) -> bool:
+    """Whether kernels on `device` use NumPy arrays in place."""
+    return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
+
+
+def without_memory(array: Array) -> Array:
+    """Return what tells a device array's type and shape, for `empty` to make others like it sooner."""
+    return _twin(array, base_data=None, events=[])
+
+
+def beginning(array: Array, size: int) -> Array:
+    """Return the first `size` elements of a contiguous array of one dimension, which share its memory.
+
+    Of PyOpenCL's arrays slices are the same, and take the host ten times as long.
+    """
+    if size == array.size:
+        return array
+    if isinstance(array, np.ndarray):
+        return array[:size]
+    return _twin(array, shape=(size,), size=size, nbytes=size * array.dtype.itemsize)
+
+
+def _twin(array: Array, **changed: Any) -> Array:
+    """Return a copy of a device array's description with some of it changed; `copy.copy` takes ten times as long."""
+    found = object.__new__(type(array))
+    found.__dict__.update(array.__dict__, **changed)
+    return found
+
+
+def empty(
+    queue: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    on_device: bool,
+    allocator: Any = None,
+    like: Array | None = None,
+) -> Array:
+    """Return a new array of PyOpenCL, or else of NumPy, which needs no queue; raise MemoryError if there is no room.
+    `like` is one of this queue and type `without_memory`.
+    """
+    if not on_device:
+        # Where every runtime takes it as it is.
+        size = prod(shape) * dtype.itemsize
+        try:
+            taken = size + HOST_ALIGNMENT
+            room = host_memory.new(taken) if size >= LEAST_KEPT else np.empty(taken, np.uint8)
+        except (MemoryError, ValueError, OverflowError) as error:  # a ValueError, where the size is no number of bytes
+            raise _no_room("host", shape, dtype, error) from error
+        start = -address_of(room) % HOST_ALIGNMENT
+        return room[start : start + size].view(dtype).reshape(shape)
+
+    if cuda_device_of(queue) is not None:
+        return _cuda_arrays().empty_cuda(queue, shape, dtype)
+
+    # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
+    is_pooled = allocator is None and not shares_memory(queue.device) and in_order(queue)
+    source = scratch_allocator(queue) if is_pooled else allocator
+
+    def make() -> Array:
+        if like is not None:
+            size = like.nbytes
+            memory = cl.Buffer(like.context, _READ_WRITE, size) if source is None else source(size)
+            return _twin(like, base_data=memory, events=[], allocator=allocator)
+        new = cl_array.empty(queue, shape, dtype, allocator=source)
+        new.allocator = allocator  # what is computed of it may be for another queue
+        return new
+
+    return _with_room(queue.device, make, shape, dtype)
+
+
+def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
+    """Return a copy of an array on the device."""
+    if cuda_device_of(queue) is not None:
+        return _cuda_arrays().empty_cuda(queue, array.shape, array.dtype).filled(array)
+    return cl_array.to_device(queue, array)
+
+
+def kept_on_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
+    """Return a copy of an array on the device that later calls use as well."""
+    return (
+        cl_array.to_device(queue, array) if cuda_device_of(queue) is None else _cuda_arrays().kept_on_cuda(queue, array)
+    )
+
+
+def zeros(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return a new array of the device, of zeros; raise MemoryError if it has no room for it."""
+    if cuda_device_of(queue) is not None:
+        return _cuda_arrays().empty_cuda(queue, shape, dtype).clear()
+    return _with_room(queue.device, lambda: cl_array.zeros(queue, shape, dtype), shape, dtype)
+
+
+def _with_room(device: cl.Device, make: Callable[[], Array], shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return a new array on a device, if need be in the place of results that are gone; raise MemoryError."""
+    size = prod(shape) * dtype.itemsize
+    if size > _MOST_BYTES:  # which PyOpenCL has other errors for
+        raise _no_room("device", shape, dtype, "more bytes than there are addresses")
+    if size > device.global_mem_size:  # NVIDIA's fails when a kernel gets it
+        raise _no_room("device", shape, dtype, f"{device.name.strip()} has {device.global_mem_size} bytes")
+    try:
+        try:
+            return make()
+        except cl.MemoryError:
+            free_idle(PATIENCE)
+            return make()
+    except (cl.MemoryError, cl.LogicError) as error:
+        raise _no_room("device", shape, dtype, error) from error
+    except cl.RuntimeError as error:
+        if error.code != cl.status_code.OUT_OF_HOST_MEMORY:
+            raise
+        raise _no_room("device", shape, dtype, error) from error
+
+
+def _no_room(where: str, shape: tuple[int, ...], dtype: np.dtype, error: object) -> MemoryError:
+    kind = f"elements of {dtype.itemsize} bytes" if dtype.names else dtype
+    return MemoryError(f"the {where} has no room for a result of shape {shape} and {kind}: {error}")
+
+
+def read_only_buffer(context: cl.Context, array: np.ndarray) -> cl.Buffer:
+    """Return a copy of `array` on the device, for kernels to read."""
+    try:
+        return cl.Buffer(context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, 0, array)
+    except (cl.MemoryError, cl.LogicError) as error:
+        raise MemoryError(f"the device cannot hold an array of {array.nbytes} bytes: {error}") from error

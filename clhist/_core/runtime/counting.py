@@ -1,0 +1,201 @@
+"""Counts and sums of weights by a device, in as many bins as the largest element needs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist import operators
+from clhist._core.cuda.driver import unheard
+from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS
+from clhist._core.opencl import lost
+from clhist._core.opencl.arrays import Array, check_array, check_context, is_device_array
+from clhist._core.opencl.cuda_kinds import is_cuda
+from clhist._core.opencl.device import default_queue, device_kind
+from clhist._core.opencl.new_arrays import zeros
+from clhist._core.runtime.call import Call, queue_for
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.peek import evenly_spread, found_words
+from clhist._core.runtime.prepare import LargestBin
+from clhist._core.runtime.reading import check_out, into
+from clhist._core.runtime.scatter import ScatterSpec, counting_spec, native, scatter_engine
+from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.small import MOST_BINS, TOO_BIG, no_memory_for_bins
+from clhist._core.runtime.values import checked_values
+from clhist.operators.c_types import supported_dtype
+from clhist.operators.operator import Operator
+from clhist.operators.reproducible import reproducible_form
+
+# Sums of weights. -0.0 is the identity of +, and no sum of lifted weights is -0.0: only bins without weights hold it.
+_SUM = Operator(np.float64, "a + b", -0.0, "add", lift="v + 0.0", finish="a + 0.0")
+_COUNT = operators.count(np.intp)  # ones sum up in 32 bits, as long as there are fewer than 2^32 of them
+_LONG_COUNT = operators.add(np.intp)
+_FLOAT64 = np.dtype(np.float64)
+# How the accumulator `total` of a bin that got a value differs from that of others.
+_HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000ul"
+
+# How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
+# than one set in a million stays within.
+_SAMPLE_MARGIN = 128
+_FEW_BINS = 2**12  # which take a CPU less time, in whatever number, than another plan
+
+_ELEMENTS_PER_BIN = 16  # of uint8 and uint16, from which on there are bins for all values of the type
+
+
+def counted(
+    x: Array, weights: Array | None, minlength: int, queue: cl.CommandQueue | None, out: Any, reproducible: bool
+) -> Array:
+    """Return the counts of integers, or the sums of their weights; the parameters are those of `clhist.bincount`."""
+    if is_device_array(x):
+        _check_device_arrays(x, weights)
+        queue = queue_for(queue, x.context, x.queue)
+    else:
+        queue = default_queue() if queue is None else queue_for(queue)
+    if not x.size:  # NumPy's are integers then, with weights as well
+        return into(out, zeros(queue, (minlength,), np.dtype(np.intp)))
+    x = x.view(np.uint8) if x.dtype.kind == "b" else x
+    if weights is None:
+        check_out(out, np.dtype(np.intp), x)  # nothing is enqueued yet
+        operator = _COUNT if x.size < 2**32 else _LONG_COUNT
+        counts = _count(partial(counting_spec, operator, x.dtype, None), x, 1, minlength, queue, _HAS_COUNTS)
+        return into(out, counts)
+    check_out(out, _FLOAT64, x)
+    operator, used = _SUM, _HAS_WEIGHTS
+    values = checked_values(weights, operator, x.shape, ())[0][0]
+    if reproducible:
+        operator, used = reproducible_form(_SUM, None, x.size), ""
+    spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
+    return into(out, _count(spec, x, values, minlength, queue, used))
+
+
+def _check_device_arrays(x: Array, weights: Array | None) -> None:
+    check_array("x", x, native(x.dtype), written=False)
+    if weights is not None:
+        check_array("weights", weights, supported_dtype(weights.dtype, "weights"), written=False)
+        check_context([("weights", weights)], x.context)
+
+
+def _every(x: Array) -> int | None:
+    """Return how many bins there are for all values of a narrow type, where the elements make up for so many.
+
+    Then none can be beyond them, and a CPU need not compare: comparing took half of the time.
+    """
+    if x.dtype.kind != "u" or x.dtype.itemsize > 2:
+        return None
+    every = 1 << 8 * x.dtype.itemsize
+    return every if x.size >= _ELEMENTS_PER_BIN * every else None
+
+
+# The largest entries of device arrays that were counted lately; these are not kept. Of CUDA's, which are described anew
+# for each call, the place in memory says which is meant.
+_largest: Remembered[tuple[Callable[[], Any], int]] = Remembered(16)
+
+
+def _note(x: Array, largest: int) -> None:
+    if not isinstance(x, np.ndarray):
+        _largest.put(_place(x), ((lambda: None) if is_cuda(x) else weakref.ref(x), largest))
+
+
+def _place(x: Array) -> Hashable:
+    return (x.memory.device, x.offset, x.size, x.dtype) if is_cuda(x) else id(x)
+
+
+def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
+    """Return about the largest entry, and one that there is: from a sample, or of an array that is counted again.
+
+    What that one holds may have changed since: then the guess is wrong, and no entry is known but 0 or more.
+    """
+    if isinstance(x, np.ndarray):
+        largest = int(evenly_spread(x, queue).max())
+        return largest, largest
+    known = _largest.get(_place(x))
+    if known is not None and (is_cuda(x) or known[0]() is x):
+        if is_cuda(x):
+            x.check_not_captured()  # what is found is read
+        return known[1], 0
+    with lost.settled(queue):
+        largest = int(evenly_spread(x, queue).max())
+    return largest, largest
+
+
+def _count(
+    spec: Callable[..., ScatterSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
+) -> Array:
+    """Count into as many bins as a sample suggests, and once more if that was too few.
+
+    `spec` gives what the engine depends on. `used` is a C condition for bins that got a value; if there is none, the
+    largest entry is computed first.
+    """
+    if used:
+        if isinstance(x, np.ndarray):
+            guessed, known = _guess(x, queue)
+        else:
+            with unheard():
+                guessed, known = _guess(x, queue)
+            known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
+        # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
+        on_cpu = device_kind(queue.device) == "cpu"
+        every, is_summed = _every(x) if on_cpu else None, on_cpu and used == _HAS_COUNTS
+        room = max(_room(guessed, minlength, on_cpu), every or 0)
+        guard = "checked" if every is None and not is_summed else "covered"
+        if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
+            engine = scatter_engine(queue.context, spec(guarded=guard))
+            known = max(known, minlength - 1)
+            call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
+            found = _found(engine, (x, values), call, queue, known, is_summed=is_summed)
+            if found is not None:
+                _note(x, found.size - 1)
+                return found
+    from clhist._core.runtime.extremes import extremes  # few calls come so far
+
+    largest, smallest = extremes(x, queue)
+    if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
+        raise ValueError("'list' argument must have no negative elements")
+    if largest >= MOST_BINS:
+        raise ValueError(TOO_BIG)
+    _note(x, largest)
+    engine = scatter_engine(queue.context, spec())
+    try:
+        return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]
+    except MemoryError as error:
+        raise no_memory_for_bins(largest + 1, minlength) from error
+
+
+def _room(guessed: int, minlength: int, on_cpu: bool) -> int:
+    """Return a number of bins, if the largest entry of a sample is `guessed`.
+
+    It is rounded, as samples of arrays alike agree, and others have other plans, which take longer than few bins do.
+    """
+    room = max(guessed + 1 + guessed // _SAMPLE_MARGIN, minlength if on_cpu else 1)
+    step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
+    return max(minlength, -(-room // step) * step)
+
+
+def _found(
+    engine: Engine, data: tuple[Array, Any], call: Call, queue: cl.CommandQueue, known: int, *, is_summed: bool
+) -> Array | None:
+    """Return the counts of as many bins as a call has; None if an entry was beyond them."""
+    room, size = call.num_bins, data[0].size
+
+    def of_words(counts: Any, largest: int, summed: int) -> tuple[Any, bool]:
+        """Return the counts, or None, and whether the guess of their number is as good for other arrays."""
+        last = max(known, largest)
+        found = counts[: last + 1] if last < room and (not is_summed or summed == size) else None
+        return found, found is not None and 2 * last + 2 >= room
+
+    if isinstance(data[0], np.ndarray):
+        host = np.zeros(2, np.uint32)
+        (counts,) = engine.run((*data, room, host), call).results
+        return of_words(counts, *host.tolist())[0]
+    with found_words(queue) as words:
+        (counts,) = engine.run((*data, room, words.array), call).results
+        if is_cuda(words.array):
+            from clhist._core.runtime.cuda_repeats import ends_with
+
+            ends_with(words.array, counts, of_words)
+        return of_words(counts, *words.read())[0]

@@ -1,0 +1,64 @@
+"""Public functions that take arrays of CUDA's memory; what computes these is imported when there is one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from clhist._core.cuda.kinds import PLAIN, may_be_cuda
+from clhist._core.opencl.arrays import is_device_array
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def takes_cuda(function: F) -> F:
+    """Let a public function take arrays of CUDA's memory, in the places of device arrays.
+
+    It gets each as a `CudaArray`, and its results, where they are such, are given back in the caller's library. Where
+    it raises `NotDirectError` it gets copies on the host instead.
+    """
+    return _taking(function, only=False)
+
+
+def takes_cuda_only(function: F) -> F:
+    """Do the same for a function that copies would be of no use to: it raises UnsupportedError then."""
+    return _taking(function, only=True)
+
+
+def _taking(function: F, *, only: bool) -> F:
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        given = (*args, *options.values())
+        if PLAIN.issuperset(map(type, given)) or not any(map(may_be_cuda, given)):
+            return function(*args, **options)
+        return _cuda_calls().call_on_cuda(function, args, options, only)
+
+    return cast(F, call)
+
+
+def takes_cuda_as(own: str, on_host: str = "") -> Callable[[F], F]:
+    """Let a method take arrays of CUDA's memory if the attribute `own` of its object is such an array.
+
+    What CUDA cannot do goes through the host if `on_host` names a method that returns such an object for there.
+    """
+
+    def taking(function: F) -> F:
+        @functools.wraps(function)
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            held = getattr(self, own)
+            if not is_device_array(held):
+                return function(self, *args, **options)
+            return _cuda_calls().call_of_object(function, held, on_host, (self, *args), options)
+
+        return cast(F, call)
+
+    return taking
+
+
+@functools.cache
+def _cuda_calls() -> Any:
+    """Return the module of calls on arrays of CUDA."""
+    from clhist._core.runtime import cuda_calls
+
+    return cuda_calls

@@ -1,0 +1,155 @@
+"""Reductions of values by indices by kernels, and calls that repeat earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.model.updates import GATHER
+from clhist._core.opencl.arrays import is_array, is_device_array, overlap
+from clhist._core.runtime.call import Call, Outcome, call_of, queue_for, queue_of
+from clhist._core.runtime.call import checked_events as checked_events
+from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.known import KnownCall
+from clhist._core.runtime.multi_index import flat_indices as flat_indices
+from clhist._core.runtime.pairs import Pairs, as_parts
+from clhist._core.runtime.reading import as_array
+from clhist._core.runtime.row_means import are_row_means, row_means
+from clhist._core.runtime.scatter import ScatterSpec, arguments_of, elements, pair_spec, scatter_engine
+from clhist._core.runtime.signature import Remembered, signature_of
+from clhist.operators.reproducible import is_complex_sum, reproducible_form
+
+
+def repeated(given: tuple[Any, ...], allocator: Any, wait_for: Any) -> tuple[Outcome | None, Hashable]:
+    """Run a call on device arrays if it repeats an earlier one; return its outcome, or None, and its signature.
+
+    The first of `given` are the arguments `dest`, `op`, `indices`, `values`, `queue` and `out` of `reduce_by_index`.
+    """
+    dest, _, indices, values, _, out, *_ = given
+    key = None if _shares(out, indices, values) else signature_of(*given)
+    known = _known.get(key)
+    if known is None:
+        return None, key
+    template, count, has_dest = known
+    arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
+    call = template.asked(dest if has_dest else None, out, allocator, wait_for)
+    return template.engine.run(arrays[:count], call, template), key
+
+
+def by_kernels(
+    run: Callable[..., Outcome],
+    pairs: Pairs,
+    key: Hashable,
+    queue: cl.CommandQueue | None,
+    out: Any,
+    reproducible: bool,
+    max_abs: float | None,
+    options: Mapping[str, Any],
+    offsets: Any,
+) -> tuple[Any, cl.Event]:
+    """Return the result that kernels compute of pairs, and its event; a call with a `key` is kept for its repeats.
+
+    `run` runs a call of an engine; the other parameters are those of `reduce_by_index`.
+    """
+    queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
+    whole, given_out = pairs, out
+    if reproducible:
+        pairs, out = _reproducible(pairs, out, max_abs)
+    spec = _spec(pairs, queue.device)
+    call = _call(pairs, spec, options, offsets)
+    call.out, call.queue = out, queue
+    pairs = _apart(pairs, spec, call)
+    args = arguments_of(spec, pairs.indices, pairs.values, pairs.shape[1 if pairs.batched else 0])
+    if are_row_means(spec, call):
+        result, event = row_means(run, spec, call, pairs.shape, args)
+    else:
+        engine = scatter_engine(queue.context, spec)
+        outcome = run(engine, args, call)
+        (result,), event = outcome.results, outcome.event
+        _remember(key, pairs, whole, engine, args, call)
+    return _as_whole(result, whole, given_out), event
+
+
+def _spec(pairs: Pairs, device: cl.Device) -> ScatterSpec:
+    """Return what the engine of pairs depends on."""
+    return pair_spec(pairs.operator, pairs.indices, pairs.values, prod(pairs.row), device, pairs.with_position)
+
+
+def _reproducible(pairs: Pairs, out: Any, max_abs: float | None) -> tuple[Pairs, Any]:
+    """Return pairs and `out` of sums that no order of values changes; those of complex numbers by parts."""
+    if is_complex_sum(pairs.operator):
+        out = None if out is None else _out_by_parts(out, pairs)
+        pairs = pairs.by_parts()
+    form = reproducible_form(pairs.operator, max_abs, int(prod(pairs.indices.shape)) + 1)
+    return replace(pairs, operator=form), out
+
+
+def _as_whole(result: Any, pairs: Pairs, out: Any) -> Any:
+    """Return a result as complex numbers if it is of their parts; in `out`, if that was given."""
+    if not is_complex_sum(pairs.operator) or result.dtype.kind == "c":
+        return result
+    return result.reshape(-1).view(pairs.operator.dtype).reshape(pairs.shape) if out is None else out
+
+
+def _out_by_parts(out: Any, pairs: Pairs) -> Any:
+    """Return `out` of complex sums as vectors of two, or raise TypeError or ValueError if it is not as the result."""
+    dtype, kind = pairs.operator.dtype, "PyOpenCL" if pairs.on_device else "NumPy"
+    if is_device_array(out) is not pairs.on_device or not hasattr(out, "dtype") or out.dtype != dtype:
+        raise TypeError(f"out: expected an array of {kind} of {dtype}, got {type(out).__name__} {out!r:.60}")
+    if out.shape != pairs.shape or not out.flags.c_contiguous:
+        raise ValueError(f"out: expected a contiguous array of shape {pairs.shape}, got {out.shape}, {out.strides}")
+    return as_parts(out)
+
+
+def _shares(out: Any, *given: Any) -> bool:
+    """Whether any of the arrays of a result shares memory with any of the others."""
+    outs = [each for each in (out if isinstance(out, tuple) else (out,)) if is_array(each)]
+    arrays = chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in given)
+    return any(overlap(array, each) for array in arrays if is_array(array) for each in outs)
+
+
+def _apart(pairs: Pairs, spec: ScatterSpec, call: Call) -> Pairs:
+    """Return pairs that share no memory with the results, which may be written while rows are read."""
+    out = call.out
+    if (spec.vector == 1 and call.choices.update != GATHER) or not _shares(out, pairs.indices, pairs.values):
+        return pairs
+
+    def apart(given: Any) -> Any:
+        return given.copy() if _shares(out, given) else given
+
+    values = tuple([apart(each) for each in pairs.values]) if isinstance(pairs.values, tuple) else pairs.values
+    return replace(pairs, indices=apart(pairs.indices), values=values)
+
+
+def _call(pairs: Pairs, spec: ScatterSpec, options: Mapping[str, Any], offsets: Any) -> Call:
+    """Return the call of the engine of `spec`, but for its queue and where results go."""
+    call = call_of(pairs.shape[1:] if pairs.batched else pairs.shape, options)
+    call.size, call.dest = elements(spec, pairs.indices), pairs.dest
+    if offsets is not None:
+        call.offsets = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
+    elif pairs.batched:
+        call.num_histograms = pairs.shape[0]
+    return call
+
+
+# Calls on device arrays: how many arrays they take, and whether `dest` is one.
+_known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
+
+
+def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: Sequence[Any], call: Call) -> None:
+    """Keep a call on device arrays by its signature, if no later one measures a race factor."""
+    if key is None or isinstance(call.race_factor, str):
+        return
+    if pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
+        return
+    same = [None if is_device_array(value) else value for value in args]
+    offsets = None if call.offsets is None else np.array(call.offsets)  # which the caller may change
+    kept = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
+    repeated = KnownCall(engine, same, kept)
+    _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))

@@ -1,0 +1,86 @@
+"""The queue of a call on bins, and its edges as axes of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.opencl.arrays import Array, check_context, common_kind
+from clhist._core.opencl.device import has_fp64
+from clhist._core.runtime.call import queue_for as queue_of_call
+from clhist._core.runtime.call import queue_of
+from clhist.axes.axis import Axis, axis_of
+from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
+
+_MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
+
+
+def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -> cl.CommandQueue:
+    """Return the queue of a call on these arrays: `queue`, that of one of them, or the default one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As of `runtime.call.queue_for`; if some arrays are NumPy's and some PyOpenCL's, or one is of another
+        context.
+    """
+    found = queue_of_call(queue, None, queue_of(*(array for _, array in named)))
+    if common_kind(named):
+        check_context(named, found.context)
+    return found
+
+
+def numpy_axis(
+    edges: Array,
+    dtype: np.dtype,
+    queue: cl.CommandQueue,
+    *,
+    via: np.dtype | None = None,
+    ends: tuple[Any, Any] | None = None,
+    bins_of: Callable[..., Thresholds] = numpy_bins,
+) -> Axis | None:
+    """Return the axis of NumPy's bins, kept for the next call; None if no number of `dtype` lies in any.
+
+    Parameters
+    ----------
+    edges : array
+        Of NumPy, as `are_usable` has it.
+    dtype : numpy.dtype
+        Of the data.
+    queue : pyopencl.CommandQueue
+        Where it is used.
+    via : numpy.dtype, optional
+        See `clhist.binned.numpy_bins`.
+    ends : pair of scalars, optional
+        See `clhist.binned.within_range`.
+    bins_of : callable
+        `numpy_bins`, or `rounded_bins` for SciPy's.
+    """
+    key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
+    asked = key, edges.dtype, dtype, via, *(ends or (None, None)), has_fp64(queue.device), bins_of
+    return _axis.__wrapped__(*asked, edges) if key is None else _axis(*asked)
+
+
+@lru_cache(maxsize=64, typed=True)
+def _axis(
+    raw: bytes | None,
+    edge_dtype: np.dtype,
+    dtype: np.dtype,
+    via: np.dtype | None,
+    low: Any,
+    high: Any,
+    fp64: bool,
+    bins_of: Callable[..., Thresholds],
+    edges: Array | None = None,
+) -> Axis | None:
+    if edges is None:
+        assert raw is not None
+        edges = np.frombuffer(raw, edge_dtype)
+    bins = bins_of(edges, dtype, via)
+    if low is not None:
+        bins = within_range(bins, low, high)
+    return None if bins.is_empty else axis_of(bins, fp64=fp64)

@@ -1,0 +1,31 @@
+"""Numbers of bins by a device, as of `numpy.digitize`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.elements import kernel_dtype
+from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.new_arrays import to_device
+from clhist.binned.counts import flat
+from clhist.binned.device_inputs import queue_for
+from clhist.binned.numbers import bin_numbers, steps_axis
+from clhist.binned.sweep import Binned
+
+
+def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array:
+    """Return the number of the bin of each element; the arguments are those of `clhist.digitize`, checked."""
+    queue = queue_for(queue, [("x", x)])
+    falling = len(edges) > 1 and bool(edges[0] > edges[-1])
+    axis = None
+    if len(edges):
+        rising = edges[::-1] if falling else edges
+        axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=has_fp64(queue.device))
+    if axis is None:  # no edges, or every integer is below them
+        number = len(edges) if falling else 0
+        whole = np.full(x.shape, number, np.intp)
+        return to_device(queue, whole) if is_device_array(x) else whole
+    numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
+    return numbers.reshape(x.shape)
