@@ -13,7 +13,15 @@ from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.masks import mask_of
 from clhist._core.runtime.columns import present_and_missing, read_column
 from clhist._core.runtime.reading import as_array
-from clhist.grouped.keys import encoded, in_first_order, library, numbered, order_of_texts, renumbered
+from clhist.grouped.keys import (
+    encoded,
+    in_first_order,
+    library,
+    numbered,
+    order_of_texts,
+    reads_whole_texts,
+    renumbered,
+)
 
 
 def by_its_library(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
@@ -25,6 +33,8 @@ def by_its_library(keys: Any, sort: bool) -> tuple[np.ndarray, Any] | None:
             found = _of_arrow(import_module("pyarrow").array(getattr(keys, "array", keys)), sort)
             if found is not None:
                 return found
+        if getattr(keys.dtype, "storage", "") == "python" and not reads_whole_texts(import_module("pandas")):
+            return None
         codes, labels = keys.factorize()
         labels, numbers = numbered(np.asarray(labels), sort)
         codes = np.append(numbers, -1).take(codes, mode="wrap")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections import defaultdict
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple
@@ -159,7 +160,7 @@ def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     kind, width = keys.dtype.kind, keys.dtype.itemsize
     if kind == "O":
         pandas = library("pandas", keys.size)
-        if pandas is None:
+        if pandas is None or not reads_whole_texts(pandas):
             return _by_dictionary(keys)
         codes, labels = pandas.factorize(keys)
         return labels, codes
@@ -208,13 +209,20 @@ def _by_bits(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         size = len(found.dictionary)
         labels = np.frombuffer(found.dictionary.buffers()[1], keys.dtype, size) if size else keys[:0]
         return labels, found.indices.to_numpy()
-    if (pandas := library("pandas", keys.size)) is not None:
+    pandas = library("pandas", keys.size)
+    if pandas is not None and (keys.dtype.kind != "U" or reads_whole_texts(pandas)):
         codes, found = pandas.factorize(keys)
         return np.asarray(found, keys.dtype), codes
     if keys.dtype.kind in "SU":
         return _by_dictionary(keys)
     found, codes = np.unique(keys, return_inverse=True)
     return found, codes.reshape(-1)
+
+
+@lru_cache(maxsize=1)
+def reads_whole_texts(pandas: Any) -> bool:
+    """Whether `pandas.factorize` tells texts apart that differ behind a NUL, as it does since pandas 3.1."""
+    return len(pandas.factorize(np.array(["a", "a\0b"], object))[1]) == 2
 
 
 def _by_dictionary(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ import pandas
 import pyarrow
 import pytest
 
+from clhist.grouped import columns as grouping_columns
 from clhist.grouped import keys as grouping_keys
 from clhist.grouped.columns import integers
 from clhist.grouped.groups import labels_of, numbers_of
@@ -154,10 +155,22 @@ def test_dates(dtype):
 @pytest.mark.parametrize("library", ["pyarrow"], indirect=True)  # by which pandas keeps its own strings
 @pytest.mark.parametrize("dtype", [object, "str", "string[python]", "string[pyarrow]", "Float64", "float64"])
 def test_columns_of_pandas(dtype, library):
-    keys = [1.5, 0.5, None, 1.5] if dtype in ("Float64", "float64") else ["b", "a", None, "b", "ä"]
+    keys = [1.5, 0.5, None, 1.5] if dtype in ("Float64", "float64") else ["b", "a", None, "b", "ä", "a\0b"]
     column = pandas.Series(keys, dtype=dtype, index=np.arange(len(keys)) + 7)
     for given in (column, column.array, pandas.Index(column)):
         check(keys, given)
+
+
+@pytest.mark.parametrize("library", ["pandas"], indirect=True)
+@pytest.mark.parametrize("dtype", [object, "U3", "string[python]"])
+def test_texts_where_pandas_compares_them_up_to_a_nul(dtype, library, monkeypatch):
+    """As before 3.1: then it does not number them."""
+    for module in (grouping_keys, grouping_columns):
+        monkeypatch.setattr(module, "reads_whole_texts", lambda pandas: False)
+    factorize = pandas.factorize
+    monkeypatch.setattr(pandas, "factorize", lambda keys: factorize(keys) if keys.dtype.kind == "i" else pytest.fail())
+    keys = ["a\0b", "a", "b", "a\0b", "a"]
+    check(keys, pandas.array(keys, dtype=dtype) if dtype == "string[python]" else np.array(keys, dtype))
 
 
 def test_times_of_pandas():
