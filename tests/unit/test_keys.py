@@ -168,7 +168,9 @@ def test_texts_where_pandas_compares_them_up_to_a_nul(dtype, library, monkeypatc
     for module in (grouping_keys, grouping_columns):
         monkeypatch.setattr(module, "reads_whole_texts", lambda pandas: False)
     factorize = pandas.factorize
-    monkeypatch.setattr(pandas, "factorize", lambda keys: factorize(keys) if keys.dtype.kind == "i" else pytest.fail())
+    monkeypatch.setattr(
+        pandas, "factorize", lambda keys: factorize(keys) if keys.dtype.kind == "i" else pytest.fail("of text")
+    )
     keys = ["a\0b", "a", "b", "a\0b", "a"]
     check(keys, pandas.array(keys, dtype=dtype) if dtype == "string[python]" else np.array(keys, dtype))
 
