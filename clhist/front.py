@@ -26,6 +26,7 @@ from clhist.operators.c_types import check_booleans
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_EAGER: set[type] = {np.ndarray}  # types without the methods of Dask collections, as far as calls had such arguments
 # The functions, each with the parameter that decides whether Dask computes a call; nothing where it never does.
 ENTRIES = {
     "bincount": "x",
@@ -53,6 +54,7 @@ def is_lazy(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(hasattr(kind, "__dask_graph__") for kind in {*map(type, value)}) and any(map(is_lazy, value))
     if not hasattr(type(value), "__dask_graph__"):
+        _EAGER.add(type(value))
         return False
     is_collection = imported("dask.base", "is_dask_collection")
     return is_collection is not None and bool(is_collection(value))
@@ -82,7 +84,7 @@ def entry(function: F) -> F:
             plain = True
         if data:
             value = args[place] if len(args) > place else options.get(data)
-            if type(value) is not np.ndarray and is_lazy(value):
+            if type(value) not in _EAGER and is_lazy(value):
                 from clhist import dask as target
 
                 computed_by = getattr(target, function.__name__)

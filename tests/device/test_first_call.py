@@ -170,6 +170,26 @@ def test_few_elements_import_neither_pyopencl_nor_the_engine():
     )
 
 
+UNUSED = [
+    *(f"clhist._core.cuda.{name}" for name in ("libraries", "memory", "ptx", "recognised")),
+    "clhist._core.opencl.cuda_arrays",
+    *(f"clhist._core.runtime.{name}" for name in ("cuda_calls", "cuda_launcher", "cuda_modules", "cuda_repeats")),
+    *(f"clhist._core.runtime.{name}" for name in ("digit_sort", "operator_check", "scan", "sort", "sort_pairs")),
+]
+
+
+def test_a_device_counts_without_the_modules_of_cuda_and_sorts():
+    run_python(
+        f"""
+        import numpy as np
+        k = np.arange(300_000) % 97
+        np.testing.assert_array_equal(clhist.bincount(k), np.bincount(k))
+        assert "clhist._core.runtime.engine" in sys.modules
+        assert not (there := [each for each in {UNUSED!r} if each in sys.modules]), there
+        """
+    )
+
+
 @pytest.mark.parametrize("call", ["bincount(k, queue=1)", "histogram(k, queue=1)", "digitize(k, [1, 2], queue=1)"])
 def test_a_wrong_queue_is_refused_by_the_first_call(call):
     printed = run_python(

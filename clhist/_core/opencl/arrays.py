@@ -49,7 +49,7 @@ def on_host(value: Any, queue: cl.CommandQueue | None = None) -> Any:
 
 def is_array(value: object) -> bool:
     """Whether `value` is an array of NumPy or PyOpenCL; NumPy's scalars are none."""
-    return isinstance(value, np.ndarray) or is_device_array(value)
+    return isinstance(value, (np.ndarray, _device_class or _find_device_class()))
 
 
 def check_array(
