@@ -93,8 +93,6 @@ def test_errors_are_boost_histograms():
 
 
 def test_mixed_arrays(queue):
-    import pyopencl.array as cl_array
-
     h = Histogram(bh.axis.Regular(10, -3, 3), bh.axis.Integer(0, 4))
     with pytest.raises(TypeError, match=r"args\[1\]: expected a PyOpenCL array"):
         h.fill(cl_array.to_device(queue, X), K)
