@@ -122,9 +122,9 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     """
     if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
-    given, how, repeat = (a, weights, where, out), (bins, range, axis, reproducible), None
+    arrays, form, repeat = (a, weights, where, out), (bins, range, axis, reproducible), None
     if _device is not None:  # a call can only repeat one that a device has computed
-        result, repeat = _device.repeated_call(given, how, density, queue)
+        result, repeat = _device.repeated_call(arrays, form, density, queue)
         if result is not None:
             return result
     if has_names(axis):
@@ -136,7 +136,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
     if not is_device_array(a) and is_for_numpy(a, bins, weights, queue, options):
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    return _on_device().histogram(data, bins, density, queue, given, how, repeat)
+    return _on_device().histogram(data, bins, density, queue, arrays, form, repeat)
 
 
 def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any, Any]) -> bool:
@@ -200,8 +200,8 @@ def histogramdd(
         return hist, list(every)
     points, key = points_of(sample), None
     if points is not None and points.on_device and points.dims:
-        given, how = (weights, where, out), (bins, range, reproducible)
-        result, key = _on_device().repeated_points(points, given, how, density, queue)
+        arrays, form = (weights, where, out), (bins, range, reproducible)
+        result, key = _on_device().repeated_points(points, arrays, form, density, queue)
         if result is not None:
             return result
     weights, missing = (None, None) if weights is None else split_array("weights", weights)
@@ -220,8 +220,8 @@ def histogramdd(
     options = {"reproducible": reproducible and may_round(weights)}
     if are_for_numpy(points, weights, queue, options):
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
-    data, how = (points, weights, where), (bins, range, reproducible)
-    return _on_device().histogramdd(data, how, density, out, queue, key)
+    data, form = (points, weights, where), (bins, range, reproducible)
+    return _on_device().histogramdd(data, form, density, out, queue, key)
 
 
 def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None, others: tuple[Any, Any, Any]) -> bool:

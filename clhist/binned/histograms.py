@@ -32,23 +32,23 @@ _Repeat = tuple[Hashable, Any, bool]  # the signature of a call, the extent of i
 
 
 def repeated_call(
-    given: tuple[Any, Any, Any, Any], how: tuple[Any, Any, Any, bool], density: bool | None, queue: Any
+    arrays: tuple[Any, Any, Any, Any], form: tuple[Any, Any, Any, bool], density: bool | None, queue: Any
 ) -> tuple[tuple[Array, np.ndarray] | None, _Repeat]:
     """Return the result of a histogram if the call repeats an earlier one, else None; and what is kept by.
 
     Parameters
     ----------
-    given : tuple
+    arrays : tuple
         The arguments `a`, `weights`, `where` and `out` of `clhist.histogram`.
-    how : tuple
+    form : tuple
         Its arguments `bins`, `range`, `axis` and `reproducible`.
     density, queue
         As of `clhist.histogram`.
     """
-    a, weights, where, out = given
-    bins, range, axis, reproducible = how
-    form = range, axis, reproducible, _density_of(out, density)
-    key = None if isinstance(bins, str) else signature_of_data(given, queue, bins, *form)
+    a, weights, where, out = arrays
+    bins, range, axis, reproducible = form
+    options = range, axis, reproducible, _density_of(out, density)
+    key = None if isinstance(bins, str) else signature_of_data(arrays, queue, bins, *options)
     result, found, is_new = repeated(key, (a, where, weights), density, out)
     return result, (key, found, is_new)
 
@@ -58,8 +58,8 @@ def histogram(
     bins: Any,
     density: bool | None,
     queue: cl.CommandQueue | None,
-    given: tuple[Any, Any, Any, Any],
-    how: tuple[Any, Any, Any, bool],
+    arrays: tuple[Any, Any, Any, Any],
+    form: tuple[Any, Any, Any, bool],
     repeat: _Repeat | None = None,
 ) -> tuple[Any, np.ndarray]:
     """Return a histogram and its edges.
@@ -72,16 +72,16 @@ def histogram(
         As `clhist.binned.inputs.as_edges` returns them.
     density, queue
         As of `clhist.histogram`.
-    given, how
+    arrays, form
         As of `repeated_call`.
     repeat : tuple, optional
         The second result of `repeated_call`.
     """
     if repeat is None:
-        result, repeat = repeated_call(given, how, density, queue)
+        result, repeat = repeated_call(arrays, form, density, queue)
         if result is not None:
             return result
-    (a, weights, where), out, (_, range, axis, reproducible), (key, found, is_new) = data, given[3], how, repeat
+    (a, weights, where), out, (_, range, axis, reproducible), (key, found, is_new) = data, arrays[3], form, repeat
     on_device = is_device_array(a)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
     rest = None
@@ -103,7 +103,7 @@ def histogram(
         options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
-    if are_repeated(key, given, (a, weights), axis):
+    if are_repeated(key, arrays, (a, weights), axis):
         keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None, any_size=True)
     return prepared.finished(hist, density, out), edges
 
@@ -165,7 +165,7 @@ def _counted(
 
 
 def repeated_points(
-    points: Points, given: tuple[Any, Any, Any], how: tuple[Any, Any, bool], density: bool | None, queue: Any
+    points: Points, arrays: tuple[Any, Any, Any], form: tuple[Any, Any, bool], density: bool | None, queue: Any
 ) -> tuple[tuple[Array, list[np.ndarray]] | None, Hashable]:
     """Return the result of a histogram of device arrays if it repeats an earlier one, else None; and its signature.
 
@@ -173,19 +173,19 @@ def repeated_points(
     ----------
     points : Points
         The sample.
-    given : tuple
+    arrays : tuple
         The arguments `weights`, `where` and `out` of `clhist.histogramdd`.
-    how : tuple
+    form : tuple
         Its arguments `bins`, `range` and `reproducible`.
     density, queue
         As of `clhist.histogramdd`.
     """
-    bins, range, reproducible = how
+    bins, range, reproducible = form
     if not are_fixed(bins, range):
         return None, None
-    weights, where, out = given
-    form = range, reproducible, _density_of(out, density)
-    key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *form)
+    weights, where, out = arrays
+    options = range, reproducible, _density_of(out, density)
+    key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options)
     known = prepared_for(key, points.size)
     if not isinstance(known, Prepared):
         return None, key
@@ -194,7 +194,7 @@ def repeated_points(
 
 def histogramdd(
     data: tuple[Points, Array | None, Array | None],
-    how: tuple[Any, Any, bool],
+    form: tuple[Any, Any, bool],
     density: bool | None,
     out: Array | None,
     queue: cl.CommandQueue | None,
@@ -206,14 +206,14 @@ def histogramdd(
     ----------
     data : tuple
         The sample, and `weights` and `where` as arrays of one element for each point.
-    how
+    form
         As of `repeated_points`.
     density, out, queue
         As of `clhist.histogramdd`.
     key : hashable
         The signature of the call; None if no call can repeat it.
     """
-    (points, weights, where), (bins, range, reproducible) = data, how
+    (points, weights, where), (bins, range, reproducible) = data, form
     queue = queue_for(queue, present(sample=tuple(points.arrays), weights=weights, where=where, out=out))
     _check_out_of_points(out, points, bins)
     weights, where = flat(weights), flat(where)
@@ -266,8 +266,8 @@ def _bin_edges(
 
         def counts(number: int) -> np.ndarray:
             check_number(number)
-            given, how = (a, None, where, None), (number, ends, None, False)
-            hist: np.ndarray = histogram((a, None, where), number, None, queue, given, how)[0].get(queue)
+            arrays, form = (a, None, where, None), (number, ends, None, False)
+            hist: np.ndarray = histogram((a, None, where), number, None, queue, arrays, form)[0].get(queue)
             return hist
 
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
