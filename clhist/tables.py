@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -259,17 +261,19 @@ def cut(
         raise ValueError(f"bins: expected a number of intervals, or at least two increasing edges, got {bins!r:.60}")
     if edges is None and bins < 1:  # type: ignore[operator]
         raise ValueError(f"bins: expected at least one interval, got {bins}")
-
-    def compute(title: Any, values: Any) -> Any:
-        numbers, is_missing = numbers_of("column", values)
-        limits = edges
-        if limits is None:
-            present = numbers[~is_missing]
-            ends = (present.min(), present.max()) if present.size else (0, 1)
-            limits = np.histogram_bin_edges(np.array(ends), cast(int, bins))
-        return _intervals(name or title, values, numbers, is_missing, limits, right, labels)
-
+    if labels is not None:
+        _check_labels(labels)
+    compute = partial(_cut, bins=bins if edges is None else edges, right=right, labels=labels, name=name)
     return ComputedKey(column, compute, name)
+
+
+def _cut(title: Any, values: Any, bins: Any, right: bool, labels: Sequence[str] | None, name: str | None) -> Any:
+    numbers, is_missing = numbers_of("column", values)
+    if np.ndim(bins) == 0:
+        present = numbers[~is_missing]
+        ends = (present.min(), present.max()) if present.size else (0, 1)
+        bins = np.histogram_bin_edges(np.array(ends), bins)
+    return _intervals(name or title, values, numbers, is_missing, bins, right, labels)
 
 
 def qcut(
@@ -302,15 +306,17 @@ def qcut(
     high  14.5
     """
     shares = probabilities(q)
+    if labels is not None:
+        _check_labels(labels)
+    return ComputedKey(column, partial(_qcut, shares=shares, labels=labels, name=name), name)
 
-    def compute(title: Any, values: Any) -> Any:
-        numbers, is_missing = numbers_of("column", values)
-        present = numbers[~is_missing]
-        edges = np.unique(np.quantile(present, shares)) if present.size else np.zeros(2)
-        edges = np.repeat(edges, 2) if len(edges) == 1 else edges
-        return _intervals(name or title, values, numbers, is_missing, edges, True, labels)
 
-    return ComputedKey(column, compute, name)
+def _qcut(title: Any, values: Any, shares: np.ndarray, labels: Sequence[str] | None, name: str | None) -> Any:
+    numbers, is_missing = numbers_of("column", values)
+    present = numbers[~is_missing]
+    edges = np.unique(np.quantile(present, shares)) if present.size else np.zeros(2)
+    edges = np.repeat(edges, 2) if len(edges) == 1 else edges
+    return _intervals(name or title, values, numbers, is_missing, edges, True, labels)
 
 
 def date_part(column: Any, part: str, *, name: str | None = None) -> ComputedKey:
@@ -341,7 +347,7 @@ def date_part(column: Any, part: str, *, name: str | None = None) -> ComputedKey
     """
     if part not in PARTS:
         raise ValueError(f"part: expected one of {', '.join(PARTS)}, got {part!r:.60}")
-    return ComputedKey(column, lambda title, values: part_of_dates(values, part), name or part)
+    return ComputedKey(column, partial(_of_values, part_of_dates, part), name or part)
 
 
 def date_bin(column: Any, width: Any, *, origin: Any = None, name: str | None = None) -> ComputedKey:
@@ -352,10 +358,11 @@ def date_bin(column: Any, width: Any, *, origin: Any = None, name: str | None = 
     column : str or column
         As of `date_part`. Of dates with a time zone bins follow its clocks: days begin at midnight there.
     width : str or timedelta
-        Width of a bin, such as "15min", "1h", "1D" or "1W".
+        Width of a bin, such as "15min", "1h", "1D" or "1W". Where clocks show an hour twice, bins of less than a day
+        that begin in that hour are two.
     origin : str or date, optional
         Where a bin begins, by default on a Monday at midnight; ``origin=df["time"].min().normalize()`` has the bins of
-        pandas' `resample`.
+        pandas' `resample`. With a time zone it is an instant; else it is what clocks show.
     name : str, optional
         Name of the keys; defaults to that of the column.
 
@@ -375,13 +382,37 @@ def date_bin(column: Any, width: Any, *, origin: Any = None, name: str | None = 
     2026-01-05 08:45:00     1
     """
     duration = width_of(width)
-    if getattr(origin, "tzinfo", None) is not None:
-        origin = origin.replace(tzinfo=None)
+    first = None if origin is None else _as_date(origin)
+    return ComputedKey(column, partial(_of_values, bin_of_dates, duration, first), name)
+
+
+def _of_values(function: Callable[..., Any], *args: Any) -> Any:
+    """Return what a function makes of the values of a column; the last two arguments are its name and they."""
+    *options, _, values = args
+    return function(values, *options)
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    """Raise TypeError or ValueError if labels are no texts, or two are equal."""
+    wrong = [label for label in labels if not isinstance(label, str)]
+    if isinstance(labels, str) or wrong:
+        raise TypeError(f"labels: expected a sequence of texts, got {labels!r:.60}")
+    if len({*labels}) < len(labels):
+        raise ValueError(f"labels: expected texts that differ, got {labels!r:.60}")
+
+
+def _as_date(origin: Any) -> datetime | np.datetime64:
+    """Return a date, with its time zone if it has one."""
     try:
-        first = None if origin is None else np.datetime64(origin)
+        date = datetime.fromisoformat(origin) if isinstance(origin, str) else origin
+    except ValueError:  # NumPy reads months, as "2026-01"
+        date = origin
+    if isinstance(date, datetime) and date.tzinfo is not None:
+        return date
+    try:
+        return np.datetime64(date)
     except (TypeError, ValueError):
         raise TypeError(f"origin: expected a date, got {origin!r:.60}") from None
-    return ComputedKey(column, lambda title, values: bin_of_dates(values, duration, first), name)
 
 
 def _intervals(

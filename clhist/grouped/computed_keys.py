@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -76,26 +78,58 @@ def part_of_dates(column: Any, part: str) -> Any:
     return values.astype("Int32") if values.dtype.kind == "f" else values  # of NaT, which has none
 
 
-def bin_of_dates(column: Any, width: np.timedelta64, origin: np.datetime64 | None) -> Any:
-    """Return the begin of the bin of each date, in its time zone, of bins of `width` from `origin` on."""
+def bin_of_dates(column: Any, width: np.timedelta64, origin: datetime | np.datetime64 | None) -> Any:
+    """Return the begin of the bin of each date, in its time zone, of bins of `width` from `origin` on.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the column has no dates, or no time zone though `origin` has one, or a unit that `width` is no multiple of.
+    """
     _check_dates(column)
+    if hasattr(getattr(column, "dtype", None), "pyarrow_dtype"):
+        pandas = import_module("pandas")
+        begin = bin_of_dates(import_module("pyarrow").array(column), width, origin)
+        return pandas.Series(begin, index=column.index, name=column.name, dtype=pandas.ArrowDtype(begin.type))
     library = library_of(column) or ""
     column, zone = _with_time(column, library)
+    if isinstance(origin, datetime) and origin.tzinfo is not None:
+        if zone is None:
+            raise TypeError(f"origin: expected a date without time zone, as those of the column are, got {origin}")
+        origin = origin.astimezone(_as_zone(zone)).replace(tzinfo=None)
     local = _localized(column, library, zone)
-    data = read_column(local)
-    dates = np.asarray(local) if data is None else data.values
+    dates = _as_dates(local)
     unit, _ = np.datetime_data(dates.dtype)
     ticks, remainder = divmod(width, np.timedelta64(1, cast(Any, unit)))
     if not ticks or remainder:
         raise ValueError(f"width: expected a multiple of the unit of the column, {unit}, got {width}")
-    first = (_ORIGIN if origin is None else origin).astype(dates.dtype).astype(np.int64)
+    first = np.datetime64(_ORIGIN if origin is None else origin).astype(dates.dtype).astype(np.int64)
     beyond = (dates.view(np.int64) - first) % np.int64(ticks)
     beyond = np.where(np.isnat(dates), 0, beyond).view(f"m8[{unit}]")
     begin = _minus(local, beyond, library)
     if zone is None:
         return begin
-    by_instant = _minus(column, beyond, library)  # which has the offset of the date
-    return by_instant if width % _DAY else _in_zone(begin, by_instant, library, zone)
+    if width % _DAY == 0:  # days are whole though clocks show an hour twice
+        return _in_zone(begin, library, zone)
+    # Clocks that show an hour twice are in two bins if these begin in that hour: each has the offset of its dates.
+    by_instant = _minus(column, beyond, library)
+    shown = _as_dates(_localized(by_instant, library, zone))
+    is_between = (shown != dates - beyond) & ~np.isnat(dates)  # a change of the offset is between begin and date
+    return _chosen(is_between, _in_zone(begin, library, zone), by_instant, library) if is_between.any() else by_instant
+
+
+def _as_dates(column: Any) -> np.ndarray:
+    data = read_column(column)
+    return np.asarray(column) if data is None else data.values
+
+
+def _chosen(mask: np.ndarray, column: Any, other: Any, library: str) -> Any:
+    """Return the dates of a column where the mask is set, and those of the other elsewhere."""
+    if library == "pyarrow":
+        return import_module("pyarrow.compute").if_else(import_module("pyarrow").array(mask), column, other)
+    if library == "polars":
+        return column.zip_with(import_module("polars").Series(mask), other)
+    return other.where(~mask, column)
 
 
 def _check_dates(column: Any) -> None:
@@ -116,8 +150,6 @@ def _with_time(column: Any, library: str) -> tuple[Any, Any]:
     if library == "polars":
         column = column.cast(import_module("polars").Datetime("ms")) if str(column.dtype) == "Date" else column
         return column, column.dtype.time_zone
-    if hasattr(column.dtype, "pyarrow_dtype") and str(column.dtype).startswith("date"):
-        column = column.astype("timestamp[ms][pyarrow]")
     return column, column.dt.tz
 
 
@@ -138,15 +170,49 @@ def _minus(column: Any, durations: np.ndarray, library: str) -> Any:
     return column - import_module("pandas").Series(durations, index=column.index)
 
 
-def _in_zone(local: Any, by_instant: Any, library: str, zone: Any) -> Any:
+def _in_zone(local: Any, library: str, zone: Any) -> Any:
     """Return the first instant at which clocks show a date, or where they skip it the next one."""
     if library == "pyarrow":
         compute = import_module("pyarrow.compute")
         return compute.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
     if library == "polars":
         begin = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-        return begin.fill_null(by_instant) if begin.null_count() > local.null_count() else begin
-    return local.dt.tz_localize(zone, ambiguous=np.ones(len(local), bool), nonexistent="shift_forward")
+        skipped = (begin.is_null() & local.is_not_null()).arg_true()
+        if not len(skipped):
+            return begin
+        clocks = local.gather(skipped).to_list()
+        instants = {clock: _end_of_gap(clock, _as_zone(zone)) for clock in {*clocks}}
+        return begin.scatter(skipped, [instants[clock] for clock in clocks])
+    begin = local.dt.tz_localize(zone, ambiguous=np.ones(len(local), bool), nonexistent="NaT")
+    skipped = np.flatnonzero(begin.isna() & local.notna())
+    if skipped.size:  # "shift_forward" of pandas takes each gap for an hour
+        clocks = local.iloc[skipped].dt.to_pydatetime()
+        instants = {clock: _end_of_gap(clock, _as_zone(zone)) for clock in {*clocks}}
+        begin = begin.copy()
+        begin.iloc[skipped] = (
+            import_module("pandas").Series([instants[clock] for clock in clocks], dtype=begin.dtype).array
+        )
+    return begin
+
+
+def _as_zone(zone: Any) -> tzinfo:
+    """Return a time zone of a column, which may be a name or an offset such as "+02:00"."""
+    if isinstance(zone, tzinfo):
+        return zone
+    if zone[0] in "+-":
+        return cast(tzinfo, datetime.fromisoformat(f"2000-01-01T00:00{zone}").tzinfo)
+    return ZoneInfo(zone)
+
+
+def _end_of_gap(clock: datetime, zone: tzinfo) -> datetime:
+    """Return the instant at which the clocks of a zone skip a time."""
+    # PEP 495: of a time that is skipped `fold` chooses between the offsets before and after the gap.
+    offset = {fold: cast(timedelta, clock.replace(tzinfo=zone, fold=fold).utcoffset()) for fold in (0, 1)}
+    low, high = ((clock - offset[fold]).replace(tzinfo=UTC) for fold in (1, 0))
+    while high - low > timedelta.resolution:
+        middle = low + (high - low) / 2
+        low, high = (middle, high) if middle.astimezone(zone).utcoffset() == offset[0] else (low, middle)
+    return high.astimezone(zone)
 
 
 def width_of(width: Any) -> np.timedelta64:

@@ -193,6 +193,9 @@ def _numbers_on_host(
     return (numbers if missing is None else scattered(numbers, missing)), found.keys
 
 
+_OF_COLUMNS = ("isna", "to_arrow", "dictionary_encode")  # attributes of columns of pandas, polars and PyArrow
+
+
 def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.CommandQueue | None) -> ColumnData | None:
     """Return the numbers of values that are no numbers, as texts and categories, as a column; None of numbers.
 
@@ -209,6 +212,8 @@ def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.Comma
         if not isinstance(x, list | tuple):
             return None
         x = of_list(name, x)
+        dtype = as_array(name, x).dtype
+    if not isinstance(dtype, np.dtype) and not any(hasattr(x, name) for name in _OF_COLUMNS):  # a tensor
         dtype = as_array(name, x).dtype
     if isinstance(dtype, np.dtype) and dtype.kind not in "OSUT":
         return None

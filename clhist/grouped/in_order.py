@@ -127,7 +127,8 @@ def counting_sort(keys: Array, num_keys: int) -> CountingSort:
 
 def _counting_sort_on_host(keys: Array, num_keys: int) -> CountingSort:
     has_key = (keys >= 0) & (keys < num_keys)
-    words = np.where(has_key, keys, num_keys).astype(np.uint16 if num_keys < 1 << 16 else np.int64)
+    words = np.where(has_key, keys, np.int64(num_keys))  # which a narrow dtype of keys may not hold
+    words = words.astype(np.uint16 if num_keys < 1 << 16 else np.int64)
     counts = np.bincount(words[has_key], minlength=num_keys)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64, copy=False)
     return CountingSort(counts.astype(np.int64, copy=False), offsets, np.argsort(words, kind="stable"))

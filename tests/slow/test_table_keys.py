@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas
 import pyarrow
@@ -120,6 +122,50 @@ def test_dates_without_time():
         assert [(key.day, n) for key, n in found] == [(29, 2), (5, 1), (12, 1)]
 
 
+# Clocks that change by an hour, by half an hour, and at midnight.
+@pytest.mark.parametrize("zone", ["Europe/Oslo", "Australia/Lord_Howe", "America/Havana"])
+def test_dates_where_clocks_change(zone):
+    instants = np.arange("2024-01-01", "2025-01-01", np.timedelta64(15, "m"), dtype="M8[us]")
+    dates = polars.Series("time", instants).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+    of_arrow = pandas.Series(dates.to_arrow().to_pandas(), name="time").astype(pandas.ArrowDtype(dates.to_arrow().type))
+    frames = [*tables(pandas.DataFrame({"time": dates.to_pandas()})).items(), ("pandas", of_arrow.to_frame())]
+    for width in ("30m", "1h", "90m", "3h", "6h", *(["1d"] if zone != "America/Havana" else [])):
+        begins = dates.dt.truncate(width).value_counts(sort=False).sort("time")
+        expected = [(begin.timestamp(), n) for begin, n in begins.rows()]
+        for library, table in frames:
+            found = rows(clhist.group_by(table, clhist.date_bin("time", width.replace("m", "min"))).size(), library)
+            assert [(key.timestamp(), n) for key, n in found] == expected, (width, library)
+    if zone == "America/Havana":  # whose clocks show the midnight of one day twice, and skip that of another
+        for library, table in frames:
+            found = rows(clhist.group_by(table, clhist.date_bin("time", "1D")).size(), library)
+            days = pandas.Series(dates.to_pandas().dt.date).value_counts(sort=False)
+            assert [(key.date(), n) for key, n in found] == [*days.sort_index().items()], library
+
+
+def test_an_origin_with_a_time_zone():
+    dates = pandas.to_datetime(["2024-06-01 00:30", "2024-06-01 23:30"]).tz_localize("Europe/Oslo")
+    midnight = pandas.Timestamp("2024-06-01", tz="Europe/Oslo")
+    for origin in (midnight, midnight.tz_convert("UTC"), "2024-05-31 22:00+00:00", "2024-06-01", "2024-06"):
+        for library, table in tables(pandas.DataFrame({"time": dates})).items():
+            ((key, n),) = rows(clhist.group_by(table, clhist.date_bin("time", "1D", origin=origin)).size(), library)
+            assert (key.timestamp(), n) == (midnight.timestamp(), 2)
+    without = pandas.DataFrame({"time": dates.tz_localize(None)})
+    with pytest.raises(TypeError, match="origin: expected a date without time zone"):
+        clhist.group_by(without, clhist.date_bin("time", "1D", origin=midnight))
+
+
+def test_keys_can_be_pickled():
+    frame = pandas.DataFrame({"x": [1.0, 2, 3], "time": pandas.date_range("2026", periods=3, freq="h")})
+    for key in (
+        clhist.cut("x", [0, 1.5, 4], labels=["a", "b"]),
+        clhist.qcut("x", 2),
+        clhist.date_part("time", "hour"),
+        clhist.date_bin("time", "2h"),
+    ):
+        same = pickle.loads(pickle.dumps(key))
+        assert_frame_equal(clhist.group_by(frame, same).size(), clhist.group_by(frame, key).size())
+
+
 @pytest.mark.parametrize("size", [60, 30_000])
 def test_places(size):
     frame = trips(size)
@@ -205,6 +251,8 @@ FRAME = pandas.DataFrame(
         (lambda: clhist.qcut("x", [0.5, 2]), ValueError, "q: expected a positive number of parts"),
         (lambda: clhist.qcut("x", ["a"]), TypeError, "q: expected a positive number of parts"),
         (lambda: clhist.date_part("time", "hours"), ValueError, "part: expected one of year, quarter"),
+        (lambda: clhist.cut("x", [0, 1, 2], labels=["a", "a"]), ValueError, "labels: expected texts that differ"),
+        (lambda: clhist.qcut("x", 2, labels="ab"), TypeError, "labels: expected a sequence of texts"),
         (lambda: clhist.date_bin("time", "1month"), ValueError, "width: .* clhist.date_part"),
         (lambda: clhist.date_bin("time", -5), ValueError, "width: expected a positive duration"),
         (lambda: clhist.date_bin("time", "1h", origin="monday"), TypeError, "origin: expected a date"),
