@@ -12,6 +12,7 @@ from clhist._core.opencl.arrays import Array, common_kind, is_device_array
 from clhist._core.opencl.masks import mask_of, without_masked
 from clhist._core.runtime import small
 from clhist._core.runtime.caller import at_caller
+from clhist._core.runtime.host_tensors import any_host_tensor
 from clhist._core.runtime.reading import (
     NUMBERED,
     as_array,
@@ -113,6 +114,8 @@ def _counting() -> Any:
 
 def _by_numpy(given: tuple[Any, Any], x: Any, minlength: Any) -> np.ndarray:
     """Let NumPy raise what it raises, count nothing, or count a list of floats, which is deprecated."""
+    if any_host_tensor(given):  # NumPy takes tensors for lists
+        given = x, None if given[1] is None else np.asarray(given[1])
     _check_numbers(given[0], x)
     if isinstance(minlength, int) and not -(2**63) <= minlength < 2**63:
         raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")

@@ -78,10 +78,11 @@ def group_by(
         null, NaN, NaT or masked belong to no group; NaN of polars is a key.
     num_groups : int, optional
         Number of groups, for integer keys that are the numbers of groups: empty groups have results as well, and those
-        outside [0, num_groups) are left out. Defaults to the keys that occur, and the device is waited for. If `keys`
-        is a table, the name of a column of keys instead, or a list of names. In the place of a name a column beside the
-        table, such as ``df["time"].dt.hour`` or ``pandas.cut(df["fare"], 5)`` of pandas, or an expression of polars, or
-        `clhist.cut`, `clhist.qcut`, `clhist.date_part` or `clhist.date_bin` of a column.
+        outside [0, num_groups) are left out. The array is not copied; each call reads it. Defaults to the keys that
+        occur, and the device is waited for. If `keys` is a table, the name of a column of keys instead, or a list of
+        names. In the place of a name a column beside the table, such as ``df["time"].dt.hour`` or
+        ``pandas.cut(df["fare"], 5)`` of pandas, or an expression of polars, or `clhist.cut`, `clhist.qcut`,
+        `clhist.date_part` or `clhist.date_bin` of a column.
     *names : str, or column or expression of the table's library
         If `keys` is a table, more columns of keys.
     sort : bool

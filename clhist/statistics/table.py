@@ -107,7 +107,8 @@ def column_of(
     for each in statistics:
         if each not in known:
             of = f" of {given if dates is None else dates}" if dates is not None or kind == "c" else ""
-            expected = f"{name}: expected statistics{of} among {', '.join(known)}"
+            listed = [one for one in known if not TABLE[one].takes] + ["nth1"] + ["q90"] * ("quantile" in known)
+            expected = f"{name}: expected statistics{of} among {', '.join(listed)}"
             raise ValueError(f"{expected}; got {each!r}{name_hint(each, known)}")
     if dates is not None and not skipna:
         raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")

@@ -20,6 +20,7 @@ SORTS = [
     (5, 0, torch.int8),
     (1, 1, torch.int16),
     (1000, 7, torch.uint8),
+    (200, 256, torch.int8),  # a length that the dtype does not hold
     (30_000, 256, torch.int64),
     (100_000, 300, torch.int32),
     (100_000, 70_000, torch.int64),

@@ -270,3 +270,28 @@ def test_functions_return_tensors_of_tensors_of_the_cpu(size):
     assert torch.equal(values[best["index"].long()], best["value"])
     assert isinstance(clhist.bincount(index.numpy()), np.ndarray)
     assert isinstance(clhist.reduce_by_index(9, "sum", index.numpy(), values), torch.Tensor)
+
+
+@pytest.mark.parametrize("size", [3, 30_000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool])
+def test_values_of_groups_may_be_tensors_of_the_cpu(dtype, size):
+    keys, values = np.arange(size) % 7, (torch.arange(size) * 37 % 11).to(dtype)
+    values = torch.where(values == 5, math.nan, values) if dtype.is_floating_point else values
+    statistics = ("min", "max", "first", "last", "argmin", "argmax", "mode", "sum", "mean", "nunique", "nth1", "q90")
+    for skipna in (True, False):
+        groups = clhist.group_by(keys, 8)
+        found = groups.agg(x=(values, *statistics), skipna=skipna)["x"]
+        expected = groups.agg(x=(values.numpy(), *statistics), skipna=skipna)["x"]
+        for name in statistics:
+            alone = groups.agg(x=(values, name), skipna=skipna)["x"][name]
+            assert found[name].dtype == alone.dtype == expected[name].dtype
+            np.testing.assert_array_equal(found[name], expected[name])
+            np.testing.assert_array_equal(alone, expected[name])
+    np.testing.assert_array_equal(groups.transform(values, "max"), groups.transform(values.numpy(), "max"))
+
+
+def test_floats_of_tensors_are_not_counted():
+    """NumPy takes tensors for lists, whose floats it truncates."""
+    for size in (3, 200_000):
+        with pytest.raises(TypeError, match=r"Cannot cast array data from dtype..float32"):
+            clhist.bincount(torch.full((size,), 1.5))
