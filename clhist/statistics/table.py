@@ -83,6 +83,12 @@ class Statistic:
     host: Callable[..., Array] | None = None
 
 
+def _without_arguments(names: Sequence[str]) -> list[str]:
+    """Return the names that `clhist.GroupBy.agg` takes, with examples of places and quantiles."""
+    quantiles = ["q90"] if "quantile" in names else []
+    return [name for name in names if not TABLE[name].takes] + ["nth1", *quantiles]
+
+
 def column_of(
     name: str,
     given: np.dtype,
@@ -107,8 +113,7 @@ def column_of(
     for each in statistics:
         if each not in known:
             of = f" of {given if dates is None else dates}" if dates is not None or kind == "c" else ""
-            listed = [one for one in known if not TABLE[one].takes] + ["nth1"] + ["q90"] * ("quantile" in known)
-            expected = f"{name}: expected statistics{of} among {', '.join(listed)}"
+            expected = f"{name}: expected statistics{of} among {', '.join(_without_arguments(known))}"
             raise ValueError(f"{expected}; got {each!r}{name_hint(each, known)}")
     if dates is not None and not skipna:
         raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist.operators.host import quiet
 from clhist.operators.recognition import recognise, replaced_if
 from clhist.selftest.cases import neutral_of
 
@@ -250,20 +246,3 @@ def test_refused_by_ready_made_operators(make, error, message):
 )
 def test_replacement_is_recognised_only_as_a_whole(combine, condition):
     assert replaced_if(combine) == condition
-
-
-def test_settings_of_numpy_are_those_of_each_thread():
-    """Threads that are in a quiet function together leave it with the settings that each came with."""
-    both = threading.Barrier(2)
-
-    @quiet
-    def inside():
-        both.wait(30)
-        return np.geterr()["invalid"]
-
-    def settings(before):
-        with np.errstate(invalid=before):
-            return inside(), np.geterr()["invalid"]
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(settings, ["warn", "raise"])) == [("ignore", "warn"), ("ignore", "raise")]
