@@ -107,7 +107,7 @@ def test_a_log_of_what_is_compiled(context, caplog, capfd):
     assert "".join(capfd.readouterr()) == ""
 
 
-UNUSED = """
+WITHOUT_LIBRARIES_OF_THE_HOST = """
     import numpy as np
 
     keys, values = np.arange(1_000_000) % 97, np.ones(1_000_000)
@@ -119,7 +119,7 @@ UNUSED = """
 
 
 def test_libraries_of_the_host_are_not_imported_for_calls_on_a_device():
-    assert run_python(UNUSED) == "[]\n"
+    assert run_python(WITHOUT_LIBRARIES_OF_THE_HOST) == "[]\n"
 
 
 # Calls that the host computes, in processes without a device, and the results to expect.
