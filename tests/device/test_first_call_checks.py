@@ -175,8 +175,8 @@ def test_a_neutral_element_that_is_right_for_the_values_is_accepted():
     largest = Operator(INT, "max(a, b)", 0)
     assert clhist.reduce_by_index(2, fresh(largest), [0, 0, 0], np.array([5, 3, 4], np.int32)).tolist() == [5, 0]
     assert not any(
-        ready(dtype).is_custom
-        for ready in map(clhist.operators.__dict__.get, ("minimum", "maximum", "fmin", "fmax", "bitwise_and"))
+        getattr(clhist.operators, name)(dtype).is_custom
+        for name in ("minimum", "maximum", "fmin", "fmax", "bitwise_and")
         for dtype in (np.int8, np.uint16, np.int64, np.bool_)
     )
 
