@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from importlib import import_module
@@ -347,7 +347,7 @@ def date_part(column: Any, part: str, *, name: str | None = None) -> ComputedKey
     """
     if part not in PARTS:
         raise ValueError(f"part: expected one of {', '.join(PARTS)}, got {part!r:.60}")
-    return ComputedKey(column, partial(_of_values, part_of_dates, part), name or part)
+    return ComputedKey(column, partial(_date_part, part=part), name or part)
 
 
 def date_bin(column: Any, width: Any, *, origin: Any = None, name: str | None = None) -> ComputedKey:
@@ -383,13 +383,15 @@ def date_bin(column: Any, width: Any, *, origin: Any = None, name: str | None = 
     """
     duration = width_of(width)
     first = None if origin is None else _as_date(origin)
-    return ComputedKey(column, partial(_of_values, bin_of_dates, duration, first), name)
+    return ComputedKey(column, partial(_date_bin, width=duration, origin=first), name)
 
 
-def _of_values(function: Callable[..., Any], *args: Any) -> Any:
-    """Return what a function makes of the values of a column; the last two arguments are its name and they."""
-    *options, _, values = args
-    return function(values, *options)
+def _date_part(name: Any, dates: Any, part: str) -> Any:
+    return part_of_dates(dates, part)
+
+
+def _date_bin(name: Any, dates: Any, width: np.timedelta64, origin: datetime | np.datetime64 | None) -> Any:
+    return bin_of_dates(dates, width, origin)
 
 
 def _check_labels(labels: Sequence[str]) -> None:
