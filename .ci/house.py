@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path("clhist")
+BESIDE = {"cases", "strategies"}  # folders of a checkout that are installed as packages of it
 CORE = "_core"
-OUTSIDE = {"cases", "selftest", "calibration", "strategies", "cli"}  # of the core
+OUTSIDE = {"selftest", "calibration", *BESIDE}  # of the core
 N = 70_000  # elements of a repeated call
 
 
 def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
     """Yield the modules of the package, those of its core alone if asked for."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
+    files = {path: path.relative_to(PACKAGE) for path in sorted(PACKAGE.rglob("*.py"))}
+    files |= {path: path for folder in sorted(BESIDE) for path in sorted(Path(folder).rglob("*.py"))}
+    for path, name in files.items():
+        parts = name.with_suffix("").parts
         if not (core and parts[0] in OUTSIDE):
             yield ".".join(("clhist", *(part for part in parts if part != "__init__"))), path
 

@@ -13,7 +13,7 @@ import multiprocessing
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,8 +60,8 @@ from clhist.axes.edges import EdgesKind
 from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges
 from clhist.binned.extent_kernel import ExtentSpec, render_extent
 from clhist.operators.operator import Operator
-from clhist.strategies import STRATEGIES, Limits, NotApplicable, Recipe
-from clhist.strategies import Problem as Counting
+from clhist.strategies import STRATEGIES, DeviceLimits, NotApplicable, StrategyRecipe
+from clhist.strategies import StrategyProblem as Counting
 
 WORKERS = 2
 
@@ -149,7 +149,7 @@ def found_ranges(fp64: bool) -> Iterator[Program]:
         data = np.dtype(np.int16) if dtype == np.float16 else dtype
         yield Program(f"extent of {dtype}", render_extent(ExtentSpec(dtype, data, True, 2, 1, 256)))
     for dtype in map(np.dtype, ("float32", "float64", "int16", "uint64") * fp64):
-        edges = EvenEdgesSpec(EdgesKind(dtype, EVEN, as_bits=False, found=True), 1024, 256)
+        edges = EvenEdgesSpec(EdgesKind(dtype, EVEN, as_bits=False, from_data=True), 1024, 256)
         yield Program(f"even edges of {dtype}", render_even_edges(edges))
 
 
@@ -288,15 +288,20 @@ def compiled(target: Target, programs: Programs, title: str) -> Iterator[Program
 def published(target: Target, profile: Profile) -> Iterator[Program]:
     """Yield the kernels of the published strategies."""
     room, sub_groups = min(target.local_memory, 49152), "core" if target.vendor == "intel" else ""
-    limits = Limits(profile, room, target.compute_units, target.group, 2**30, sub_groups)
+    limits = DeviceLimits(profile, room, target.compute_units, target.group, 2**30, sub_groups)
     for strategy in STRATEGIES.values():
         try:
             recipe = strategy.plan(Counting(1_000_000, 100, "int", "x", limits))
         except NotApplicable:
             continue
-        if isinstance(recipe, Recipe) and recipe.template != "registers":  # its array is in scratch memory
+        if isinstance(recipe, StrategyRecipe) and recipe.template != "registers":  # its array is in scratch memory
             text = render_strategy(recipe.template, element="int", bin="x", **recipe.constants)
             yield Program(strategy.name, text, recipe.options)
+
+
+def different(programs: Iterable[Program]) -> list[Program]:
+    """Return the programs that differ in more than their names: what is behind several is often the same."""
+    return list({replace(program, name=""): program for program in programs}.values())
 
 
 def check(given: tuple[str, Target, Program]) -> str:
@@ -326,7 +331,7 @@ def main(directory: str, *names: str) -> int:
             profile = profile_of(target, tools)
             proven = sorted(f.split(":")[1] for f in profile.features or () if ":" in f)
             print(f"{target.name}: {profile.name}; proven by compiling: {', '.join(proven) or 'nothing'}")
-            found = [*programs(target, profile), *published(target, profile)]
+            found = different([*programs(target, profile), *published(target, profile)])
             work.append((target, found, pool.map_async(check, [(directory, target, program) for program in found], 1)))
         for target, found, results in work:
             wrong = [(program.name, text) for program, text in zip(found, results.get(600), strict=True) if text]

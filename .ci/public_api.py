@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
+import tomllib
 from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import griffe
 
@@ -70,9 +73,18 @@ def lines(name: str, thing: griffe.Object) -> Iterator[str]:
         yield name
 
 
+def copy_package(folder: Path) -> None:
+    """Copy the package into `folder` as it is installed: with the folders that lie beside it in a checkout."""
+    places = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
+    for name, path in places.items():  # the package itself is the first of them
+        shutil.copytree(path, folder.joinpath(*name.split(".")))
+
+
 def public() -> list[str]:
     """Return a line for each public name."""
-    package = griffe.load("clhist", search_paths=["."], resolve_aliases=True)
+    with TemporaryDirectory() as folder:
+        copy_package(Path(folder))
+        package = griffe.load("clhist", search_paths=[folder], try_relative_path=False, resolve_aliases=True)
     names = set()
     for page in sorted(Path("docs/api").glob("*.md")):
         names.update(DOCUMENTED.findall(page.read_text()))

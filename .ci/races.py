@@ -91,6 +91,7 @@ def main(library: str) -> int:
     begin = time.monotonic()
     os.environ |= {f"OCLGRIND_{name}": value for name, value in SETTINGS.items()}
     os.environ |= {"OCL_ICD_VENDORS": str(Path(library).resolve()), "PYOPENCL_NO_CACHE": "1"}
+    render_measure("nothing")  # so that Mako compiles all templates here, not in each process
     # Each in a process of its own: Oclgrind's notes on a buffer that was freed serve the next, which may be larger.
     with multiprocessing.get_context("fork").Pool(WORKERS, maxtasksperchild=1) as pool:
         labels = pool.apply(labels_of_checks)

@@ -31,7 +31,7 @@ from benchmarks.suite import Request, Suite
 from clhist._core.opencl.device import device_kind
 from clhist.cli.cases.options import plot_option
 from clhist.cli.console import Console, InputError, shared_options
-from clhist.cli.plan import Number
+from clhist.cli.plan import SIZE
 
 SUITES: dict[str, Suite] = {
     "operators": bench_table.SUITE,
@@ -48,16 +48,6 @@ SUITES: dict[str, Suite] = {
 _OPERATIONS = dict.fromkeys(name for suite in SUITES.values() for name in (*suite.operations, *suite.of_rows))
 _DISTRIBUTIONS = {name.partition(" ")[0] if name != "all in one" else "one": name for name in DISTRIBUTIONS}
 _ELEMENTS = {"gpu": 50_000_000, "cpu": 10_000_000}
-
-
-class Size(Number):
-    """A number that elements and bins may have: they are counted in an int32."""
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = super().convert(value, param, ctx)
-        if not 1 <= found < 2**31:
-            self.fail(f"expected a number from 1 to 2^31 - 1, got {value}", param, ctx)
-        return found
 
 
 def _option(name: str) -> str:
@@ -81,7 +71,7 @@ def _option(name: str) -> str:
 @click.option(
     "-n",
     "--num-elements",
-    type=Size(),
+    type=SIZE,
     metavar="N",
     help="Elements of the input: 50M, 5e7. [default: 50M on a GPU, 10M on a CPU; peers: 25M; latency: 1000; "
     "sizes: 10M, the largest]",
@@ -90,7 +80,7 @@ def _option(name: str) -> str:
     "-H",
     "--num-bins",
     "bins",
-    type=Size(),
+    type=SIZE,
     multiple=True,
     metavar="BINS",
     help="Bins, also --bins: 2041, 100M. Repeatable. [default: the suite's]",
@@ -98,7 +88,7 @@ def _option(name: str) -> str:
 @click.option(
     "--rows",
     "components",
-    type=Size(),
+    type=SIZE,
     multiple=True,
     metavar="D",
     help="Each value is a row of D float32 numbers, of suites operators and peers: add or maximum, and add or mean. "
@@ -114,7 +104,7 @@ def _option(name: str) -> str:
 @click.option(
     "--race-factor",
     "race_factors",
-    type=Size(),
+    type=SIZE,
     multiple=True,
     metavar="RF",
     help="BINS consecutive elements touch BINS / RF bins, as in SC'20: bin = random % max(1, BINS / RF) * RF. The "
@@ -219,9 +209,9 @@ def _measured(console: Console, lab: Lab, chosen: Suite, request: Request) -> tu
     rows: list[Row] = []
     try:
         with console.progress("bench", chosen.steps(request)) as bar:
-            for what, found in chosen.run(lab, request):
-                rows += found
-                for row in found:  # as they come: a run that is cut off has shown what it measured
+            for what, new_rows in chosen.run(lab, request):
+                rows += new_rows
+                for row in new_rows:  # as they come: a run that is cut off has shown what it measured
                     bar.note(bench_report.line_text(row, chosen.columns))
                 bar.update(1, what)
     except KeyboardInterrupt:
@@ -234,15 +224,15 @@ def _check_emulated(
     suite: str, num_elements: int | None, race_factors: tuple[int, ...], rows: tuple[int, ...], plot: Path | None
 ) -> None:
     """Refuse what counting has no use for."""
-    for given, hint in (
+    for value, hint in (
         (suite if suite != "operators" else None, "--suite"),
         (num_elements, "--num-elements"),
         (race_factors or None, "--race-factor"),
         (rows or None, "--rows"),
         (plot, "--plot"),
     ):
-        if given is not None:
-            raise click.BadParameter(f"expected none with --emulated, got {given}", param_hint=hint)
+        if value is not None:
+            raise click.BadParameter(f"expected none with --emulated, got {value}", param_hint=hint)
 
 
 def _check(
@@ -261,17 +251,17 @@ def _check(
             import_module(module)
         except ImportError as error:
             raise InputError(f'--suite {suite}: needs {module}: pip install "clhist[{extra}]"') from error
-    for given, is_known, hint in (
+    for values, is_known, hint in (
         (distributions[:1], chosen.distributions, "--distribution"),
         (("it",) * all_plans, chosen.has_all_plans, "--all-plans"),
         (rows[:1], chosen.of_rows, "--rows"),
     ):
-        if given and not is_known:
-            raise click.BadParameter(f"expected none for --suite {suite}, got {given[0]}", param_hint=hint)
-    known, where = (chosen.of_rows, " with --rows") if rows else (chosen.operations, "")
+        if values and not is_known:
+            raise click.BadParameter(f"expected none for --suite {suite}, got {values[0]}", param_hint=hint)
+    allowed, where = (chosen.of_rows, " with --rows") if rows else (chosen.operations, "")
     for operation in operations:
-        if operation not in known:
-            expected = f"one of {', '.join(known)}" if known else "none"
+        if operation not in allowed:
+            expected = f"one of {', '.join(allowed)}" if allowed else "none"
             message = f"expected {expected} for --suite {suite}{where}, got {operation}"
             raise click.BadParameter(message, param_hint="--op")
     if race_factors and not chosen.race_factors:

@@ -76,14 +76,14 @@ def main() -> int:
         is_killed, done = not future.done(), _done(client)
         if is_killed:
             os.kill(next(iter(pids.values())), signal.SIGKILL)
-        found = future.result()
+        frame = future.result()
         seconds = time.perf_counter() - start
     counts, sums, most = expected(options.partitions, rows, options.groups)
     used = counts > 0
     is_right = (
-        (found["n"].to_numpy() == counts[used]).all()
-        and np.allclose(found["total"], sums[used], rtol=1e-12)
-        and (found["most"].to_numpy() == most[used]).all()
+        (frame["n"].to_numpy() == counts[used]).all()
+        and np.allclose(frame["total"], sums[used], rtol=1e-12)
+        and (frame["most"].to_numpy() == most[used]).all()
     )
     total = rows * options.partitions
     print(

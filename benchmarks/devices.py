@@ -24,10 +24,10 @@ _ONES = 1
 
 def queues() -> list[cl.CommandQueue]:
     """Return a queue for each GPU; where there are not two of them, for each core of the default device."""
-    found = queues_of("all")
-    cores = found[0].device
-    if len(found) > 1 or cores.type != cl.device_type.CPU or cores.max_compute_units < 2:
-        return found
+    all_queues = queues_of("all")
+    cores = all_queues[0].device
+    if len(all_queues) > 1 or cores.type != cl.device_type.CPU or cores.max_compute_units < 2:
+        return all_queues
     one_each: list[Any] = [cl.device_partition_property.EQUALLY, 1]
     return queues_of(cores.create_sub_devices(one_each))
 
@@ -55,18 +55,18 @@ def from_devices(used: Sequence[cl.CommandQueue], x: np.ndarray, passes: int) ->
     return run
 
 
-def compare(each: Sequence[Callable[[], Any]], expected: np.ndarray, rounds: int) -> list[float]:
+def compare(calls: Sequence[Callable[[], Any]], expected: np.ndarray, rounds: int) -> list[float]:
     """Return the median seconds of each, which take turns; what they add is checked."""
-    seconds: list[list[float]] = [[] for _ in each]
-    before = [run() for run in each]
+    seconds: list[list[float]] = [[] for _ in calls]
+    before = [run() for run in calls]
     for _ in range(rounds):
-        for k, run in enumerate(each):
+        for k, run in enumerate(calls):
             start = time.perf_counter()
-            found = run()
+            total = run()
             seconds[k].append(time.perf_counter() - start)
-            np.testing.assert_array_equal(found - before[k], expected)
-            before[k] = found
-    return [median(each) for each in seconds]
+            np.testing.assert_array_equal(total - before[k], expected)
+            before[k] = total
+    return [median(times) for times in seconds]
 
 
 @click.command()
@@ -81,7 +81,7 @@ def main(size: int, passes: tuple[int, ...], rounds: int) -> None:
     counts = np.bincount(x, minlength=BINS)
     for number in (0, *passes):
         streams = [from_devices(of, x, number) if number else from_host(of, x) for of in (used[:1], used)]
-        one, two = (1e3 * each for each in compare(streams, max(1, number) * counts, rounds))
+        one, two = (1e3 * duration for duration in compare(streams, max(1, number) * counts, rounds))
         name = f"devices, {number} passes" if number else "host"
         click.echo(f"{name:20s} one {one:10.2f} ms, {len(used)} together {two:10.2f} ms: {one / two:.2f}")
 

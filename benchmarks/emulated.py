@@ -58,7 +58,7 @@ def run(
     operations, bins = operations or OPERATIONS, bins or BINS
     with console.progress("bench", len(operations) * len(bins) * max(1, len(distributions))) as bar:
         for row in emulated.rows(
-            target, operations, bins, [DISTRIBUTIONS[each] for each in distributions] or ("uniform",)
+            target, operations, bins, [DISTRIBUTIONS[name] for name in distributions] or ("uniform",)
         ):
             rows.append(row)
             what = f"{row['op']}, H = {row['num_bins']:,}, {row['distribution']}"

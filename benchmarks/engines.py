@@ -50,13 +50,13 @@ def _boosting(lab: Lab, size: int, leaves: int) -> dict[str, Call]:
         return float(model.score(x[:10_000], y[:10_000]))
 
     def light(device: str) -> float:
-        given = {"num_leaves": leaves, "n_estimators": _TREES, "max_bin": 255, "device_type": device, "verbosity": -1}
-        model = import_module("lightgbm").LGBMClassifier(**given).fit(x, y)
+        options = {"num_leaves": leaves, "n_estimators": _TREES, "max_bin": 255, "device_type": device, "verbosity": -1}
+        model = import_module("lightgbm").LGBMClassifier(**options).fit(x, y)
         return float(np.mean(model.predict(x[:10_000]) == y[:10_000]))
 
     def extreme() -> float:
-        given = {"max_leaves": leaves, "max_depth": 0, "n_estimators": _TREES, "max_bin": 255, "learning_rate": 0.1}
-        model = import_module("xgboost").XGBClassifier(grow_policy="lossguide", tree_method="hist", **given).fit(x, y)
+        options = {"max_leaves": leaves, "max_depth": 0, "n_estimators": _TREES, "max_bin": 255, "learning_rate": 0.1}
+        model = import_module("xgboost").XGBClassifier(grow_policy="lossguide", tree_method="hist", **options).fit(x, y)
         return float(np.mean(model.predict(x[:10_000]) == y[:10_000]))
 
     return {
@@ -79,13 +79,13 @@ def _zones(lab: Lab, size: int, zones: int) -> dict[str, Call]:
     names = ["mean", "max", "min", "sum", "std", "var", "count"]
 
     def ours() -> np.ndarray:
-        found = import_module("clhist.zonal").zonal_stats(cells, values, stats_funcs=names, queue=lab.queue)
-        return np.asarray(found["mean"])
+        frame = import_module("clhist.zonal").zonal_stats(cells, values, stats_funcs=names, queue=lab.queue)
+        return np.asarray(frame["mean"])
 
     def theirs() -> np.ndarray:
         xarray = import_module("xarray")
-        given = (xarray.DataArray(array) for array in (cells, values))
-        return np.asarray(import_module("xrspatial").zonal_stats(*given, stats_funcs=names)["mean"])
+        arrays = (xarray.DataArray(array) for array in (cells, values))
+        return np.asarray(import_module("xrspatial").zonal_stats(*arrays, stats_funcs=names)["mean"])
 
     def images() -> np.ndarray:
         ndimage, index = import_module("scipy.ndimage"), np.unique(cells)
@@ -166,7 +166,7 @@ def _rows(calls: dict[str, Call], tolerance: float) -> list[Row]:
             rows[name] = {"implementation": name}
             start = time.perf_counter()
             try:
-                found = call()
+                result = call()
             except Exception as error:  # of somebody else's code as well: not installed, no such device
                 if name == _CLHIST:
                     rows[name] |= {"failed": True, "note": f"{type(error).__name__}: {str(error)[:80]}"}
@@ -174,9 +174,9 @@ def _rows(calls: dict[str, Call], tolerance: float) -> list[Row]:
                     del rows[name]
                 continue
             rows[name]["first"] = time.perf_counter() - start
-            expected = found if expected is None else expected
-            if not np.allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max()):
-                rows[name] |= {"failed": True, "note": f"WRONG: {np.abs(found - expected).max():g} from clhist's"}
+            expected = result if expected is None else expected
+            if not np.allclose(result, expected, rtol=0, atol=tolerance * np.abs(expected).max()):
+                rows[name] |= {"failed": True, "note": f"WRONG: {np.abs(result - expected).max():g} from clhist's"}
         add_calls(rows, calls, _CLHIST, _ROUNDS)
     return list(rows.values())
 

@@ -1,4 +1,8 @@
-"""`clhist bench --suite groups`: statistics of groups beside pandas and NumPy, round by round."""
+"""`clhist bench --suite groups`: statistics of groups beside pandas and NumPy, round by round.
+
+Maxima of one and of eight columns by keys whose values are not known beforehand are libcudf's benchmark
+groupby_max_cardinality; each number of groups is a cardinality.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,13 @@ from clhist.cli.timing import Samples
 
 _ROUNDS = 5
 STATISTICS = {"five statistics": ("mean", "std", "min", "max", "count"), "median": ("median",)}
+COLUMNS = (1, 8)  # of the maxima
 _ON_DEVICE, _ON_HOST = "clhist, device arrays", "clhist, NumPy arrays"
+_ON_SKEWED = "clhist, device arrays, Zipf keys"
+_EXPONENT = 1.5  # of the Zipf keys
 _CLOSE = 1e-4  # of float32, relative to a standard deviation of 1
 
-Found = dict[str, Any]
+Statistics = dict[str, Any]
 
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
@@ -36,11 +43,16 @@ def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
         for what, names in STATISTICS.items():
             common = {"function": what, "num_elements": request.num_elements, "num_bins": groups}
             yield f"{what}, H = {groups:,}", [common | row for row in _rows(lab, keys, values, groups, names)]
+        skewed = ((rng.zipf(_EXPONENT, request.num_elements) - 1) % groups).astype(np.int32)
+        for columns in COLUMNS:
+            what = f"maximum of {columns} column{'s' * (columns > 1)}, any keys"
+            common = {"function": what, "num_elements": request.num_elements, "num_bins": groups}
+            yield f"{what}, H = {groups:,}", [common | row for row in _maxima(lab, keys, skewed, columns)]
 
 
 def _rows(lab: Lab, keys: np.ndarray, values: np.ndarray, groups: int, names: tuple[str, ...]) -> list[Row]:
     device_keys, device_values = (cl_array.to_device(lab.queue, array) for array in (keys, values))
-    calls: dict[str, Callable[[], Found]] = {
+    calls: dict[str, Callable[[], Statistics]] = {
         _ON_HOST: partial(_clhist, keys, values, groups, names, lab),
         _ON_DEVICE: partial(_clhist, device_keys, device_values, groups, names, lab),
         "NumPy": partial(numpy_statistics, keys, values, groups, names),
@@ -51,13 +63,46 @@ def _rows(lab: Lab, keys: np.ndarray, values: np.ndarray, groups: int, names: tu
     rows: dict[str, Row] = {}
     for name, call in calls.items():
         start = time.perf_counter()
-        found = call()
+        result = call()
         rows[name] = {"implementation": name, "first": time.perf_counter() - start}
         ours = name != "pandas"  # which divides by n - 1
-        wrong = next((each for each in names if ours and not _is_close(found[each], reference[each])), None)
+        wrong = next(
+            (statistic for statistic in names if ours and not _is_close(result[statistic], reference[statistic])), None
+        )
         if wrong is not None:
             rows[name] |= {"failed": True, "note": f"WRONG: {wrong}"}
     add_calls(rows, calls, _ON_HOST, _ROUNDS)
+    return list(rows.values())
+
+
+def _maxima(lab: Lab, keys: np.ndarray, skewed: np.ndarray, columns: int) -> list[Row]:
+    """Return a row for maxima of columns on the device by uniform keys, and one by skewed keys."""
+    rng = np.random.default_rng(columns)
+    values = [rng.integers(-(2**31), 2**31, keys.size).astype(np.int32) for _ in range(columns)]
+    on_device: dict[str, Any] = {
+        f"column{n}": (cl_array.to_device(lab.queue, column), "max") for n, column in enumerate(values)
+    }
+    rows: dict[str, Row] = {}
+    calls: dict[str, Callable[[], Statistics]] = {}
+    for name, key in ((_ON_DEVICE, keys), (_ON_SKEWED, skewed)):
+        device_key = cl_array.to_device(lab.queue, key)
+
+        def call(device_key: Any = device_key) -> Statistics:
+            results = clhist.group_by(device_key, queue=lab.queue).agg(**on_device)
+            lab.queue.finish()
+            return results
+
+        start = time.perf_counter()
+        results = call()
+        rows[name] = {"implementation": name, "first": time.perf_counter() - start}
+        present, numbers = np.unique(key, return_inverse=True)
+        for n, column in enumerate(values):
+            expected = np.full(present.size, np.iinfo(np.int32).min, np.int32)
+            np.maximum.at(expected, numbers, column)
+            if not np.array_equal(results[f"column{n}"]["max"].get(), expected):
+                rows[name] |= {"failed": True, "note": f"WRONG: column {n}"}
+        calls[name] = call
+    add_calls(rows, calls, _ON_DEVICE, _ROUNDS)
     return list(rows.values())
 
 
@@ -69,20 +114,20 @@ def add_calls(rows: dict[str, Row], calls: dict[str, Callable[[], Any]], referen
             start = time.perf_counter()
             calls[name]()
             seconds[name].append(time.perf_counter() - start)
-    for name, each in seconds.items():
-        rows[name]["call"] = Samples(tuple(each)).record()
+    for name, samples in seconds.items():
+        rows[name]["call"] = Samples(tuple(samples)).record()
         if reference in seconds:
-            ratios = [one / ours for one, ours in zip(each, seconds[reference], strict=True)]
+            ratios = [one / ours for one, ours in zip(samples, seconds[reference], strict=True)]
             rows[name]["per_clhist"] = statistics.median(ratios)
 
 
-def _clhist(keys: Any, values: Any, groups: int, names: tuple[str, ...], lab: Lab) -> Found:
-    found = clhist.group_by(keys, groups, queue=lab.queue).agg(x=(values, names))["x"]
+def _clhist(keys: Any, values: Any, groups: int, names: tuple[str, ...], lab: Lab) -> Statistics:
+    results = clhist.group_by(keys, groups, queue=lab.queue).agg(x=(values, names))["x"]
     lab.queue.finish()
-    return found
+    return results
 
 
-def numpy_statistics(keys: np.ndarray, values: np.ndarray, groups: int, names: tuple[str, ...]) -> Found:
+def numpy_statistics(keys: np.ndarray, values: np.ndarray, groups: int, names: tuple[str, ...]) -> Statistics:
     """Return statistics of groups as one computes them by NumPy."""
     if names == ("median",):
         order = np.lexsort((values, keys))
@@ -101,19 +146,19 @@ def numpy_statistics(keys: np.ndarray, values: np.ndarray, groups: int, names: t
     return {"mean": mean, "std": std, "min": low, "max": high, "count": count}
 
 
-def _pandas(keys: np.ndarray, values: np.ndarray, groups: int, names: tuple[str, ...]) -> Callable[[], Found]:
+def _pandas(keys: np.ndarray, values: np.ndarray, groups: int, names: tuple[str, ...]) -> Callable[[], Statistics]:
     pandas = importlib.import_module("pandas")
     frame = pandas.DataFrame({"key": keys, "x": values})
     functions = list(names)
 
-    def call() -> Found:
+    def call() -> Statistics:
         return frame.groupby("key")["x"].agg(functions).reindex(range(groups))
 
     return call
 
 
-def _is_close(found: Any, expected: np.ndarray) -> bool:
-    got = np.asarray(found.get() if is_device_array(found) else found, np.float64)
+def _is_close(result: Any, expected: np.ndarray) -> bool:
+    got = np.asarray(result.get() if is_device_array(result) else result, np.float64)
     return bool(np.allclose(np.nan_to_num(got), np.nan_to_num(expected), rtol=0, atol=_CLOSE))
 
 
@@ -132,7 +177,7 @@ SUITE = Suite(
     default_operations=(),
     bins=(2000,),
     race_factors=(),
-    steps=lambda request: len(STATISTICS) * len(request.bins),
+    steps=lambda request: (len(STATISTICS) + len(COLUMNS)) * len(request.bins),
     run=run,
     columns=(
         ("function", lambda row: row["function"]),

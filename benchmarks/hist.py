@@ -42,9 +42,9 @@ class Problem:
     many: bool = False
     analysis: bool = False
 
-    def bins(self, asked: int) -> int:
+    def bins(self, requested: int) -> int:
         """Return the bins of each axis."""
-        return asked if self.axes < 3 else max(1, round(asked ** (2 / 3)))
+        return requested if self.axes < 3 else max(1, round(requested ** (2 / 3)))
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -56,9 +56,9 @@ class Problem:
         """Columns that there are."""
         return _VARIABLES if self.analysis else self.axes
 
-    def size(self, asked: int) -> int:
+    def size(self, requested: int) -> int:
         """Return the number of entries."""
-        return max(1, asked // _FEWER) if self.analysis else asked
+        return max(1, requested // _FEWER) if self.analysis else requested
 
     @property
     def row_bytes(self) -> int:
@@ -163,17 +163,17 @@ def _implementations(
 
         return call
 
-    def ours(given: Given) -> Call:
+    def ours(inputs: Given) -> Call:
         hists = empty()
 
         def call() -> list[Any]:
             for h in hists:
                 h.reset()
-            if given.cuts:
-                each = zip(hists, given.fills(problem.axes), strict=True)
-                hist.fill_many([(h, columns, {**given.options, "where": cut}) for h, (columns, cut) in each])
+            if inputs.cuts:
+                pairs = zip(hists, inputs.fills(problem.axes), strict=True)
+                hist.fill_many([(h, columns, {**inputs.options, "where": cut}) for h, (columns, cut) in pairs])
             else:
-                hist.fill(hists[0], *given.columns, **given.options)
+                hist.fill(hists[0], *inputs.columns, **inputs.options)
             return hists
 
         return call
@@ -186,8 +186,8 @@ def _implementations(
         return Given(tuple(map(put, host.columns)), options, tuple(map(put, host.cuts)))
 
     def fillers() -> Call:
-        given, filler = placed(), hist.Filler(*empty())
-        return lambda: [filler.fill(*given.columns, **given.options)]
+        inputs, filler = placed(), hist.Filler(*empty())
+        return lambda: [filler.fill(*inputs.columns, **inputs.options)]
 
     threads = 1 if problem.storage == "Mean" else os.cpu_count() or 1
     yield f"boost-histogram {bh.__version__}, {threads} threads", theirs, _nothing
@@ -205,7 +205,7 @@ def _cupy(problem: Problem, host: Given, bins: int) -> Call:
     columns = [cupy.asarray(column) for column in host.columns]
     weight = [cupy.asarray(array, dtype=np.float64) for array in host.options.values()]
     if problem.analysis:
-        weight = [cupy.ascontiguousarray(each) for each in weight[0].T]
+        weight = [cupy.ascontiguousarray(component) for component in weight[0].T]
     edges = cupy.linspace(-3, 3, bins + 1)
     size = (bins + 2) ** problem.axes
     cuts = [cupy.asarray(cut) for cut in host.cuts]
@@ -216,8 +216,8 @@ def _cupy(problem: Problem, host: Given, bins: int) -> Call:
             index = index * (bins + 2) + cupy.searchsorted(edges, column, "right")
         if not weight:
             return [cupy.bincount(index, minlength=size)]
-        given = weight if problem.analysis else (weight[0], weight[0] ** 2)
-        return [cupy.bincount(index, weights=w, minlength=size) for w in given]
+        terms = weight if problem.analysis else (weight[0], weight[0] ** 2)
+        return [cupy.bincount(index, weights=w, minlength=size) for w in terms]
 
     def call() -> list[Any]:
         if not cuts:
@@ -255,13 +255,13 @@ def _timed(make: Callable[[], Call], finish: Callable[[Any], Any], expected: lis
         row["result"] = result
     elif wrong := _difference([h.result() if hasattr(h, "result") else h for h in result], expected):
         return row | {"failed": True, "note": f"WRONG: {wrong}"}
-    found = pipelined(call, finish)
-    return row | {"call": found.whole.record(), "host": found.host.record()}
+    timing = pipelined(call, finish)
+    return row | {"call": timing.whole.record(), "host": timing.host.record()}
 
 
-def _difference(found: Sequence[Any], expected: Sequence[Any]) -> str:
+def _difference(result: Sequence[Any], expected: Sequence[Any]) -> str:
     """Return what differs: counts must be equal, sums within rounding."""
-    for h, reference in zip(found, expected, strict=True):
+    for h, reference in zip(result, expected, strict=True):
         ours, theirs = np.asarray(h.view(flow=True)), np.asarray(reference.view(flow=True))
         for name in ours.dtype.names or [()]:
             a, b = ours[name], theirs[name]

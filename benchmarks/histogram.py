@@ -87,7 +87,7 @@ def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     x, y = (rng.random(request.num_elements, np.float32) for _ in range(2))
     on_device = cl_array.to_device(lab.queue, x), cl_array.to_device(lab.queue, y)
     for bins in request.bins:
-        given = lab.input(InputSpec(request.num_elements, bins), weighted=True)
+        data = lab.input(InputSpec(request.num_elements, bins), weighted=True)
         for problem in PROBLEMS:
             nbytes = 4 * problem.arrays * request.num_elements
             common = {
@@ -95,9 +95,9 @@ def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
                 "num_elements": request.num_elements,
                 "num_bins": bins,
                 "bytes": nbytes,
-                "is_cold": given.is_cold,
+                "is_cold": data.is_cold,
             }
-            floor = lab.floor(given, nbytes)
+            floor = lab.floor(data, nbytes)
             calls = _calls(problem, (x, y), on_device, bins)
             expected: Any = None
             rows: list[Row] = []
@@ -125,10 +125,10 @@ def _calls(
         return
     for module, make, finish in (("boost_histogram", _boost, _nothing), ("cupy", _cupy, _synchronize)):
         try:
-            found = importlib.import_module(module)
+            library = importlib.import_module(module)
         except ImportError:
             continue
-        yield f"{module} {found.__version__}", partial(make, found, problem, *host, bins), finish
+        yield f"{module} {library.__version__}", partial(make, library, problem, *host, bins), finish
 
 
 def _nothing(result: Any) -> None:
@@ -145,9 +145,9 @@ def _synchronize(result: Any) -> None:
     importlib.import_module("cupy").cuda.Device().synchronize()
 
 
-def _boost(found: Any, problem: Problem, x: Any, y: Any, bins: int) -> Call:
+def _boost(library: Any, problem: Problem, x: Any, y: Any, bins: int) -> Call:
     """Return the fill of boost-histogram's regular axes, which have no edges of their own; one thread for each core."""
-    axis = found.axis
+    axis = library.axis
     axes: list[Any] = [axis.Regular(bins, 0, 1)]
     if problem.name == "2-D":
         axes = [axis.Regular(max(1, round(bins**0.5)), 0, 1)] * 2
@@ -155,17 +155,17 @@ def _boost(found: Any, problem: Problem, x: Any, y: Any, bins: int) -> Call:
         axes = [axis.Variable(_edges(problem.name, bins))]
     data = (x, y)[: len(axes)]
     threads = os.cpu_count() or 1
-    return lambda: (found.Histogram(*axes, storage=found.storage.Int64()).fill(*data, threads=threads).view(),)
+    return lambda: (library.Histogram(*axes, storage=library.storage.Int64()).fill(*data, threads=threads).view(),)
 
 
-def _cupy(found: Any, problem: Problem, x: Any, y: Any, bins: int) -> Call:
-    x, y = found.asarray(x), found.asarray(y)
+def _cupy(library: Any, problem: Problem, x: Any, y: Any, bins: int) -> Call:
+    x, y = library.asarray(x), library.asarray(y)
     if problem.name == "2-D":
         side = max(1, round(bins**0.5))
-        return partial(found.histogram2d, x, y, side, ((0.0, 1.0), (0.0, 1.0)))
+        return partial(library.histogram2d, x, y, side, ((0.0, 1.0), (0.0, 1.0)))
     if problem.name in ("even", "range found"):
-        return partial(found.histogram, x, bins, (0.0, 1.0) if problem.name == "even" else None)
-    return partial(found.histogram, x, found.asarray(_edges(problem.name, bins)))
+        return partial(library.histogram, x, bins, (0.0, 1.0) if problem.name == "even" else None)
+    return partial(library.histogram, x, library.asarray(_edges(problem.name, bins)))
 
 
 def _timed(make: Callable[[], Call], finish: Callable[[Any], Any], expected: Any, lab: Lab, *, ours: bool) -> Row:
@@ -181,14 +181,14 @@ def _timed(make: Callable[[], Call], finish: Callable[[Any], Any], expected: Any
         row["result"] = got
     elif ours and (wrong := _difference(got, expected)):
         return row | {"failed": True, "note": f"WRONG: {wrong}"}
-    found = pipelined(call, finish)
-    return row | {"call": found.whole.record(), "host": found.host.record()}
+    timing = pipelined(call, finish)
+    return row | {"call": timing.whole.record(), "host": timing.host.record()}
 
 
 def _on_host(result: Any) -> dict[str, np.ndarray]:
     first = result[0] if isinstance(result, tuple) else result
-    each = first if isinstance(first, dict) else {"": first}
-    return {name: array.get() if hasattr(array, "get") else np.asarray(array) for name, array in each.items()}
+    results = first if isinstance(first, dict) else {"": first}
+    return {name: array.get() if hasattr(array, "get") else np.asarray(array) for name, array in results.items()}
 
 
 def _difference(got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> str:

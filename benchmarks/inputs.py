@@ -139,7 +139,7 @@ class Input:
 
     @cached_property
     def host(self) -> Host:
-        """The same on the host."""
+        """The input on the host."""
         return self.host_of(0)
 
     def host_of(self, component: int) -> Host:
@@ -174,7 +174,7 @@ class Host:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """How many elements each bin has."""
+        """The number of elements of each bin."""
         return np.bincount(self.indices, minlength=self.num_bins)
 
     @cached_property
@@ -185,16 +185,16 @@ class Host:
     @cached_property
     def largest(self) -> np.ndarray:
         """The largest weight of each bin, -inf for none."""
-        found = np.full(self.num_bins, -np.inf, np.float32)
-        np.maximum.at(found, self.indices, self.weights)
-        return found
+        largest = np.full(self.num_bins, -np.inf, np.float32)
+        np.maximum.at(largest, self.indices, self.weights)
+        return largest
 
     @cached_property
     def largest_key(self) -> np.ndarray:
         """The largest of `keys` of each bin, `NO_KEY` for none."""
-        found = np.full(self.num_bins, NO_KEY, np.int32)
-        np.maximum.at(found, self.indices, keys(self.bins.size))
-        return found
+        largest = np.full(self.num_bins, NO_KEY, np.int32)
+        np.maximum.at(largest, self.indices, keys(self.bins.size))
+        return largest
 
     def position_of_largest_key(self, none: int) -> np.ndarray:
         """Return where each bin has its largest key, or `none`."""
@@ -205,14 +205,14 @@ class Host:
 @lru_cache(maxsize=1)
 def weights(size: int, components: int = 1, component: int = 0) -> np.ndarray:
     """Return what the kernel makes: odd float32 from -127 to 127. Of rows it is one of so many components."""
-    found = np.empty(size, np.float32)
+    values = np.empty(size, np.float32)
     for begin in range(0, size, _BLOCK):
         x: np.ndarray = np.arange(begin, min(size, begin + _BLOCK), dtype=np.uint32)
         x = ~(x * np.uint32(components) + np.uint32(component))
         x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
         x = (x ^ x >> 15) * np.uint32(0x846CA68B)
-        found[begin : begin + _BLOCK] = ((x ^ x >> 16) >> 9 & 127).astype(np.float32) * 2 - 127
-    return found
+        values[begin : begin + _BLOCK] = ((x ^ x >> 16) >> 9 & 127).astype(np.float32) * 2 - 127
+    return values
 
 
 @lru_cache(maxsize=1)

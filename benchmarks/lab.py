@@ -69,20 +69,20 @@ class Lab:
         key = benched.name, components
         if key not in self._kernels:
             if components > 1:
-                found = HistogramKernel.of(benched.operator, scatter_engine(self.context, self._spec_of_rows(*key)))
+                kernel = HistogramKernel.of(benched.operator, scatter_engine(self.context, self._spec_of_rows(*key)))
             else:
-                found = HistogramKernel(self.context, benched.operator, arguments=benched.arguments, map=benched.map)
-            self._kernels[key] = found
+                kernel = HistogramKernel(self.context, benched.operator, arguments=benched.arguments, map=benched.map)
+            self._kernels[key] = kernel
         return self._kernels[key]
 
     def _spec_of_rows(self, name: str, components: int) -> ScatterSpec:
         operator, indices = OPERATORS[name].operator, np.empty(0, np.int32)
         return pair_spec(operator, indices, (np.empty(0, operator.dtype),), components, self.device, False)
 
-    def arguments(self, given: Input, benched: Benched) -> list[tuple[Any, ...]]:
-        """Return those of the kernel for each of the equal inputs."""
-        more = (given.spec.num_bins,) if given.spec.components > 1 else ()
-        return [(*arrays, *more) for arrays in given.arrays(benched.arrays)]
+    def arguments(self, data: Input, benched: Benched) -> list[tuple[Any, ...]]:
+        """Return the kernel's arguments for each of the equal inputs."""
+        more = (data.spec.num_bins,) if data.spec.components > 1 else ()
+        return [(*arrays, *more) for arrays in data.arrays(benched.arrays)]
 
     def size(self, spec: InputSpec, benched: Benched) -> int:
         """Return N as the kernel counts: values or, where a work-item has whole rows, rows."""
@@ -108,18 +108,18 @@ class Lab:
             )
         return Input(self.queue, spec, weighted=weighted, cache=self.profile.l2_cache)
 
-    def floor(self, given: Input, nbytes: int) -> Samples:
+    def floor(self, data: Input, nbytes: int) -> Samples:
         """Return F: the seconds that reading so many bytes of the input takes."""
-        return read_floor(self._bench, [copy.data for copy in given.copies], nbytes)
+        return read_floor(self._bench, [copy.data for copy in data.copies], nbytes)
 
     def measure(
-        self, given: Input, benched: Benched, *, calls: bool = True, longest: float = LONGEST, **choices: Any
+        self, data: Input, benched: Benched, *, calls: bool = True, longest: float = LONGEST, **choices: Any
     ) -> Row:
         """Check an operator on an input, then time it.
 
         Parameters
         ----------
-        given : Input
+        data : Input
             What is read.
         benched : Benched
             What is computed.
@@ -136,7 +136,7 @@ class Lab:
             All about it, times in seconds. What is wrong, fails or would take too long is not timed: "note" says so,
             and "failed" is true unless it is only too long.
         """
-        spec = given.spec
+        spec = data.spec
         row: Row = {
             "op": benched.name,
             "num_elements": spec.num_elements,
@@ -144,22 +144,22 @@ class Lab:
             "components": spec.components,
             "race_factor": spec.race_factor,
             "distribution": spec.distribution,
-            "bytes": given.nbytes(benched.arrays),
-            "is_cold": given.is_cold,
+            "bytes": data.nbytes(benched.arrays),
+            "is_cold": data.is_cold,
         }
         try:
-            plan = self._plan(given, benched, choices)
+            plan = self._plan(data, benched, choices)
             row["plan"] = {key: getattr(plan, key, None) for key in _PLAN}  # some are of one strategy
-            predicted = self._predicted(given, benched, plan, choices)
+            predicted = self._predicted(data, benched, plan, choices)
             if predicted > longest:
                 return row | {"note": f"left out: about {predicted:.1f} s a call"}
-            return row | self._timed(given, benched, choices, calls)
+            return row | self._timed(data, benched, choices, calls)
         except (MemoryError, BuildError, UnsupportedError, cl.Error) as error:  # the other rows may still be had
             return row | {"failed": True, "note": f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"}
 
     def ways(self, spec: InputSpec, benched: Benched, race_factor: float) -> list[dict[str, Any]]:
         """Return the choices that lead to each of the plans that could be taken, the automatic one first."""
-        kernel, found, seen = self.kernel(benched, spec.components), [], set()
+        kernel, ways, seen = self.kernel(benched, spec.components), [], set()
         for way in _WAYS:
             choices = {"update": benched.update, **way}
             try:
@@ -170,30 +170,30 @@ class Lab:
             what = tuple(getattr(plan, name, None) for name in _PLAN)
             if what not in seen and not (way.get("pass_order") and plan.passes == 1):
                 seen.add(what)
-                found.append(choices)
-        return found
+                ways.append(choices)
+        return ways
 
-    def _timed(self, given: Input, benched: Benched, choices: dict[str, Any], calls: bool) -> Row:
-        spec = given.spec
-        kernel, bins, arguments = self.kernel(benched, spec.components), spec.shape, self.arguments(given, benched)
+    def _timed(self, data: Input, benched: Benched, choices: dict[str, Any], calls: bool) -> Row:
+        spec = data.spec
+        kernel, bins, arguments = self.kernel(benched, spec.components), spec.shape, self.arguments(data, benched)
         choices = choices | {"size": self.size(spec, benched)}
         run = partial(kernel.timed, num_bins=bins, queue=self.profiling, **choices)
         result, stages = run(*arguments[0])
-        wrong = _wrong(result, given, benched)
+        wrong = _wrong(result, data, benched)
         if wrong:
             return {"failed": True, "note": f"WRONG: {wrong}"}
-        nbytes = given.nbytes(benched.arrays)
-        floor = self.floor(given, nbytes)
+        nbytes = data.nbytes(benched.arrays)
+        floor = self.floor(data, nbytes)
 
         out = cl_array.empty(self.queue, bins, result.dtype)
 
         def bound(queue: cl.CommandQueue) -> cycle[Bound]:
-            return cycle([kernel.bind(*each, num_bins=bins, out=out, queue=queue, **choices) for each in arguments])
+            return cycle([kernel.bind(*args, num_bins=bins, out=out, queue=queue, **choices) for args in arguments])
 
         profiled = bound(self.profiling)  # into the same memory as calls: the first to touch new memory waits for it
 
         def of_kernels() -> float:
-            return max(1e-9, sum(sum(each.values()) for each in next(profiled).timed()))
+            return max(1e-9, sum(sum(stage_times.values()) for stage_times in next(profiled).timed()))
 
         def recorded(kernels: Samples) -> Row:
             return {
@@ -219,21 +219,21 @@ class Lab:
             "call_per_floor": loop.whole.median / floor.median,
         }
 
-    def _plan(self, given: Input, benched: Benched, choices: dict[str, Any]) -> Plan:
-        spec, factor = given.spec, choices.get("race_factor", 1.0)
+    def _plan(self, data: Input, benched: Benched, choices: dict[str, Any]) -> Plan:
+        spec, factor = data.spec, choices.get("race_factor", 1.0)
         kernel = self.kernel(benched, spec.components)
         if isinstance(factor, str):
-            factor = kernel.race_factor(*self.arguments(given, benched)[0], num_bins=spec.shape).value
+            factor = kernel.race_factor(*self.arguments(data, benched)[0], num_bins=spec.shape).value
         others = choices | {"race_factor": factor}
         return kernel.plan(self.size(spec, benched), spec.shape, queue=self.queue, **others)
 
-    def _predicted(self, given: Input, benched: Benched, plan: Plan, choices: dict[str, Any]) -> float:
+    def _predicted(self, data: Input, benched: Benched, plan: Plan, choices: dict[str, Any]) -> float:
         """Return about how many seconds a call takes where work-items may wait for each other without bound."""
         if plan.update not in ("cas", "lock"):
             return 0.0
         same = choices | plan.choices
-        spec = given.spec
-        run = partial(self.kernel(benched, spec.components).timed, *self.arguments(given, benched)[0], **same)
+        spec = data.spec
+        run = partial(self.kernel(benched, spec.components).timed, *self.arguments(data, benched)[0], **same)
 
         def seconds(parts: int) -> float:
             size = max(1, self.size(spec, benched) * parts // _PROBE)
@@ -244,13 +244,13 @@ class Lab:
         return one + (_PROBE - 1) * max(0.0, two - one)
 
 
-def _wrong(result: Any, given: Input, benched: Benched) -> str:
+def _wrong(result: Any, data: Input, benched: Benched) -> str:
     """Return where a result differs from the host's, or nothing; of rows, in the components that are looked at."""
     got = result.get()
-    if given.spec.components == 1:
-        return difference(got, benched.reference(given.host))
-    for component in given.spec.checked_components():
-        wrong = difference(got[:, component], benched.reference(given.host_of(component)))
+    if data.spec.components == 1:
+        return difference(got, benched.reference(data.host))
+    for component in data.spec.checked_components():
+        wrong = difference(got[:, component], benched.reference(data.host_of(component)))
         if wrong:
             return f"component {component} of {wrong}"
     return ""

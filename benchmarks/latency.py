@@ -24,14 +24,14 @@ _ARRAYS = ("device", "NumPy")
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield a row for each function on each kind of arrays; all of them count int32."""
     for bins in request.bins:
-        given = lab.input(InputSpec(request.num_elements, bins), weighted=False)
+        data = lab.input(InputSpec(request.num_elements, bins), weighted=False)
         for function in _FUNCTIONS:
             for arrays in _ARRAYS:
-                x = given.arrays(("bins",))[0][0] if arrays == "device" else given.host.bins
+                x = data.arrays(("bins",))[0][0] if arrays == "device" else data.host.bins
                 row = {"function": function, "arrays": arrays, "num_elements": request.num_elements, "num_bins": bins}
                 yield (
                     f"{function}, {arrays} arrays",
-                    [row | _timed(lab, _call(lab, function, x, bins), given.host.counts)],
+                    [row | _timed(lab, _call(lab, function, x, bins), data.host.counts)],
                 )
 
 
@@ -60,8 +60,8 @@ def _timed(lab: Lab, call: Callable[[], Any], expected: np.ndarray) -> Row:
     wrong = difference(result.get() if isinstance(result, cl_array.Array) else result, expected)
     if wrong:
         return {"first": first, "failed": True, "note": f"WRONG: {wrong}"}
-    found = pipelined(call, lambda last: lab.queue.finish())
-    return {"first": first, "host": found.host.record(), "call": found.whole.record()}
+    times = pipelined(call, lambda last: lab.queue.finish())
+    return {"first": first, "host": times.host.record(), "call": times.whole.record()}
 
 
 def panels(rows: list[Row]) -> Panels:

@@ -22,17 +22,17 @@ _HOPELESS = 4  # times the best: more copies would be slower still
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield the cases of each operator on each input: one for each memory, with the race factor given to the model."""
-    for spec, found in request.problems():
-        given = lab.input(spec, weighted=weighted(found))
-        for benched in found:
-            cases = (_case(lab, given, benched, memory) for memory in MEMORIES)
+    for spec, group in request.problems():
+        data = lab.input(spec, weighted=weighted(group))
+        for benched in group:
+            cases = (_case(lab, data, benched, memory) for memory in MEMORIES)
             yield f"{benched.model_update}, H = {spec.num_bins:,}", [case for case in cases if case]
 
 
-def _case(lab: Lab, given: Input, benched: Benched, memory: str) -> Row | None:
+def _case(lab: Lab, data: Input, benched: Benched, memory: str) -> Row | None:
     """Return the automatic plan in one memory with the fixed ones beside it; None if this memory cannot have it."""
-    size, bins = given.spec.num_elements, given.spec.num_bins
-    choices: dict[str, Any] = {"update": benched.model_update, "race_factor": float(given.spec.race_factor)}
+    size, bins = data.spec.num_elements, data.spec.num_bins
+    choices: dict[str, Any] = {"update": benched.model_update, "race_factor": float(data.spec.race_factor)}
 
     def plan(**more: Any) -> Plan | None:
         try:
@@ -43,17 +43,17 @@ def _case(lab: Lab, given: Input, benched: Benched, memory: str) -> Row | None:
     automatic = plan(memory=memory)
     if automatic is None or (memory == "local" and automatic.passes > _MOST_PASSES):
         return None
-    measure = partial(lab.measure, given, benched, calls=False, longest=_LONGEST, **choices)
+    measure = partial(lab.measure, data, benched, calls=False, longest=_LONGEST, **choices)
     row = measure(memory=memory)
     fixed: list[Row] = []
     best = inf
     for copies in (1 << k for k in range(32)):
         # As in the paper: in global memory in one pass, in local memory as many copies as one pass has room for.
         forced: dict[str, Any] = {"memory": memory, "copies": copies} | ({"passes": 1} if memory == "global" else {})
-        found = plan(**forced)
-        if found is None or found.copies < copies or (copies > 1 and found.passes > 1):
+        candidate = plan(**forced)
+        if candidate is None or candidate.copies < copies or (copies > 1 and candidate.passes > 1):
             break
-        same = (found.copies, found.passes) == (automatic.copies, automatic.passes)
+        same = (candidate.copies, candidate.passes) == (automatic.copies, automatic.passes)
         fixed.append(row if same else measure(**forced))
         seconds = fixed[-1]["kernel"]["median"] if "kernel" in fixed[-1] else inf
         best = min(best, seconds)

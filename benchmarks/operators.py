@@ -68,15 +68,15 @@ class Benched:
 
 
 def _argmax(host: Host) -> np.ndarray:
-    found = np.zeros(host.num_bins, operators.argmax(np.int32).dtype)
-    found["value"], found["index"] = host.largest_key, host.position_of_largest_key(2**31 - 1)
-    return found
+    pairs = np.zeros(host.num_bins, operators.argmax(np.int32).dtype)
+    pairs["value"], pairs["index"] = host.largest_key, host.position_of_largest_key(2**31 - 1)
+    return pairs
 
 
 def _record(host: Host) -> np.ndarray:
-    found = np.zeros(host.num_bins, _RECORD)
-    found["key"], found["position"] = host.largest_key, host.position_of_largest_key(-1)
-    return found
+    records = np.zeros(host.num_bins, _RECORD)
+    records["key"], records["position"] = host.largest_key, host.position_of_largest_key(-1)
+    return records
 
 
 OPERATORS = {

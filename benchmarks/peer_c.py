@@ -93,9 +93,9 @@ def _axes(problem: str, bins: int) -> tuple[Any, np.ndarray | None]:
     if not problem.startswith("histogram"):
         return None, None
     flat = problem == "histogram"
-    each = bins if flat else side(bins)
-    edges = edges_of(each, np.dtype(np.float32 if flat else np.float64))
-    axis = _Axis(edges.ctypes.data, UNIT[0], each / (UNIT[1] - UNIT[0]), each)
+    axis_bins = bins if flat else side(bins)
+    edges = edges_of(axis_bins, np.dtype(np.float32 if flat else np.float64))
+    axis = _Axis(edges.ctypes.data, UNIT[0], axis_bins / (UNIT[1] - UNIT[0]), axis_bins)
     return (_Axis * 2)(axis, axis), edges
 
 

@@ -28,8 +28,8 @@ from benchmarks.peer_problems import (
 
 
 def peers() -> list[Peer]:
-    """Return what is there: NumPy, the libraries that can be imported, and C if there is a compiler."""
-    found = [*_numpy(), *peer_c.peers()]
+    """Return NumPy, the libraries that can be imported, and C if there is a compiler."""
+    available = [*_numpy(), *peer_c.peers()]
     # Or JAX takes three quarters of the GPU's memory when it is first used.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     makers: dict[str, Callable[[Any], Peer]] = {
@@ -43,10 +43,10 @@ def peers() -> list[Peer]:
     }
     for module, make in makers.items():
         try:
-            found.append(make(importlib.import_module(module)))
+            available.append(make(importlib.import_module(module)))
         except ImportError:
             continue
-    return found
+    return available
 
 
 def _numpy() -> list[Peer]:
@@ -91,9 +91,9 @@ def _scipy(scipy: Any) -> Peer:
     from scipy import sparse
 
     def product(x: np.ndarray, v: np.ndarray, bins: int) -> np.ndarray:
-        each = np.ones(x.size, v.dtype), (x, np.arange(x.size, dtype=x.dtype))
-        found: np.ndarray = sparse.csr_array(each, shape=(bins, x.size)) @ v
-        return found
+        entries = np.ones(x.size, v.dtype), (x, np.arange(x.size, dtype=x.dtype))
+        sums: np.ndarray = sparse.csr_array(entries, shape=(bins, x.size)) @ v
+        return sums
 
     return Peer("scipy", {"binned_statistic": scipy_statistics}, of_rows={"add": product})
 
@@ -103,8 +103,8 @@ def _boost(boost_histogram: Any) -> Peer:
     threads = os.cpu_count() or 1
     axis, storage = boost_histogram.axis, boost_histogram.storage
 
-    def fill(kind: Any, axes: list[Any], *data: np.ndarray, **given: Any) -> np.ndarray:
-        return boost_histogram.Histogram(*axes, storage=kind).fill(*data, threads=threads, **given).view()
+    def fill(kind: Any, axes: list[Any], *data: np.ndarray, **options: Any) -> np.ndarray:
+        return boost_histogram.Histogram(*axes, storage=kind).fill(*data, threads=threads, **options).view()
 
     def integers(bins: int) -> list[Any]:
         return [axis.Integer(0, bins, underflow=False, overflow=False)]
@@ -150,9 +150,9 @@ def _pandas(pandas: Any) -> Peer:
             return {name: series.to_numpy() for name, series in result.items()}
         if result.ndim == 1:
             return {"": np.nan_to_num(result.to_numpy())}
-        found = {name: result[name].to_numpy() for name in FIVE}
-        number = found["count"]
-        return found | {"std": np.where(number > 1, found["std"] * np.sqrt((number - 1) / number), 0.0)}  # of n - 1
+        columns = {name: result[name].to_numpy() for name in FIVE}
+        number = columns["count"]
+        return columns | {"std": np.where(number > 1, columns["std"] * np.sqrt((number - 1) / number), 0.0)}  # of n - 1
 
     return Peer(
         "pandas",

@@ -138,9 +138,9 @@ def _floats(size: int, bins: int, arrays: int) -> Arrays:
 
 
 def _records(size: int, bins: int) -> Arrays:
-    found = np.empty(size, RECORD)
-    found["time"], found["value"] = keys(size), weights(size)
-    return _indices(size, bins), found
+    records = np.empty(size, RECORD)
+    records["time"], records["value"] = keys(size), weights(size)
+    return _indices(size, bins), records
 
 
 def scipy_statistics(x: np.ndarray, y: np.ndarray, bins: int) -> Fields:
@@ -165,10 +165,10 @@ def numpy_latest(x: np.ndarray, v: np.ndarray, bins: int) -> np.ndarray:
     time = np.full(bins, np.iinfo(np.int64).min)
     np.maximum.at(time, x, v["time"])
     hits = np.flatnonzero(v["time"] == time[x])
-    found = np.zeros(bins, RECORD)
-    found["time"] = time
-    found[x[hits]] = v[hits]
-    return found
+    latest = np.zeros(bins, RECORD)
+    latest["time"] = time
+    latest[x[hits]] = v[hits]
+    return latest
 
 
 def numpy_mean(x: np.ndarray, v: np.ndarray, bins: int) -> np.ndarray:
@@ -185,14 +185,14 @@ class RowProblem(Problem):
         x, v = arrays
         looked_at = InputSpec(x.size, num_bins, components=self.components).checked_components()
         of_all = super().expected
-        each = [(k, of_all((x, v[:, k]), num_bins)) for k in looked_at]
+        checks = [(k, of_all((x, v[:, k]), num_bins)) for k in looked_at]
 
         def differs(got: Fields, strict: bool) -> str:
             shape = got[""].shape
             if shape != (num_bins, self.components):
                 return f"result: shape {shape}, expected {(num_bins, self.components)}"
-            found = ((k, compare({"": got[""][:, k]}, strict)) for k, compare in each)
-            return next((f"component {k} of {wrong}" for k, wrong in found if wrong), "")
+            differences = ((k, compare({"": got[""][:, k]}, strict)) for k, compare in checks)
+            return next((f"component {k} of {wrong}" for k, wrong in differences if wrong), "")
 
         return differs
 

@@ -33,21 +33,21 @@ _COLD = "PYOPENCL_NO_CACHE", "POCL_KERNEL_CACHE"
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield for each function and number of bins a row for each implementation."""
     others = peer_libraries.peers()
-    for problem, common in _asked(request):
+    for problem, common in _requested(request):
         rows = _rows(lab, problem, request.num_elements, common["num_bins"], others)
         yield f"{bench_suite.op_text(common)}, H = {common['num_bins']:,}", [row | common for row in rows]
         gc.collect()  # of graphs and frames of the libraries: gigabytes
 
 
-def _asked(request: Request) -> list[tuple[Problem, Row]]:
+def _requested(request: Request) -> list[tuple[Problem, Row]]:
     """Return the problems, each with what its rows of the table have in common."""
-    found = []
+    problems = []
     for name in request.operations:
         for components in request.rows:
             problem = PROBLEMS[name] if components == 1 else row_problem(name, components)
             for bins in (problem.num_bins,) if problem.num_bins else request.bins:
-                found.append((problem, {"op": name, "num_bins": bins, "components": components}))
-    return found
+                problems.append((problem, {"op": name, "num_bins": bins, "components": components}))
+    return problems
 
 
 def _ours(lab: Lab, problem: Problem) -> list[Peer]:
@@ -57,14 +57,14 @@ def _ours(lab: Lab, problem: Problem) -> list[Peer]:
         return tuple(cl_array.to_device(lab.queue, array) for array in arrays)
 
     ways = {problem.name: problem.ours}
-    each: dict[str, Any] = {"ways": ways} if problem.components == 1 else {"ways": {}, "of_rows": ways}
+    options: dict[str, Any] = {"ways": ways} if problem.components == 1 else {"ways": {}, "of_rows": ways}
 
     def finish(result: Any) -> None:
         lab.queue.finish()
 
     return [
-        Peer(ON_HOST, is_ours=True, **each),
-        Peer(ON_DEVICE, put=put, finish=finish, on_device=True, is_ours=True, **each),
+        Peer(ON_HOST, is_ours=True, **options),
+        Peer(ON_DEVICE, put=put, finish=finish, on_device=True, is_ours=True, **options),
     ]
 
 
@@ -93,8 +93,8 @@ def _rows(lab: Lab, problem: Problem, size: int, bins: int, others: Sequence[Pee
             rows[peer.name] |= {"call": Samples((about,)).record(), "note": "one call timed: it takes too long"}
         elif "failed" not in rows[peer.name]:
             calls[peer.name] = call, peer.finish, about
-    for name, found in interleaved(calls).items():
-        rows[name]["call"] = found.record()
+    for name, samples in interleaved(calls).items():
+        rows[name]["call"] = samples.record()
     for peer in peers:
         like = rows[ON_DEVICE if peer.on_device else ON_HOST]
         if "call" in rows[peer.name] and "call" in like:
@@ -105,11 +105,11 @@ def _rows(lab: Lab, problem: Problem, size: int, bins: int, others: Sequence[Pee
 @lru_cache(maxsize=1)
 def _host_cache() -> int:
     """Return the bytes of the host's last-level cache, 0 where it does not say."""
-    found = [0]
+    sizes = [0]
     for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         with suppress(OSError, ValueError):
-            found.append(int(file.read_text(encoding="utf-8").strip().removesuffix("K")) * 1024)
-    return max(found)
+            sizes.append(int(file.read_text(encoding="utf-8").strip().removesuffix("K")) * 1024)
+    return max(sizes)
 
 
 def _is_failure(error: Exception, peer: Peer) -> bool:
@@ -121,11 +121,11 @@ def _checked(
     peer: Peer, problem: Problem, copies: list[Arrays], bins: int, differs: Callable[..., str]
 ) -> tuple[Row, Callable[[], Any], float]:
     """Return a row with the first call, what makes one of the next, and how long one takes."""
-    way, given = peer.way(problem), cycle([peer.put(arrays) for arrays in copies])
+    way, inputs = peer.way(problem), cycle([peer.put(arrays) for arrays in copies])
 
     def call() -> Any:
         assert way is not None
-        return way(*next(given), bins)
+        return way(*next(inputs), bins)
 
     def once() -> tuple[Any, float]:
         start = time.perf_counter()
@@ -167,14 +167,14 @@ def summary(rows: list[Row]) -> list[str]:
     cells: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
         if "per_clhist" in row and row["implementation"] != ON_DEVICE:
-            found = cells.setdefault((bench_suite.op_text(row), row["num_bins"]), {})
+            cell = cells.setdefault((bench_suite.op_text(row), row["num_bins"]), {})
             name = _family(row["implementation"])
-            found[name] = min(row["per_clhist"] if name != ON_HOST else row["call"]["median"], found.get(name, inf))
-    names = list(dict.fromkeys(name for found in cells.values() for name in found if name != ON_HOST))
+            cell[name] = min(row["per_clhist"] if name != ON_HOST else row["call"]["median"], cell.get(name, inf))
+    names = list(dict.fromkeys(name for cell in cells.values() for name in cell if name != ON_HOST))
     lines = [["function", "H", "clhist ms", *names]]
-    for (op, bins), found in cells.items():
-        others = (f"{found[name]:.2f}" if name in found else "-" for name in names)
-        lines.append([op, f"{bins:,}", f"{found[ON_HOST] * 1e3:,.2f}", *others])
+    for (op, bins), cell in cells.items():
+        others = (f"{cell[name]:.2f}" if name in cell else "-" for name in names)
+        lines.append([op, f"{bins:,}", f"{cell[ON_HOST] * 1e3:,.2f}", *others])
     text = ["Times as long as clhist takes:", grid(lines, keys=2)] if names else []
     if not all(os.environ.get(name) for name in _COLD):
         text.append("First calls may find programs on disk: PYOPENCL_NO_CACHE=1 POCL_KERNEL_CACHE=0 makes them cold.")
@@ -188,7 +188,7 @@ SUITE = Suite(
     race_factors=(),
     num_elements=25_000_000,
     of_rows=tuple(ROW_PROBLEMS),
-    steps=lambda request: len(_asked(request)),
+    steps=lambda request: len(_requested(request)),
     run=run,
     columns=(
         ("function", bench_suite.op_text),

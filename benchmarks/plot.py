@@ -59,11 +59,11 @@ def _lines(ax: Any, lines: dict[str, list[tuple[Any, float]]]) -> None:
         ax.plot(xs, ys, marker=".", label=label, **style)
     ax.set(xscale="log", yscale="log")
     bins = sorted({x for points in lines.values() for x, _ in points})
-    apart = [bins[0]]  # ticks whose labels do not meet
+    ticks = [bins[0]]  # ticks whose labels do not meet
     for number in bins[1:]:
-        if log10(number / apart[-1]) > 0.12 * log10(bins[-1] / bins[0]):
-            apart.append(number)
-    ax.set_xticks(apart, [f"{number:,}" for number in apart], rotation=20)
+        if log10(number / ticks[-1]) > 0.12 * log10(bins[-1] / bins[0]):
+            ticks.append(number)
+    ax.set_xticks(ticks, [f"{number:,}" for number in ticks], rotation=20)
     ax.set_xticks([], minor=True)
     times = [y for points in lines.values() for _, y in points if y > 0]
     if times and max(times) < 100 * min(times):  # few powers of ten

@@ -24,7 +24,7 @@ _KEYS = ("op", "H", "RF", "function", "arrays", "bins are", "implementation", "s
 
 
 def header(lab: Lab, request: Request) -> str:
-    """Return what is measured where."""
+    """Return the device, the versions and the input of a run."""
     device = lab.device
     return (
         f"{request.num_elements:,} elements on {device.name.strip()} ({_version(lab)}, driver "
@@ -91,18 +91,18 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 def floors(rows: Sequence[Row]) -> list[str]:
     """Return a line for each number of bytes of which F was measured."""
-    found: dict[int, list[float]] = {}
+    measured: dict[int, list[float]] = {}
     for row in rows:
         if "floor" in row:
-            found.setdefault(row["bytes"], []).append(row["floor"]["median"])
+            measured.setdefault(row["bytes"], []).append(row["floor"]["median"])
     warm = any(not row.get("is_cold", True) for row in rows)
     note = (
         ["The inputs stay in the cache, so F and all times are those of the cache: give a larger -n."] if warm else []
     )
     return note + [
-        f"F, reading {nbytes / 1e6:,.4g} MB once: {min(each) * 1e6:,.1f} to {max(each) * 1e6:,.1f} µs "
-        f"(up to {nbytes / min(each) / 1e9:,.1f} GB/s)"
-        for nbytes, each in sorted(found.items())
+        f"F, reading {nbytes / 1e6:,.4g} MB once: {min(seconds) * 1e6:,.1f} to {max(seconds) * 1e6:,.1f} µs "
+        f"(up to {nbytes / min(seconds) / 1e9:,.1f} GB/s)"
+        for nbytes, seconds in sorted(measured.items())
     ]
 
 
@@ -134,9 +134,9 @@ def record(suite: str, lab: Lab, request: Request, rows: Sequence[Row], *, compl
 
 
 def _versions() -> dict[str, str]:
-    found = {"clhist": clhist.__version__, "python": platform.python_version(), "system": platform.platform()}
+    versions = {"clhist": clhist.__version__, "python": platform.python_version(), "system": platform.platform()}
     for name in _PACKAGES:
         module = name.replace("-", "_")
         if module in sys.modules:
-            found[name] = getattr(importlib.import_module(module), "__version__", None) or metadata.version(name)
-    return found
+            versions[name] = getattr(importlib.import_module(module), "__version__", None) or metadata.version(name)
+    return versions

@@ -107,8 +107,8 @@ def predicted(job: Job, rates: Rates) -> float:
     part = job.bins * job.bin_bytes
     while len(made) > 1:
         groups = [made[k : k + job.split_every] for k in range(0, len(made), job.split_every)]
-        each = part / rates.merged + part * (1 - 1 / job.workers) / rates.sent
-        made = [run(max(group), len(group) * each) for group in groups]
+        merge_time = part / rates.merged + part * (1 - 1 / job.workers) / rates.sent
+        made = [run(max(group), len(group) * merge_time) for group in groups]
     return made[0]
 
 
@@ -200,17 +200,17 @@ def main(workers: tuple[int, ...], bins: tuple[int, ...], blocks: int, block: in
             use_devices(client)  # a core for each
             client.run(_counted, 0, block, 1000)
             rates = measured_rates(client, block)
-            for each in bins:
-                job = Job(blocks * block, each, number, block=block)
-                client.run(_counted, 0, block, each)
-                client.compute(_tree(blocks, block, each)).result()
+            for num_bins in bins:
+                job = Job(blocks * block, num_bins, number, block=block)
+                client.run(_counted, 0, block, num_bins)
+                client.compute(_tree(blocks, block, num_bins)).result()
                 seconds = []
                 for _ in range(3):
                     start = time.perf_counter()
-                    client.compute(_tree(blocks, block, each)).result()
+                    client.compute(_tree(blocks, block, num_bins)).result()
                     seconds.append(time.perf_counter() - start)
                 click.echo(
-                    f"{number:8}{each:10,}{depth(job):6}{merged_bytes(job) / 1e6:11.1f}"
+                    f"{number:8}{num_bins:10,}{depth(job):6}{merged_bytes(job) / 1e6:11.1f}"
                     f"{predicted(job, rates):13.3f}{float(np.median(seconds)):12.3f}"
                 )
 

@@ -180,7 +180,7 @@ def _arrays(result: Any) -> list[np.ndarray]:
     if hasattr(result, "statistic"):
         return [result.statistic]
     if isinstance(result, tuple):
-        return [np.asarray(each) for each in result]
+        return [np.asarray(array) for array in result]
     if isinstance(result, dict) or hasattr(result, "columns"):
         return [np.asarray(result[name]) for name in _FIVE]
     return [np.asarray(result)]
@@ -188,7 +188,7 @@ def _arrays(result: Any) -> list[np.ndarray]:
 
 def _are_close(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> bool:
     """Whether results are equal but for rounding, of float32 sums in any order."""
-    rtol = 1e-3 if any(each.dtype == np.float32 for each in ours) else 1e-9
+    rtol = 1e-3 if any(array.dtype == np.float32 for array in ours) else 1e-9
     return all(
         one.shape == other.shape and np.allclose(one, other, rtol=rtol, atol=0, equal_nan=True)
         for one, other in zip(ours, theirs, strict=True)
@@ -199,10 +199,10 @@ def summary(rows: list[Row]) -> list[str]:
     """Return a table of ratios, functions by sizes, and the slow cells."""
     lines = list[str]()
     for bins in dict.fromkeys(row["num_bins"] for row in rows):
-        found = {(row["function"], row["num_elements"]): row for row in rows if row["num_bins"] == bins}
-        functions, sizes = (list(dict.fromkeys(key[n] for key in found)) for n in (0, 1))
+        by_cell = {(row["function"], row["num_elements"]): row for row in rows if row["num_bins"] == bins}
+        functions, sizes = (list(dict.fromkeys(key[n] for key in by_cell)) for n in (0, 1))
         cells = [["time of the tool / clhist's", *(f"{size:,}" for size in sizes)]]
-        cells += [[name, *(_ratio(found.get((name, size), {})) for size in sizes)] for name in functions]
+        cells += [[name, *(_ratio(by_cell.get((name, size), {})) for size in sizes)] for name in functions]
         lines += [f"H = {bins:,}", grid(cells, indent=2), ""]
     slow = sum(row.get("slow", False) for row in rows)
     return [*lines, f"* {slow} of {len(rows)} cells: below {_LOSS} and more than {_LOST_SECONDS * 1e6:.0f} µs slower"]

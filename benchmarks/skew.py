@@ -15,13 +15,13 @@ from benchmarks.suite import Column, Panels, Request, Suite, times, weighted
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield two rows for each operator on each distribution, and compare them with those of the uniform one."""
     uniform: dict[tuple[Any, ...], Row] = {}  # unless that is left out, the first of the distributions
-    for spec, found in request.problems(request.distributions):
-        given = lab.input(spec, weighted=weighted(found))
-        for benched in found:
+    for spec, group in request.problems(request.distributions):
+        data = lab.input(spec, weighted=weighted(group))
+        for benched in group:
             rows = []
             for sampled in (False, True):
                 factor = "sample" if sampled else 1.0
-                row = lab.measure(given, benched, race_factor=factor, update=benched.update)
+                row = lab.measure(data, benched, race_factor=factor, update=benched.update)
                 row |= {"is_sampled": sampled}
                 first = uniform.setdefault((benched.name, spec.num_bins, sampled), row)
                 for key in ("kernel", "call"):
@@ -68,7 +68,7 @@ SUITE = Suite(
     bins=(2041, 196607),
     race_factors=(),
     distributions=tuple(DISTRIBUTIONS),
-    steps=lambda request: sum(len(found) for _, found in request.problems(request.distributions)),
+    steps=lambda request: sum(len(group) for _, group in request.problems(request.distributions)),
     run=run,
     columns=_COLUMNS,
     panels=panels,

@@ -32,15 +32,15 @@ class Request:
 
     def problems(self, distributions: Sequence[str] = ("uniform",)) -> Iterator[tuple[InputSpec, list[Benched]]]:
         """Yield each input with the operators that read it."""
-        asked = [OPERATORS[name] for name in self.operations]
+        requested = [OPERATORS[name] for name in self.operations]
         for image in (False, True):
-            found = [benched for benched in asked if benched.image == image]
+            group = [benched for benched in requested if benched.image == image]
             for bins in (256,) if image else self.bins:
                 for factor in self.race_factors:
-                    for distribution in distributions if found else ():
+                    for distribution in distributions if group else ():
                         for components in self.rows:
                             spec = InputSpec(self.num_elements, bins, factor, distribution, image, components)
-                            yield spec, found
+                            yield spec, group
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class Suite:
 
 def steps(request: Request) -> int:
     """Return the number of operators on inputs."""
-    return sum(len(found) for _, found in request.problems(request.distributions))
+    return sum(len(group) for _, group in request.problems(request.distributions))
 
 
-def weighted(found: Iterable[Benched]) -> bool:
+def weighted(group: Iterable[Benched]) -> bool:
     """Whether any of the operators reads weights."""
-    return any(benched.weighted for benched in found)
+    return any(benched.weighted for benched in group)
 
 
 def add_ratios(rows: Sequence[Row], floor: float) -> None:

@@ -12,12 +12,12 @@ from benchmarks.suite import Panels, Request, Suite, op_text, weighted
 
 def run(lab: Lab, request: Request) -> Iterator[tuple[str, list[Row]]]:
     """Yield a row for each operator on each input, with the automatic plan, which gets the race factor, or all."""
-    for spec, found in request.problems(request.distributions):
-        given = lab.input(spec, weighted=weighted(found))
-        for benched in found:
+    for spec, group in request.problems(request.distributions):
+        data = lab.input(spec, weighted=weighted(group))
+        for benched in group:
             factor = float(spec.race_factor)
             ways = lab.ways(spec, benched, race_factor=factor) if request.all_plans else [{"update": benched.update}]
-            rows = [lab.measure(given, benched, race_factor=factor, **way) for way in ways]
+            rows = [lab.measure(data, benched, race_factor=factor, **way) for way in ways]
             yield f"{benched.name}, H = {spec.num_bins:,}", rows
 
 

@@ -19,8 +19,10 @@ from clhist._version import __version__
 
 survive_broken_caches()
 if unwritable := unwritable_caches():
-    replace_caches(unwritable)  # before PyOpenCL is imported, which looks at the environment then
-register_installed_runtimes()  # before anyone calls OpenCL, whose loader looks once in a process
+    # Before PyOpenCL is imported, which reads the environment then.
+    replace_caches(unwritable)
+# Before the first call of OpenCL, whose loader looks for runtimes once in a process.
+register_installed_runtimes()
 
 if TYPE_CHECKING:
     from clhist import errors as errors
@@ -151,6 +153,7 @@ def __getattr__(name: str) -> Any:
         try:
             return import_module(f"clhist.{name}")
         except ModuleNotFoundError as error:
+            # A missing module of clhist itself is a broken installation, not an optional dependency.
             if (error.name or "clhist").partition(".")[0] == "clhist":
                 raise
             return _MissingModule(name, error)
@@ -159,6 +162,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'clhist' has no attribute {name!r}{hint}")
     value = getattr(import_module(f"clhist.{_HOMES[name]}"), name)
     front = import_module("clhist.front")
+    # Kept as a global, so that Python does not call this function for the name again.
     value = globals()[name] = front.entry(value) if name in front.ENTRIES else value
     return value
 

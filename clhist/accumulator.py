@@ -25,8 +25,8 @@ from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.chunks import Chunks, KnownPiece, Piece
 from clhist._core.runtime.cuda_calls import first_of_cuda
 from clhist._core.runtime.cuda_entry import takes_cuda, takes_cuda_as
+from clhist._core.runtime.device_accumulators import DeviceAccumulators, Updates, empty_bins
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.held import Held, Updates, empty_bins
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.progress import Progress, reported
 from clhist._core.runtime.scatter import with_arrays
@@ -129,6 +129,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         self._source, self._has_dest = "", dest is not None  # identity of what is held, once a partial has it
         self._is_numbered = False  # whether elements got their positions
         engine = operator if isinstance(operator, Engine) else getattr(operator, "engine", None)  # an operator has none
+        # A kernel brings its context, map and numbers of emitted pairs; an operator alone takes (index, value) pairs.
         if isinstance(engine, Engine):
             if dtype is not None:
                 raise TypeError(f"dtype: expected none, since the kernel's operators have theirs; got {dtype!r}")
@@ -143,7 +144,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         self._came_from: CudaArray | None = None
         self._shapes = self._outputs.shapes(num_bins)
         # Accumulators go from call to call: the operators may not take another form in the next.
-        self._forms = [streams.held_form(each, cpu=profile.kind == "cpu") for each in self._outputs.operators]
+        self._forms = [streams.held_form(op, cpu=profile.kind == "cpu") for op in self._outputs.operators]
+        # Partial results have the same form on all devices, whatever form the bins have here.
         self._portable = portable_outputs(self._outputs)
         self._added: Partial | None = None  # what was merged, and counts that 32 bits could not go on with
         self._emits = [emits or 1 for emits in engine.output_emits] if engine is not None else [1]
@@ -153,10 +155,13 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
             raise TypeError(f"first_index: expected none, since there is no map; got {first_index!r}")
         if engine is None and len(self._shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
+        # A stream repeats few signatures of chunks: a known one needs no further checks.
         self._known: Remembered[KnownPiece] = Remembered(4)
         dests = streams.checked_dests(self._outputs, self._forms, self._shapes, dest, self.queue.context)
         self._on_device = False
-        self._held = Held(self.queue, profile, self._forms, empty_bins(self.queue, self._forms, self._shapes))
+        self._held = DeviceAccumulators(
+            self.queue, profile, self._forms, empty_bins(self.queue, self._forms, self._shapes)
+        )
         self._chunk_bytes, self._chunks = chunk_bytes, Chunks(self.queue, chunk_bytes)
         self._held.begin(self._updates, dests)
         self._updates.end()
@@ -226,8 +231,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         """
         before = self._size
         with reported(iterable, total, progress) as (chunks, report):
-            for given in chunks:
-                self.add(*given)
+            for chunk in chunks:
+                self.add(*chunk)
                 report(self._size - before)
         return self
 
@@ -249,15 +254,17 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         """
         self._check_device()
         if self._added is not None or (self._like is not None and cuda_device_of(self.queue) is None):
+            # Merge on the host, then copy the result to where the last chunk came from.
             results = self.partial().results(self._finishes_on)
             place = self.queue if self._like is None else self._like.stands_for
             placed = self._on_device or self._like is not None
-            return self._outputs.collect([to_device(place, each) if placed else each for each in results])
-        found = self._held.results(self._on_device)
-        for label, form, result in zip(self._outputs.labels, self._forms, found, strict=True):
+            return self._outputs.collect([to_device(place, result) if placed else result for result in results])
+        results = self._held.results(self._on_device)
+        for label, form, result in zip(self._outputs.labels, self._forms, results, strict=True):
+            # Fixed-point results are checked where this needs no extra wait for the device.
             if not self._on_device and form.largest is not None:
                 check_range(label, form, result)
-        return self._outputs.collect(found)
+        return self._outputs.collect(results)
 
     def partial(self) -> Partial[Made]:
         """Return the accumulators of all that has been added and merged, and of `dest`.
@@ -265,8 +272,10 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         They are on the host, and can be pickled, saved, and merged anywhere.
         """
         self._check_device()
+        # Without start= or numbered elements every stream counts from 0: claim no ranges, which could overlap.
         is_placed = self._has_positions or self._is_numbered or not self._count
         ranges = joined(self._ranges) if is_placed else None
+        # Upper bound of the values of one bin: all pairs that the elements may emit.
         values = self._count * max(self._emits)
         arrays = self._held.portable(self._portable.operators)
         own = Partial(self._portable, arrays, self._count, values, ranges, self._sources())
@@ -301,6 +310,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         part.check(self._portable, self._shapes, "other")
         merged = combined(self.partial(), part, "other", allow_repeat=allow_repeat)
         position, ranges = self._position, merged.positions or ()
+        # Continue behind the merged elements: after the only range, the range at this position, or by their number.
         if self._size == 0 and not self._has_positions and len(ranges) == 1:
             position = ranges[0][1]
         elif ranges:
@@ -319,20 +329,22 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         return part
 
     def seek(self, position: int | None) -> None:
-        """Let the next chunk begin at this position of the stream, if it has one; what is held must have been taken."""
+        """Set the position of the next chunk in the stream, or None; the accumulator must be empty."""
         self._position = position or 0
         self._has_positions = position is not None
-        self._has_gaps = False  # whether nobody knows where the elements after those that were merged begin
+        self._has_gaps = False  # whether the position of the next element is unknown, after a merge with gaps
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
-        """Return what `add` gets, checked, for elements from `position` on; another thread may `feed` meanwhile."""
+        """Return the checked arguments of `add` for elements from `position` on. Another thread may `feed`."""
         check_process()
         self._held.check()
         position = self._position if position is None else position
-        known = self._known.get(key := signature_of_arguments((*args, size)))
-        if known is not None and (piece := known.again(args, position)) is not None:
+        # Arguments with the signature of an earlier chunk need no further checks.
+        template = self._known.get(key := signature_of_arguments((*args, size)))
+        if template is not None and (piece := template.again(args, position)) is not None:
             return piece
         piece = self._checked(args, size, position)
+        # Also where a known signature skips other checks, positions must fit the index type of the operator.
         last = np.iinfo(self._forms[0].dtype["index"]).max if self._engine is None and piece.first is not None else None
         self._known.put(key, KnownPiece.of(args, piece, last))
         return piece
@@ -342,36 +354,37 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
             return self._pairs(args[0], args[1], position)
-        given, first, arguments = list(args), self._first, self._engine.arguments
+        values, first, arguments = list(args), self._first, self._engine.arguments
         if first is not None:
             if len(args) != len(arguments) - 1:
                 names = ", ".join(a.name for a in arguments if a != first)
                 raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
-            given.insert(arguments.index(first), 0)
-        return self._chunks.check(self._engine, with_arrays(arguments, given), size, first, position)
+            values.insert(arguments.index(first), 0)
+        return self._chunks.check(self._engine, with_arrays(arguments, values), size, first, position)
 
     def feed(self, piece: Piece) -> None:
-        """Add what `piece` returned, here or in an accumulator of the same arguments on another device."""
+        """Add a piece from `piece`, here or in an accumulator of the same arguments on another device."""
         engine = piece.engine.on(self.queue.context).with_operators(self._forms)
         merged = 0 if self._added is None else self._added.values
+        # All checks precede the first command that changes bins, so that a refused piece adds nothing.
         streams.check_numbers(self._forms, self._portable.operators, self._emits, piece, self._count, merged)
         piece.check_position()
         if self._updates.is_open:
             self._updates.check()
         self._check_place(piece)
         self._position = piece.position
-        self._chunks.feed(piece.of(engine), lambda given, length: self._continue(engine, given, length))
+        self._chunks.feed(piece.of(engine), lambda arrays, length: self._continue(engine, arrays, length))
         self._on_device = piece.on_device
 
     def _sources(self) -> frozenset[str]:
-        """Return the identity of what is held, if anything is."""
+        """Return the identity of the accumulated elements, if there are any."""
         if not self._count and not self._has_dest:
             return frozenset()
         self._source = self._source or uuid.uuid4().hex
         return frozenset((self._source,))
 
     def _check_place(self, piece: Piece) -> None:
-        """Raise ValueError if elements get positions that are unknown, or those of others that were merged."""
+        """Raise ValueError if the positions of a piece are unknown, or overlap those of merged elements."""
         is_numbered = self._is_numbered or piece.first is not None
         if self._added is None or not piece.size or not (is_numbered or self._has_positions):
             self._is_numbered = is_numbered
@@ -393,19 +406,21 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         self._is_numbered = is_numbered
 
     def _go_to(self, args: Sequence[Any]) -> None:
-        """Let bins be where the arrays of a chunk are: in memory of their library of CUDA, or else at the own queue."""
+        """Move the bins to where the chunk is: memory of its CUDA library, otherwise the accumulator's own queue."""
         first, like = first_of_cuda(args), self._came_from
-        array, queue, held, chunks = self._held.arrays[0], self._own_queue, self._held, self._chunks
+        array, queue, accumulators, chunks = self._held.arrays[0], self._own_queue, self._held, self._chunks
         if first is not None:
+            # Keep the bins if they are in memory of this chunk's CUDA library already.
             is_there = isinstance(array, CudaArray) and array.memory.is_like(first.memory)
             like, queue = array if is_there else streams.library_of(first), first.stands_for
         if queue is not self.queue or not (first is None or like is array):
+            # Bins move through the host: the last chunk on a CUDA stream must be finished.
             self._check_device()
-            held, chunks = held.on(queue), Chunks(queue, self._chunk_bytes)
-        self._held, self.queue, self._chunks, self._like, self._came_from = held, queue, chunks, like, None
+            accumulators, chunks = accumulators.on(queue), Chunks(queue, self._chunk_bytes)
+        self._held, self.queue, self._chunks, self._like, self._came_from = accumulators, queue, chunks, like, None
 
     def _check_device(self) -> None:
-        """Raise in a process that was forked, or whose device was lost; of CUDA's streams, wait for the last."""
+        """Raise in a forked process and if the device was lost; wait for the last chunk on a CUDA stream."""
         check_process()
         self._held.check()
         self._updates.check()
@@ -413,15 +428,16 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
     def _pairs(self, indices: Any, values: Any, position: int) -> Piece:
         """Return (index, value) pairs, checked."""
         operators = self._forms[0], self._outputs.operators[0]
-        engine, given, size, first = streams.checked_pairs(
+        engine, arguments, size, first = streams.checked_pairs(
             *operators, self._counts, self.queue, indices, values, position
         )
-        return self._chunks.check(engine, given, size, first, position)
+        return self._chunks.check(engine, arguments, size, first, position)
 
-    def _continue(self, engine: Engine, given: Mapping[str, Any], size: int) -> list[cl.Event]:
-        """Enqueue the histogram of one chunk, combined with what there is."""
+    def _continue(self, engine: Engine, arrays: Mapping[str, Any], size: int) -> list[cl.Event]:
+        """Enqueue the histogram of one chunk, combined with the accumulators."""
         outputs = self._outputs
-        room = (each.most_values for each in self._forms if each.most_values is not None)
+        # Before a bin could get more values than its accumulator takes, move all bins to a host partial and start anew.
+        room = (form.most_values for form in self._forms if form.most_values is not None)
         if (self._count + size) * max(self._emits) > min(room, default=np.inf):
             self._hold(self.partial(), self._size, self._position, self._has_gaps)
         more: Any = {"race_factor": self._race_factor, "choices": self._choices, "memory_budget": self._budget}
@@ -429,9 +445,10 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         def enqueue(dests: list[Array], outs: list[Array], begun: Callable[[], None] | None) -> cl.Event:
             shapes, dest, out = map(outputs.like, (list(self._shapes), dests, outs))
             call = Call(shapes, size, dest, out, self.queue, partial=("dest", "out"), begun=begun, **more)
-            return run(engine, [given[argument.name] for argument in engine.arguments], call).event
+            return run(engine, [arrays[argument.name] for argument in engine.arguments], call).event
 
         event = self._held.join(enqueue, self._updates)
+        # A chunk that follows the last one extends its range, so that a long stream has few ranges.
         follows = self._ranges and self._ranges[-1][1] == self._position
         self._ranges.append((self._ranges.pop()[0] if follows else self._position, self._position + size))
         self._position += size
@@ -440,7 +457,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         return [event]
 
     def _hold(self, added: Partial | None, size: int, position: int, has_gaps: bool) -> None:
-        """Hold nothing on the device, and beside it what was `added`; elements go on at `position`."""
+        """Reset the accumulators on the device; keep `added` beside them, and continue at `position`."""
         self._held.begin(self._updates)
         self._added, self._count, self._ranges = added, 0, []
         self._source, self._has_dest = "", False

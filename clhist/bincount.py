@@ -87,18 +87,20 @@ def bincount(
     >>> clhist.bincount([0, 2, 2], weights=[0.5, 1.0, 2.0])
     array([0.5, 0. , 3. ])
     """
-    given = x, weights
+    arguments = x, weights
     if type(x) is not np.ndarray or not (weights is None or type(weights) is np.ndarray):
         try:
-            given, (x, weights) = _as_arrays(x, weights)
+            arguments, (x, weights) = _as_arrays(x, weights)
         except ValueError:  # rows of different lengths
-            return np.bincount(*given, minlength)
+            return np.bincount(*arguments, minlength)
     if not _is_countable(x, weights, minlength):
-        counts = _by_numpy(given, x, minlength)
+        # NumPy raises its own errors for wrong arguments, and counts empty input without a kernel.
+        counts = _by_numpy(arguments, x, minlength)
         if not reproducible or x is None or weights is None or not x.size:
             return into(out, counts)
+        # NumPy accepted x, but its sums depend on the order of the weights: compute them again, reproducibly.
         x = x.astype(np.intp)
-    if not is_device_array(x) and _is_for_numpy(x, queue, reproducible and weights is not None):
+    if not is_device_array(x) and _is_for_numpy(x, weights, queue, reproducible):
         counts = counted_by_numpy(x, weights, minlength)
         return counts if out is None else into(out, counts)
     return _counting().counted(x, weights, python_operator.index(minlength), queue, out, reproducible)
@@ -112,24 +114,26 @@ def _counting() -> Any:
     return counting
 
 
-def _by_numpy(given: tuple[Any, Any], x: Any, minlength: Any) -> np.ndarray:
-    """Let NumPy raise what it raises, count nothing, or count a list of floats, which is deprecated."""
-    if any_host_tensor(given):  # NumPy takes tensors for lists
-        given = x, None if given[1] is None else np.asarray(given[1])
-    _check_numbers(given[0], x)
+def _by_numpy(arguments: tuple[Any, Any], x: Any, minlength: Any) -> np.ndarray:
+    """Call numpy.bincount for its exceptions, for empty input, and for lists of floats, which it deprecates."""
+    # NumPy would read tensors as lists of numbers.
+    if any_host_tensor(arguments):
+        arguments = x, None if arguments[1] is None else np.asarray(arguments[1])
+    _check_numbers(arguments[0], x)
+    # NumPy's error for an int beyond 64 bits does not name the argument.
     if isinstance(minlength, int) and not -(2**63) <= minlength < 2**63:
         raise ValueError(f"minlength: expected a number of bins, 0 to {MOST_BINS}, got {minlength}")
-    return at_caller(np.bincount, _stand_in(given[0]), _stand_in(given[1]), minlength)
+    return at_caller(np.bincount, _stand_in(arguments[0]), _stand_in(arguments[1]), minlength)
 
 
 def _as_arrays(x: Any, weights: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Return both as they are, and as arrays or None; without masked elements, if there are some."""
-    given = x, weights
+    """Return both arguments unchanged, and both as arrays or None; both without elements masked in either."""
+    arguments = x, weights
     (x, of_x), (weights, of_weights) = _with_mask("x", x), _with_mask("weights", weights)
     if weights is not None and x is not None:
         common_kind((("x", x), ("weights", weights)))
     if of_x is None and of_weights is None:
-        return given, (x, weights)
+        return arguments, (x, weights)
     present = without_masked(x, weights, (of_x, of_weights))
     return present, present
 
@@ -141,20 +145,22 @@ def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
     return (numbers_as_array if name == "weights" else as_array)(name, value), mask_of(value)
 
 
-def _is_for_numpy(x: np.ndarray, queue: cl.CommandQueue | None, are_reproducible: bool) -> bool:
+def _is_for_numpy(x: np.ndarray, weights: Any, queue: cl.CommandQueue | None, reproducible: bool) -> bool:
     """Whether NumPy counts its array; it refuses numbers that may be too large, and has no reproducible sums."""
-    if queue is not None or are_reproducible or (x.dtype.kind == "u" and x.itemsize >= np.dtype(np.intp).itemsize):
+    # NumPy refuses uint64, which does not convert safely to intp, whatever the values.
+    is_refused = x.dtype.kind == "u" and x.itemsize >= np.dtype(np.intp).itemsize
+    if queue is not None or is_refused or (reproducible and weights is not None):
         return False
-    return not small.pays_off("bincount", x.size)
+    return not small.pays_off("bincount" if weights is None else "bincount, weights", x.size)
 
 
-def _check_numbers(given: Any, x: Any) -> None:
-    """Raise TypeError for what is no array, or ValueError for numbers that NumPy would count outside of its memory."""
+def _check_numbers(original: Any, x: Any) -> None:
+    """Raise TypeError for values that are no integers, and ValueError for numbers beyond NumPy's memory."""
     if x is None or is_device_array(x):
         return
-    if message := missing_integers("x", given, x):
+    if message := missing_integers("x", original, x):
         raise TypeError(message.replace("fill them with -1", "fill them"))
-    check_width("x", given, x, NUMBERED)
+    check_width("x", original, x, NUMBERED)
     if x.ndim == 0 and x.dtype.kind == "O":
         raise TypeError(f"x: expected an array of integers, got {type(x.item()).__name__}")
     if x.size and x.dtype.kind in "iuf" and x.itemsize == 8 and x.max() >= MOST_BINS:
@@ -162,10 +168,11 @@ def _check_numbers(given: Any, x: Any) -> None:
 
 
 def _is_countable(x: Any, weights: Array | None, minlength: Any) -> bool:
-    """Whether NumPy would count this, and there is something to count in an array of NumPy."""
+    """Whether numpy.bincount would accept the arguments, and there are elements to count."""
     if x is None or x.ndim != 1 or x.dtype.kind not in "biu" or not (x.size or is_device_array(x)):
         return False
     if type(minlength) is not int:
+        # A boolean is an index for Python: leave it to NumPy to accept or refuse it.
         if isinstance(minlength, bool | np.bool_):
             return False
         try:
@@ -179,6 +186,6 @@ def _is_countable(x: Any, weights: Array | None, minlength: Any) -> bool:
     return weights.dtype == _FLOAT64 or bool(np.can_cast(weights.dtype, _FLOAT64, "safe"))
 
 
-def _stand_in(given: Any) -> Any:
-    """Return for a device array one of NumPy's that it takes for the same, and that takes no memory."""
-    return np.broadcast_to(np.zeros((), given.dtype), given.shape) if is_device_array(given) else given
+def _stand_in(array: Any) -> Any:
+    """Return a NumPy array of the same shape and dtype as a device array, without its memory; others unchanged."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape) if is_device_array(array) else array

@@ -55,14 +55,16 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     x, missing = split_array("x", x)
     if missing is not None:
         numbers = digitize(x, bins, right, queue=queue)
+        # Masked elements were searched as well; the mask hides their numbers.
         return np.ma.array(numbers, mask=missing)
     edges = bins = refuse_missing("bins", bins, "edges")
     if is_device_array(x):
         check_device_dtypes("x", (x,), None)
-    elif is_small("1 dimension", x.size, queue) or not is_binnable(x.dtype):
+    elif is_small("digitize", _steps(x, edges), queue) or not is_binnable(x.dtype):
         check_host_way("data that OpenCL has no type for", queue)
         return numpy_digitize(x, bins, right)
-    numpy_digitize(np.empty(0, x.dtype), bins, right)  # raises what is wrong with the bins
+    # Let NumPy raise its errors about bins first.
+    numpy_digitize(np.empty(0, x.dtype), bins, right)
     if is_device_array(x):
         if not are_usable(edges, fewest=0):
             raise ValueError(f"bins: expected numbers, none of them NaN, got {edges!r}")
@@ -71,3 +73,8 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     from clhist.binned.digits import numbers_by_edges  # PyOpenCL, which few elements do without
 
     return numbers_by_edges(x, edges, bool(right), queue)
+
+
+def _steps(x: np.ndarray, edges: Any) -> int:
+    """Return how many comparisons a binary search makes, on which NumPy's time depends."""
+    return x.size * (len(edges) if type(edges) in (np.ndarray, list, tuple) and np.ndim(edges) else 1).bit_length()

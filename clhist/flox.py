@@ -34,8 +34,7 @@ import numpy as np
 from flox.aggregations import AGGREGATIONS, Aggregation
 
 from clhist.groupby import group_by
-from clhist.statistics.outputs import SPREADS
-from clhist.statistics.table import STATISTICS, TABLE
+from clhist.statistics.spi import SPREADS, STATISTICS, TABLE
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count", "first", "last", "max", "mean", "median", "min", "nanargmax",
@@ -54,12 +53,13 @@ _STATISTICS = {
     "len": ("count", True),
 }
 _NAT = np.iinfo(np.int64).min
-_OF_NONE = {"sum": 0, "prod": 1}  # of groups whose elements are all NaN
+# Results of groups whose elements are all NaN.
+_OF_NONE = {"sum": 0, "prod": 1}
 _OF_DATES = ("first", "last", "count")
 _OWN_DTYPE = ("min", "max", "first", "last")  # of the dtype of the values, as flox has them
 
 
-class _OnDevice(Aggregation):
+class _DeviceAggregation(Aggregation):
     """An aggregation that says what to write where a function of arrays is expected."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -75,17 +75,17 @@ class _OnDevice(Aggregation):
 
     __hash__ = object.__hash__
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _OnDevice:  # as flox does for each call
-        found: Any = object.__new__(type(self))
-        found.__dict__ = deepcopy(self.__dict__, memo)
+    def __deepcopy__(self, memo: dict[int, Any]) -> _DeviceAggregation:  # as flox does for each call
+        copy: Any = object.__new__(type(self))
+        copy.__dict__ = deepcopy(self.__dict__, memo)
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_name != "groupby_reduce":
             frame = frame.f_back
         # flox hands over integers for dates, in which NaT is a number: only its call knows their dtype.
         dtype = None if frame is None else frame.f_locals.get("datetime_dtype")
         if frame is not None and dtype is not None:
-            _take_dates(found, dtype, in_blocks=frame.f_locals.get("has_dask", True))
-        return found
+            _take_dates(copy, dtype, in_blocks=frame.f_locals.get("has_dask", True))
+        return copy
 
 
 class _Stages(tuple[Any, ...]):
@@ -98,29 +98,31 @@ class _Stages(tuple[Any, ...]):
 
 
 def _stages(names: Any, dates: np.dtype) -> _Stages:
-    found = _Stages(partial(_of_dates, each, dates) if each in _STATISTICS else each for each in names)
-    found.dates = dates
-    return found
+    stages = _Stages(partial(_of_dates, name, dates) if name in _STATISTICS else name for name in names)
+    stages.dates = dates
+    return stages
 
 
-def _take_dates(found: Any, dtype: np.dtype, *, in_blocks: bool) -> None:
+def _take_dates(aggregation: Any, dtype: np.dtype, *, in_blocks: bool) -> None:
     """Make an aggregation one of dates or durations that come as integers; raise TypeError if it has none."""
-    statistic = found.name.removeprefix("nan")
+    statistic = aggregation.name.removeprefix("nan")
     if statistic not in ("mean", "median", "min", "max", "count", *(("sum", "std") if dtype.kind == "m" else ())):
         difference = "a difference of dates" if dtype.kind == "M" else "durations"
         direct = f"clhist.group_by(by).{statistic}(array), or " if statistic in ("std", "argmin", "argmax") else ""
         raise TypeError(
-            f"array: expected numbers for clhist.flox.{found.name}, got {dtype}; take {direct}{difference} divided by "
-            "numpy.timedelta64(1, 's')"
+            f"array: expected numbers for clhist.flox.{aggregation.name}, got {dtype}; take {direct}{difference} "
+            "divided by numpy.timedelta64(1, 's')"
         )
-    found.numpy = _stages([found.name if statistic != "count" else "nanlen"], dtype)
+    aggregation.numpy = _stages([aggregation.name if statistic != "count" else "nanlen"], dtype)
     if statistic in ("mean", "sum", "count"):
-        found.chunk = _stages([each.args[0] for each in found.chunk], dtype)
+        aggregation.chunk = _stages([stage.args[0] for stage in aggregation.chunk], dtype)
     else:
-        found.chunk = (None,)
-    if not in_blocks and statistic in ("mean", "median", "std"):  # float64 has no nanoseconds of today
-        found.dtype_init["final"] = np.dtype(np.int64)
-        found.fill_value[found.name] = _NAT
+        # Blocks of other statistics of dates cannot be combined: flox then accepts only "blockwise".
+        aggregation.chunk = (None,)
+    # float64 cannot represent present dates in nanoseconds.
+    if not in_blocks and statistic in ("mean", "median", "std"):
+        aggregation.dtype_init["final"] = np.dtype(np.int64)
+        aggregation.fill_value[aggregation.name] = _NAT
 
 
 def _of_dates(
@@ -139,21 +141,24 @@ def _of_dates(
     rows, groups, of = _groups(group_idx, ticks, size)
     missing = np.isnat(ticks.reshape(-1).view(dates))
     if statistic == "count":
-        found = of.sum(~missing)
+        result = of.sum(~missing)
+    # Sums in floats are those of blocks of a mean, where NaT is NaN.
     elif statistic == "sum" and dtype.kind == "f":
-        found = of.sum(np.where(missing, np.nan, ticks.reshape(-1)), skipna=skipna)
+        result = of.sum(np.where(missing, np.nan, ticks.reshape(-1)), skipna=skipna)
     else:
-        given = {"ddof": options["ddof"]} if statistic in SPREADS and "ddof" in options else {}
-        found = getattr(of, statistic)(ticks.reshape(-1).view(dates), skipna=True, **given).view(np.int64)
+        spread = {"ddof": options["ddof"]} if statistic in SPREADS and "ddof" in options else {}
+        # NaT is skipped in any case here; groups whose result is NaT get it below.
+        result = getattr(of, statistic)(ticks.reshape(-1).view(dates), skipna=True, **spread).view(np.int64)
         number, present = of.size(), of.sum(~missing)
+        # A sum that skips NaT is 0 for a group of NaT alone: only groups without elements are missing.
         absent = (number == 0) if statistic == "sum" and skipna else (present == 0)
         absent = absent if skipna else absent | (present < number)
-        found = np.where(absent, np.nan if dtype.kind == "f" else _NAT, found)
-    return found.reshape(*rows, groups).astype(dtype, copy=False)
+        result = np.where(absent, np.nan if dtype.kind == "f" else _NAT, result)
+    return result.reshape(*rows, groups).astype(dtype, copy=False)
 
 
 def _empty_value(statistic: str, dtype: np.dtype, fill_value: Any) -> Any:
-    """Return what groups without values have; of booleans the extremes are those of no values."""
+    """Return the value of groups without values; of booleans the extremes are those of no values."""
     if dtype.kind != "b":
         return fill_value
     return {"min": True, "max": False}.get(statistic, bool(fill_value))
@@ -200,40 +205,47 @@ def _grouped(
     """
     statistic, skipna = _STATISTICS[name]
     array, keys = np.asarray(array), np.asarray(group_idx).reshape(-1)
-    given = array.dtype
+    input_dtype = array.dtype
     array, keys = _numbers(name, array, keys)
-    if statistic == "sum" and given.kind in "iu" and dtype is not None and np.dtype(dtype).kind == "f":
-        array = array.astype(dtype)  # of a mean, which may be of more than integers hold
+    if statistic == "sum" and input_dtype.kind in "iu" and dtype is not None and np.dtype(dtype).kind == "f":
+        # The sum of which a mean is made may exceed the range of the integers.
+        array = array.astype(dtype)
     rest, groups, of = _groups(keys, array, size)
     values = array.reshape(-1)
     options = {"ddof": ddof} if statistic in SPREADS else {}
-    found = getattr(of, statistic)(values, skipna=skipna, **options)
+    result = getattr(of, statistic)(values, skipna=skipna, **options)
     if statistic in _OWN_DTYPE:
-        found, dtype = found.astype(array.dtype, copy=False), np.dtype(bool) if dtype == np.bool_ else None
-    elif skipna and statistic in _OF_NONE:  # flox fills groups without elements only
-        found = np.where(of.count(values) > 0, found, found.dtype.type(_OF_NONE[statistic]))
-    if given.kind in "mM" and statistic in _OF_DATES[:2]:
-        found = found.view(given)
-        fill_value = given.type("NaT") if fill_value is not None else None
+        result, dtype = result.astype(array.dtype, copy=False), np.dtype(bool) if dtype == np.bool_ else None
+    elif skipna and statistic in _OF_NONE:
+        # flox fills only groups without elements; here also those with NaN alone have the identity element.
+        result = np.where(of.count(values) > 0, result, result.dtype.type(_OF_NONE[statistic]))
+    if input_dtype.kind in "mM" and statistic in _OF_DATES[:2]:
+        result = result.view(input_dtype)
+        fill_value = input_dtype.type("NaT") if fill_value is not None else None
         dtype = None
     if fill_value is not None:
+        # Skipped NaN are no values, except for sums and products, which are filled only without elements.
         number = of.count(values) if skipna and statistic not in _OF_NONE else of.size()
-        found = np.where(number > 0, found, _empty_value(statistic, found.dtype, fill_value))
-    found = found.reshape(*rest, groups)
-    return found if dtype is None else found.astype(dtype, copy=False)
+        result = np.where(number > 0, result, _empty_value(statistic, result.dtype, fill_value))
+    result = result.reshape(*rest, groups)
+    return result if dtype is None else result.astype(dtype, copy=False)
 
 
 def _on_device(name: str) -> Any:
     """Return flox's own aggregation, whose blocks are reduced by the device and combined as flox does."""
-    found: Any = deepcopy(AGGREGATIONS[name])
-    found.__class__ = _OnDevice
+    aggregation: Any = deepcopy(AGGREGATIONS[name])
+    aggregation.__class__ = _DeviceAggregation
     if name.removeprefix("nan") in _WHOLE:
-        found.numpy = (partial(_grouped, name),)
-        return found
+        aggregation.numpy = (partial(_grouped, name),)
+        return aggregation
     for stage in ("numpy", "chunk"):
-        names = getattr(found, stage)
-        setattr(found, stage, tuple(partial(_grouped, each) if each in _STATISTICS else each for each in names))
-    return found
+        names = getattr(aggregation, stage)
+        setattr(
+            aggregation,
+            stage,
+            tuple(partial(_grouped, function) if function in _STATISTICS else function for function in names),
+        )
+    return aggregation
 
 
 sum: Aggregation = _on_device("sum")

@@ -78,12 +78,14 @@ def entry(function: F) -> F:
         if options:
             check_flags(options.items())
             if not names.issuperset(options) and "options" not in names:
-                return function(*args, **options)  # which says what it expects
+                # The function itself says what it expects.
+                return function(*args, **options)
             plain = PLAIN.issuperset(map(type, options.values()))
         else:
             plain = True
         if data:
             value = args[place] if len(args) > place else options.get(data)
+            # Types that were searched for Dask's methods before cost one look-up in a set.
             if type(value) not in _EAGER and is_lazy(value):
                 from clhist import dask as target
 
@@ -95,6 +97,7 @@ def entry(function: F) -> F:
             return _redirected(
                 getattr(multi_device, f"{function.__name__}_over"), function, args, options, "with devices="
             )
+        # Neither tensors nor CUDA arrays occur: arguments and results need no conversion.
         if plain and PLAIN.issuperset(map(type, args)):
             return own(*args, **options)
         result = function(*args, **options)
@@ -133,20 +136,29 @@ def _flags(
 def _redirected(
     target: Callable[..., Any], function: Callable[..., Any], args: Any, options: dict[str, Any], where: str
 ) -> Any:
-    """Return what `target` makes of the arguments of `function`, or raise TypeError of one that it does not take.
+    """Call `target` with the arguments of `function`; raise TypeError for one that it lacks.
 
-    It takes its own parameters that are not keywords only: those are of it alone.
+    Keyword-only parameters of `target` have no counterpart in `function` and keep their defaults.
     """
-    known = signature(function)
-    given = known.bind(*args, **options).arguments
-    given = {**given, **given.pop("options", {})}
-    if names := given.pop("names", ()):  # of columns of keys
-        given["num_groups"] = [given["num_groups"], *names]
-    own = signature(target).parameters.values()
-    names = [each.name for each in own if each.kind == each.POSITIONAL_OR_KEYWORD and each.name in given]
-    taken = {name: given.pop(name) for name in names}  # and defaults of what the target must be given
-    for each in own:
-        if each.name not in taken and each.default is each.empty and each.name in known.parameters:
-            taken[each.name] = known.parameters[each.name].default
-    check_refused(given, where)
-    return target(**{name: unlabelled(value) for name, value in taken.items()})
+    function_signature = signature(function)
+    arguments = function_signature.bind(*args, **options).arguments
+    arguments = {**arguments, **arguments.pop("options", {})}
+    if names := arguments.pop("names", ()):  # of columns of keys
+        arguments["num_groups"] = [arguments["num_groups"], *names]
+    target_parameters = signature(target).parameters.values()
+    names = [
+        parameter.name
+        for parameter in target_parameters
+        if parameter.kind == parameter.POSITIONAL_OR_KEYWORD and parameter.name in arguments
+    ]
+    target_arguments = {name: arguments.pop(name) for name in names}
+    # Parameters that are required by the target and optional in the function get the function's default.
+    for parameter in target_parameters:
+        if (
+            parameter.name not in target_arguments
+            and parameter.default is parameter.empty
+            and parameter.name in function_signature.parameters
+        ):
+            target_arguments[parameter.name] = function_signature.parameters[parameter.name].default
+    check_refused(arguments, where)
+    return target(**{name: unlabelled(value) for name, value in target_arguments.items()})

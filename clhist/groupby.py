@@ -5,42 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
-from typing import Any, Never, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Never, TypeAlias, cast, overload
 
 import numpy as np
-import pyopencl as cl
-from numpy.typing import DTypeLike
 
 from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.device import default_queue, has_fp64
-from clhist._core.opencl.elementwise import as_numbers
+from clhist._core.opencl.halves import as_numbers
 from clhist._core.opencl.lost import check_process
-from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.on_device import OnDevice
 from clhist._core.runtime.columns import read_column
 from clhist._core.runtime.cuda_entry import takes_cuda_as
 from clhist._core.runtime.labelled import unlabelled
-from clhist._core.runtime.scatter import native
 from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.small import check_refused
 from clhist.grouped.dates import NAT, as_integers
 from clhist.grouped.frame_groups import FrameGroupBy
-from clhist.grouped.frames import ComputedKey, Frame, key_columns, library_of, read_frame, used_categories
+from clhist.grouped.frames import (
+    ComputedKey,
+    Frame,
+    is_column_number,
+    key_columns,
+    library_of,
+    read_frame,
+    used_categories,
+)
 from clhist.grouped.groups import Groups, groups_of, labels_of
 from clhist.grouped.hints import Hints, check_by_name, check_index, check_number
 from clhist.grouped.methods import A, Methods, X
-from clhist.grouped.reproducible import names_of, reproducible_mean, reproducible_statistics
-from clhist.grouped.sweep import size_kernel, statistics_of, weighted_kernel
 from clhist.grouped.table import Table
-from clhist.operators.c_types import check_booleans
+from clhist.operators.c_types import check_booleans, native
 from clhist.operators.halves import number_of
 from clhist.statistics.outputs import Column, Numbers
-from clhist.statistics.selection import check_weights, checked_method, probability
-from clhist.statistics.selection_texts import Method
+from clhist.statistics.quantiles import Method, checked_method, probability
 from clhist.statistics.table import TABLE, column_of, host_statistics, named_statistics
-from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
-_Queue: TypeAlias = cl.CommandQueue | None
+if TYPE_CHECKING:
+    import pyopencl as cl
+    from numpy.typing import DTypeLike
+
+    from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
+
+_Queue: TypeAlias = "cl.CommandQueue | None"
 
 
 @overload
@@ -120,7 +125,10 @@ def group_by(
         several = "columns" if isinstance(wrong[name], list | tuple) else "column"
         hint = f"; pass the {several}: group_by(df[{wrong[name]!r}])" if name == "by" else ""
         raise TypeError(f"{name}: expected num_groups, sort or queue as keywords, got {wrong[name]!r}{hint}")
-    if names or isinstance(num_groups, str | list | tuple | ComputedKey) or library_of(num_groups) is not None:
+    # After a table, the second argument is a key: by name, beside the table, or computed.
+    is_key = isinstance(num_groups, str | list | tuple | ComputedKey) or library_of(num_groups) is not None
+    # An integer may be the name of a pandas column rather than a number of groups.
+    if names or is_key or is_column_number(keys, num_groups):
         frame = read_frame(keys)
         if frame is None:
             check_number(num_groups)
@@ -138,15 +146,34 @@ def group_frame(
 
 
 def _missing_of(*arrays: Any) -> np.ndarray | None:
-    """Return which elements are missing in one of several arrays; None if all are plain arrays."""
-    columns = [column for each in arrays if (column := read_column(each)) is not None]
+    """Return a mask of the elements that are missing in any of the arrays; None if all are plain arrays."""
+    columns = [column for array in arrays if (column := read_column(array)) is not None]
     masks = [column.missing for column in columns if column.missing is not None]
     if not masks and columns:
+        # Results of nullable columns are masked arrays, even if no element is missing.
         return np.zeros(columns[0].values.shape, bool)
     return np.logical_or.reduce(masks) if masks else None
 
 
-_APART = ("median", "mode")  # statistics that no sweep of `statistics_of` computes
+def _has_fp64(queue: cl.CommandQueue | None) -> bool:
+    """Whether the device, or the host without a queue, computes in double precision."""
+    if queue is None:
+        return True
+    from clhist._core.opencl.device import has_fp64  # PyOpenCL, which few elements do without
+
+    return has_fp64(queue.device)
+
+
+def _reproducible_names(column: Column, reproducible: bool) -> tuple[str, ...]:
+    """Return the statistics of a column that have to be reproducible."""
+    if not reproducible:
+        return ()
+    from clhist.grouped.reproducible import names_of
+
+    return names_of(column)
+
+
+_SELECTED = ("median", "mode")  # statistics that need more than the sweeps of `statistics_of`
 
 
 class GroupBy(
@@ -175,16 +202,18 @@ class GroupBy(
 
     def __init__(self, groups: Groups) -> None:
         self.num_groups, queue = groups.num_groups, groups.queue
-        self._given_queue = queue
+        self._user_queue = queue
         self._shape = groups.numbers.shape
+        # Keys are read on first use, since those on a device need a synchronisation.
         self._labels = cache(partial(labels_of, groups.labels, groups.num_groups))
         self._names, self._like, self._index = groups.names, groups.like, groups.index
         self._on_device = groups.on_device
+        # One upload for all statistics of these groups.
         self._keys = self._placed(groups.numbers)
-        self._numbers = Numbers.of(int(prod(self._shape)), queue is None or has_fp64(queue.device))
+        self._numbers = Numbers.of(int(prod(self._shape)), _has_fp64(queue))
 
     def __repr__(self) -> str:
-        size, dtype, queue = prod(self._shape), self._keys.dtype, self._given_queue
+        size, dtype, queue = prod(self._shape), self._keys.dtype, self._user_queue
         where = "the host" if queue is None else queue.device.name.strip()
         return f"<GroupBy {self.num_groups:,} groups of {size:,} elements by {dtype}, on {where}>"
 
@@ -194,13 +223,15 @@ class GroupBy(
     @property
     def keys(self) -> HostArray | tuple[HostArray, ...]:
         """The keys of the groups, in order; arrays of as many columns as the keys have."""
-        found: HostArray | tuple[HostArray, ...] = self._labels()
-        return found
+        labels: HostArray | tuple[HostArray, ...] = self._labels()
+        return labels
 
     def _read_to_host(self) -> GroupBy[Any]:
-        """Return the same groups of arrays of NumPy, for which keys on a device are read."""
+        """Return the same groups for NumPy arrays; keys on a device are read."""
+        from clhist._core.opencl.device import default_queue
+
         keys = self._keys.get(self._queue) if is_device_array(self._keys) else self._keys
-        found = (
+        fields = (
             keys.reshape(self._shape),
             self.num_groups,
             self._labels,
@@ -209,7 +240,7 @@ class GroupBy(
             default_queue(),
             self._like,
         )
-        return GroupBy(Groups(*found))
+        return GroupBy(Groups(*fields))
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     @shows()
@@ -242,7 +273,7 @@ class GroupBy(
             or NumPy's functions of these names; "q90" is the quantile of 0.9, as is `clhist.quantile` of it, and "nth1"
             the second value, as `nth` has it. Of complex numbers "count", "sum", "mean" and "prod"; of dates and
             durations "count", "min", "max", "argmin", "argmax", "first", "last", "mean", "median", "std", "mode",
-            quantiles, and "sum" of durations, without NaT; of text, categories and objects "count", "first", "last",
+            quantiles, and "sum" of durations; of text, categories and objects "count", "first", "last",
             "mode", and where values have an order "min", "max", "argmin" and "argmax"; of values of any type "size"
             and "nunique".
 
@@ -266,8 +297,9 @@ class GroupBy(
         tables made of them: integers stay integers, what is missing is skipped, and a group without values is masked,
         its position too. Without `skipna` a group with a missing value is masked. NaN of polars is a value, as there:
         sums and means of it are NaN, "min" and "max" ignore it.
-        Dates are exact: means, medians and quantiles are rounded toward zero, to their unit. Of a column with a time
-        zone results are a column of its library. Objects stand for text, None for no text.
+        Dates are exact: means, medians and quantiles are rounded toward zero, to their unit; "std" of days, hours and
+        minutes is in seconds. Without `skipna` NaT propagates as NaN does. Of a column with a time zone results are a
+        column of its library. Objects stand for text, None for no text.
         Columns are combined by position: a pandas Series whose index is another one than that of the keys is refused.
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
@@ -280,50 +312,67 @@ class GroupBy(
         check_process()
         check_booleans(skipna=skipna, reproducible=reproducible)
         check_by_name(wrong)
-        split, found = self._apart(columns, skipna, ddof=ddof, dtype=dtype, reproducible=reproducible)
-        asked: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
-            name: self._asked(name, rest, skipna, ddof, dtype, halves=not reproducible)
+        # Columns with missing values, dates and text take calls of their own; one sweep computes the others.
+        split, table = self._split_columns(columns, skipna, ddof=ddof, dtype=dtype, reproducible=reproducible)
+        # Check the arguments of all columns that are swept before anything is enqueued for these.
+        requests: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
+            name: self._column_request(name, rest, skipna, ddof, dtype, halves=not reproducible)
             for name, (_, rest) in split.items()
             if rest
         }
-        for name, (_, _, names) in asked.items():
-            for own in (each for each in names if TABLE[each].takes):
+        for name, (_, _, names) in requests.items():
+            # Methods with arguments of their own compute these; `agg` has none to pass.
+            for statistic in (statistic for statistic in names if TABLE[statistic].takes):
                 raise TypeError(
-                    f"{name}: expected statistics without arguments, got {own!r}; write 'q90' for "
-                    f"that of 0.9, or groups.{own}({name}, q)"
+                    f"{name}: expected statistics without arguments, got {statistic!r}; write 'q90' for "
+                    f"that of 0.9, or groups.{statistic}({name}, q)"
                 )
         self._check_others(columns, split)
-        summed = {name: names_of(column) if reproducible else () for name, (_, column, _) in asked.items()}
-        arrays = {name: self._placed(array) for name, (array, _, _) in asked.items()}
-        for name in (name for name in asked if summed[name]):
-            array, column, names = asked[name]
-            given = self._keys, arrays[name], column, self._bins(8, 8), self._numbers, self._queue
-            found[name] |= {own: self._like_keys(each) for own, each in reproducible_statistics(*given).items()}
-            asked[name] = array, column.without(summed[name]), names
-        swept = [name for name, (_, column, _) in asked.items() if column.statistics]
+        summed = {name: _reproducible_names(column, reproducible) for name, (_, column, _) in requests.items()}
+        # One upload for all statistics of a column.
+        arrays = {name: self._placed(array) for name, (array, _, _) in requests.items()}
+        # Exact sums take sweeps of their own, and are finished on the host.
+        for name in (name for name in requests if summed[name]):
+            array, column, names = requests[name]
+            arguments = self._keys, arrays[name], column, self._bins(8, 8), self._numbers, self._queue
+            from clhist.grouped.reproducible import reproducible_statistics
+
+            table[name] |= {
+                statistic: self._like_keys(result) for statistic, result in reproducible_statistics(*arguments).items()
+            }
+            # The sweeps compute the remaining statistics only.
+            requests[name] = array, column.without(summed[name]), names
+        swept = [name for name, (_, column, _) in requests.items() if column.statistics]
         if swept:
-            values, of = [arrays[name] for name in swept], [asked[name][1] for name in swept]
+            # All other statistics of all columns, in one sweep or by NumPy; kernels need at least one group.
+            values, of = [arrays[name] for name in swept], [requests[name][1] for name in swept]
             bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
             if self._on_host:
                 every = zip(values, of, strict=True)
-                results = [host_statistics(self._grouped(*each), each[1].statistics) for each in every]
+                results = [host_statistics(self._grouped(*pair), pair[1].statistics) for pair in every]
             else:
+                from clhist.grouped.sweep import statistics_of
+
                 results = statistics_of(self._keys, values, of, bins, self._numbers, self._queue, on_device=on_device)
             for name, more in zip(swept, results, strict=True):
-                found[name] |= more
-        for name, (_, column, names) in asked.items():
-            found[name] = self._finished(found[name], arrays[name], column, names)
+                table[name] |= more
+        # Order statistics and modes, which no sweep computes, then quantiles, places and statistics of any values.
+        for name, (_, column, names) in requests.items():
+            table[name] = self._finished(table[name], arrays[name], column, names)
         for name, (names, _) in split.items():
-            found[name] = self._with_any(found[name], name, columns[name][0], names, skipna, dtype)
-        return Table(found, self._labels, self._names, self._like)
+            table[name] = self._with_any(table[name], name, columns[name][0], names, skipna, dtype)
+        return Table(table, self._labels, self._names, self._like)
 
     @takes_cuda_as("_keys")
     def size(self) -> A:
         """Return how many elements each group has, whatever their values, as int64."""
         check_process()
         if self._on_host:
+            # Function numpy.bincount refuses negative numbers, and would return a count for larger ones.
             inside = self._keys[(self._keys >= 0) & (self._keys < self.num_groups)]
             return self._returned(np.bincount(inside.astype(np.intp), minlength=self.num_groups))
+        from clhist.grouped.sweep import size_kernel
+
         kernel = size_kernel(self._queue.context, self._keys.dtype)
         return self._returned(kernel(self._keys, num_bins=self._bins(8), queue=self._queue))
 
@@ -346,34 +395,42 @@ class GroupBy(
         """
         check_process()
         check_booleans(skipna=skipna, reproducible=reproducible)
-        for name, each in (("x", x), ("weights", weights)):
-            check_index(name, each, self._index)
+        for name, array in (("x", x), ("weights", weights)):
+            check_index(name, array, self._index)
         if (missing := _missing_of(x, weights)) is not None:
-            arrays = [each if (one := read_column(each)) is None else one.values for each in (x, weights)]
+            arrays = [array if (one := read_column(array)) is None else one.values for array in (x, weights)]
             options: dict[str, Any] = {"skipna": skipna, "dtype": dtype, "reproducible": reproducible}
             means: Any = self._without(missing).weighted_mean(*arrays, **options)
+            # A group without values or with a missing one has a masked mean, not NaN.
             has_missing: Any = False if skipna else self.any(cast(Any, missing))
             return cast(A, np.ma.array(means, mask=(means != means) | has_missing))
-        x, column, _ = self._asked("x", (x, "mean"), skipna, 0, dtype)
+        x, column, _ = self._column_request("x", (x, "mean"), skipna, 0, dtype)
         if column.dates is not None:
             raise TypeError(f"x: expected numbers, got {column.dates}")
         w = self._array("weights", weights)
         if w.dtype.kind == "c":
             raise TypeError(f"weights: expected real numbers, got {w.dtype}")
         result = column.result
+        # Without double precision the result stays float32, whatever the dtype of the weights.
         if dtype is None and w.dtype.kind == "f" and self._numbers.real == np.float64:
             result = np.result_type(result, w.dtype)
         x, w = self._placed(x), self._placed(w)
         if reproducible:
-            names_of(column)  # raises what cannot be
+            from clhist.grouped.reproducible import names_of, reproducible_mean
+
+            names_of(column)  # raises TypeError for values without exact sums
             means = reproducible_mean(self._keys, x, w, self._bins(8, 8), skipna, self._numbers, self._queue)
             return self._returned(self._like_keys(means.astype(result)))
         key = (self._keys.dtype, column.dtype, native(w.dtype), result, skipna, self._numbers)
+        from clhist._core.opencl.new_arrays import empty
+        from clhist.grouped.sweep import weighted_kernel
+
         kernel = weighted_kernel(self._queue.context, *key)
         of = kernel.outputs.operators[0].dtype
         bins, on_device = self._bins(of.itemsize), is_device_array(self._keys)
         out = tuple(empty(self._queue, (bins,), of[name], on_device) for name in of.names or ())
         kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
+        # The other result is the sum of the weights.
         return self._returned(out[0])
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
@@ -415,31 +472,39 @@ class GroupBy(
         check_process()
         check_booleans(skipna=skipna)
         several = isinstance(q, list | tuple | np.ndarray) and np.ndim(q) == 1
-        each = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
+        probabilities = [probability(one) for one in (np.asarray(q).tolist() if several else [q])]
         if checked_method(method) != "linear":
+            # A weighted quantile is an element, never a number between two.
             check_refused({"method": method if weights is not None else None}, "with weights")
-        for name, given in (("x", x), ("weights", weights)):
-            check_index(name, given, self._index)
-        if (found := self._quantile_of_column(x, q, method, weights, skipna, dtype)) is not None:
-            return found
-        x, column, _ = self._asked("x", (x, "quantile"), skipna, 0, dtype)
+        for name, array in (("x", x), ("weights", weights)):
+            check_index(name, array, self._index)
+        if (quantiles := self._quantile_of_column(x, q, method, weights, skipna, dtype)) is not None:
+            return quantiles
+        x, column, _ = self._column_request("x", (x, "quantile"), skipna, 0, dtype)
         if weights is not None:
             weights = self._array("weights", weights)
+            from clhist.statistics.selection import check_weights
+
             check_weights(weights, self._queue)
             weights = self._placed(weights)
-        x = self._placed(x)  # kept until the result has been read
-        found = [self._returned(self._selected(x, column, one, weights, method=method)) for one in each]
-        return self._stacked(found, column.result) if several else found[0]
+        x = self._placed(x)  # the reference keeps the device memory until the result is read
+        quantiles = [self._returned(self._selected(x, column, one, weights, method=method)) for one in probabilities]
+        return self._stacked(quantiles, column.result) if several else quantiles[0]
 
     def _quantile_of_dates(
         self, values: Any, q: Any, method: Method, skipna: bool, like: Callable[[np.ndarray], Any] | None
     ) -> Any:
-        """Return quantiles of dates or durations; by `like` as columns of the caller's library."""
+        """Return quantiles of dates or durations, as a column of the caller's library if there is a `like`."""
         ticks, dates = as_integers(values)
-        column = column_of("x", ticks.dtype, ("quantile",), self._numbers.real, skipna, 0, None, dates)
-        groups = self._without(ticks == NAT)
+        column = column_of("x", ticks.dtype, ("quantile",), self._numbers.real, True, 0, None, dates)
+        missing = ticks == NAT
+        groups = self._without(missing)
         results: Any = [GroupBy._of_order(groups, ticks, column, probability(p), method) for p in np.ravel(q).tolist()]
         results = [result.view(dates) for result in results]
+        if not skipna:
+            # As NaN of floats, NaT then makes the result of its group NaT.
+            some: Any = cast(Any, self).any(missing)
+            results = [np.where(some, np.array("NaT", dates), result) for result in results]
         if like is not None:
             results = [like(result) for result in results]
         if np.ndim(q) == 0:
@@ -449,7 +514,7 @@ class GroupBy(
     def _quantile_of_column(
         self, x: Any, q: Any, method: Method, weights: Any, skipna: bool, dtype: DTypeLike | None
     ) -> Any:
-        """Return quantiles of dates, or of values or weights some of which may be missing; None of others."""
+        """Return quantiles of dates or of columns with missing values or weights; None for plain numbers."""
         data, missing = read_column(x), _missing_of(x, weights)
         values = x if data is None else data.values
         if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
@@ -460,43 +525,49 @@ class GroupBy(
         if weights is not None and (of_weights := read_column(weights)) is not None:
             weights = of_weights.values
         nan_is_value, groups = data is not None and data.nan_is_value, self._without(missing)
+        # In polars NaN is a value, the greatest: select it as such instead of skipping it.
         if nan_is_value and weights is None:
             column = column_of("x", as_numbers(values).dtype, ("quantile",), self._numbers.real, False, 0, dtype)
-            each: Any = [
+            by_probability: Any = [
                 GroupBy._of_order(groups, values, column, probability(p), method) for p in np.ravel(q).tolist()
             ]
-            found: Any = each[0] if np.ndim(q) == 0 else self._stacked(each, column.result)
+            quantiles: Any = by_probability[0] if np.ndim(q) == 0 else self._stacked(by_probability, column.result)
         else:
-            found = groups.quantile(
+            quantiles = groups.quantile(
                 values, q, method=method, weights=weights, skipna=skipna and not nan_is_value, dtype=dtype
             )
-        mask: Any = found != found
+        # NaN stands for a group without values, unless NaN itself is a value.
+        mask: Any = quantiles != quantiles
         if nan_is_value:
             mask &= ~groups.any(np.isnan(values))
         if not skipna:
             mask |= cast(Any, self).any(missing)
-        return np.ma.array(found, mask=mask)
+        return np.ma.array(quantiles, mask=mask)
 
     def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
         """Return values and the number of the group of each, as kernels on this queue take them."""
         return self._placed(self._array(name, x)), self._keys, self._queue
 
-    def _finished(self, found: dict[str, Any], array: Array, column: Column, names: tuple[str, ...]) -> dict[str, Any]:
+    def _finished(
+        self, results: dict[str, Any], array: Array, column: Column, names: tuple[str, ...]
+    ) -> dict[str, Any]:
         """Return the statistics of a column, with those that the sweeps do not compute."""
-        apart = dict(zip(_APART, (self._selected, self._most_frequent), strict=True))
-        found |= {each: compute(array, column) for each, compute in apart.items() if each in names}
-        return self._returned_column(found, column, names)
+        by_selection = dict(zip(_SELECTED, (self._selected, self._most_frequent), strict=True))
+        results |= {
+            statistic: compute(array, column) for statistic, compute in by_selection.items() if statistic in names
+        }
+        return self._returned_column(results, column, names)
 
-    def _asked(
-        self, name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None, *, halves: bool = False
+    def _column_request(
+        self, name: str, request: Any, skipna: bool, ddof: int, dtype: DTypeLike | None, *, halves: bool = False
     ) -> tuple[Array, Column, tuple[str, ...]]:
-        """Return what is asked of one column: its array, what the sweeps compute, and the names of the statistics.
+        """Return the array of one column, the request to the sweeps, and the names of its statistics.
 
-        The array may be of half precision if `halves` is true, and if only sweeps read it.
+        Half-precision values stay so if `halves` is true and only sweeps read them; otherwise they become float32.
         """
-        statistics = named_statistics(given[1:])
-        x, dates = as_integers(given[0])
-        array = self._array(name, x, halves=halves and not any(each in _APART for each in statistics))
-        given_dtype = number_of(array.dtype.newbyteorder("="))
-        column = column_of(name, given_dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
+        statistics = named_statistics(request[1:])
+        x, dates = as_integers(request[0])
+        array = self._array(name, x, halves=halves and not any(statistic in _SELECTED for statistic in statistics))
+        values_dtype = number_of(array.dtype.newbyteorder("="))
+        column = column_of(name, values_dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
         return array, column, statistics

@@ -25,7 +25,7 @@ from clhist.binned.host import (
     numpy_histogram,
     numpy_histogramdd,
 )
-from clhist.binned.inputs import are_plain, as_edges, check_number, mask_array, split_array, taken, without
+from clhist.binned.inputs import are_plain, as_edges, check_number, elements_where, mask_array, split_array, without
 from clhist.binned.points import points_of
 
 if TYPE_CHECKING:
@@ -120,10 +120,12 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     >>> counts, edges
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
+    # Small plain arrays skip the checks below, which would dominate their time.
     if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
     arrays, form, repeat = (a, weights, where, out), (bins, range, axis, reproducible), None
-    if _device is not None:  # a call can only repeat one that a device has computed
+    # A call can only repeat an earlier one of the device.
+    if _device is not None:
         result, repeat = _device.repeated_call(arrays, form, density, queue)
         if result is not None:
             return result
@@ -133,6 +135,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     check_number(bins)
     bins = as_edges("bins", bins)
     data = a, weights, where = checked_data(a, weights, where, whole=axis is not None)
+    # Counts are exact in any order: only sums that may round need the reproducible form.
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
     if not is_device_array(a) and is_for_numpy(a, bins, weights, queue, options):
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
@@ -199,12 +202,14 @@ def histogramdd(
         hist, every = numpy_histogramdd(sample, bins, range, density)
         return hist, list(every)
     points, key = points_of(sample), None
+    # A repeated call of device arrays skips all checks.
     if points is not None and points.on_device and points.dims:
         arrays, form = (weights, where, out), (bins, range, reproducible)
         result, key = _on_device().repeated_points(points, arrays, form, density, queue)
         if result is not None:
             return result
     weights, missing = (None, None) if weights is None else split_array("weights", weights)
+    # NumPy defines what a sample without dimensions gives.
     if points is None or points.dims == 0:
         check_host_way("a sample without dimensions", queue, where=where, out=out)
         hist, every = numpy_histogramdd(sample, bins, range, density, weights)
@@ -214,6 +219,7 @@ def histogramdd(
     where = mask_array(where, (points.size,))
     if weights is not None and weights.shape != (points.size,):
         raise ValueError("The weights and list don't have the same length.")
+    # A point is left out if a coordinate or its weight is missing.
     missing = missing if points.missing is None else any_missing(points.missing, missing)
     if missing is not None:
         points, weights, where = points.without(missing), *without(missing, weights, where)
@@ -290,6 +296,7 @@ def histogram2d(
         number = len(bins)
     except TypeError:
         number = 1
+    # As in numpy.histogram2d, bins of another length are the edges of both dimensions.
     if number not in (1, 2):
         bins = [np.asarray(bins)] * 2
     hist, edges = histogramdd([x, y], bins, range, density, weights, **options)
@@ -332,5 +339,5 @@ def histogram_bin_edges(
     bins = as_edges("bins", bins)
     a, weights, where = checked_data(a, weights, where)
     if not is_device_array(a):
-        return numpy_edges(taken(a, where), bins, range, taken(weights, where))
+        return numpy_edges(elements_where(a, where), bins, range, elements_where(weights, where))
     return _on_device().edges_of_array(a, bins, range, weights, where, queue)

@@ -227,16 +227,17 @@ def histogram(
     size, edges = _number_or_edges(bins)
     ends = _ends(range)
     if weights is None:
-        hist, found = _counts(a, edges, size, ends)
+        hist, bin_edges = _counts(a, edges, size, ends)
     else:
         weights = jnp.asarray(weights)
         if weights.shape != a.shape:
             raise ValueError(f"weights: expected shape {a.shape} as of a, got {weights.shape}")
-        number, found = _numbers(a, edges, size, ends)
+        # The sum goes by the bin of each element, since `_segments` has a gradient for the weights.
+        number, bin_edges = _numbers(a, edges, size, ends)
         hist = _segments("sum", weights.reshape(-1), number, size, reproducible, ("weights", "a"))
     if density:
-        hist = hist / (hist.sum() * jnp.diff(found))
-    return hist, found
+        hist = hist / (hist.sum() * jnp.diff(bin_edges))
+    return hist, bin_edges
 
 
 def _number_or_edges(bins: Any) -> tuple[int, tuple[Any, ...]]:
@@ -256,10 +257,10 @@ def _ends(ends: Any) -> tuple[float, float] | None:
         return None
     if any(map(_is_traced, jax.tree.leaves(ends))):
         raise TypeError("range: expected numbers that are known when it is compiled, got traced ones")
-    found = tuple(map(float, ends))
-    if len(found) != 2 or not np.isfinite(found).all() or found[0] > found[1]:
+    limits = tuple(map(float, ends))
+    if len(limits) != 2 or not np.isfinite(limits).all() or limits[0] > limits[1]:
         raise ValueError(f"range: expected two finite numbers that do not descend, got {ends}")
-    return found[0], found[1]
+    return limits[0], limits[1]
 
 
 # Compiled once for each shape: JAX compiles a callback anew for each function that it calls back.
@@ -277,17 +278,18 @@ def _numbers(a: Any, edges: tuple[Any, ...], size: int, ends: Any) -> Any:
     return _called(partial(_numbers_by_edges, size, ends), (numbers, floats), a, *edges)
 
 
-def _counted_by_edges(bins: int, ends: Any, a: np.ndarray, *given: np.ndarray) -> Any:
-    return clhist.histogram(a, given[0] if given else bins, ends)
+def _counted_by_edges(bins: int, ends: Any, a: np.ndarray, *user_edges: np.ndarray) -> Any:
+    return clhist.histogram(a, user_edges[0] if user_edges else bins, ends)
 
 
-def _numbers_by_edges(bins: int, ends: Any, a: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
+def _numbers_by_edges(bins: int, ends: Any, a: np.ndarray, *user_edges: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the bin of each element, -1 for those in none, and the edges; the last bin has its upper edge."""
-    edges, a = np.asarray(clhist.histogram_bin_edges(a, given[0] if given else bins, ends)), a.reshape(-1)
+    edges, a = np.asarray(clhist.histogram_bin_edges(a, user_edges[0] if user_edges else bins, ends)), a.reshape(-1)
     size = len(edges) - 1
-    found = np.asarray(clhist.digitize(a, edges)).astype(np.int32) - 1
-    found[a == edges[-1]] = size - 1
-    return np.where((found < size) & (a == a), found, -1), edges  # not NaN
+    # digitize counts bins from 1 and excludes the upper edge of the last bin, which histograms include.
+    numbers = np.asarray(clhist.digitize(a, edges)).astype(np.int32) - 1
+    numbers[a == edges[-1]] = size - 1
+    return np.where((numbers < size) & (a == a), numbers, -1), edges  # not NaN
 
 
 def _segments(
@@ -339,10 +341,11 @@ def _is_traced(array: Any) -> bool:
 def _called(function: Callable[..., Any], results: Any, *arrays: Any) -> Any:
     """Return what a function of NumPy's arrays returns, as arrays of these shapes and dtypes."""
 
-    def call(*given: Any) -> Any:
-        found = function(*map(np.asarray, given))
-        return jax.tree.map(lambda array, of: np.asarray(array, of.dtype), found, results)
+    def call(*operands: Any) -> Any:
+        outputs = function(*map(np.asarray, operands))
+        return jax.tree.map(lambda array, of: np.asarray(array, of.dtype), outputs, results)
 
+    # Under vmap JAX calls back once for each element of the batch.
     return jax.pure_callback(call, results, *arrays, vmap_method="sequential")
 
 
@@ -362,7 +365,9 @@ def _reduced(data: Any, ids: Any, size: int, reduce: str, reproducible: bool) ->
     shape = (size, *data.shape[1:])
     if 0 in shape:
         return jnp.zeros(shape, data.dtype)
-    if reproducible and reduce == "mean":  # exact sums, each divided once
+    # Exact sums, divided once.
+    if reproducible and reduce == "mean":
+        # A sum in half precision would be rounded before the division.
         wide = jnp.promote_types(data.dtype, jnp.float32)
         total = _reduced(data.astype(wide), ids, size, "sum", True)
         return (total / _by_rows(_counted(ids, size), total)).astype(data.dtype)
@@ -370,20 +375,22 @@ def _reduced(data: Any, ids: Any, size: int, reduce: str, reproducible: bool) ->
     operator: Any = reduce
 
     def reduced(data: np.ndarray, ids: np.ndarray) -> Any:
-        dtype = data.dtype if reduce in ("sum", "prod") else None  # as jax.ops, whose sums of narrow types are narrow
+        # As in jax.ops, sums of narrow types keep their dtype.
+        dtype = data.dtype if reduce in ("sum", "prod") else None
         return clhist.reduce_by_index(dest, operator, ids, data, dtype=dtype, reproducible=reproducible)
 
     return _called(reduced, jax.ShapeDtypeStruct(shape, data.dtype), data, ids)
 
 
 def _forward(data: Any, ids: Any, size: int, reduce: str, reproducible: bool) -> tuple[Any, Any]:
-    found = _reduced(data, ids, size, reduce, reproducible)
-    return found, (data, ids, found)
+    result = _reduced(data, ids, size, reduce, reproducible)
+    return result, (data, ids, result)
 
 
 def _backward(size: int, reduce: str, reproducible: bool, saved: Any, gradient: Any) -> tuple[Any, None]:
-    data, ids, found = saved
+    data, ids, result = saved
     if reduce == "mean":
+        # Divide by 1 in segments without values, whose gradient no value gathers.
         gradient = gradient / _by_rows(jnp.maximum(_counted(ids, size), 1), gradient).astype(gradient.dtype)
     if reduce in ("sum", "mean"):
         return _gathered(gradient, ids), None
@@ -391,9 +398,13 @@ def _backward(size: int, reduce: str, reproducible: bool, saved: Any, gradient: 
         is_zero = data == 0
         zeros = _reduced(is_zero.astype(jnp.int32), ids, size, "sum", False)
         nonzero = jnp.where(is_zero, 1, data)
+        # The product of the other values: without division by 0, and 0 if another value is 0.
         others = _gathered(gradient * _reduced(nonzero, ids, size, "prod", False), ids) / nonzero
+        # The gradient is not 0 only if all other values are not 0: a zero itself is one of its segment's zeros.
         return _without_gradient(jnp.where(_gathered(zeros, ids) == is_zero, others, 0)), None
-    best = _gathered(found, ids)
+    best = _gathered(result, ids)
+    # The gradient of an extreme is divided equally among the values that attain it.
+    # NaN is unequal to itself, but is the extreme of a segment that has one.
     won = (data == best) | (jnp.isnan(data) & jnp.isnan(best))
     winners = jnp.maximum(_reduced(won.astype(jnp.int32), ids, size, "sum", False), 1)
     return jnp.where(won, _gathered(gradient / winners.astype(gradient.dtype), ids), 0), None
@@ -417,6 +428,7 @@ _without_gradient.defvjp(lambda gradients: (gradients, None), _refuse)
 def _gathered(of_bins: Any, ids: Any) -> Any:
     """Return for each index the row of its bin, zeros for those outside."""
     inside = (ids >= 0) & (ids < of_bins.shape[0])
+    # Negative indices would count from the end: read row 0 instead, and set the result to 0 below.
     rows = jnp.asarray(of_bins).at[jnp.where(inside, ids, 0)].get(mode="fill", fill_value=0)
     return jnp.where(_by_rows(inside, rows), rows, 0)
 

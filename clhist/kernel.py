@@ -60,7 +60,8 @@ class HistogramKernel(KernelCalls[K]):
         Device profile to plan with. Defaults to `clhist.device_profile`.
     emits : int, optional
         Upper bound of the pairs per element and histogram. Defaults to the number of ``EMIT`` in the map; give it for a
-        map with a loop.
+        map with a loop. With ``update="sort"``, a call waits for the pairs of such a map, and an element that emits
+        more raises ValueError; other updates take any number.
     dtype : dtype-like, or mapping of str to it, optional
         Type of the emitted values, for operators given by name or as ufuncs: one for all, or one each.
 
@@ -114,14 +115,15 @@ class HistogramKernel(KernelCalls[K]):
         dtype: Any = None,
     ) -> None:
         more: dict[str, Any] = {"preamble": preamble, "structs": structs, "options": options, "emits": emits}
-        found = with_names(operator, dtype)
-        self._set(found, Engine.of(context, found, arguments, map, profile=profile, **more))
+        more["trusts_emits"] = False
+        operators = with_names(operator, dtype)
+        self._set(operators, Engine.of(context, operators, arguments, map, profile=profile, **more))
 
     @classmethod
     def of(cls, operator: Any, engine: Engine) -> HistogramKernel[Any]:
         """Return the kernel of an engine that was made of `operator`."""
-        cls._set(found := cls.__new__(cls), operator, engine)
-        return found
+        cls._set(kernel := cls.__new__(cls), operator, engine)
+        return kernel
 
     def _set(self, operator: Any, engine: Engine) -> None:
         vars(self)["operator"] = operator  # whose type `KernelCalls` has
@@ -213,7 +215,8 @@ class HistogramKernel(KernelCalls[K]):
                 `passes` is the minimum number of partitions. A UserWarning says once if the
                 work-items or `memory_budget` allow fewer copies.
             locks : int, optional
-                Number of locks that the bins of all copies share, a power of two. Defaults to one per bin.
+                Number of locks that the bins of all copies share, a power of two. Defaults to one per bin. Only
+                ``update="lock"`` has locks; another update beside `locks` is refused.
             pass_order : {"in turn", "side by side"}, optional
                 Force how passes over local memory follow one another: side by side, all passes share one launch.
             counter_bits : {4, 8, 16, 32}, optional
@@ -254,6 +257,7 @@ class HistogramKernel(KernelCalls[K]):
                 If a kernel failed on the device, in this call or before, and the process must be restarted.
             """
             args = arguments_of_call(self.arguments, args, num_bins)
+            # Most calls force no choice, and share one object without the checks of names.
             forced = FREE
             if choices:
                 if unknown := choices.keys() - _CHOICES:
@@ -262,13 +266,16 @@ class HistogramKernel(KernelCalls[K]):
                 forced = Choices(**choices)
             events, batch = checked_events(wait_for) if wait_for else (), (num_histograms, offsets)
             call = Call(num_bins, size, dest, out, queue, allocator, events, race_factor, forced, memory_budget, *batch)
+            # Any value but the default is checked: one of a wrong type must not pass for False.
             if reproducible is not False or max_abs is not None:
                 check_max_abs(max_abs, reproducible)
             if return_event is not False:
                 check_booleans(return_event=return_event)
+            # A string requests a measurement of the race factor before the plan.
             compute = run if isinstance(race_factor, str) else Engine.run
             engine = reproducible_engine(self.engine, args, call, max_abs) if reproducible else self.engine
             outcome = compute(engine, args, call)
+            # Results have the kernel's names and structure, whichever engine computed them.
             result = self.engine.outputs.collect(outcome.results)
             return (result, outcome.event) if return_event else result
 
@@ -306,6 +313,7 @@ class HistogramKernel(KernelCalls[K]):
             check_max_abs(max_abs, reproducible)
             if reproducible:
                 engine = reproducible_engine(engine, args, call, max_abs)
+            # Checked, and sampled if requested, once: each call of the result only launches.
             checked = engine.check(args, call)
             return Bound(engine, args, with_race_factor(engine, checked, call), checked)
 
@@ -364,7 +372,7 @@ class HistogramKernel(KernelCalls[K]):
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{'const ' * a.is_const}{a.c_type} {a.mark}{a.name}" for a in self.arguments)
-        operators = ", ".join(str(each) for each in self.engine.outputs.operators)
+        operators = ", ".join(str(operator) for operator in self.engine.outputs.operators)
         return f"<HistogramKernel({arguments}): {operators}; on {self.context.devices[0].name.strip()}>"
 
     @property

@@ -74,7 +74,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         check_process()
         if devices is not None and queues is not None:
             raise TypeError(f"devices: expected none beside queues, got {devices!r}")
-        found = queues_of("all" if devices is None else devices) if queues is None else queues_of(queues, "queues")
+        all_queues = queues_of("all" if devices is None else devices) if queues is None else queues_of(queues, "queues")
         engine = getattr(operator, "engine", None)  # of a kernel
         options |= {"dtype": dtype, "chunk_bytes": chunk_bytes, "first_index": first_index, "start": start}
 
@@ -82,13 +82,14 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
             return operator if engine is None else engine.on(queue.context)
 
         self._made = lambda queue: _Device(Accumulator(on(queue), num_bins, queue=queue, **options))
-        self._devices = [self._made(queue) for queue in found]
-        # Of CUDA's arrays: bins in memory of their library, beside those of the same devices by OpenCL.
+        self._devices = [self._made(queue) for queue in all_queues]
+        # Bins for CUDA arrays are in memory of their library, beside the OpenCL bins of the same devices.
         self._of_cuda: dict[int, _Device] = {}
         self._pool: Pool[Piece, Partial] = Pool(self._devices, self._collect)
-        super().__init__(on(found[0]), num_bins, queue=found[0], dest=dest, **options)
+        super().__init__(on(all_queues[0]), num_bins, queue=all_queues[0], dest=dest, **options)
+        # Initial contents move to the host, where no failure of a device can lose them.
         self._added, self._is_shared = super().partial(), False
-        del self._held  # what has been added is on the host, or in the accumulators of the devices
+        del self._held  # the base class's bins: parts are on the host, or in the accumulators of the devices
         self._finishes_on = self._like = None
 
     @property
@@ -140,19 +141,20 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         done = 0
         with reported(iterable, total, progress) as (chunks, report):
 
-            def taken(piece: Piece) -> None:
+            def report_piece(piece: Piece) -> None:
                 nonlocal done
                 done += piece.size
                 report(done)
 
-            for are_cuda, run in groupby(chunks, lambda given: may_be_cuda(tuple(given))):
+            # CUDA chunks are added one by one on their device, in memory of their library.
+            for are_cuda, run in groupby(chunks, lambda chunk: may_be_cuda(tuple(chunk))):
                 if not are_cuda:
                     with self._resumable():
-                        self._run((part for given in run for part in self.piece(given).parts()), taken)
+                        self._run((part for chunk in run for part in self.piece(chunk).parts()), report_piece)
                     continue
-                for given in run:
+                for chunk in run:
                     before = self._size
-                    self.add(*given)
+                    self.add(*chunk)
                     done += self._size - before
                     report(done)
         return self
@@ -165,9 +167,10 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         return self._added
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
-        """Return what `add` gets, checked; the next piece follows it."""
+        """Return the checked arguments of `add`; the next piece follows it."""
         context = next((array.context for array in args if is_device_array(array)), None)
-        devices = [each for each in self._devices if context in (None, each.accumulator.queue.context)]
+        # A device array can only be added by an accumulator of its context.
+        devices = [device for device in self._devices if context in (None, device.accumulator.queue.context)]
         position = self._position if position is None else position
         whole = (devices or self._devices)[0].accumulator.piece(args, size, position)
         self._check_place(whole)
@@ -176,7 +179,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
 
     @contextmanager
     def _resumable(self) -> Iterator[None]:
-        """Let the position follow the elements that were added, should anything be raised."""
+        """On an exception, set the position behind the elements that were added."""
         first, before = self._position, self._size
         try:
             yield
@@ -185,17 +188,17 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
             raise
 
     def feed(self, piece: Piece) -> None:
-        """Add what `piece` returned."""
+        """Add a piece from `piece`."""
         self._run(piece.parts())
 
     def _check_device(self) -> None:
-        """Raise in a process that was forked, and have all that was added on the host."""
+        """Raise in a forked process; merge the parts of all devices on the host."""
         check_process()
         self._pool.join()
         self._settle()
 
     def _hold(self, added: Partial | None, size: int, position: int, has_gaps: bool) -> None:
-        """Hold nothing but what was `added`; elements go on at `position`."""
+        """Replace everything by `added`, and continue at `position`."""
         if added is None:
             added = Partial(self._portable, neutral_arrays(self._portable, self._shapes), 0, 0, ())
         self._added, self._source = added, ""
@@ -204,16 +207,17 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
     def _place(self) -> str:
         return ", ".join(device.name for device in self._devices)
 
-    def _run(self, pieces: Iterable[Piece], taken: Callable[[Piece], None] = lambda piece: None) -> None:
-        """Compute pieces: of device arrays where they are, which no other device could, and others by the pool."""
+    def _run(self, pieces: Iterable[Piece], on_done: Callable[[Piece], None] = lambda piece: None) -> None:
+        """Compute pieces: those of device arrays on their device, the others by the pool of all devices."""
         for on_device, run in groupby(pieces, lambda piece: piece.on_device):
             if not on_device:
-                self._settle()  # what a device holds of its own arrays would be lost with it
-                self._pool.run(run, taken)
+                # The pool may drop a failed device; the results of its own device arrays would be lost with it.
+                self._settle()
+                self._pool.run(run, on_done)
                 continue
             for piece in run:
-                self._feed(next(each for each in self._devices if each.takes(piece)), piece)
-                taken(piece)
+                self._feed(next(device for device in self._devices if device.takes(piece)), piece)
+                on_done(piece)
 
     def _feed(self, device: _Device, piece: Piece) -> None:
         """Add a piece of a device's own arrays there."""
@@ -222,6 +226,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         self._updates.begin()
         try:
             device.accumulator.feed(piece)
+        # An exception may come after some chunks of the piece: count those that the device added.
         finally:
             self._size += device.accumulator.size - before
             self._updates.end()
@@ -239,13 +244,15 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         self._position += piece.size
 
     def _settle(self) -> None:
-        """Wait for what devices compute of their own arrays, and take it from them."""
+        """Wait for the results of device arrays, and merge them on the host."""
         self._updates.check()
         for device in (*self._devices, *self._of_cuda.values()):
             if device.holds_arrays:
                 assert self._added is not None
                 part = self._of_this_stream(device.accumulator.partial())
+                # All devices add to one stream, so equal sources are no repetition here.
                 added = combined(self._added, part, "partial", allow_repeat=True)
+                # Only now may the device's bins be emptied: an exception before this line loses nothing.
                 self._updates.begin()
                 device.accumulator.take()
                 self._added, self._is_shared, device.holds_arrays = added, False, False
@@ -260,6 +267,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         assert self._added is not None
         part = self._of_this_stream(part)
         self._updates.begin()
+        # A partial result that the caller may hold must not change: merge into a copy then.
         whole = combined(self._added, part, "partial", in_place=not self._is_shared, allow_repeat=True)
         self._added, self._is_shared = whole, False
         self._size += sum(piece.size for piece in pieces)

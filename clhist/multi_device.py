@@ -38,7 +38,7 @@ _COUNT = operators.add(np.int64)
 
 
 def partial_of(operator: Operator, sums: np.ndarray, size: int) -> Partial:
-    """Return results of `operator`, whose accumulators they are, as a partial result."""
+    """Return results of an operator as a partial result; they must be its accumulators."""
     return Partial(Outputs.of(operator), (sums.astype(operator.dtype, copy=False),), size, size)
 
 
@@ -50,19 +50,19 @@ def counts_part(
     *,
     queue: cl.CommandQueue | None = None,
 ) -> Partial:
-    """Return what `clhist.bincount` does; weights may be added by another operator, `sums`."""
+    """Return the partial result of `clhist.bincount`, whose weights the operator `sums` adds if it is not None."""
     if sums is not None:
         x, weights = _present(x, weights)
         if x.min(initial=0) < 0:
             raise ValueError("'list' argument must have no negative elements")
         number = max(minlength, int(x.max(initial=0)) + 1)
         return Spec(sums, number).partial(x, weights, queue=queue)
-    found = bincount(x, weights, minlength, queue=queue)
-    return partial_of(_COUNT if weights is None else operators.add(np.float64), found, x.size)
+    counts = bincount(x, weights, minlength, queue=queue)
+    return partial_of(_COUNT if weights is None else operators.add(np.float64), counts, x.size)
 
 
 def merge_padded(parts: Iterable[Partial]) -> Partial:
-    """Merge partial results of different numbers of bins, as if all had the most."""
+    """Merge partial results of different numbers of bins, padded to the largest."""
     parts = list(parts)
     most = max(part.arrays[0].size for part in parts)
     return merge(_padded(part, most) for part in parts)
@@ -71,7 +71,8 @@ def merge_padded(parts: Iterable[Partial]) -> Partial:
 def histogram_part(
     a: np.ndarray, weights: np.ndarray | None, bins: Any, ends: Any, *, queue: cl.CommandQueue | None = None
 ) -> Partial:
-    """Return what `clhist.histogram` does, with weights in the type in which they are summed."""
+    """Return the partial result of `clhist.histogram`, with weights in the dtype of their sums."""
+    # Parts have sums in the widest type of their kind, which are converted once, after the merge.
     if weights is not None:
         weights = weights.astype(
             {"f": np.float64, "c": np.complex128}.get(number_of(weights.dtype).kind, np.int64), copy=False
@@ -82,18 +83,20 @@ def histogram_part(
 
 def of_edges(whole: Partial, edges: Any, density: bool | None, dtype: np.dtype) -> np.ndarray:
     """Return the histogram, or densities, in the dtype of the weights."""
-    found = whole.result()
+    result = whole.result()
     if density:
-        found = densities(found, [edges] if isinstance(edges, np.ndarray) else edges, None)
+        result = densities(result, [edges] if isinstance(edges, np.ndarray) else edges, None)
     with np.errstate(over="ignore"):
-        return np.asarray(found).astype(dtype)
+        return np.asarray(result).astype(dtype)
 
 
 def bincount_over(devices: Any, x: Any, weights: Any = None, minlength: int = 0) -> np.ndarray:
     """Return `clhist.bincount` of NumPy arrays, computed by several devices."""
     x, weights = _host(x=x, weights=weights)
+    # NumPy refuses other numbers of dimensions below.
     arrays = _present(x, weights) if x.ndim == 1 else (x, weights)
-    counted_by_numpy(arrays[0][:0], None if arrays[1] is None else arrays[1][:0], minlength)  # raises what is wrong
+    # Let NumPy raise its errors, on empty arrays.
+    counted_by_numpy(arrays[0][:0], None if arrays[1] is None else arrays[1][:0], minlength)
     minlength = int(minlength)
     return np.asarray(_over(devices, bound(counts_part, minlength=minlength), arrays, merge_padded).result())
 
@@ -108,6 +111,7 @@ def histogram_over(
         raise ValueError("weights should have the same shape as a.")
     a, weights = _present(a.reshape(-1), None if weights is None else weights.reshape(-1))
     edges = numpy_edges(a, bins, range, weights)
+    # All chunks need the edges of the whole data, not of their own extent.
     if np.ndim(bins) == 0:
         low, high = (a.min(), a.max()) if range is None and a.size else (0, 1) if range is None else range
         bins, range = len(edges) - 1, (low, high)
@@ -118,12 +122,14 @@ def histogram_over(
 
 def reduce_by_index_over(devices: Any, dest: Any, op: Any, indices: Any, values: Any, dtype: Any = None) -> np.ndarray:
     """Return `clhist.reduce_by_index` of NumPy arrays, computed by several devices."""
-    given = values if isinstance(values, tuple) or np.ndim(values) == 0 else _host(values=values)[0]
+    host_values = values if isinstance(values, tuple) or np.ndim(values) == 0 else _host(values=values)[0]
     is_shape = isinstance(dest, int | np.integer | tuple)
     bins = dest if is_shape else np.asarray(dest).shape
     if isinstance(indices, tuple):
         shape = (bins,) if isinstance(bins, int | np.integer) else bins
-        flat = flat_indices(tuple(_host(**{f"indices[{k}]": each for k, each in enumerate(indices)})), shape, None, ())
+        flat = flat_indices(
+            tuple(_host(**{f"indices[{k}]": array for k, array in enumerate(indices)})), shape, None, ()
+        )
         if len(indices) < len(shape):
             raise ValueError(
                 f"indices: expected {len(shape)} arrays with devices=, one a dimension, got {len(indices)}"
@@ -135,15 +141,15 @@ def reduce_by_index_over(devices: Any, dest: Any, op: Any, indices: Any, values:
         if dtype is not None:
             raise TypeError(f"dtype: expected none, since dest is an array and has its own, got {dtype!r}")
         op = operator_on_bins(op, np.asarray(dest).dtype)
-    elif dtype is not None or not (isinstance(op, Operator) or op == COUNT or isinstance(given, tuple)):
-        op = operator_of_call(op, np.result_type(given), dtype)
+    elif dtype is not None or not (isinstance(op, Operator) or op == COUNT or isinstance(host_values, tuple)):
+        op = operator_of_call(op, np.result_type(host_values), dtype)
     whole = MultiAccumulator(op, bins, devices=devices, dest=None if is_shape else np.asarray(dest))
-    whole.add(indices, given)
+    whole.add(indices, host_values)
     return np.asarray(whole.result())
 
 
 class _Calls:
-    """The worker of one device: what a function makes of each chunk there."""
+    """The worker of one device, which computes a partial result of each chunk."""
 
     def __init__(self, queue: cl.CommandQueue, compute: Callable[..., Partial], join: Callable[..., Partial]) -> None:
         self.name = device_name(queue)
@@ -164,17 +170,18 @@ class _Calls:
 def _over(
     devices: Any, compute: Callable[..., Partial], arrays: Sequence[Any], join: Callable[..., Partial]
 ) -> Partial:
-    """Return what `join` makes of what `compute` makes of all chunks of arrays, at least one, on several devices."""
-    found: list[Partial] = []
+    """Compute a partial result of each chunk of the arrays on several devices, and join them."""
+    partials: list[Partial] = []
     workers = [_Calls(queue, compute, join) for queue in queues_of(devices)]
-    pool: Pool[Sequence[Any], Partial] = Pool(workers, lambda part, pieces: found.append(part))
+    pool: Pool[Sequence[Any], Partial] = Pool(workers, lambda part, pieces: partials.append(part))
     pool.run(_chunks(arrays))
-    return join(found)
+    return join(partials)
 
 
 def _chunks(arrays: Sequence[Any]) -> Iterator[Sequence[Any]]:
     size, widest = len(arrays[0]), max(array.itemsize for array in arrays if array is not None)
     step = max(1, CHUNK_BYTES // widest)
+    # Empty input makes one empty chunk, so that there is a partial result to merge.
     for begin in range(0, max(1, size), step):
         yield [None if array is None else array[begin : begin + step] for array in arrays]
 
@@ -187,9 +194,9 @@ def _host(**arrays: Any) -> list[Any]:
 
 
 def _present(a: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return data and weights of one dimension without what is missing in either, for edges and sizes of all data."""
+    """Return 1-D data and weights without the elements that are missing in either."""
     if weights is not None and weights.shape != a.shape:
-        return a, weights  # which is refused
+        return a, weights  # a wrong shape is refused by the caller
     masks = mask_of(a), None if weights is None else mask_of(weights)
     a, weights = np.asarray(a), None if weights is None else np.asarray(weights)
     return without_masked(a, weights, masks) if any(mask is not None for mask in masks) else (a, weights)
@@ -199,5 +206,6 @@ def _padded(part: Partial, number: int) -> Partial:
     (array,), (operator,) = part.arrays, part.outputs.operators
     if array.size == number:
         return part
+    # Bins that a part lacks are empty, and hold the identity element.
     more = np.full(number - array.size, operator.neutral, operator.accumulator)
     return Partial(part.outputs, (np.concatenate([array, more]),), part.size, part.values, part.positions)

@@ -1,6 +1,6 @@
-"""`Partial`: histograms of a part of the data, which mean the same in every process, and how they become one.
+"""`Partial`: histograms of a part of the data, in a form that any process can merge.
 
-All that is computed in parts goes this way: chunks of a stream, the devices of one host, the tasks of a cluster.
+Chunks of a stream, the devices of one host and the tasks of a cluster all produce and merge these.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from clhist.operators.names import COUNT
 from clhist.operators.operator import Operator
 from clhist.typing import HostArray, K, MadeOf, Named, One, Ordered, Recipe
 
-FORMAT = 2  # of what is pickled and saved
-_READABLE = (1, FORMAT)  # files of format 1 name neither their operators' sources nor where their elements are from
+FORMAT = 2  # version of pickles and files
+_READABLE = (1, FORMAT)  # format 1 lacks the descriptions of the operators and the sources of the elements
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,15 +178,16 @@ class Partial(Generic[K]):
         """
         check_booleans(trusted=trusted)
         outputs = None if operator is None else portable_outputs(outputs_of(operator))
-        # One more than there may be shows that there are others.
+        # Ask for one array more than expected: its presence shows that the file has too many.
         most = _MOST_OUTPUTS if outputs is None else len(outputs.operators)
         keys = [f"accumulators{k}" for k in range(most + 1)]
-        try:  # uncompressed, as they are written: the arrays take no more memory than the file
+        # Compressed archives are refused: the arrays of a small file could exhaust the memory.
+        try:
             arrays_of = read_npz(file, ["description"], optional=keys, kinds="biufcVU", compressed=False)
             described = json.loads(str(arrays_of.pop("description")))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{file}: expected what clhist.Partial.save wrote: {_shown(error)}") from error
-        found = list(arrays_of.values())
+        accumulators = list(arrays_of.values())
         if not isinstance(described, dict):
             raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description")
         if described.get("format") not in _READABLE:
@@ -197,18 +198,21 @@ class Partial(Generic[K]):
         size, values, ranges, each_output, sources = _described(file, described)
         if outputs is None:
             outputs = _outputs_in(file, described, each_output, trusted)
-        names = [each["name"] for each in each_output]
+        # A file may be damaged or forged: compare its description and its arrays with the operators.
+        names = [output["name"] for output in each_output]
         if names != list(outputs.names or outputs.suffixes):
             raise ValueError(
                 f"{file}: expected histograms {_listed(outputs)}, got {_shown(', '.join(map(str, names)))}"
             )
-        if len(found) != len(names):
-            raise ValueError(f"{file}: expected the accumulators of {len(names)} histograms, got {len(found)}")
+        if len(accumulators) != len(names):
+            raise ValueError(f"{file}: expected the accumulators of {len(names)} histograms, got {len(accumulators)}")
         arrays = []
-        for label, operator, array, each in zip(outputs.labels, outputs.operators, found, each_output, strict=True):
-            if each["fingerprint"] != fingerprint(operator):
+        for label, operator, array, output in zip(
+            outputs.labels, outputs.operators, accumulators, each_output, strict=True
+        ):
+            if output["fingerprint"] != fingerprint(operator):
                 raise ValueError(
-                    f"{file}: expected accumulators{label} of {operator}, got those of {_shown(each['operator'])}, "
+                    f"{file}: expected accumulators{label} of {operator}, got those of {_shown(output['operator'])}, "
                     f"written by clhist {_shown(described.get('clhist'))}"
                 )
             if array.dtype != operator.accumulator:
@@ -216,9 +220,10 @@ class Partial(Generic[K]):
                 raise ValueError(
                     f"{file}: expected {expected}, got {shown_dtype(array.dtype)}: it was not written by clhist"
                 )
-            if list(array.shape) != each["num_bins"]:
-                expected = f"{_shown(each['num_bins'])} accumulators{label}"
+            if list(array.shape) != output["num_bins"]:
+                expected = f"{_shown(output['num_bins'])} accumulators{label}"
                 raise ValueError(f"{file}: expected {expected}, got {list(array.shape)}")
+            # A merge in place writes to these arrays.
             arrays.append(np.require(array.astype(operator.accumulator, copy=False), requirements=["C", "W"]))
         return cls(outputs, tuple(arrays), size, values, ranges, sources)
 
@@ -286,6 +291,7 @@ def merge(partials: Iterable[Partial[K]], *, allow_repeat: bool = False) -> Part
         if whole is None:
             whole = partial
         else:
+            # The first merge makes a copy, to which later ones add in place.
             more: Any = {"in_place": owned, "allow_repeat": allow_repeat, "sources": sources}
             whole, owned = combined(whole, partial, argument, **more), True
         sources |= partial.sources
@@ -303,9 +309,9 @@ def combined(
     allow_repeat: bool = False,
     sources: Set[str] | None = None,
 ) -> Partial[K]:
-    """Return two partial results as one, in the arrays of the first if it need not be kept; see `merge`.
+    """Merge two partial results, in the arrays of the first if `in_place`; see `merge`.
 
-    Where `sources` are given, they stand for those of `own`, and those of the result are left to the caller.
+    If `sources` is not None, it replaces the sources of `own` in the check, and the result has no sources.
     """
     other.check(own.outputs, own.shapes, argument)
     positions = None
@@ -313,6 +319,7 @@ def combined(
         try:
             positions = joined((*own.positions, *other.positions), argument)
         except ValueError:
+            # With repeated elements the ranges overlap: the result claims no positions.
             if not allow_repeat:
                 raise
     if not allow_repeat and not other.sources.isdisjoint(own.sources if sources is None else sources):
@@ -320,50 +327,53 @@ def combined(
             f"{argument}: expected other elements, got a partial result with elements of a stream or call that is "
             "merged already; take() begins a new part of a stream, allow_repeat=True merges its elements again"
         )
+    # Everything that can be refused is refused before arrays are changed in place.
     values = own.values + other.values
     for operator in own.outputs.operators:
         if operator.most_values is not None and values > operator.most_values:
             most = f"{operator.most_values} values for {operator.name} in all"
             raise OverflowError(f"{argument}: expected at most {most}, got {values}")
-    for operator, held, more in zip(own.outputs.operators, own.arrays, other.arrays, strict=True):
-        _check_counts(operator, held, more, values, argument)
+    for operator, current, more in zip(own.outputs.operators, own.arrays, other.arrays, strict=True):
+        _check_counts(operator, current, more, values, argument)
     arrays = own.arrays if in_place else tuple(array.copy() for array in own.arrays)
     for operator, into, more in zip(own.outputs.operators, arrays, other.arrays, strict=True):
         merge_arrays(operator, into, more)
+    # A merge of many collects the sources itself, so that no step copies their union.
     every = frozenset[str]() if sources is not None else own.sources | other.sources
     return Partial(own.outputs, arrays, own.size + other.size, values, positions, every)
 
 
 def outputs_of(operator: Any) -> Outputs:
-    """Return the outputs of an operator, or several, or of what has them."""
+    """Return the outputs of an operator, of several, or of a kernel, Spec or engine."""
     engine = getattr(operator, "engine", operator)
-    found = getattr(engine, "outputs", None)
-    return found if isinstance(found, Outputs) else Outputs.of(operator)
+    outputs = getattr(engine, "outputs", None)
+    return outputs if isinstance(outputs, Outputs) else Outputs.of(operator)
 
 
 def portable_outputs(outputs: Outputs) -> Outputs:
-    """Return `outputs` with the operators of which accumulators are portable."""
-    return Outputs(tuple(each.portable() for each in outputs.operators), outputs.suffixes, outputs.names)
+    """Return `outputs` with each operator in the form whose accumulators are the same on all devices."""
+    return Outputs(tuple(operator.portable() for operator in outputs.operators), outputs.suffixes, outputs.names)
 
 
 def neutral_arrays(outputs: Outputs, shapes: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, ...]:
     """Return the accumulators of bins without values."""
-    found = []
+    arrays = []
     for operator, shape in zip(outputs.operators, shapes, strict=True):
-        found.append(empty(None, shape, operator.accumulator, False))
-        found[-1][...] = np.asarray(operator.neutral, operator.accumulator)
-    return tuple(found)
+        arrays.append(empty(None, shape, operator.accumulator, False))
+        arrays[-1][...] = np.asarray(operator.neutral, operator.accumulator)
+    return tuple(arrays)
 
 
 def fingerprint(operator: Operator) -> str:
-    """Return what tells operators apart in files."""
+    """Return a hash of all that defines an operator's result, which identifies it in files."""
+    # The name is left out: it does not change results.
     parts = [str(_layout(operator.dtype)), operator.combine, str(_layout(operator.accumulator)), operator.lift]
     parts += [operator.finish, operator.preamble, repr(np.asarray(operator.neutral, operator.accumulator).tolist())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _layout(dtype: np.dtype) -> Any:
-    """Return the names, types and places of fields, whatever NumPy calls them."""
+    """Return the names, types and offsets of fields, independent of NumPy's representation of dtypes."""
     if dtype.fields is None:
         return dtype.str
     fields: Mapping[str, Any] = dtype.fields
@@ -373,14 +383,14 @@ def _layout(dtype: np.dtype) -> Any:
 def _outputs_in(
     file: Any, described: Mapping[str, Any], each_output: Sequence[Mapping[str, Any]], trusted: bool
 ) -> Outputs:
-    """Return the outputs that a file describes; raise ValueError if it does not, or if it must be trusted first."""
-    found = []
-    for each in each_output:
-        operator = f"operator {_shown(each['operator'])}"
-        if each.get("description") is None:
+    """Return the outputs that a file describes; raise ValueError if it lacks them, or needs trusted=True."""
+    operators = []
+    for output in each_output:
+        operator = f"operator {_shown(output['operator'])}"
+        if output.get("description") is None:
             raise ValueError(f"{file}: expected operator=, since the file only names its {operator}; got none")
         try:
-            found.append(operator_of(each["description"], trusted=trusted))
+            operators.append(operator_of(output["description"], trusted=trusted))
         except UntrustedError as error:
             raise ValueError(
                 f"{file}: expected operator= for its {operator}, whose C expressions a file could misuse; "
@@ -388,11 +398,12 @@ def _outputs_in(
             ) from error
         except ValueError as error:
             raise ValueError(f"{file}: expected what clhist.Partial.save wrote: {_shown(error)}") from error
-    names = [each["name"] for each in each_output]
+    names = [output["name"] for output in each_output]
     try:
         if described.get("named") is True:
-            return Outputs.of(dict(zip(names, found, strict=True)))
-        return Outputs.of(found[0] if names == [""] else found)
+            return Outputs.of(dict(zip(names, operators, strict=True)))
+        # A single operator without a name has an empty suffix.
+        return Outputs.of(operators[0] if names == [""] else operators)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{file}: expected names of histograms: {_shown(error)}") from error
 
@@ -400,21 +411,23 @@ def _outputs_in(
 def _described(
     file: Any, described: Mapping[str, Any]
 ) -> tuple[int, int, tuple[tuple[int, int], ...] | None, Sequence[Mapping[str, Any]], frozenset[str]]:
-    """Return size, values, positions, outputs and sources as a file has them; raise ValueError if they cannot be."""
+    """Return size, values, positions, outputs and sources from a file's description; raise ValueError if invalid."""
     try:
         size, values, outputs = described["size"], described["values"], described["outputs"]
         positions = described["positions"]
         ranges = None if positions is None else tuple((low, high) for low, high in positions)
-        lacking: list[Any] = [not isinstance(each, dict) or _OUTPUT_KEYS - set(each) for each in outputs]
+        lacking: list[Any] = [not isinstance(output, dict) or _OUTPUT_KEYS - set(output) for output in outputs]
         sources = described.get("sources", [])
-        lacking += [not isinstance(sources, list), *(not isinstance(each, str) for each in sources)]
+        lacking += [not isinstance(sources, list), *(not isinstance(source, str) for source in sources)]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description") from error
-    numbers = [size, values, *(end for each in ranges or () for end in each)]
+    numbers = [size, values, *(end for interval in ranges or () for end in interval)]
+    # isinstance would accept JSON's true and false as numbers.
     if any(map(bool, lacking)) or any(type(n) is not int or n < 0 for n in numbers):
         raise ValueError(f"{file}: expected what clhist.Partial.save wrote, got another description")
     if ranges is not None:
-        ends = [end for each in ranges for end in each]
+        ends = [end for interval in ranges for end in interval]
+        # Ends that rise strictly are those of disjoint ranges, none of them empty or adjacent to the next.
         if sorted(set(ends)) != ends or sum(high - low for low, high in ranges) != size:
             raise ValueError(
                 f"{file}: expected positions of {size} elements that rise, got {_shown(list(map(list, ranges)))}"
@@ -422,12 +435,12 @@ def _described(
     return size, values, ranges, outputs, frozenset(sources)
 
 
-_MOST_OUTPUTS = 1000  # of a file that says of which operators it is
+_MOST_OUTPUTS = 1000  # of a file that is loaded without operator=
 _OUTPUT_KEYS = {"name", "operator", "fingerprint", "num_bins"}
 
 
 def _shown(text: object) -> str:
-    """Return what a file says as one short line, without what a terminal might take for its own."""
+    """Return text from a file as one short line of ASCII, without control characters."""
     shown = ascii(str(text))[1:-1]
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
@@ -441,39 +454,42 @@ def _restored(form: int, version: str, *state: Any) -> Partial:
 
 
 def _finished(label: str, operator: Operator, array: np.ndarray, queue: cl.CommandQueue | None) -> np.ndarray:
+    # The accumulator is the result: no kernel is needed.
     if operator.finish == "a" and operator.accumulator.kind in "iufc":
         return array.astype(operator.dtype)
     queue = queue or default_queue()
-    found = np.empty(array.shape, operator.dtype)
-    combine_arrays(queue, device_profile(queue.device), operator, array, found, dest_is_partial=True)
-    check_range(label, operator, found)
-    return found
+    result = np.empty(array.shape, operator.dtype)
+    combine_arrays(queue, device_profile(queue.device), operator, array, result, dest_is_partial=True)
+    check_range(label, operator, result)
+    return result
 
 
-def _check_counts(operator: Operator, held: np.ndarray, more: np.ndarray, values: int, argument: str) -> None:
-    """Raise OverflowError if the count of a bin would be beyond its integers; `values` is the most that one has."""
+def _check_counts(operator: Operator, current: np.ndarray, more: np.ndarray, values: int, argument: str) -> None:
+    """Raise OverflowError if a count would exceed its dtype; `values` bounds the count of any bin."""
     if operator.name != COUNT or operator.accumulator.kind not in "iu":
         return
     most = np.iinfo(operator.accumulator).max
-    if values > most and (held > most - more).any():
+    # Look at the bins only if the bound does not rule out an overflow.
+    # The difference cannot overflow, unlike the sum.
+    if values > most and (current > most - more).any():
         raise OverflowError(f"{argument}: expected counts of at most {most} in all, got a bin with more")
 
 
 def joined(ranges: Iterable[tuple[int, int]], argument: str = "partial") -> tuple[tuple[int, int], ...]:
-    """Return ranges of positions with neighbours as one; raise ValueError if some are in two of them."""
-    found: list[tuple[int, int]] = []
-    for low, high in sorted(each for each in ranges if each[0] < each[1]):
-        if found and low < found[-1][1]:
-            both = min(high, found[-1][1])
+    """Return ranges of positions, adjacent ones merged; raise ValueError if two overlap."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(interval for interval in ranges if interval[0] < interval[1]):
+        if merged and low < merged[-1][1]:
+            both = min(high, merged[-1][1])
             raise ValueError(
                 f"{argument}: expected other elements, got those at positions {low} to {both - 1} again; "
                 "start= says where a part begins, allow_repeat=True merges its elements again"
             )
-        if found and low == found[-1][1]:
-            found[-1] = found[-1][0], high
+        if merged and low == merged[-1][1]:
+            merged[-1] = merged[-1][0], high
         else:
-            found.append((low, high))
-    return tuple(found)
+            merged.append((low, high))
+    return tuple(merged)
 
 
 def _listed(outputs: Outputs) -> str:
@@ -481,6 +497,6 @@ def _listed(outputs: Outputs) -> str:
 
 
 def bins_text(shapes: Sequence[tuple[int, ...]]) -> str:
-    """Return shapes of histograms in words: once, if all are the same."""
-    each = [" x ".join(map(str, shape)) for shape in shapes]
-    return each[0] if len(set(each)) == 1 else ", ".join(each)
+    """Return a description of the shapes of histograms; equal shapes are listed once."""
+    descriptions = [" x ".join(map(str, shape)) for shape in shapes]
+    return descriptions[0] if len(set(descriptions)) == 1 else ", ".join(descriptions)

@@ -78,7 +78,8 @@ def with_race_factor(engine: Engine, checked: CheckedCall, call: Call) -> Call:
         return call
     if how not in ("sample", "sample once"):
         raise TypeError(f"race_factor: expected a number, 'sample' or 'sample once', got {how!r}")
-    engine.check_plan(checked, call)  # refused here, if at all: nothing is enqueued yet
+    # A plan is refused here, before anything is enqueued.
+    engine.check_plan(checked, call)
     key = tuple(prod(shape) for shape in checked.shapes)
     if how == "sample" or key not in engine.race_factors:
         engine.race_factors[key] = sample_race_factor(engine, checked).value
@@ -95,7 +96,9 @@ def sample_race_factor(engine: Engine, checked: CheckedCall) -> RaceFactor:
     if size == 0:
         return RaceFactor(1.0, 0, 0, 0, 0.0)
     bins = sum(prod(shape) for shape in checked.shapes)
+    # A window has about H pairs: fewer elements if each of them emits several.
     length = min(size, max(1, bins // engine.emits))
+    # The flags of all windows share a budget, so many bins allow fewer windows.
     windows = max(1, min(_MOST_WINDOWS, _MOST_CELLS // bins, size - length + 1))
     pairs, distinct = engine.sampler.count_distinct(engine.profile_of(checked.queue.device), checked, length, windows)
     value = max(1.0, pairs / distinct) if distinct else 1.0

@@ -8,7 +8,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist._core.opencl.arrays import is_array, is_device_array
 from clhist._core.runtime import small
@@ -20,6 +19,7 @@ from clhist.option_types import CallOptions
 
 if TYPE_CHECKING:
     import pyopencl as cl
+    from numpy.typing import DTypeLike
 
     from clhist.typing import AnyOperator, Devices
 
@@ -128,17 +128,19 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         own = {"queue": queue, "reproducible": reproducible, "max_abs": max_abs, "dtype": dtype, **options}
         return _by_leading_dimensions(dest, op, indices, values, out, in_batch, own)
     is_alone, with_event, key = not (options or in_batch) and dtype is None, False, None
+    # Plain calls skip `_check_options`, which checks it otherwise.
     if max_abs is not None and is_alone:
         check_max_abs(max_abs, reproducible)
     pairs = plain_pairs(dest, op, indices, values, out) if is_alone else None
     if pairs is None:
-        given: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
+        call: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
         allocator, wait_for = None, ()
         if not is_alone:
-            allocator, wait_for, with_event, more = _asked(options, offsets)
-            given = *given, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
+            allocator, wait_for, with_event, more = _split_options(options, offsets)
+            call = *call, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
         if is_device_array(indices):
-            outcome, key = _reducing().repeated(given, allocator, wait_for)
+            # A call with the signature of an earlier one reuses its plan, without checks.
+            outcome, key = _reducing().repeated(call, allocator, wait_for)
             if outcome is not None:
                 return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
         _check_options(options, reproducible, max_abs)
@@ -152,7 +154,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
 
 @cache
 def _reducing() -> Any:
-    """Return the module of reductions by kernels, which imports PyOpenCL; few elements do without."""
+    """Import the module of reductions by kernels, and with it PyOpenCL, which few elements do not need."""
     from clhist._core.runtime import reducing
 
     return reducing
@@ -160,23 +162,24 @@ def _reducing() -> Any:
 
 @cache
 def _run() -> Any:
-    """Return the function that runs a call, perhaps after it has measured the race factor."""
+    """Return the function that runs a call, after it has measured the race factor if that is requested."""
     from clhist.race_factor import run
 
     return run
 
 
 def _is_for_host(pairs: Pairs, queue: cl.CommandQueue | None, of_kernels: bool) -> bool:
-    """Whether the host computes pairs: few ones, of a call without options `of_kernels`."""
+    """Whether the host computes the pairs: they are few, and no option needs kernels."""
     if of_kernels or queue is not None or pairs.on_device or pairs.fields or pairs.operator.host is None:
         return False
+    # Many bins cost the host time, too, however few pairs there are.
     return not small.pays_off("reduce_by_index", max(pairs.indices.size, pairs.shape[0]))
 
 
 def _by_leading_dimensions(
     dest: Any, op: AnyOperator, indices: tuple[Any, ...], values: Any, out: Any, in_batch: bool, more: dict[str, Any]
 ) -> Any:
-    """Return `reduce_by_index` of a tuple of indices, by one index of the raveled dimensions."""
+    """Return `reduce_by_index` of a tuple of indices, which become one index of the raveled dimensions."""
     if in_batch:
         raise TypeError(f"indices: expected one array in a batch, got a tuple of {len(indices)}")
     shape = shape_of(dest)
@@ -187,7 +190,7 @@ def _by_leading_dimensions(
 
     def raveled(name: str, array: Any) -> Any:
         if isinstance(array, tuple):
-            return tuple(raveled(name, each) for each in array)
+            return tuple(raveled(name, component) for component in array)
         if not is_array(array):
             return np.asarray(array).reshape(number, *row)
         if array.shape != shape:
@@ -201,20 +204,26 @@ def _by_leading_dimensions(
     outcome = reduce_by_index(bins, op, flat, values, out=None if out is None else raveled("out", out), **more)
     result, *event = outcome if more.get("return_event") else (outcome,)
     if out is not None:
+        # Return the caller's own array, not a raveled view of it.
         result = out
     else:
-        result = tuple(each.reshape(shape) for each in result) if isinstance(result, tuple) else result.reshape(shape)
+        result = (
+            tuple(component.reshape(shape) for component in result)
+            if isinstance(result, tuple)
+            else result.reshape(shape)
+        )
     return (result, *event) if event else result
 
 
-def _asked(options: dict[str, Any], offsets: Any) -> tuple[Any, Any, Any, tuple[Any, ...]]:
-    """Return the allocator, the events to wait for, whether to return one, and by what else a call is recognised.
+def _split_options(options: dict[str, Any], offsets: Any) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+    """Return the allocator, the events to wait for, whether to return one, and the rest of the call's signature.
 
-    `options` are then without ``return_event``.
+    ``return_event`` is removed from `options`.
     """
     with_event = options.pop("return_event", False)
     others = {name: value for name, value in options.items() if name not in ("allocator", "wait_for")}
-    read = object() if is_device_array(offsets) else offsets  # nothing is known by an object: its content matters
+    # The content of offsets matters, so a device array must not match an earlier call: object() equals nothing else.
+    read = object() if is_device_array(offsets) else offsets
     if options.get("wait_for"):
         options["wait_for"] = _reducing().checked_events(options["wait_for"])
     return options.get("allocator"), options.get("wait_for") or (), with_event, (read, others)

@@ -92,16 +92,17 @@ class Spec(Recipe[K]):
         dtype: Any = None,
         first_index: str | None = None,
     ) -> None:
-        given: Any = operators
-        counts = not map and isinstance(given, str) and given == COUNT
+        untyped: Any = operators
+        counts = not map and isinstance(untyped, str) and untyped == COUNT
         if map:
-            outputs = Outputs.of(with_names(given, dtype))
+            outputs = Outputs.of(with_names(untyped, dtype))
             outputs.check_map(map, preamble)
         elif arguments or preamble or structs or options or emits is not None or first_index is not None:
             raise TypeError("map: expected C that emits values, since other parts of a map are given; got none")
         else:
-            outputs = Outputs.of(stream_operator(given, dtype, None))
+            outputs = Outputs.of(stream_operator(untyped, dtype, None))
         shapes = outputs.shapes(num_bins)
+        # Without a map, indices are numbers of bins along one dimension.
         if not map and len(shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
         for name, value in {
@@ -110,13 +111,14 @@ class Spec(Recipe[K]):
             "arguments": arguments,
             "map": map,
             "preamble": preamble,
-            "structs": tuple((name, supported_dtype(each)) for name, each in (structs or {}).items()),
+            "structs": tuple((name, supported_dtype(struct)) for name, struct in (structs or {}).items()),
             "options": tuple(options),
             "emits": None if emits is None else integer("emits", emits, 1),
             "first_index": first_index,
             "counts": counts,
             "_checked_by": tuple([checked_by(operator) for operator in outputs.operators]),
         }.items():
+            # The dataclass is frozen, so that it can be hashed, and has a constructor of its own.
             object.__setattr__(self, name, value)
 
     def accumulator(self, **options: Any) -> Accumulator[HostArray, K]:
@@ -160,14 +162,17 @@ class Spec(Recipe[K]):
         queue = queue or default_queue(*arrays)
         start = None if start is None else integer("start", start, 0)
         # Kept while it is not in use: with it goes its page-locked memory, which takes long to get.
+        # One thread at a time may use an accumulator, so the thread is a part of the key.
         key = threading.get_ident(), self, queue
-        held: Accumulator[Any, K] = _kept.take(key) or self.accumulator(queue=queue)
-        held.seek(start)
-        held.add(*arrays, size=size)
-        found = held.take()
-        if cuda_device_of(queue) is None:  # which has no memory of the caller's library
-            _kept.put(key, held)
-        return found
+        # Taken out while in use: after an exception it is not put back.
+        accumulator: Accumulator[Any, K] = _kept.take(key) or self.accumulator(queue=queue)
+        accumulator.seek(start)
+        accumulator.add(*arrays, size=size)
+        part = accumulator.take()
+        # Accumulators on CUDA hold memory of the caller's library and are not cached.
+        if cuda_device_of(queue) is None:
+            _kept.put(key, accumulator)
+        return part
 
     def empty(self) -> Partial[K]:
         """Return the partial result of no data, which changes no other that it is merged with."""
@@ -202,14 +207,14 @@ class Spec(Recipe[K]):
     def load(self, file: str | os.PathLike[str]) -> Partial[K]:
         """Return what `Partial.save` wrote, if it is of these operators and bins; see `Partial.load`."""
         own: Any = self
-        found = Partial.load(file, own)
-        found.check(portable_outputs(self.outputs), self.shapes, str(file))
-        return found
+        part = Partial.load(file, own)
+        part.check(portable_outputs(self.outputs), self.shapes, str(file))
+        return part
 
     def __repr__(self) -> str:
         operators = ", ".join(map(str, self.outputs.operators))
-        given = f"({self.arguments})" if self.map else "(indices, values)"
-        return f"<Spec {given}: {operators}, {bins_text(self.shapes)} bins>"
+        parameters = f"({self.arguments})" if self.map else "(indices, values)"
+        return f"<Spec {parameters}: {operators}, {bins_text(self.shapes)} bins>"
 
 
 @kept_by_context
@@ -224,6 +229,7 @@ def _engine_of(context: cl.Context, spec: Spec) -> Engine:
         structs=dict(spec.structs) or None,
         options=spec.options,
         emits=spec.emits,
+        trusts_emits=False,
     )
 
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, Unpack, overload
 
 import numpy as np
 
-from clhist.typing import (
-    A,
-    Arrays,
-    Asked,
-    BinnedStatistic2dResult,
-    BinnedStatisticddResult,
-    BinnedStatisticResult,
-    BinOptions,
-    Ends,
-    Function,
-    Given,
-    HostArray,
-    Values,
-)
+if TYPE_CHECKING:
+    from clhist.typing import (
+        A,
+        Arrays,
+        Asked,
+        BinnedStatistic2dResult,
+        BinnedStatisticddResult,
+        BinnedStatisticResult,
+        BinOptions,
+        Ends,
+        Function,
+        Given,
+        HostArray,
+        Values,
+    )
 
 _Number = TypeVar("_Number", covariant=True)
 _Place = TypeVar("_Place")

@@ -1,6 +1,6 @@
 """SciPy's statistics by bins on an OpenCL device: `binned_statistic`, `binned_statistic_2d`, `binned_statistic_dd`.
 
-SciPy is imported when it computes: few elements, and what no kernel can.
+NumPy computes few plain numbers. SciPy is imported when it computes: other small inputs, and what no kernel can.
 """
 
 from __future__ import annotations
@@ -8,47 +8,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
 from clhist._core.opencl.arrays import Array, check_context, check_contiguous, common_kind, is_device_array
-from clhist._core.opencl.elementwise import as_numbers
-from clhist._core.opencl.new_arrays import empty, to_device
+from clhist._core.opencl.halves import as_numbers
 from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.missing import any_missing, are_plain, rows_missing, split
 from clhist._core.runtime.small import check_host_way, is_small
-from clhist.axes.thresholds import rounded_bins
 from clhist.binned.by_scipy import (
     are_counts,
-    are_plain_statistics,
     by_scipy,
     numbers_by_scipy,
     rounds,
-    scipy_functions,
     unknown,
 )
 from clhist.binned.counts import flat, present
-from clhist.binned.device_inputs import queue_for
-from clhist.binned.device_points import binned_points
+from clhist.binned.few_statistics import are_plain_statistics, few_statistics
 from clhist.binned.inputs import as_array, as_edges, is_binnable, mask_array
-from clhist.binned.numbers import bin_numbers
 from clhist.binned.points import Points, points_of
-from clhist.binned.statistic_edges import statistic_edges
 from clhist.binned.statistic_results import (
     BinnedStatistic2dResult,
     BinnedStatisticddResult,
     BinnedStatisticResult,
 )
-from clhist.binned.statistics import statistics_of
-from clhist.binned.sweep import Binned
 from clhist.operators.c_types import check_booleans, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.names import FUNCTIONS
 from clhist.statistic_types import of_bins, of_bins_2d, of_bins_dd
-from clhist.statistics.selection import check_weights, probability
+from clhist.statistics.quantiles import probability
 from clhist.statistics.table import BINNED
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+    from clhist.binned.sweep import Binned
 
 __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
 
@@ -97,7 +92,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     where : array_like of bool of shape (N,), optional
         Points that count. The others are left out of the range, too, but have a bin number.
     queue : pyopencl.CommandQueue, optional
-        Where it runs; small NumPy arrays as well then, which are left to SciPy otherwise.
+        Where it runs; small NumPy arrays as well then, which the host computes otherwise.
     reproducible : bool
         Whether sums, means and standard deviations are bitwise the same in any order; see `clhist.reduce_by_index`.
     binnumber : bool
@@ -143,6 +138,7 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     again = binned_statistic_result
     options: dict[str, Any] = {"queue": queue, "reproducible": reproducible, "q": q}
     others = {**options, "again": again, "where": where, "weights": weights, "no numbers": not binnumber}
+    # Fast path for few plain columns, before all other checks.
     few = _of_few_plain((sample, values, statistic, bins, range), expand_binnumbers, queue, others)
     if few is not None:
         return few
@@ -152,27 +148,37 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     bins = as_edges("bins", bins)
     values, missing = _missing_elements(points, values, weights)
     if points is not None and missing is not None:
-        given = {"values": values, "weights": weights, "where": where}
-        return _of_present(points, given, missing, statistic, bins, range, expand_binnumbers, again, binnumber, options)
+        arrays = {"values": values, "weights": weights, "where": where}
+        return _of_present(
+            points, arrays, missing, statistic, bins, range, expand_binnumbers, again, binnumber, options
+        )
     values_array = None if are_counts(names) else as_array("values", values)
     weights = _quantile_weights(names, q, weights, points)
-    # Of which SciPy has none.
+    # Options that SciPy lacks: they are refused if SciPy has to compute the statistic.
     options = {"reproducible": reproducible and rounds(names), "q": q, "statistic": unknown(names)}
     by_kernels = _are_for_kernels(points if again is None else None, values_array, names, queue, options)
     edges: list[np.ndarray] | None = None
+    # Edges are made before the choice between host and device, so that both have the same bins.
     if points is not None and again is None and points.dims and is_binnable(points.dtype):
         where = mask_array(where, (points.size,))
         if by_kernels:
+            from clhist.binned.device_inputs import queue_for
+
             queue = queue_for(queue, present(sample=points.arrays, values=values_array, where=where, weights=weights))
         _check_length(values_array, points.size)
+        from clhist.binned.statistic_edges import statistic_edges
+
         edges = statistic_edges(points, sample, bins, range, flat(where), queue)
+    # SciPy computes callables, complex values, reused bin numbers, unsupported dtypes and few points.
     if points is None or edges is None or names is None or not by_kernels:
         forms = {"expand": expand_binnumbers, "again": again, "where": where, "binnumber": binnumber}
         return by_scipy(points, sample, values, statistic, names, bins, range, edges, **forms)
     assert queue is not None
-    kept = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
+    leading_shape = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
     expand, more = expand_binnumbers if binnumber else None, {"reproducible": reproducible, "q": q, "weights": weights}
-    results, numbers = _by_kernels(points, values_array, kept, names, edges, flat(where), queue, expand=expand, **more)
+    results, numbers = _by_kernels(
+        points, values_array, leading_shape, names, edges, flat(where), queue, expand=expand, **more
+    )
     chosen = results if isinstance(statistic, list | tuple) else results[names[0]]
     return BinnedStatisticddResult(chosen, edges, numbers)
 
@@ -196,13 +202,13 @@ def _split_values(values: Any, size: int) -> tuple[Any, np.ndarray | None]:
     """Return values of shape (..., N) as an array, and which of the N are missing."""
     array, missing = split("values", values)
     if missing is None or array.shape[-1:] != (size,):
-        return (values if missing is None else array), None  # of a wrong shape, which is refused
+        return (values if missing is None else array), None  # a wrong shape is refused later
     return array, rows_missing("values", missing.reshape(-1, size).T)
 
 
 def _of_present(
     points: Points,
-    given: Mapping[str, Any],
+    arrays: Mapping[str, Any],
     missing: np.ndarray,
     statistic: Any,
     bins: Any,
@@ -212,37 +218,39 @@ def _of_present(
     binnumber: bool,
     options: Mapping[str, Any],
 ) -> Any:
-    """Return the statistics of the points that are not missing; points without coordinates have a masked number."""
+    """Return the statistics of the points that are not missing; points without coordinates get masked bin numbers."""
     present = ~missing
-    weights = None if given["weights"] is None else split("weights", given["weights"])[0][present]
-    where = mask_array(given["where"], (points.size,))
+    weights = None if arrays["weights"] is None else split("weights", arrays["weights"])[0][present]
+    where = mask_array(arrays["where"], (points.size,))
     where = None if where is None else where[present]
-    values = given["values"]
+    values = arrays["values"]
     values = values if values is None else np.asarray(values)[..., present]
     if again is not None:
+        # The bin numbers of an earlier result are those of all points.
         again = again._replace(binnumber=np.asarray(again.binnumber)[..., present])
     sample = points.without(missing).as_given
-    found: Any = binned_statistic_dd(
+    result: Any = binned_statistic_dd(
         sample, values, statistic, bins, range, expand, again, where=where, weights=weights, **options, binnumber=False
     )
     if not binnumber:
-        return found
+        return result
+    # Points without a value still have a bin number, so number all points that have coordinates.
     located = points if points.missing is None else points.without(points.missing)
-    edges = list(found.bin_edges)
+    edges = list(result.bin_edges)
     counts = binned_statistic_dd(located.as_given, None, "count", edges, None, expand, queue=options["queue"])
     if points.missing is None:
-        return found._replace(binnumber=counts.binnumber)
+        return result._replace(binnumber=counts.binnumber)
     shape = (points.dims, points.size) if counts.binnumber.ndim > 1 else (points.size,)
     numbers = np.ma.masked_all(shape, counts.binnumber.dtype)
     numbers[..., ~points.missing] = counts.binnumber
-    return found._replace(binnumber=numbers)
+    return result._replace(binnumber=numbers)
 
 
 def _are_for_kernels(
     points: Points | None, values: Array | None, names: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]
 ) -> bool:
-    """Whether kernels compute statistics; raises TypeError of options that SciPy lacks if it does."""
-    if points is not None and names is not None and _is_taken(points, values, queue, options):
+    """Whether kernels compute the statistics; raise TypeError for options that SciPy lacks if they do not."""
+    if points is not None and names is not None and _by_device(points, values, queue, options):
         return True
     check_host_way("what SciPy computes, as it does callables and complex values", queue, **options)
     return False
@@ -251,7 +259,7 @@ def _are_for_kernels(
 def _by_kernels(
     points: Points,
     values: Array | None,
-    kept: tuple[int, ...],
+    leading_shape: tuple[int, ...],
     names: tuple[str, ...],
     edges: list[np.ndarray],
     where: Array | None,
@@ -262,16 +270,23 @@ def _by_kernels(
 ) -> tuple[dict[str, Any], Any]:
     """Return the statistics by name, and SciPy's bin numbers unless `expand` is None.
 
-    `kept` are the dimensions of the values but for the last; `options` are of
+    `leading_shape` has the dimensions of the values but for the last; `options` are of
     `clhist.binned.statistics.statistics_of`.
     """
+    from clhist._core.opencl.new_arrays import to_device
+    from clhist.axes.thresholds import rounded_bins
+    from clhist.binned.device_points import binned_points
+    from clhist.binned.statistics import statistics_of
+
     binned = binned_points(points, edges, where, queue, rounded_bins)
-    shape = tuple(len(each) - 1 for each in edges)
+    shape = tuple(len(axis_edges) - 1 for axis_edges in edges)
     rows = [None] if values is None else _rows(values, points.size)
     each_row = [statistics_of(binned, shape, row, names, queue, **options) for row in rows]
-    repeats = 1 if values is not None else prod(kept)
+    # Counts depend on no values, but have the leading dimensions of these, as in SciPy.
+    repeats = 1 if values is not None else prod(leading_shape)
     results: dict[str, Any] = {
-        name: np.array([row[name] for row in each_row] * repeats, float).reshape(*kept, *shape) for name in names
+        name: np.array([row[name] for row in each_row] * repeats, float).reshape(*leading_shape, *shape)
+        for name in names
     }
     if points.on_device:
         results = {name: to_device(queue, result) for name, result in results.items()}
@@ -309,12 +324,13 @@ def binned_statistic(
     >>> clhist.stats.binned_statistic(x, values, "mean", bins=2, range=(0, 1)).statistic
     array([2., 5.])
     """
+    # As in SciPy, a sequence has the edges unless it has one item.
     if hasattr(bins, "__len__") and len(bins) != 1:
         bins = [_as_floats(bins)]
     if hasattr(range, "__len__") and len(range) == 2:
         range = [range]
-    found = binned_statistic_dd([x], values, statistic, bins, range, **options)
-    return BinnedStatisticResult(found.statistic, found.bin_edges[0], found.binnumber)
+    result = binned_statistic_dd([x], values, statistic, bins, range, **options)
+    return BinnedStatisticResult(result.statistic, result.bin_edges[0], result.binnumber)
 
 
 @of_bins_2d
@@ -356,11 +372,12 @@ def binned_statistic_2d(
     array([[2., 0.],
            [0., 1.]])
     """
+    # As in SciPy, a sequence of another length than 1 or 2 has the edges of both dimensions.
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [_as_floats(bins)] * 2
-    found = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
-    x_edge, y_edge = found.bin_edges
-    return BinnedStatistic2dResult(found.statistic, x_edge, y_edge, found.binnumber)
+    result = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
+    x_edge, y_edge = result.bin_edges
+    return BinnedStatistic2dResult(result.statistic, x_edge, y_edge, result.binnumber)
 
 
 def _as_floats(bins: Any) -> np.ndarray:
@@ -374,24 +391,25 @@ def _as_floats(bins: Any) -> np.ndarray:
 
 def _names(statistic: Any) -> tuple[str, ...] | None:
     """Return the statistics by name, or None of another callable."""
-    each = statistic if isinstance(statistic, list | tuple) else (statistic,)
-    found = []
-    for one in each:
+    statistics = statistic if isinstance(statistic, list | tuple) else (statistic,)
+    names = []
+    for one in statistics:
         name = _BY_FUNCTION.get(one) if callable(one) else one
-        if name is None and len(each) == 1:
+        # SciPy computes a single callable; several statistics need names.
+        if name is None and len(statistics) == 1:
             return None
         if name not in BINNED:
             raise ValueError(f"invalid statistic {one!r}")
-        found.append(name)
-    if not found:
+        names.append(name)
+    if not names:
         raise ValueError("statistic: expected at least one, got none")
-    return tuple(found)
+    return tuple(names)
 
 
 def _check_kind(sample: Any, values: Any, statistic: Any, names: Any, again: Any) -> None:
     """Raise TypeError if SciPy would have to compute statistics of device arrays."""
-    each = [*sample, values] if isinstance(sample, list | tuple) else [sample, values]
-    if (names is None or again is not None) and any(map(is_device_array, each)):
+    arrays = [*sample, values] if isinstance(sample, list | tuple) else [sample, values]
+    if (names is None or again is not None) and any(map(is_device_array, arrays)):
         if names is None:
             raise TypeError(f"statistic: expected one of {', '.join(BINNED)} for device arrays, got {statistic!r}")
         raise TypeError("binned_statistic_result: expected none for device arrays; give its bin_edges as bins")
@@ -419,35 +437,32 @@ def _quantile_weights(names: Sequence[str] | None, q: Any, weights: Any, points:
         check_contiguous("weights", weights)
     if points is not None and points.dims and common_kind([("sample", points.arrays[0]), ("weights", weights)]):
         check_context([("weights", weights)], points.arrays[0].context)
+    from clhist.statistics.selection import check_weights
+
     check_weights(weights)
     return flat(weights)
 
 
 def _are_few(size: int, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
     """Whether points on the host are left to SciPy since they are few, and it has the options."""
-    return is_small("2 dimensions", size, **{**options, "queue": queue})
+    return is_small("binned_statistic", size, **{**options, "queue": queue})
 
 
 def _of_few_plain(
     call: tuple[Any, ...], expand: bool, queue: cl.CommandQueue | None, options: Mapping[str, Any]
 ) -> Any:
-    """Return SciPy's result without checks, if the columns are plain and few; None otherwise, and where SciPy raises.
-
-    The text of its errors depends on its version; the checks raise the one of all ways.
-    """
+    """Return the result for few plain columns, without checks; None for others and if a check has to raise."""
     if not are_plain_statistics(*call) or not _are_few(call[0][0].size, queue, options):
         return None
-    try:
-        return BinnedStatisticddResult(*scipy_functions().binned_statistic_dd(*call, expand))
-    except ValueError:
-        return None
+    result = few_statistics(*call, expand=expand)
+    return None if result is None else BinnedStatisticddResult(*result)
 
 
-def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
-    """Whether kernels compute these; raises TypeError of device arrays if they do not."""
-    each = [("sample", points.dtype)] + ([] if values is None else [("values", values.dtype)])
+def _by_device(points: Points, values: Array | None, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
+    """Whether kernels can compute these, and points are not few; raise TypeError for device arrays if not."""
+    inputs = [("sample", points.dtype)] + ([] if values is None else [("values", values.dtype)])
     if points.on_device:
-        for name, dtype in each:
+        for name, dtype in inputs:
             if not is_binnable(number_of(dtype) if name == "values" else dtype):
                 raise TypeError(f"{name}: expected a device array of integers or floats, got one of {dtype}")
             if not dtype.isnative:
@@ -459,11 +474,11 @@ def _is_taken(points: Points, values: Array | None, queue: cl.CommandQueue | Non
         return True
     if _are_few(points.size, queue, options):
         return False
-    return all(is_binnable(dtype) for _, dtype in each) and points.dims > 0 and (values is None or values.ndim > 0)
+    return all(is_binnable(dtype) for _, dtype in inputs) and points.dims > 0 and (values is None or values.ndim > 0)
 
 
 def _rows(values: Array, size: int) -> Sequence[Array]:
-    """Return the rows of values (V, N), contiguous and of a type that kernels take."""
+    """Return values (..., N) as a list of contiguous rows of a dtype that kernels support."""
     values = as_numbers(values)
     if not is_device_array(values):
         values = np.ascontiguousarray(values)
@@ -477,11 +492,16 @@ def _numbers(
     points: Points, edges: list[np.ndarray], binned: Binned | None, queue: cl.CommandQueue, expand: bool
 ) -> Any:
     """Return SciPy's bin numbers."""
-    many = [len(each) for each in edges]
-    if binned is None:  # no number of the sample's dtype lies between the edges
-        host = [each.get(queue) if points.on_device else each for each in points.arrays]
-        found = numbers_by_scipy(host if points.rows is None else host[0], edges, expand)
-        return to_device(queue, found) if points.on_device else found
+    from clhist._core.opencl.new_arrays import empty, to_device
+    from clhist.binned.numbers import bin_numbers
+    from clhist.binned.sweep import Binned
+
+    many = [len(axis_edges) for axis_edges in edges]
+    # No number of the sample's dtype lies between the edges.
+    if binned is None:
+        host = [array.get(queue) if points.on_device else array for array in points.arrays]
+        numbers = numbers_by_scipy(host if points.rows is None else host[0], edges, expand)
+        return to_device(queue, numbers) if points.on_device else numbers
     if expand and points.dims > 1 and points.on_device:
         out = empty(queue, (points.dims, points.size), np.dtype(np.int64), True)
         if points.rows is not None:
@@ -489,7 +509,9 @@ def _numbers(
         for n, axis in enumerate(binned.axes):
             bin_numbers(Binned((axis,), (binned.data[n],), None, points.size), many[n : n + 1], queue, out=out[n])
         return out
-    found = bin_numbers(replace(binned, where=None), many, queue)
+    # Points that do not count have a bin number, too.
+    numbers = bin_numbers(replace(binned, where=None), many, queue)
     if expand and points.dims > 1:
-        return np.asarray(np.unravel_index(found, [n + 1 for n in many]))
-    return found
+        # The numbers include a bin below and one above the edges of each dimension.
+        return np.asarray(np.unravel_index(numbers, [n + 1 for n in many]))
+    return numbers

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from clhist._core.spi import read_column
+from clhist._core.host_spi import read_column
 from clhist.digitize import digitize
 from clhist.groupby import group_by, group_frame
-from clhist.grouped.spi import (
+from clhist.grouped.host_spi import (
     COUNTS,
     OPTIONS,
     PARTS,
@@ -21,6 +21,7 @@ from clhist.grouped.spi import (
     Frame,
     FrameGroupBy,
     bin_of_dates,
+    exact_date,
     interval_key,
     key_columns,
     key_values,
@@ -33,7 +34,7 @@ from clhist.grouped.spi import (
 )
 from clhist.histogram import histogram
 from clhist.operators.c_types import check_booleans
-from clhist.statistics.table import named_statistics
+from clhist.statistics.spi import named_statistics
 
 _NORMALIZED = ("all", "index", "columns")
 _FLAGS = ("skipna", "reproducible")  # of `OPTIONS`
@@ -91,10 +92,12 @@ def value_counts(
     else:
         groups = group_frame(frame, keys_of_rows)
         counts, keys = groups.groups.size(), _labels(groups, names)
+    # Stable, so that equal counts stay in the order of the values.
     order = np.argsort(-counts, kind="stable") if sort else np.arange(len(counts))
     counts, title = counts[order], "count"
     if normalize:
         counts, title = counts / max(1, counts.sum()), "proportion"
+    # Only pandas has a type for intervals of numbers; other libraries get two columns of edges.
     if bins is not None and frame.library == "pandas":
         intervals = import_module("pandas").IntervalIndex.from_arrays(
             *(edges[order] for edges in keys.values()), "left"
@@ -180,17 +183,21 @@ def crosstab(
         raise ValueError(f"columns: expected the name of one column that is not in index, got {columns!r:.60}")
     if (values is None) != (name == "size"):
         raise TypeError(f"values: expected a column of the table for {name!r}, and none for 'size', got {values!r:.60}")
+    # Sizes do not read the values, so any column with a value for each row will do.
     x = row_keys[names[0]] if values is None else frame.values_of("values", values)
+    # Number the rows and the columns of the result; elements without one of both keys are in no cell.
     rows, across = group_frame(frame, row_keys), group_frame(frame, column_keys)
     numbers = rows.groups.ngroup(), across.groups.ngroup()
     shape = len(rows), len(across)
     inside = (numbers[0] >= 0) & (numbers[1] >= 0)
     cell = np.where(inside, numbers[0] * shape[1] + numbers[1], -1)
+    # Each cell is a group. Margins are groups of their own: medians or means of cells cannot be combined.
     parts: list[Any] = [group_by(cell, shape[0] * shape[1])]
     if margins or normalize:
         margin_keys = zip((*numbers, np.zeros_like(cell)), (*shape, 1), strict=True)
         parts += [group_by(np.where(inside, keys, -1), number) for keys, number in margin_keys]
     sizes = parts[0].size().reshape(shape)
+    # A key that occurs only beside a missing one has no row or column.
     used = np.flatnonzero(sizes.any(1)), np.flatnonzero(sizes.any(0))
     row_labels = {key: labels[used[0]] for key, labels in _labels(rows, names).items()}
     column_labels = _labels(across, by)[by[0]][used[1]]
@@ -198,11 +205,13 @@ def crosstab(
     # The number of the result in each cell, of those in `parts` one after the other; -1 where there is none.
     places = np.where((sizes > 0) | (name in COUNTS), np.arange(sizes.size).reshape(shape), -1)[np.ix_(*used)]
     if len(parts) > 1:
+        # Results of the margins follow those of the cells: rows, columns, and one of all.
         of_rows, of_columns = sizes.size + used[0], sizes.size + shape[0] + used[1]
         total = np.full((1, 1), sizes.size + sum(shape))
         places = np.block([[places, of_rows[:, None]], [of_columns[None], total]])
     cells = _picked(results, places.T)
     if normalize:
+        # The margins are the sums by which counts are divided.
         cells = _normalized(np.stack(cells, 1), normalize, margins)
     cells = [frame.values(x, name, column) for column in cells]
     return _laid_out(frame, row_keys, row_labels, column_keys, column_labels, cells)
@@ -271,6 +280,7 @@ def _cut(title: Any, values: Any, bins: Any, right: bool, labels: Sequence[str] 
     numbers, is_missing = numbers_of("column", values)
     if np.ndim(bins) == 0:
         present = numbers[~is_missing]
+        # Edges depend on the extremes alone, so these two stand for all values.
         ends = (present.min(), present.max()) if present.size else (0, 1)
         bins = np.histogram_bin_edges(np.array(ends), bins)
     return _intervals(name or title, values, numbers, is_missing, bins, right, labels)
@@ -314,6 +324,7 @@ def qcut(
 def _qcut(title: Any, values: Any, shares: np.ndarray, labels: Sequence[str] | None, name: str | None) -> Any:
     numbers, is_missing = numbers_of("column", values)
     present = numbers[~is_missing]
+    # Equal quantiles become one edge; a single edge is repeated, since an interval needs two.
     edges = np.unique(np.quantile(present, shares)) if present.size else np.zeros(2)
     edges = np.repeat(edges, 2) if len(edges) == 1 else edges
     return _intervals(name or title, values, numbers, is_missing, edges, True, labels)
@@ -351,18 +362,19 @@ def date_part(column: Any, part: str, *, name: str | None = None) -> ComputedKey
 
 
 def date_bin(column: Any, width: Any, *, origin: Any = None, name: str | None = None) -> ComputedKey:
-    """Return a key of `group_by`, `value_counts` and `crosstab`: dates rounded down to bins of a fixed width.
+    """Return a key of `group_by`, `value_counts` and `crosstab`: dates or durations rounded down to a fixed width.
 
     Parameters
     ----------
     column : str or column
-        As of `date_part`. Of dates with a time zone bins follow its clocks: days begin at midnight there.
+        Dates as of `date_part`, or durations. With a time zone bins follow its clocks: days begin at midnight there.
     width : str or timedelta
         Width of a bin, such as "15min", "1h", "1D" or "1W". Where clocks show an hour twice, bins of less than a day
         that begin in that hour are two.
-    origin : str or date, optional
+    origin : str, date or timedelta, optional
         Where a bin begins, by default on a Monday at midnight; ``origin=df["time"].min().normalize()`` has the bins of
-        pandas' `resample`. With a time zone it is an instant; else it is what clocks show.
+        pandas' `resample`. With a time zone it is an instant; else it is what clocks show. Of durations a timedelta, by
+        default 0.
     name : str, optional
         Name of the keys; defaults to that of the column.
 
@@ -390,7 +402,9 @@ def _date_part(name: Any, dates: Any, part: str) -> Any:
     return part_of_dates(dates, part)
 
 
-def _date_bin(name: Any, dates: Any, width: np.timedelta64, origin: datetime | np.datetime64 | None) -> Any:
+def _date_bin(
+    name: Any, dates: Any, width: np.timedelta64, origin: datetime | np.datetime64 | np.timedelta64 | None
+) -> Any:
     return bin_of_dates(dates, width, origin)
 
 
@@ -403,8 +417,10 @@ def _check_labels(labels: Sequence[str]) -> None:
         raise ValueError(f"labels: expected texts that differ, got {labels!r:.60}")
 
 
-def _as_date(origin: Any) -> datetime | np.datetime64:
-    """Return a date, with its time zone if it has one."""
+def _as_date(origin: Any) -> datetime | np.datetime64 | np.timedelta64:
+    """Return a date, with its time zone if it has one, or a duration."""
+    if isinstance(origin, timedelta | np.timedelta64):
+        return exact_date(origin)
     try:
         date = datetime.fromisoformat(origin) if isinstance(origin, str) else origin
     except ValueError:  # NumPy reads months, as "2026-01"
@@ -412,9 +428,9 @@ def _as_date(origin: Any) -> datetime | np.datetime64:
     if isinstance(date, datetime) and date.tzinfo is not None:
         return date
     try:
-        return np.datetime64(date)
+        return exact_date(date)
     except (TypeError, ValueError):
-        raise TypeError(f"origin: expected a date, got {origin!r:.60}") from None
+        raise TypeError(f"origin: expected a date or a timedelta, got {origin!r:.60}") from None
 
 
 def _intervals(
@@ -429,8 +445,10 @@ def _intervals(
     """Return the interval of each number as a category; the outer edges belong to intervals."""
     if labels is not None and len(labels) != len(edges) - 1:
         raise ValueError(f"labels: expected {len(edges) - 1}, as there are intervals, got {len(labels)}")
+    # Function digitize counts from 1 and leaves out one of the outer edges, which belongs to an interval here.
     codes = np.asarray(digitize(numbers, edges, right)).astype(np.int64) - 1
     codes[numbers == (edges[0] if right else edges[-1])] = 0 if right else len(edges) - 2
+    # Numbers below all edges have -1 already.
     codes[is_missing | (codes > len(edges) - 2)] = -1
     return interval_key(name, column, edges, codes, right, None if labels is None else [*labels])
 
@@ -459,6 +477,7 @@ def _binned(keys: Mapping[str, Any], bins: int | Sequence[float]) -> tuple[np.nd
     ((name, column),) = keys.items()
     data = read_column(column)
     values = np.asarray(column) if data is None else data.present
+    # NaN is in no bin, and would make the range of the bins NaN.
     values = values[values == values] if values.dtype.kind == "f" else values
     if values.dtype.kind not in "biuf":
         raise TypeError(f"bins: expected none, since {name!r} has no numbers, got {bins!r:.60}")
@@ -471,6 +490,7 @@ def _picked(results: Sequence[Any], columns: np.ndarray) -> list[Any]:
     data = [None if isinstance(array, np.ndarray) else read_column(array) for array in results]
     arrays = [array if one is None else one.values for array, one in zip(results, data, strict=True)]
     is_masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
+    # Function numpy.concatenate would drop the masks.
     joined = np.ma.concatenate(arrays) if is_masked else np.concatenate(arrays)
     picks = [picked_or_missing(joined, column) for column in columns]
     like = next((one.like for one in data if one is not None), None)  # of dates with a time zone
@@ -479,8 +499,10 @@ def _picked(results: Sequence[Any], columns: np.ndarray) -> list[Any]:
 
 def _normalized(counts: np.ndarray, by: bool | str, margins: bool) -> list[np.ndarray]:
     """Return shares of counts, whose last row and column are sums, with those margins that have shares."""
+    # Counts have both margins here: divide by that of the rows, of the columns, or of all.
     whole = {"index": counts[:, -1:], "columns": counts[-1:]}.get(str(by), counts[-1:, -1:])
     shares = counts / np.maximum(whole, 1)
+    # Shares of columns sum to 1 in each, so a last row would say nothing; likewise for rows.
     rows = len(counts) - (by == "columns" or not margins)
     return [*shares[:rows, : counts.shape[1] - (by == "index" or not margins)].T]
 
@@ -500,7 +522,9 @@ def _laid_out(
     keys: dict[Any, Any] = {}
     for key, labels in row_labels.items():
         if has_all:
+            # "All" is text: a column of another library must then be text altogether.
             texts = [*(labels if is_pandas else map(str, labels)), "" if key in others else "All"]
+            # The additional None keeps NumPy from making two dimensions of labels that are tuples.
             keys[key] = np.array([*texts, None], object)[:-1]
         else:
             keys[key] = key_values(row_keys[key], labels)
@@ -510,5 +534,6 @@ def _laid_out(
     plain = len(titles) == len(column_labels)
     ((by, column),) = column_keys.items()
     axis = pandas.Index(key_values(column, column_labels) if plain else pandas.Index(titles, dtype=object), name=by)
+    # Numbers as names at first, since labels of columns may be equal to names of keys.
     table = frame.with_keys(keys, dict(enumerate(cells)))
     return table.set_axis(axis, axis=1)

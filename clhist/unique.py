@@ -74,17 +74,18 @@ def unique(
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
     values_alone = sorted is True and not (return_index or return_inverse or return_counts)
+    # Values alone need no numbers of elements, and few of them no device.
     if values_alone and type(x) is np.ndarray and are_plain_numbers(x) and is_small("distinct", x.size, queue):
         return distinct(x)
     x, shape = _flat("x", x, queue)
-    found = _numbered(x, queue, sort=sorted, first=return_index, missing=True)
-    results = [found.keys]
+    numbering = _numbered(x, queue, sort=sorted, first=return_index, missing=True)
+    results = [numbering.keys]
     if return_index:
-        results.append(found.first)
+        results.append(numbering.first)
     if return_inverse:
-        results.append(found.numbers if len(shape) == 1 else found.numbers.reshape(shape))
+        results.append(numbering.numbers if len(shape) == 1 else numbering.numbers.reshape(shape))
     if return_counts:
-        results.append(bincount(found.numbers, minlength=len(found.keys), queue=queue))
+        results.append(bincount(numbering.numbers, minlength=len(numbering.keys), queue=queue))
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -127,8 +128,8 @@ def factorize(
     values, shape = _flat("values", values, queue)
     if len(shape) != 1:
         raise ValueError(f"values: expected one dimension, got {len(shape)}")
-    found = _numbered(values, queue, sort=sort, missing=not use_na_sentinel)
-    return found.numbers, found.keys
+    numbering = _numbered(values, queue, sort=sort, missing=not use_na_sentinel)
+    return numbering.numbers, numbering.keys
 
 
 def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:
@@ -138,6 +139,7 @@ def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:
 
 def _flat(name: str, x: Any, queue: cl.CommandQueue | None) -> tuple[Any, tuple[int, ...]]:
     """Return an array in one dimension, or a column that has missing values, and its shape."""
+    # Plain arrays need none of the conversions below.
     if type(x) is np.ndarray:
         if queue is not None:
             check_context([(name, x)], queue.context)

@@ -30,7 +30,7 @@ from clhist._core.spi import (
 )
 from clhist.groupby import GroupBy, group_by
 from clhist.operators.halves import half_name, number_of
-from clhist.statistics.table import STATISTICS, TABLE
+from clhist.statistics.spi import STATISTICS, TABLE
 from clhist.unique import factorize
 
 __all__ = ["stats", "zonal_stats"]
@@ -103,7 +103,7 @@ def zonal_stats(
     """
     if return_type not in (_FRAME, _RASTER):
         raise ValueError(f"return_type: expected {_FRAME!r} or {_RASTER!r}, got {return_type!r:.60}")
-    asked = _Asked(*_functions(stats_funcs), _identifiers(zone_ids), _number(nodata_values), queue)
+    request = _Request(*_functions(stats_funcs), _identifiers(zone_ids), _number(nodata_values), queue)
     area = _data("zones", zones)
     _check_real("zones", area)
     bands = _bands(values, area)
@@ -112,18 +112,19 @@ def zonal_stats(
     if _is_dask(area) or any(map(_is_dask, bands.values())):
         if return_type == _RASTER:
             raise ValueError(f"return_type: expected {_FRAME!r}, since values is chunked, got {return_type!r}")
-        names = [name for name in asked.names if name != "majority" or stats_funcs is not DEFAULT_STATS]
-        return _frame_of_blocks(area, bands, asked._replace(names=names))
+        # Blocks cannot merge a majority: leave it out of the defaults; a request for it is refused below.
+        names = [name for name in request.names if name != "majority" or stats_funcs is not DEFAULT_STATS]
+        return _frame_of_blocks(area, bands, request._replace(names=names))
     cells = _Cells.of(area, queue)
     if return_type == _RASTER:
-        return _raster(cells, values, bands[None], asked)
-    return _frame(cells.zones, {name: asked.of(cells, band) for name, band in bands.items()}, asked.zones)
+        return _raster(cells, values, bands[None], request)
+    return _frame(cells.zones, {name: request.of(cells, band) for name, band in bands.items()}, request.zones)
 
 
 stats = zonal_stats
 
 
-class _Asked(NamedTuple):
+class _Request(NamedTuple):
     """The request of the statistics of zones."""
 
     names: list[str]
@@ -139,25 +140,28 @@ class _Asked(NamedTuple):
         if missing is not None:
             numbers, values = _where(~missing, numbers), np.asarray(values)
         if half_name(values.dtype):
+            # Rounded as the values are, or none would be equal to it.
             nodata = None if nodata is None else float(values.dtype.type(nodata))
             values = as_numbers(values)
         if nodata is not None:
             numbers = _where(values != nodata, numbers)
-        found = self._computed(group_by(numbers, number, queue=self.queue), values)
-        if values.dtype.kind == "f" and any(np.isinf(found[name]).any() for name in ("min", "max")):
-            numbers = _where(abs(values) < np.inf, numbers)  # hardly ever, so that all others need no pass for it
-            found = self._computed(group_by(numbers, number, queue=self.queue), values)
+        statistics = self._computed(group_by(numbers, number, queue=self.queue), values)
+        if values.dtype.kind == "f" and any(np.isinf(statistics[name]).any() for name in ("min", "max")):
+            # Infinite values are rare: look for them only if a result shows one, so that others need no extra pass.
+            numbers = _where(abs(values) < np.inf, numbers)
+            statistics = self._computed(group_by(numbers, number, queue=self.queue), values)
         if self.functions is not None:
             return _called(self.functions, numbers, values, number)
-        return {name: np.where(found["count"] > 0, found[_AS.get(name, name)], np.nan) for name in self.names}
+        return {name: np.where(statistics["count"] > 0, statistics[_AS.get(name, name)], np.nan) for name in self.names}
 
     def _computed(self, groups: GroupBy[Any], values: Any) -> dict[str, np.ndarray]:
         of_names = () if self.functions is not None else (_AS.get(name, name) for name in self.names)
+        # Counts show empty zones, minima and maxima infinite values.
         names = dict.fromkeys(["count", "min", "max", *of_names])
         device = (self.queue or default_queue(values)).device
         real = np.float64 if device.double_fp_config else np.float32
-        found = groups.agg(values=(values, *names), dtype=real)["values"]
-        return {name: np.asarray(on_host(each), np.float64)[: len(groups)] for name, each in found.items()}
+        statistics = groups.agg(values=(values, *names), dtype=real)["values"]
+        return {name: np.asarray(on_host(column), np.float64)[: len(groups)] for name, column in statistics.items()}
 
 
 class _Cells(NamedTuple):
@@ -170,70 +174,75 @@ class _Cells(NamedTuple):
     def of(cls, zones: Any, queue: cl.CommandQueue | None) -> _Cells:
         shape, missing = zones.shape, mask_of(zones)
         zones = as_numbers(zones.reshape(-1) if missing is None else np.asarray(zones)[~missing])
-        numbers, found = factorize(zones, sort=True, queue=queue)
+        numbers, ids = factorize(zones, sort=True, queue=queue)
+        # Put the numbers back in place; masked cells are in no zone.
         if missing is not None:
             everywhere = np.full(shape, -1, np.asarray(on_host(numbers)).dtype)
             everywhere[~missing] = on_host(numbers)
             numbers = everywhere
-        found = np.asarray(on_host(found))
-        if found.dtype.kind == "f" and not np.isfinite(found).all():
-            below = int(np.isneginf(found[:1]).sum())  # they are first and last
-            found = found[np.isfinite(found)]
+        ids = np.asarray(on_host(ids))
+        if ids.dtype.kind == "f" and not np.isfinite(ids).all():
+            # Sorted, infinite ids are first and last.
+            below = int(np.isneginf(ids[:1]).sum())
+            ids = ids[np.isfinite(ids)]
             numbers = numbers - below
-            numbers = _where(numbers < len(found), numbers)
+            numbers = _where(numbers < len(ids), numbers)
             numbers = _where(numbers >= 0, numbers)  # those of NaN were -1 before
-        return cls(numbers.reshape(shape), found)
+        return cls(numbers.reshape(shape), ids)
 
 
 def _where(condition: Any, numbers: Any) -> Any:
     """Return numbers, and -1 where the condition is false."""
     if isinstance(numbers, np.ndarray):
         return np.where(condition, numbers, np.int32(-1))
+    # On a device by arithmetic: numbers from 0 on, for those of no zone, are multiplied by the condition.
     return (numbers + 1) * condition - 1
 
 
 def _called(functions: _Functions, numbers: Any, values: Any, number: int) -> dict[str, np.ndarray]:
-    """Return what functions of the host make of the values of each zone."""
+    """Return the results of functions of the host on the values of each zone."""
     numbers, values = np.asarray(on_host(numbers)).reshape(-1), np.asarray(on_host(values)).reshape(-1)
     if values.dtype.kind == "f":
         numbers = np.where(np.isfinite(values), numbers, -1)
+    # A stable sort passes the values of a zone in the raster's order.
     order = np.argsort(numbers, kind="stable")
     begins = np.searchsorted(numbers[order], np.arange(number + 1))
     of_zones = [values[order[begin:end]] for begin, end in pairwise(begins)]
     return {
-        name: np.array([function(each) if each.size else np.nan for each in of_zones], np.float64)
+        name: np.array([function(zone) if zone.size else np.nan for zone in of_zones], np.float64)
         for name, function in functions.items()
     }
 
 
-def _frame(zones: np.ndarray, found: Mapping[Any, Mapping[str, np.ndarray]], asked: np.ndarray | None) -> Any:
+def _frame(zones: np.ndarray, statistics: Mapping[Any, Mapping[str, np.ndarray]], selection: np.ndarray | None) -> Any:
     """Return a frame of the statistics of each band, for the zones that are asked for."""
     columns: dict[str, Any] = {"zone": zones}
-    for band, of_band in found.items():
-        columns |= {name if band is None else f"{band}_{name}": each for name, each in of_band.items()}
+    for band, of_band in statistics.items():
+        columns |= {name if band is None else f"{band}_{name}": column for name, column in of_band.items()}
     frame = pd.DataFrame(columns)
-    if asked is None:
+    if selection is None:
         return frame
-    chosen = frame[frame["zone"].isin(asked)].reset_index(drop=True)
-    return chosen.assign(zone=asked[np.isin(asked, zones)])  # in their dtype, as there
+    chosen = frame[frame["zone"].isin(selection)].reset_index(drop=True)
+    return chosen.assign(zone=selection[np.isin(selection, zones)])  # in their dtype, as there
 
 
-def _raster(cells: _Cells, values: Any, band: Any, asked: _Asked) -> Any:
+def _raster(cells: _Cells, values: Any, band: Any, request: _Request) -> Any:
     """Return the statistics of the zone of each cell, as an array of xarray."""
     import xarray  # only where it is needed
 
-    found = asked.of(cells, band)
+    statistics = request.of(cells, band)
     numbers = np.asarray(on_host(cells.numbers))
-    if asked.zones is not None:
-        numbers = np.where(np.append(np.isin(cells.zones, asked.zones), False)[numbers], numbers, -1)
-    data = np.stack([np.append(each, np.nan)[numbers] for each in found.values()])
+    if request.zones is not None:
+        # The appended item serves the number -1 of cells in no zone.
+        numbers = np.where(np.append(np.isin(cells.zones, request.zones), False)[numbers], numbers, -1)
+    data = np.stack([np.append(column, np.nan)[numbers] for column in statistics.values()])
     like = values if is_labelled(values) else None
     dims = [f"dim_{n}" for n in range(band.ndim)] if like is None else like.dims
     coordinates, attributes = ({}, {}) if like is None else (like.coords, like.attrs)
-    return xarray.DataArray(data, {"stats": [*found], **coordinates}, ("stats", *dims), attrs=attributes)
+    return xarray.DataArray(data, {"stats": [*statistics], **coordinates}, ("stats", *dims), attrs=attributes)
 
 
-def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
+def _frame_of_blocks(zones: Any, bands: dict[Any, Any], request: _Request) -> Any:
     """Return a frame of Dask's, of one part, for which blocks are computed one by one."""
     import dask.array as da  # only where they are needed
     import dask.dataframe as dd
@@ -241,9 +250,9 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
 
     from clhist.dask.groups import GroupBy as GroupsOfBlocks
 
-    if asked.functions is not None:
+    if request.functions is not None:
         raise ValueError("stats_funcs: expected names, since values is chunked, got functions")
-    for name in asked.names:
+    for name in request.names:
         if not TABLE[_AS.get(name, name)].merges:
             raise ValueError(
                 f"stats_funcs: expected what blocks can be merged to, since values is chunked, got {name!r}"
@@ -253,24 +262,27 @@ def _frame_of_blocks(zones: Any, bands: dict[Any, Any], asked: _Asked) -> Any:
     for n, band in enumerate(bands.values()):
         data = _without_masks(band).rechunk(area.chunks)
         is_counted = da.isfinite(data)
-        if asked.nodata is not None:
-            is_counted &= data != asked.nodata
-        if asked.nodata is not None or data.dtype.kind == "f":
+        if request.nodata is not None:
+            is_counted &= data != request.nodata
+        # Statistics skip NaN; integers become floats for that only if there is a nodata value.
+        if request.nodata is not None or data.dtype.kind == "f":
             data = da.where(is_counted, data, np.nan)
-        columns[f"band{n}"] = (data, *dict.fromkeys(["count", *asked.names]))
+        columns[f"band{n}"] = (data, *dict.fromkeys(["count", *request.names]))
     groups = GroupsOfBlocks(da.where(da.isfinite(area), area, np.nan) if area.dtype.kind == "f" else area)
-    found = groups.agg(**columns, dtype=np.float64)
+    statistics = groups.agg(**columns, dtype=np.float64)
 
-    def finished(zones: np.ndarray, found: dict[str, dict[str, np.ndarray]]) -> Any:
+    def finished(zones: np.ndarray, computed: dict[str, dict[str, np.ndarray]]) -> Any:
         of_bands = {
-            band: {name: np.where(each["count"] > 0, each[name].astype(np.float64), np.nan) for name in asked.names}
-            for band, each in zip(bands, found.values(), strict=True)
+            band: {
+                name: np.where(of_band["count"] > 0, of_band[name].astype(np.float64), np.nan) for name in request.names
+            }
+            for band, of_band in zip(bands, computed.values(), strict=True)
         }
-        return _frame(zones.astype(dtype), of_bands, asked.zones)
+        return _frame(zones.astype(dtype), of_bands, request.zones)
 
-    nothing = {band: dict.fromkeys(asked.names, np.empty(0)) for band in bands}
+    nothing = {band: dict.fromkeys(request.names, np.empty(0)) for band in bands}
     like = _frame(np.empty(0, dtype), nothing, None)
-    return dd.from_delayed([delayed(finished)(groups.keys, found)], meta=like, verify_meta=False)
+    return dd.from_delayed([delayed(finished)(groups.keys, statistics)], meta=like, verify_meta=False)
 
 
 def _without_masks(array: Any) -> Any:
@@ -279,22 +291,22 @@ def _without_masks(array: Any) -> Any:
 
     if isinstance(array, np.ma.MaskedArray):
         array = np.ma.filled(array.astype(np.float64), np.nan)
-    found = da.asarray(array)
-    if isinstance(found._meta, np.ma.MaskedArray):  # noqa: SLF001  # what Dask says of the blocks
-        return da.ma.filled(found.astype(np.float64), np.nan)
-    return found
+    blocks = da.asarray(array)
+    if isinstance(blocks._meta, np.ma.MaskedArray):  # noqa: SLF001  # what Dask says of the blocks
+        return da.ma.filled(blocks.astype(np.float64), np.nan)
+    return blocks
 
 
-def _data(name: str, given: Any) -> Any:
+def _data(name: str, value: Any) -> Any:
     """Return the array that one of xarray holds, or an array as it is."""
-    data = given.data if is_labelled(given) else given
+    data = value.data if is_labelled(value) else value
     if is_device_array(data):
         check_layout(name, data)
     if is_device_array(data) or _is_dask(data):
         return data
     array, missing = split(name, data)
     if array.dtype == object:
-        raise TypeError(f"{name}: expected an array of NumPy, Dask or PyOpenCL, got {type(given).__name__}")
+        raise TypeError(f"{name}: expected an array of NumPy, Dask or PyOpenCL, got {type(value).__name__}")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return array if missing is None else np.ma.array(array, mask=missing)
@@ -326,35 +338,36 @@ def _check_real(name: str, array: Any) -> None:
         raise ValueError(f"{name}: expected integers or floats, got {array.dtype}")
 
 
-def _functions(given: Any) -> tuple[list[str], _Functions | None]:
+def _functions(functions: Any) -> tuple[list[str], _Functions | None]:
     """Return the names of what is asked for, and functions of the user's."""
-    if isinstance(given, Mapping):
-        for name, function in given.items():
+    if isinstance(functions, Mapping):
+        for name, function in functions.items():
             if not callable(function):
                 raise ValueError(f"stats_funcs: expected functions, got {function!r:.60} as {name!r}")
-        return [*map(str, given)], given
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise ValueError(f"stats_funcs: expected a sequence of names or a dict of functions, got {given!r:.60}")
-    for name in given:
+        return [*map(str, functions)], functions
+    if isinstance(functions, str) or not isinstance(functions, Sequence):
+        raise ValueError(f"stats_funcs: expected a sequence of names or a dict of functions, got {functions!r:.60}")
+    for name in functions:
         if name not in _KNOWN:
             raise ValueError(f"stats_funcs: expected some of {', '.join(_KNOWN)}, got {name!r:.60}")
-    return [*given], None
+    return [*functions], None
 
 
-def _identifiers(given: Any) -> np.ndarray | None:
-    if given is None:
+def _identifiers(value: Any) -> np.ndarray | None:
+    if value is None:
         return None
-    found = np.unique(refuse_missing("zone_ids", given))
-    found = found.astype(found.dtype.newbyteorder("="))  # pandas takes no other order
-    if found.dtype.kind not in "iuf" and found.size:
-        raise ValueError(f"zone_ids: expected numbers, got {found.dtype}")
-    return found
+    ids = np.unique(refuse_missing("zone_ids", value))
+    # pandas supports native byte order only.
+    ids = ids.astype(ids.dtype.newbyteorder("="))
+    if ids.dtype.kind not in "iuf" and ids.size:
+        raise ValueError(f"zone_ids: expected numbers, got {ids.dtype}")
+    return ids
 
 
-def _number(given: Any) -> float | None:
-    if given is not None and (np.ndim(given) or not isinstance(given, int | float | np.number)):
-        raise ValueError(f"nodata_values: expected a number, got {given!r:.60}")
-    return None if given is None else given.item() if isinstance(given, np.number) else given
+def _number(value: Any) -> float | None:
+    if value is not None and (np.ndim(value) or not isinstance(value, int | float | np.number)):
+        raise ValueError(f"nodata_values: expected a number, got {value!r:.60}")
+    return None if value is None else value.item() if isinstance(value, np.number) else value
 
 
 def _is_dask(array: Any) -> bool:

@@ -44,6 +44,7 @@ def calibrate(console: Console, output: Path | None, quick: bool) -> None:
         if output is not None and output.exists():
             if not output.is_file():
                 raise OSError(EACCES, "expected a regular file")
+            # Opening to append shows whether the file can be written, and leaves its content.
             with output.open("ab"):
                 pass
         elif not is_writable(folder):
@@ -52,22 +53,23 @@ def calibrate(console: Console, output: Path | None, quick: bool) -> None:
         begun: list[str] = []
 
         def progress(stage: str) -> None:
+            # A stage is announced when it begins, so the one before is done then.
             bar.update(1 if begun else 0, stage)
             begun.append(stage)
 
-        found = calibration.calibrate(chosen, quick=quick, progress=progress)
+        result = calibration.calibrate(chosen, quick=quick, progress=progress)
     with writing(target):
-        path = found.write(output)
+        path = result.write(output)
     record = {
-        "name": found.name,
-        "kind": found.kind,
-        "driver": found.driver,
-        "numbers": {finding.key: asdict(finding) for finding in found.findings},
-        "rates": {name: asdict(rate) for name, rate in found.rates.items()},
+        "name": result.name,
+        "kind": result.kind,
+        "driver": result.driver,
+        "numbers": {finding.key: asdict(finding) for finding in result.findings},
+        "rates": {name: asdict(rate) for name, rate in result.rates.items()},
         "path": str(path),
     }
     rows = []
-    for finding in found.findings:
+    for finding in result.findings:
         measured = "-" if finding.measured is None else f"{finding.measured.value:,.0f}"
         letter = PARAMETERS[finding.key].partition(":")[0]
         rows.append(
@@ -81,7 +83,7 @@ def calibrate(console: Console, output: Path | None, quick: bool) -> None:
     numbers = table([("", "used", "measured", ""), *rows], right=(1, 2))
     rates = [
         (name, f"{rate.value:,.4g}", rate.unit, f"+-{rate.spread / 2:.0%}" if rate.spread else "")
-        for name, rate in found.rates.items()
+        for name, rate in result.rates.items()
     ]
-    text = [f"{found.name}, {found.driver}", numbers, table(rates, right=(1,)), f"written to {path}"]
+    text = [f"{result.name}, {result.driver}", numbers, table(rates, right=(1,)), f"written to {path}"]
     console.report(record, "\n\n".join(text))

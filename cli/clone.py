@@ -12,14 +12,14 @@ import clhist
 from clhist.cli.console import InputError
 
 
-def from_clone(module: str, asked: str, *, folder: str = ".") -> ModuleType:
+def from_clone(module: str, request: str, *, folder: str = ".") -> ModuleType:
     """Import a module of the repository that is not installed.
 
     Parameters
     ----------
     module : str
         Such as ``benchmarks.command``.
-    asked : str
+    request : str
         What needs it, for the message.
     folder : str
         Of the repository, in which the module's package is.
@@ -35,12 +35,13 @@ def from_clone(module: str, asked: str, *, folder: str = ".") -> ModuleType:
     root = next((place for place in places if _is_clone(place) and (place / folder / package).is_dir()), None)
     if root is None:
         raise InputError(
-            f"{asked}: expected a clone of clhist's repository as the current folder, got {current}\n"
+            f"{request}: expected a clone of clhist's repository as the current folder, got {current}\n"
             "git clone https://github.com/OWNER/clhist && cd clhist"
         )
     where = str((root / folder).resolve())
     if where != str(root) and where not in sys.path:
-        sys.path.append(where)  # at the end: what is there must not hide packages
+        # At the end: modules of the clone must not hide installed packages.
+        sys.path.append(where)
     before = list(sys.path)
     sys.path.insert(0, str(root))
     try:

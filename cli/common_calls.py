@@ -34,6 +34,7 @@ def calls_elsewhere(device: cl.Device, *, quick: bool) -> Callable[[], list[Chec
 
 
 def _calls_of(number: int, name: str, quick: bool) -> list[Check]:
+    # Another process may list other devices, so the name must match as well.
     present = devices()
     if len(present) <= number or present[number].name != name:
         raise NoDeviceError(f"device {number} was {name.strip()}; now there are {[d.name.strip() for d in present]}")
@@ -97,7 +98,7 @@ def _call(row: str, dtype: str, name: str, function: Any, *args: Any, **options:
 def _of_groups(name: str, keys: Any, x: np.ndarray, queue: cl.CommandQueue) -> None:
     groups = group_by(keys, queue=queue)
     if name == "five statistics":
-        columns: Any = {each: (x, each) for each in _FIVE}
+        columns: Any = {statistic: (x, statistic) for statistic in _FIVE}
         groups.agg(**columns)
     elif name == "quantiles":
         groups.quantile(x, _QUANTILES)

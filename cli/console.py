@@ -33,7 +33,7 @@ class InputError(click.ClickException):
 
 @dataclass
 class Console:
-    """How a command was asked to speak, and on which device it was asked to run.
+    """The output options of a command, and the device that it was asked to run on.
 
     Attributes
     ----------
@@ -62,6 +62,7 @@ class Console:
     @classmethod
     def of(cls, context: click.Context) -> Console:
         """Return the console of the command that runs in `context`."""
+        # Nested contexts share `meta`, so that options of a group and of its command set one console.
         return context.meta.setdefault(_KEY, cls())
 
     @property
@@ -111,10 +112,11 @@ def _as_json(value: Any, indent: str = "") -> str:
     """Return JSON with a line for each entry, and one for each list of numbers or words."""
     deeper = indent + " "
     if isinstance(value, dict) and value:
-        lines = [f"{deeper}{json.dumps(str(key))}: {_as_json(each, deeper)}" for key, each in value.items()]
+        lines = [f"{deeper}{json.dumps(str(key))}: {_as_json(entry, deeper)}" for key, entry in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    if isinstance(value, list | tuple) and any(isinstance(each, dict | list | tuple) for each in value):
-        return "[\n" + ",\n".join(deeper + _as_json(each, deeper) for each in value) + f"\n{indent}]"
+    if isinstance(value, list | tuple) and any(isinstance(entry, dict | list | tuple) for entry in value):
+        return "[\n" + ",\n".join(deeper + _as_json(entry, deeper) for entry in value) + f"\n{indent}]"
+    # NaN and infinities are no JSON: a document has null in their place.
     return json.dumps(value, allow_nan=False)
 
 
@@ -129,7 +131,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @dataclass
 class FirstCall:
-    """How long a first call took, with the compilation of its kernels."""
+    """The seconds of a first call, with the compilation of its kernels."""
 
     seconds: float = 0.0
 
@@ -158,6 +160,7 @@ def shared_options(
             return context.invoke(function, console, *args, **kwargs)
 
         update_wrapper(command, function)
+        # The first two options choose the device, the third the profile. Decorators apply from the last one on.
         for option in reversed([*_RUN[: 2 * device], *_RUN[2:] * profile, *_OUTPUT]):
             command = option(command)
         return command
@@ -167,7 +170,9 @@ def shared_options(
 
 def _apply(context: click.Context, console: Console) -> None:
     if console.profile is not None:
-        named_profile(console.profile)  # raises if there is none of this name
+        # Raises for an unknown name.
+        named_profile(console.profile)
+        # Processes that a command starts inherit the environment.
         context.with_resource(_environment(PROFILE_VARIABLE, console.profile))
     if console.device is not None or console.platform is not None:
         context.with_resource(default_device(devices(console.platform, console.device)[0]))
@@ -207,6 +212,7 @@ def check_writable(context: click.Context, option: click.Parameter, path: Path, 
         raise click.BadParameter(f"expected a file {' or '.join(endings)}, got {str(path)!r}", context, option)
     if not path.absolute().parent.is_dir():
         raise click.BadParameter(f"expected a file in a folder that exists, got {str(path)!r}", context, option)
+    # A new file needs a folder that can be written, an existing one only its own permission.
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK) or path.is_dir():
         raise click.BadParameter(f"expected a file that can be written, got {str(path)!r}", context, option)
 
@@ -217,7 +223,7 @@ def _option(*names: str, **settings: Any) -> Callable[[Callable[..., Any]], Call
 
 
 def completed(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return what completes, in a shell, an option that takes one of these names, in any case."""
+    """Return the shell completion of an option that takes one of these names, in any case."""
 
     def complete(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
         return [name for name in names() if name.lower().startswith(begun.lower())]
@@ -231,7 +237,7 @@ _RUN = [
     _option(
         "--profile",
         metavar="NAME",
-        shell_complete=completed(lambda: [each.key for each in load_profiles(broken=lambda path, error: None)]),
+        shell_complete=completed(lambda: [profile.key for profile in load_profiles(broken=lambda path, error: None)]),
         help="Plan with this profile (see clhist info --profiles).",
     ),
 ]

@@ -39,6 +39,7 @@ def demo(console: Console, elements: int) -> None:
     with console.progress("generating"):
         x = np.random.default_rng(0).standard_gamma(3, elements, np.float32)
     queue = default_queue()
+    # With a queue the device computes, however few elements there are.
     with console.compiling() as first:
         counts, edges = histogram(x, _BINS, (0, 10), queue=queue)
     seconds = []

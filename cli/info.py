@@ -23,7 +23,7 @@ from clhist._core.model.updates import available_updates
 from clhist._core.opencl import device
 from clhist._core.opencl.cuda_queues import cuda_words
 from clhist._core.opencl.icd import library_of, registered_by
-from clhist._core.runtime.small import LEAST, least_size
+from clhist._core.runtime.small import COSTS, least_size
 from clhist.cli.console import Console, shared_options
 from clhist.cli.tables import bytes_text, grid, table, text_width, wrapped
 from clhist.errors import NoDeviceError, ProfileError
@@ -71,15 +71,21 @@ _WAYS_LEGEND = (
 )
 
 _CALLS = {
-    "1 dimension": "histogram, digitize",
-    "2 dimensions": "histogram2d, histogramdd, binned_statistic",
+    "1 dimension": "histogram",
+    "edges": "histogram, with edges",
+    "digitize": "digitize, elements x log2(edges)",
+    "2 dimensions": "histogram2d, histogramdd",
+    "binned_statistic": "clhist.stats",
     "unique": "unique, factorize",
     "distinct": "unique, values alone",
     "factorize": "unique, factorize of integers, with pandas imported",
     "group_by": "group_by, ndimage, zonal_stats",
+    "running": "group_by: cumsum, cumprod, cummin, cummax",
+    "rank": "group_by: rank",
     "ndimage": "ndimage: sums, means and variances, with SciPy",
     "boost-histogram": "clhist.hist",
-}  # by the names of `clhist._core.runtime.small.LEAST`, where these are not the functions'
+    "boost-histogram, means": "clhist.hist: storages Mean and WeightedMean",
+}  # by the names of `clhist._core.runtime.small.COSTS`, where these are not the functions'
 
 _PROFILES_WIDTH = 80  # that a table of them needs
 _PROFILES_LEGEND = (
@@ -104,6 +110,7 @@ def info(console: Console, profiles: bool) -> None:
       clhist info --profiles
       clhist info --profile nvidia-h200
     """
+    # Profiles are files: nothing here may need OpenCL.
     if profiles or console.profile is not None:
         files = usable_profiles(named=console.profile)
         if console.profile is not None:
@@ -112,15 +119,15 @@ def info(console: Console, profiles: bool) -> None:
         else:
             console.report(list(map(_profile_record, files)), lambda: show_profiles(files))
         return
-    found = device.devices(console.platform, console.device)
+    devices = device.devices(console.platform, console.device)
     default, problem = _default_device()
     numbers = device.numbers()
-    records = [describe(each, is_default=each == default, number=numbers.get(each)) for each in found]
+    records = [describe(d, is_default=d == default, number=numbers.get(d)) for d in devices]
     record = {"clhist": __version__, "pyopencl": cl.VERSION_TEXT, "devices": records, "default_problem": problem}
 
     def text() -> str:
         lines = [f"clhist {__version__}, PyOpenCL {cl.VERSION_TEXT}"]
-        lines += ["\n" + (show(each) if console.verbose else summary(each)) for each in records]
+        lines += ["\n" + (show(item) if console.verbose else summary(item)) for item in records]
         if problem:
             lines.append(f"\nno default device: {problem}")
         elif not console.verbose:
@@ -133,6 +140,7 @@ def info(console: Console, profiles: bool) -> None:
 def describe(dev: cl.Device, *, is_default: bool, number: str | None = None) -> dict[str, Any]:
     """Return all that is known of a device, as `clhist info --json` prints it."""
     profile, problem = device.own_profile(dev), None
+    # A named profile may not fit the device: show the device's own numbers and the problem then.
     named = os.environ.get(device.PROFILE_VARIABLE) or None
     if named:
         try:
@@ -168,7 +176,7 @@ def describe(dev: cl.Device, *, is_default: bool, number: str | None = None) -> 
         "features": {name: name in features for name in FEATURES},
         "native_atomics": native_atomics(features),
         "updates": updates(features),
-        "host_sizes": {call: dict(zip(("least", "source"), least_size(call, dev), strict=True)) for call in LEAST},
+        "host_sizes": {call: dict(zip(("least", "source"), least_size(call, dev), strict=True)) for call in COSTS},
     }
 
 
@@ -187,19 +195,19 @@ def updates(features: Collection[str]) -> dict[str, dict[str, dict[str, list[str
 
     A dtype for which there is no such operator is left out; one that the device lacks has no updates.
     """
-    found: dict[str, dict[str, dict[str, list[str]]]] = {}
+    available: dict[str, dict[str, dict[str, list[str]]]] = {}
     for name, ready in OPERATORS.items():
-        found[name] = {}
+        available[name] = {}
         for dtype in DTYPES:
             try:
                 operator = ready(dtype)
             except TypeError:
                 continue
             lacking = operator.needs_fp64 and "fp64" not in features
-            found[name][dtype] = {
+            available[name][dtype] = {
                 memory: [] if lacking else list(available_updates(operator, memory, features)) for memory in MEMORIES
             }
-    return found
+    return available
 
 
 def summary(record: Mapping[str, Any]) -> str:
@@ -213,18 +221,20 @@ def summary(record: Mapping[str, Any]) -> str:
         *([("arrays of CUDA", record["cuda_arrays"])] if record["cuda_arrays"] else []),
         *([("PYOPENCL_CTX", record["pyopencl_ctx"])] if record["pyopencl_ctx"] else []),
     ]
+    # Numbers of a device that does not work would mislead.
     if record["problem"]:
         return head + table([("does not work", record["problem"]), *rows])
     numbers = []
-    for key, found in record["parameters"].items():
+    for key, number in record["parameters"].items():
         letter = PARAMETERS[key].partition(":")[0]
-        value = bytes_text(found["value"]).partition(" (")[0] if "bytes" in PARAMETERS[key] else f"{found['value']:,}"
+        value = bytes_text(number["value"]).partition(" (")[0] if "bytes" in PARAMETERS[key] else f"{number['value']:,}"
         numbers.append(f"{letter} {value}")
     dtypes: dict[str, list[str]] = {}
-    for each in record["native_atomics"]:
-        if each["memory"] == "global" and each["operation"] in ("add", "maximum", "bitwise_or"):
-            dtypes.setdefault(each["operation"], []).append(each["dtype"])
-    atomics = "; ".join(f"{operation} {', '.join(found)}" for operation, found in dtypes.items())
+    for atomic in record["native_atomics"]:
+        # The summary has one operation each for sums, extremes and bits.
+        if atomic["memory"] == "global" and atomic["operation"] in ("add", "maximum", "bitwise_or"):
+            dtypes.setdefault(atomic["operation"], []).append(atomic["dtype"])
+    atomics = "; ".join(f"{operation} {', '.join(names)}" for operation, names in dtypes.items())
     rows += [*_profile_rows(record), ("model", ", ".join(numbers)), ("atomics", atomics or "none")]
     return head + table(rows)
 
@@ -251,9 +261,9 @@ def show(record: Mapping[str, Any]) -> str:
         [
             head + table(rows),
             "\n  The model's numbers",
-            table([_parameter(key, **found) for key, found in record["parameters"].items()], indent=4),
+            table([_parameter(key, **number) for key, number in record["parameters"].items()], indent=4),
             "\n" + wrapped("NumPy arrays of fewer elements are left to NumPy, SciPy, pandas or boost-histogram", 2),
-            table([_host_size(call, **found) for call, found in record["host_sizes"].items()], right=(1,), indent=4),
+            table([_host_size(call, **size) for call, size in record["host_sizes"].items()], right=(1,), indent=4),
             "\n  Features",
             table([(_yes(has), name, FEATURES[name]) for name, has in record["features"].items()], indent=4),
             "\n" + wrapped("Hardware atomics, in local and global memory (unsigned as signed)", 2),
@@ -293,7 +303,7 @@ def profile_values(profile: Profile) -> dict[str, Any]:
 def show_profile(profile: Profile) -> str:
     """Return the numbers of one profile with their sources."""
     values = profile_values(profile)
-    rows = [_parameter(key, **found) for key, found in values["parameters"].items()]
+    rows = [_parameter(key, **number) for key, number in values["parameters"].items()]
     return f"{profile.name} ({profile.kind.upper()})\n" + table(rows) + "\n" + wrapped(f"Rates: {values['rates']}", 2)
 
 
@@ -359,10 +369,11 @@ def _yes(has: bool) -> str:
 def _atomics_rows(native: list[dict[str, str]]) -> list[list[str]]:
     shown = [dtype for dtype in ATOMIC_DTYPES if not dtype.startswith("u")]
     ways: dict[tuple[str, str], dict[str, str]] = {}
-    for found in native:
-        ways.setdefault((found["operation"], found["dtype"]), {})[found["memory"]] = found["way"]
+    for atomic in native:
+        ways.setdefault((atomic["operation"], atomic["dtype"]), {})[atomic["memory"]] = atomic["way"]
 
     def cell(operation: str, dtype: str) -> str:
+        # "-" is an atomic that no device has, "no" one that this device lacks.
         if not any(native_atomic(operation, np.dtype(dtype), memory) for memory in MEMORIES):
             return "-"
         where = ways.get((operation, dtype), {})
@@ -373,14 +384,15 @@ def _atomics_rows(native: list[dict[str, str]]) -> list[list[str]]:
     return [["", *shown], *(row for row in rows if set(row[1:]) != {"-"})]
 
 
-def _update_rows(found: dict[str, dict[str, dict[str, list[str]]]]) -> list[list[str]]:
+def _update_rows(by_operator: dict[str, dict[str, dict[str, list[str]]]]) -> list[list[str]]:
     def cell(available: dict[str, list[str]] | None) -> str:
         if available is None:
             return "-"
+        # Both memories share a word if their best update is the same.
         best = [choices[0] if choices else "no" for choices in available.values()]
         return "/".join(dict.fromkeys(best))
 
-    return [["", *DTYPES], *([name, *(cell(of.get(dtype)) for dtype in DTYPES)] for name, of in found.items())]
+    return [["", *DTYPES], *([name, *(cell(of.get(dtype)) for dtype in DTYPES)] for name, of in by_operator.items())]
 
 
 def _default_device() -> tuple[cl.Device | None, str | None]:

@@ -23,38 +23,38 @@ from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileErr
 INTERRUPTED = 130  # exit status: 128 + SIGINT, as shells report it
 
 
-class Entry(NamedTuple):
+class Subcommand(NamedTuple):
     """A subcommand: where it is, and its line in `clhist --help`, which imports none of them."""
 
     target: str
     summary: str
 
 
-SECTIONS: dict[str, dict[str, Entry]] = {
+SECTIONS: dict[str, dict[str, Subcommand]] = {
     "Histograms": {
-        "demo": Entry("clhist.cli.demo:demo", "Draw, check and time one histogram"),
-        "hist": Entry("clhist.cli.hist.command:hist", "Histograms and statistics of columns of files"),
-        "bench": Entry("clhist.cli.bench:bench", "Time clhist, alone or beside others (in a clone)"),
+        "demo": Subcommand("clhist.cli.demo:demo", "Draw, check and time one histogram"),
+        "hist": Subcommand("clhist.cli.hist.command:hist", "Histograms and statistics of columns of files"),
+        "bench": Subcommand("clhist.cli.bench:bench", "Time clhist, alone or beside others (in a clone)"),
     },
     "Device": {
-        "info": Entry("clhist.cli.info:info", "Show the OpenCL devices"),
-        "warm": Entry("clhist.cli.warm:warm", "Compile what common calls need"),
-        "selftest": Entry("clhist.cli.selftest:selftest", "Check that a device computes right"),
-        "calibrate": Entry("clhist.cli.calibrate:calibrate", "Measure a device and write its profile"),
-        "report": Entry("clhist.cli.report.command:report", "Write an HTML page about a device"),
+        "info": Subcommand("clhist.cli.info:info", "Show the OpenCL devices"),
+        "warm": Subcommand("clhist.cli.warm:warm", "Compile what common calls need"),
+        "selftest": Subcommand("clhist.cli.selftest:selftest", "Check that a device computes right"),
+        "calibrate": Subcommand("clhist.cli.calibrate:calibrate", "Measure a device and write its profile"),
+        "report": Subcommand("clhist.cli.report.command:report", "Write an HTML page about a device"),
     },
     "Model": {
-        "plan": Entry("clhist.cli.plan:plan", "Show how a histogram is computed"),
-        "strategies": Entry("clhist.cli.strategies:strategies", "Run the published strategies"),
-        "reproduce": Entry("clhist.cli.reproduce.command:reproduce", "Measure what a paper did, here"),
+        "plan": Subcommand("clhist.cli.plan:plan", "Show how a histogram is computed"),
+        "strategies": Subcommand("clhist.cli.strategies:strategies", "Run the published strategies"),
+        "reproduce": Subcommand("clhist.cli.reproduce.command:reproduce", "Measure what a paper did, here"),
     },
     "Case studies": {
-        "gromacs": Entry("clhist.cli.cases.gromacs:gromacs", "Forces of a pair list"),
-        "kmeans": Entry("clhist.cli.cases.kmeans:kmeans_command", "k-means clustering"),
-        "histo": Entry("clhist.cli.cases.histo:histo", "Saturating 2-D histogram of points"),
-        "image": Entry("clhist.cli.cases.image:image", "Histograms of 8-bit images"),
-        "joint": Entry("clhist.cli.cases.joint:joint", "Mutual information of two images"),
-        "tpacf": Entry("clhist.cli.cases.tpacf:tpacf", "Two-point angular correlation"),
+        "gromacs": Subcommand("clhist.cli.cases.gromacs:gromacs", "Forces of a pair list"),
+        "kmeans": Subcommand("clhist.cli.cases.kmeans:kmeans_command", "k-means clustering"),
+        "histo": Subcommand("clhist.cli.cases.histo:histo", "Saturating 2-D histogram of points"),
+        "image": Subcommand("clhist.cli.cases.image:image", "Histograms of 8-bit images"),
+        "joint": Subcommand("clhist.cli.cases.joint:joint", "Mutual information of two images"),
+        "tpacf": Subcommand("clhist.cli.cases.tpacf:tpacf", "Two-point angular correlation"),
     },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
@@ -112,6 +112,7 @@ def _messages(ctx: click.Context | None) -> Iterator[None]:
         click.echo("\ninterrupted", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     except click.ClickException as error:
+        # A message may quote a file, whose control characters a terminal must not get.
         vars(error)["message"] = escaped(error.message, keep="\n")
         raise
     except _EXPECTED as error:
@@ -156,6 +157,7 @@ def run() -> None:
         try:
             if sys.stdout is None:
                 raise InputError("output: the standard output is closed")
+            # Characters that the encoding lacks become escapes instead of errors.
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
             main(prog_name="clhist")
         except SystemExit as end:
@@ -163,19 +165,22 @@ def run() -> None:
         except click.ClickException as error:
             error.show()
             status = error.exit_code
-        except OSError:  # not even a message can be written
+        except OSError:
+            # Not even the message can be written.
             status = InputError.exit_code
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except OSError:
             status = status or InputError.exit_code
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python flushes again at its end
+            # Python flushes the stream again at its end, which would raise.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(status)
 
 
 def _raised_by_clhist(error: Exception) -> bool:
     """Whether the library refused an argument; any other such error is a mistake and keeps its traceback."""
+    # The innermost frame is the one that raised.
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     module = frame.f_globals.get("__name__", "")
     return module.startswith("clhist.") and not module.startswith("clhist.cli.")

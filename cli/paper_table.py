@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from clhist._core.devices.profile import Profile, named_profile
 from clhist._core.devices.profile_files import load_profiles
 from clhist._core.model.paper import paper_plan
@@ -16,11 +14,6 @@ BIN_BYTES = {"HDW": 4, "CAS": 4, "XCG": 8}  # V-A: an int, and for XCG a tuple o
 LOCAL_BINS = (31, 127, 505, 2041, 6141, 12281, 24569, 49145)
 GLOBAL_BINS = (12281, 24569, 49145, 196607, 393215, 786431, 1572863)
 RACE_FACTORS = (1, 63)
-
-
-@cache
-def _profile() -> Profile:
-    return named_profile(DEVICE, load_profiles())
 
 
 def _plan(profile: Profile, name: str, bins: int, memory: str, race_factor: int) -> Plan:

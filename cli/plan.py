@@ -44,10 +44,11 @@ class Number(click.ParamType):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = _NUMBER.fullmatch(str(value).strip())
-        if found is None:
+        match = _NUMBER.fullmatch(str(value).strip())
+        if match is None:
             self.fail(f"expected a number such as 50000000, 50M, 5e7 or 64MiB, got {value!r}", param, ctx)
-        digits, letter, binary = found[1].replace(",", "").replace("_", ""), found[2] or "", found[3]
+        digits, letter, binary = match[1].replace(",", "").replace("_", ""), match[2] or "", match[3]
+        # Decimal is exact for 1.5M or 5e7.
         number = Decimal(digits) * (1024 if binary else 1000) ** _POWERS[letter.lower()]
         if number != int(number):
             self.fail(f"expected a whole number, got {value!r}", param, ctx)
@@ -56,7 +57,18 @@ class Number(click.ParamType):
         return int(number)
 
 
+class Size(Number):
+    """A number that elements and bins may have: they are counted in an int32."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number = super().convert(value, param, ctx)
+        if not 1 <= number < 2**31:
+            self.fail(f"expected a number from 1 to 2^31 - 1, got {value}", param, ctx)
+        return number
+
+
 NUMBER = Number()
+SIZE = Size()
 if TYPE_CHECKING:
     _Choice = click.Choice[str]
 else:
@@ -76,13 +88,14 @@ class OneOf(_Choice):
 
 def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each of the `Choices` that has no other meaning here than in a call."""
-    for each in reversed(fields(Choices)):
-        known = each.metadata
-        if "help" not in known or each.name == "memory":
+    # Decorators apply from the last one on, so this keeps the order of the fields in the help.
+    for choice in reversed(fields(Choices)):
+        metadata = choice.metadata
+        if "help" not in metadata or choice.name == "memory":
             continue
-        name = f"--{each.name.replace('_', '-')}"
-        kind = OneOf(known["values"]) if "values" in known else NUMBER
-        command = click.option(name, type=kind, metavar=known.get("letter"), help=known["help"])(command)
+        name = f"--{choice.name.replace('_', '-')}"
+        kind = OneOf(metadata["values"]) if "values" in metadata else NUMBER
+        command = click.option(name, type=kind, metavar=metadata.get("letter"), help=metadata["help"])(command)
     return command
 
 
@@ -200,6 +213,9 @@ def plan(  # noqa: PLR0913  # an option each
     Evaluates the cost model of SC'20 (Henriksen, Hellfritzsch, Sadayappan, Oancea: Compiling Generalized Histograms for
     GPU, section III) step by step: copies, passes, and their memory. With --profile no OpenCL is needed.
 
+    The plan is that of clhist.reduce_by_index, and so is the note on few elements, which NumPy computes; `clhist info
+    -v` shows from how many elements on a device computes each function.
+
     \b
     Example: the plan of clhist.reduce_by_index(..., np.add, ...) with float32
       clhist plan -n 50M -H 12281 --op add --dtype float32
@@ -221,6 +237,7 @@ def plan(  # noqa: PLR0913  # an option each
     if paper:
         console.report(table_1_records(), table_1)
         return
+    # Required only here, since --paper needs neither.
     for option in context.command.params:
         if option.name in ("num_elements", "num_bins") and context.params[option.name] in (None, ()):
             raise click.MissingParameter(ctx=context, param=option)
@@ -230,21 +247,22 @@ def plan(  # noqa: PLR0913  # an option each
     device, default_budget, most_work_items, least = _device(console)
     budget = default_budget if memory_budget is None else memory_budget
     programs: list[dict[str, object]] = []
-    asked: tuple[Histogram, ...] = ()
+    requested: tuple[Histogram, ...] = ()
     with _named_options():
         choices = Choices(update, None if memory == "auto" else memory, **forced)
         check_choices(choices, most_work_items, device.name)
         if ops:
-            asked = _histograms(ops, dtypes, num_bins, counts)
+            requested = _histograms(ops, dtypes, num_bins, counts)
+            # A pair is read as a bin of 4 bytes and, unless all values are 1, a value.
             problem = Problem(
-                asked, num_elements, histograms, race_factor=race_factor, choices=choices, memory_budget=budget,
-                read_bytes=4 + sum(0 if each.counts else each.operator.dtype.itemsize for each in asked),
+                requested, num_elements, histograms, race_factor=race_factor, choices=choices, memory_budget=budget,
+                read_bytes=4 + sum(0 if h.counts else h.operator.dtype.itemsize for h in requested),
             )  # fmt: skip
             plans = plan_sweeps(problem, device)
             sweeps = [_sweep(plan) for plan in plans]
-            title = "operator" + "s"[: len(asked) != 1] + f" {', '.join(_name(each) for each in asked)}"
+            title = "operator" + "s"[: len(requested) != 1] + f" {', '.join(_name(h) for h in requested)}"
             if source:
-                programs = _programs(asked, plans, device)
+                programs = _programs(requested, plans, device)
         else:
             sizes = _each("--element-size", element_size, len(num_bins))
             numbers = _Numbers(
@@ -252,16 +270,17 @@ def plan(  # noqa: PLR0913  # an option each
             )
             sweeps = numbers.sweeps()
             title = "update " + " and ".join(dict.fromkeys(sweep.plan.update for sweep in sweeps))
-    notes = _notes(choices, sweeps, asked)
+    notes = _notes(choices, sweeps, requested)
     if least is not None and max(num_elements, *num_bins) < least[0]:
         notes.append(
             f"reduce_by_index leaves NumPy arrays of fewer than {ceil(least[0]):,} elements to NumPy, if no queue is "
-            f"given ({least[1]}); kernels compute all others, as planned above"
+            f"given ({least[1]}); kernels compute all others, as planned above. `clhist info -v` shows this threshold "
+            "for each function"
         )
 
     def text() -> str:
         if source:
-            return "\n".join(f"// === {each['program']}\n{each['source']}" for each in programs)
+            return "\n".join(f"// === {program['program']}\n{program['source']}" for program in programs)
         return show(sweeps, num_elements, num_bins, histograms, race_factor, device, title, notes)
 
     record = _document(sweeps, budget) | {"rates": rates_of(device).source or "measured"}
@@ -275,16 +294,17 @@ def _named_options() -> Iterator[None]:
     try:
         yield
     except (ValueError, MemoryError) as error:
+        # Errors of the library begin with the name of the parameter.
         name, colon, rest = str(error).partition(": ")
-        known = {each.name for each in plan.params} | set(names)
-        if not colon or name not in known:
+        parameters = {parameter.name for parameter in plan.params} | set(names)
+        if not colon or name not in parameters:
             raise
         option = f"--{names.get(name, name).replace('_', '-')}"
         raise InputError(f"{option}: {rest}") from error
 
 
-def _notes(choices: Choices, sweeps: Sequence[PlannedSweep], asked: Sequence[Histogram]) -> list[str]:
-    """Return what a call would warn of, or check besides."""
+def _notes(choices: Choices, sweeps: Sequence[PlannedSweep], histograms: Sequence[Histogram]) -> list[str]:
+    """Return the warnings and additional checks of a call."""
     notes = []
     if fewer := fewer_copies(choices.copies, [sweep.plan for sweep in sweeps]):
         notes.append(f"--{fewer}")
@@ -292,21 +312,21 @@ def _notes(choices: Choices, sweeps: Sequence[PlannedSweep], asked: Sequence[His
     if choices.passes is not None and made < choices.passes and choices.memory != "partitioned":
         notes.append(f"--passes: {choices.passes} requested, {made} used: no more than bins")
     notes += [
-        f"--op: {each.operator.name!r} is not verified here: a call checks that its operator is associative and "
+        f"--op: {histogram.operator.name!r} is not verified here: a call checks that its operator is associative and "
         "commutative, and that its identity changes nothing"
-        for each in asked
-        if each.operator.is_custom
+        for histogram in histograms
+        if histogram.operator.is_custom
     ]
     return notes
 
 
-def _programs(asked: Sequence[Histogram], plans: Sequence[Plan], device: Profile) -> list[dict[str, object]]:
+def _programs(histograms: Sequence[Histogram], plans: Sequence[Plan], device: Profile) -> list[dict[str, object]]:
     """Return the programs of plans for arrays of bins and values, as a call on them has."""
     arguments, emits = ["const int *bins"], []
-    for each in asked:
-        arguments += [] if each.counts else [f"const value{each.suffix}_t *values{each.suffix}"]
-        emits.append(f"EMIT{each.suffix}(bins[i], {'1' if each.counts else f'values{each.suffix}[i]'})")
-    operators_, suffixes = [each.operator for each in asked], [each.suffix for each in asked]
+    for histogram in histograms:
+        arguments += [] if histogram.counts else [f"const value{histogram.suffix}_t *values{histogram.suffix}"]
+        emits.append(f"EMIT{histogram.suffix}(bins[i], {'1' if histogram.counts else f'values{histogram.suffix}[i]'})")
+    operators_, suffixes = [h.operator for h in histograms], [h.suffix for h in histograms]
     text = Source.of(", ".join(arguments), "; ".join(emits), operators_, suffixes)
     return [
         {"program": " ".join((name, *options)), "source": source}
@@ -337,7 +357,9 @@ class _Numbers(NamedTuple):
         update, choices, sizes, single = self.update, self.choices, self.sizes, len(members) == 1
         shared = "native" if update in (None, "private", SORT) else str(update)
         if shared == update:
-            choices = replace(choices, update=None)  # what work-items that share a copy take, not all of them
+            # The update is that of work-items that share a copy; other plans are not forced to use it.
+            choices = replace(choices, update=None)
+        # Counters of fewer bits, and rates of one kind of bin, are for a sweep with a single histogram.
         load = Workload(
             size=self.num_elements,
             bins=tuple(self.num_bins[k] for k in members),
@@ -359,6 +381,7 @@ class _Numbers(NamedTuple):
         return PlannedSweep(members, plan_sweep(load), load.bin_bytes, self.arrays)
 
     def _join(self, first: PlannedSweep, second: PlannedSweep) -> PlannedSweep | None:
+        # Sorting orders the pairs of one histogram, and shares no sweep.
         if SORT in (first.plan.update, second.plan.update):
             return None
         try:
@@ -380,7 +403,7 @@ def _document(sweeps: list[PlannedSweep], budget: int | None) -> dict[str, objec
 def _histograms(
     ops: tuple[str, ...], dtypes: tuple[str, ...], num_bins: tuple[int, ...], counts: bool
 ) -> tuple[Histogram, ...]:
-    """Return what a call with these operators asks for."""
+    """Return the histograms of a call with these operators."""
     number = len(num_bins)
     names = _each("--op", ops, number)
     kinds = _each("--dtype", dtypes, number) if dtypes else [_own_dtype(name) for name in names]
@@ -410,13 +433,14 @@ def _operator(name: str, dtype: str) -> Operator:
     try:
         if name in _OPERATORS:
             return getattr(operators, name)(dtype)
+        # A word is a misspelt name; anything else may be a C expression.
         if name.isidentifier():
             from difflib import get_close_matches
 
             close = get_close_matches(name, _OPERATORS, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
-            known = f"{', '.join(_OPERATORS)}, or a C expression of a and b"
-            raise click.BadParameter(f"expected one of {known}; got {name!r}.{hint}", param_hint="--op")
+            expected = f"{', '.join(_OPERATORS)}, or a C expression of a and b"
+            raise click.BadParameter(f"expected one of {expected}; got {name!r}.{hint}", param_hint="--op")
         return operators.as_operator(name, dtype)
     except (TypeError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--op") from error
@@ -426,13 +450,13 @@ def _name(histogram: Histogram) -> str:
     return f"{histogram.operator.name} of {histogram.operator.dtype}"
 
 
-def _each(option: str, given: tuple, number: int) -> tuple:
-    """Return one of `given` for each of the histograms."""
-    if len(given) not in (1, number):
+def _each(option: str, values: tuple, number: int) -> tuple:
+    """Return one of `values` for each of the histograms."""
+    if len(values) not in (1, number):
         raise click.BadParameter(
-            f"expected one, or one for each of {number} histograms, got {len(given)}", param_hint=option
+            f"expected one, or one for each of {number} histograms, got {len(values)}", param_hint=option
         )
-    return given * (number // len(given))
+    return values * (number // len(values))
 
 
 def _sweep(plan: Plan) -> PlannedSweep:
@@ -455,14 +479,15 @@ def _device(console: Console) -> tuple[Profile, int | None, int | None, tuple[fl
         named = named_profile(console.profile)
         memory = named.data_sheet.get("global_memory")
         most = None if named.kind == "cpu" else named.work_group_size
-        known = replace(named, features=expected_features(named.kind, named.name))
-        return known, memory // MEMORY_FRACTION if memory else None, most, None
+        # Without the device its features are those that its kind and name let expect.
+        profile = replace(named, features=expected_features(named.kind, named.name))
+        return profile, memory // MEMORY_FRACTION if memory else None, most, None
     from clhist._core.opencl.device import default_queue, device_profile, devices, memory_budget
     from clhist._core.runtime.small import least_size
 
     try:
-        asked = console.device or console.platform
-        device = devices(console.platform, console.device)[0] if asked else default_queue().device
+        name = console.device or console.platform
+        device = devices(console.platform, console.device)[0] if name else default_queue().device
     except NoDeviceError as error:
         raise NoDeviceError(f"{error}; or name a device: --profile nvidia-h200") from error
     least = least_size("reduce_by_index", device)

@@ -40,7 +40,8 @@ class PlannedSweep:
         plan = self.plan
         local, everywhere = plan.memory_bytes(self.sizes)
         record: dict[str, object] = {"strategy": plan.strategy}
-        record |= {each.name: getattr(plan, each.name) for each in fields(plan) if each.name != "again"}
+        # The fallback of a plan is written as text, below.
+        record |= {field.name: getattr(plan, field.name) for field in fields(plan) if field.name != "again"}
         record["steps"] = [step._asdict() for step in plan.steps]
         if plan.behind is not None:
             record["robust"] = str(plan.behind)
@@ -94,7 +95,8 @@ def value_text(number: float) -> str:
 def _given(sweep: PlannedSweep, histograms: int | None) -> list[tuple[str, str, str]]:
     """Return letter, value and meaning of what a sweep is planned from; of several histograms the sum and the mean."""
     lock, plan = sweep.plan.lock_bytes, sweep.plan
-    size = sum(n * (each + lock) for n, each in zip(plan.bins, sweep.sizes, strict=True)) / plan.num_bins
+    # The mean of all bins, each with its lock.
+    size = sum(n * (bin_bytes + lock) for n, bin_bytes in zip(plan.bins, sweep.sizes, strict=True)) / plan.num_bins
     several = len(sweep.members) > 1
     rows = [
         ("N", value_text(plan.num_elements), "elements"),

@@ -46,7 +46,8 @@ class Progress:
         self._hidden = hidden
         self._shown = not hidden and sys.stderr.isatty()
         self._start = monotonic()
-        self._first: tuple[float, float] | None = None  # work and time when the first step was done
+        # Work and time at the end of the first step: rates exclude it, since it compiles.
+        self._first: tuple[float, float] | None = None
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -62,6 +63,7 @@ class Progress:
     ) -> None:
         self._over.set()
         if self._thread is not None:
+            # The thread must not draw the line after it was removed.
             self._thread.join()
             with quiet_terminal():
                 _lines.remove(self)
@@ -115,6 +117,7 @@ class Progress:
     def _draw(self) -> None:
         while not self._over.wait(_TICK):
             with _drawing:
+                # Only the innermost of nested lines is drawn.
                 if _lines[-1:] == [self] and monotonic() - self._silent >= self._delay:
                     width = shutil.get_terminal_size().columns - 1
                     sys.stderr.write("\r\x1b[K" + self.text()[:width])

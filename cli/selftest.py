@@ -120,15 +120,18 @@ def _checks(console: Console, queue: Any, watchdog: Any, *, quick: bool, jobs: i
     start = perf_counter()
     every = list(cuda_checks(queue.device, quick=quick) if cuda else checks(queue, quick=quick))
     if jobs == 1:
+        # Here a watchdog ends what hangs; worker processes have a limit of their own.
         running = _here(every, watchdog)
     else:
         running = _in_processes(every, checks_elsewhere(queue.device, quick=quick, cuda=cuda), jobs, watchdog)
-    found = {}
+    outcome_of = {}
+    # Closing the generator ends the worker processes, after an exception as well.
     with console.progress(queue.device.name.strip(), len(every)) as bar, closing(running):
         for number, outcome in running:
-            found[number] = outcome
+            outcome_of[number] = outcome
             bar.update(1)
-    outcomes = [found[number] for number in range(len(every))]
+    # Checks end in any order: report them in the order of the suite.
+    outcomes = [outcome_of[number] for number in range(len(every))]
     seconds = perf_counter() - start
     count = Counter(outcome.status for outcome in outcomes)
     wrong = [outcome for outcome in outcomes if outcome.status == WRONG]
@@ -169,9 +172,11 @@ def _checks(console: Console, queue: Any, watchdog: Any, *, quick: bool, jobs: i
     )
     if not count[HOLDS]:
         lines.append(f"nothing could be checked: {outcomes[0].words}")
+    # Profiles have a bandwidth if the device was measured.
     if values["kind"] == "gpu" and BANDWIDTH not in device_profile(queue.device).rates:
         lines.append(_NEW_DEVICE)
     console.report(values, "\n".join(lines))
+    # A device on which nothing could be checked does not pass.
     return bool(wrong) or not count[HOLDS]
 
 
@@ -214,10 +219,11 @@ def _tables(outcomes: Sequence[Any]) -> str:
     for part in ([o for o in outcomes if o.check.column in COLUMNS], forms):
         rows = list(dict.fromkeys(o.check.row for o in part))
         columns = list(dict.fromkeys(o.check.column for o in part))
+        # Types have an order of their own, forms that of their names.
         columns.sort(key=list(COLUMNS).index if part is not forms else str)
         cells = [[_cell([o for o in part if (o.check.row, o.check.column) == (r, c)]) for c in columns] for r in rows]
         head = ["", *(_SHORT.get(c, c) for c in columns)]
-        texts.append(grid([head, *([row, *each] for row, each in zip(rows, cells, strict=True))], indent=2))
+        texts.append(grid([head, *([row, *row_cells] for row, row_cells in zip(rows, cells, strict=True))], indent=2))
     return "\n\n".join(texts)
 
 

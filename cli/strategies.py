@@ -18,10 +18,10 @@ from clhist.cases.files import read_image
 from clhist.cases.image_data import photograph
 from clhist.cli.cases.options import figure, messages, plot_option
 from clhist.cli.console import Console, completed, shared_options
-from clhist.cli.plan import NUMBER
+from clhist.cli.plan import SIZE
 from clhist.cli.tables import grid, table
 from clhist.cli.timing import read_floor
-from clhist.strategies import STRATEGIES, DataSet, Outcome, Runner, Strategy, datasets, select
+from clhist.strategies import STRATEGIES, DataSet, Runner, Strategy, StrategyOutcome, datasets, select
 from clhist.strategies.registry import OURS
 
 # One cooperation level of the thesis, its heuristic, instead of all.
@@ -30,14 +30,14 @@ _BINS = (256, 4096, 65536)
 _SIZES = {"cpu": 1_000_000, "gpu": 50_000_000}
 _PHOTOGRAPH = (3000, 4000)
 
-Row = tuple[Strategy, list[Outcome]]
+Row = tuple[Strategy, list[StrategyOutcome]]
 
 
 @click.command()
 @click.option(
     "-n",
     "--num-elements",
-    type=NUMBER,
+    type=SIZE,
     metavar="N",
     help="Elements of generated inputs: 20M, 1e6. [default: 50M on a GPU, 1M on a CPU]",
 )
@@ -45,7 +45,7 @@ Row = tuple[Strategy, list[Outcome]]
     "-H",
     "--num-bins",
     "bins",
-    type=NUMBER,
+    type=SIZE,
     multiple=True,
     metavar="BINS",
     help="Bins, where the input leaves a choice. Repeatable. [default: 256, 4096, 65536; text 5; images 256]",
@@ -99,25 +99,26 @@ def strategies(
     chosen = _selected(patterns or DEFAULT)
     if listed:
         shown = select(patterns) if patterns and "all" not in patterns else list(STRATEGIES.values())
-        console.report([_record(each) for each in shown], lambda: _listing(shown))
+        console.report([_record(strategy) for strategy in shown], lambda: _listing(shown))
         return
     settings = _parameters(parameters, chosen)
     runner = Runner(default_queue().context)
     size = _SIZES[runner.limits.profile.kind] if num_elements is None else num_elements
     bench = Bench(runner.context, runner.queue)
     with messages():
-        data = [each for name in inputs or ("uniform",) for each in _data(name, size, bins)]
+        data = [dataset for name in inputs or ("uniform",) for dataset in _data(name, size, bins)]
     rows: list[Row] = [(strategy, []) for strategy in chosen]
     floors: list[float] = []
     numpy: list[float] = []
     with console.progress("strategies", len(data) * len(chosen)) as progress:
-        for each in data:
-            buffers = [runner.elements(each).data]
-            floors.append(read_floor(bench, buffers, each.elements.nbytes).median)
-            numpy.append(_numpy_seconds(each))
+        for dataset in data:
+            buffers = [runner.elements(dataset).data]
+            floors.append(read_floor(bench, buffers, dataset.elements.nbytes).median)
+            numpy.append(_numpy_seconds(dataset))
             for strategy, outcomes in rows:
+                # A parameter applies to those strategies that have one of its name.
                 own: dict[str, Any] = {name: value for name, value in settings.items() if name in strategy.parameters}
-                outcomes.append(runner.outcome(strategy, each, **own))
+                outcomes.append(runner.outcome(strategy, dataset, **own))
                 progress.update(1, strategy.name)
     if plot:
         _draw(plot, runner, data, floors, rows)
@@ -135,16 +136,16 @@ def _selected(patterns: Sequence[str]) -> list[Strategy]:
         raise click.BadParameter(str(error), param_hint="--strategy") from error
 
 
-def _parameters(given: Sequence[str], chosen: Sequence[Strategy]) -> dict[str, int]:
-    found = {}
-    known = sorted({name for strategy in chosen for name in strategy.parameters})
-    for text in given:
+def _parameters(texts: Sequence[str], chosen: Sequence[Strategy]) -> dict[str, int]:
+    parameters = {}
+    names = sorted({name for strategy in chosen for name in strategy.parameters})
+    for text in texts:
         name, _, value = text.partition("=")
-        if name not in known or not value.isdecimal() or int(value) < 1:
-            expected = f"{', '.join(known)} = a whole number of at least 1" if known else "none for these strategies"
+        if name not in names or not value.isdecimal() or int(value) < 1:
+            expected = f"{', '.join(names)} = a whole number of at least 1" if names else "none for these strategies"
             raise click.BadParameter(f"expected {expected}; got {text!r}", param_hint="--parameter")
-        found[name] = int(value)
-    return found
+        parameters[name] = int(value)
+    return parameters
 
 
 def _data(name: str, size: int, bins: Sequence[int]) -> Iterator[DataSet]:
@@ -152,19 +153,19 @@ def _data(name: str, size: int, bins: Sequence[int]) -> Iterator[DataSet]:
     factor = re.fullmatch(r"rf(\d+)", name)
     path = Path(name)
     if name == "uniform" or factor:
-        for each in bins or _BINS:
-            yield datasets.uniform(size, each, int(factor[1]) if factor else 1)
+        for number in bins or _BINS:
+            yield datasets.uniform(size, number, int(factor[1]) if factor else 1)
     elif name in (*datasets.THESIS, "thesis"):
         for dataset in datasets.THESIS if name == "thesis" else (name,):
             yield datasets.thesis(dataset, size)
     elif path.suffix.lower() == ".txt":
         text = path.read_bytes()
-        for each in bins or (5,):
-            yield datasets.letters(path.name, text, each)
+        for number in bins or (5,):
+            yield datasets.letters(path.name, text, number)
     elif name == "photograph" or path.suffix:
         image = photograph(*_PHOTOGRAPH) if name == "photograph" else read_image(path)
-        for each in bins or (256,):
-            yield datasets.pixels(path.name, image, each)
+        for number in bins or (256,):
+            yield datasets.pixels(path.name, image, number)
     else:
         expected = "uniform, rf and a number, D1 to D12, thesis, photograph, or a file"
         raise click.BadParameter(f"expected {expected}, got {name!r}", param_hint="--data")
@@ -172,12 +173,14 @@ def _data(name: str, size: int, bins: Sequence[int]) -> Iterator[DataSet]:
 
 def _listing(chosen: Sequence[Strategy]) -> str:
     lines = []
-    for each in chosen:
-        defaults = ", ".join(f"{name}={'auto' if value is None else value}" for name, value in each.parameters.items())
-        facts = [("does", each.summary), ("source", each.source), ("needs", each.needs)]
-        facts += [("operators", each.operators)]
+    for strategy in chosen:
+        defaults = ", ".join(
+            f"{name}={'auto' if value is None else value}" for name, value in strategy.parameters.items()
+        )
+        facts = [("does", strategy.summary), ("source", strategy.source), ("needs", strategy.needs)]
+        facts += [("operators", strategy.operators)]
         facts += [("parameters", defaults)] if defaults else []
-        lines += [each.name, table(facts)]
+        lines += [strategy.name, table(facts)]
     return "\n".join(lines)
 
 
@@ -188,6 +191,7 @@ def _record(strategy: Strategy) -> dict[str, Any]:
 
 def _numpy_seconds(data: DataSet) -> float:
     """Return what `numpy.bincount` takes on one core, the median of three; of inputs with other elements their bins."""
+    # Not timed: bincount takes no bins out of range, and would convert other types.
     inside = data.bins[(data.bins >= 0) & (data.bins < data.num_bins)].astype(np.intp)
     seconds = []
     for _ in range(3):
@@ -197,7 +201,7 @@ def _numpy_seconds(data: DataSet) -> float:
     return statistics.median(seconds)
 
 
-def _times(outcome: Outcome, floor: float) -> float | None:
+def _times(outcome: StrategyOutcome, floor: float) -> float | None:
     return None if outcome.median is None else outcome.median / floor
 
 
@@ -205,7 +209,10 @@ def _text(
     runner: Runner, data: Sequence[DataSet], floors: Sequence[float], numpy: Sequence[float], rows: Sequence[Row]
 ) -> str:
     reasons: dict[str, int] = {}
-    heads = [(each.name, f"{each.num_bins:,}", f"{floor * 1e6:,.4g}") for each, floor in zip(data, floors, strict=True)]
+    heads = [
+        (dataset.name, f"{dataset.num_bins:,}", f"{floor * 1e6:,.4g}")
+        for dataset, floor in zip(data, floors, strict=True)
+    ]
     lines = [("input", *(head[0] for head in heads)), ("bins", *(head[1] for head in heads))]
     lines += [("F, µs", *(head[2] for head in heads)), ("",) * (1 + len(data))]
     fastest = [_fastest(rows, n) for n in range(len(data))]
@@ -215,6 +222,7 @@ def _text(
             times = _times(outcome, floors[n])
             if times is None:
                 reason = f"{outcome.state}: {outcome.note}" if outcome.state != "not applicable" else outcome.note
+                # Equal reasons share a number, which the lines below the table explain.
                 cells.append(f"({reasons.setdefault(reason, len(reasons) + 1)}) ")
             else:
                 cells.append(f"{times:,.2f}{'*' if fastest[n] == strategy.name else ' '}")
@@ -246,10 +254,10 @@ def _document(
         "platform": runner.queue.device.platform.version.strip(),
         "inputs": [
             {
-                "name": each.name,
-                "num_elements": each.elements.size,
-                "num_bins": each.num_bins,
-                "race_factor": each.race_factor,
+                "name": dataset.name,
+                "num_elements": dataset.elements.size,
+                "num_bins": dataset.num_bins,
+                "race_factor": dataset.race_factor,
                 "floor": floor,
                 "numpy": numpy[n],
                 "fastest": _fastest(rows, n),
@@ -265,7 +273,7 @@ def _document(
                     for strategy, outcomes in rows
                 ],
             }
-            for n, (each, floor) in enumerate(zip(data, floors, strict=True))
+            for n, (dataset, floor) in enumerate(zip(data, floors, strict=True))
         ],
     }
 
@@ -273,13 +281,17 @@ def _document(
 def _draw(path: Path, runner: Runner, data: Sequence[DataSet], floors: Sequence[float], rows: Sequence[Row]) -> None:
     """Draw a table of colours: strategies down, inputs across."""
     values = np.array(
-        [[_times(each, floor) or np.nan for each, floor in zip(outcomes, floors, strict=True)] for _, outcomes in rows]
+        [
+            [_times(outcome, floor) or np.nan for outcome, floor in zip(outcomes, floors, strict=True)]
+            for _, outcomes in rows
+        ]
     )
     with figure(path, figsize=(4 + 0.9 * len(data), 1.5 + 0.25 * len(rows))) as drawing:
         ax = drawing.subplots()
         image = ax.imshow(np.log10(values), aspect="auto", cmap="viridis_r")
-        ax.set_xticks(range(len(data)), [f"{each.name}\n{each.num_bins:,}" for each in data], fontsize="small")
+        ax.set_xticks(range(len(data)), [f"{dataset.name}\n{dataset.num_bins:,}" for dataset in data], fontsize="small")
         ax.set_yticks(range(len(rows)), [strategy.name for strategy, _ in rows], fontsize="small")
+        # Text is white on the darker colours, which are those of longer times.
         middle = float(np.nanmean(np.log10(values))) if np.isfinite(values).any() else 0.0
         for (row, column), value in np.ndenumerate(values):
             text = f"{value:,.3g}" if np.isfinite(value) else "–"

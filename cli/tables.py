@@ -37,6 +37,7 @@ def table(rows: Sequence[Sequence[str]], *, indent: int = 2, right: Collection[i
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     before = indent + sum(n + 2 for n in widths[:-1])
     longest = max((len(word) for *_, last in rows for word in last.split()), default=0)
+    # The last column must have room for its longest word, as far as the text has.
     needed = max(_NARROWEST, min(longest, width - indent - 4))
     below = widths[-1] > 0 and width - before < min(widths[-1], needed)
     lines = []
@@ -68,13 +69,15 @@ def grid(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,), indent:
     keys : int
         Leading columns that each of the tables repeats.
     """
+    # A pipe has no width: columns stay together there.
     width = _columns(10**6)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     key = list(range(keys))
     parts: list[list[int]] = [list(key)]
     for column in range(keys, len(widths)):
-        taken = indent + sum(widths[n] + 2 for n in parts[-1]) + widths[column]
-        if taken > width and len(parts[-1]) > keys:
+        needed = indent + sum(widths[n] + 2 for n in parts[-1]) + widths[column]
+        # Each part has a column beside the keys, even if that is too wide.
+        if needed > width and len(parts[-1]) > keys:
             parts.append(list(key))
         parts[-1].append(column)
     texts = []
@@ -95,10 +98,10 @@ def escaped(text: str, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        each.encode("unicode_escape").decode()
-        if each not in keep and unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-        else each
-        for each in text
+        character.encode("unicode_escape").decode()
+        if character not in keep and unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        else character
+        for character in text
     )
 
 

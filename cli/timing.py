@@ -37,7 +37,7 @@ class Samples:
         return spread_of(self.seconds)
 
     def record(self) -> dict[str, Any]:
-        """Return what JSON has of them."""
+        """Return the record for JSON."""
         return {"median": self.median, "spread": self.spread, "samples": list(self.seconds)}
 
 
@@ -77,6 +77,7 @@ def pipelined(
     start = time.perf_counter()
     finish(call())
     about = max(1e-9, time.perf_counter() - start)
+    # So many calls that one wait at the end weighs little.
     calls = max(1, min(_MOST_CALLS, int(_LOOP_SECONDS / about)))
     host, others = list[float](), list[float]()
 
@@ -111,21 +112,24 @@ def interleaved(calls: Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any
     for n in range(rounds):
         for name, (call, finish, _) in calls.items():
             if n * runs[name] // rounds == (n + 1) * runs[name] // rounds:
-                continue  # slow ones take part in some rounds only
+                # Slow calls take part in some rounds only.
+                continue
             if loops[name] > 1:
-                finish(call())  # a GPU has to come back from another library's context
+                # Untimed: a GPU switches back from another library's context.
+                finish(call())
             start = time.perf_counter()
             for _ in range(loops[name]):
                 last = call()
             finish(last)
             seconds[name].append((time.perf_counter() - start) / loops[name])
-    return {name: Samples(tuple(each)) for name, each in seconds.items()}
+    return {name: Samples(tuple(samples)) for name, samples in seconds.items()}
 
 
-def read_floor(bench: Bench, buffers: Sequence[cl.Buffer], nbytes: int) -> Samples:
+def read_floor(bench: Bench, buffers: Sequence[Any], nbytes: int) -> Samples:
     """Return F: the seconds that reading so many bytes of one of equal `buffers` takes, in turns."""
     kernel, device = bench.kernel("read"), bench.device
-    cpu = device_kind(device) == "cpu"  # a few blocks for each core there, all lanes busy elsewhere
+    # A few blocks for each core of a CPU; enough to occupy all lanes of other devices.
+    cpu = device_kind(device) == "cpu"
     group = 1 if cpu else min(256, device.max_work_group_size)
     items = (4 if cpu else 8 * group) * device.max_compute_units
     sums = cl.Buffer(bench.context, cl.mem_flags.READ_WRITE, 4)
@@ -135,6 +139,7 @@ def read_floor(bench: Bench, buffers: Sequence[cl.Buffer], nbytes: int) -> Sampl
     def once() -> float:
         event = kernel(bench.queue, (items,), (group,), next(turns), *numbers, sums)
         event.wait()
+        # A coarse clock may show no time at all, but callers divide by it.
         return max(1, event.profile.end - event.profile.start) * 1e-9
 
     return repeated(once, once())

@@ -43,10 +43,12 @@ def warm(console: Console, quick: bool, jobs: int | None) -> None:
     from clhist.selftest.workers import default_jobs, run_in_processes
 
     start = perf_counter()
+    # With a device named there is no choice of runtimes.
     runtimes = cpu_runtimes() if console.device is None and console.platform is None else []
     with console.progress("CPU runtimes"):
         if runtimes:
             measure_kernels(runtimes)
+    # After the measurement, the default device is the fastest runtime's.
     queue = default_queue()
     device = queue.device
     calls = list(common_calls(queue, quick=quick))
@@ -58,7 +60,7 @@ def warm(console: Console, quick: bool, jobs: int | None) -> None:
         for _, outcome in running:
             outcomes.append(outcome)
             bar.update(1)
-    failed = [each for each in outcomes if each.status not in (HOLDS, UNAVAILABLE)]
+    failed = [outcome for outcome in outcomes if outcome.status not in (HOLDS, UNAVAILABLE)]
     places = caches(device)
     values = {
         "device": device.name.strip(),
@@ -71,7 +73,7 @@ def warm(console: Console, quick: bool, jobs: int | None) -> None:
         "caches": places,
         "passed": not failed,
     }
-    console.report(values, lambda: _text(values, {each.check.label: each.words for each in failed}))
+    console.report(values, lambda: _text(values, {outcome.check.label: outcome.words for outcome in failed}))
 
 
 def caches(device: Any) -> dict[str, str]:

@@ -1,6 +1,15 @@
-## Batches of histograms. Each team of a work-group takes one task at a time: a chunk of one histogram's elements,
-## computed where all histograms have equal shares or read from a table. A flat batch is one histogram of all bins
-## instead, where the index of an element tells its histogram.
+## Batches of histograms: each team of a work-group takes one task at a time, a chunk of one histogram's
+## elements.
+##
+##   elements     | histogram 0          | histogram 1   | histogram 2 ..
+##   tasks        | t0     | t1    | t2  | t3     | t4   | ..
+##   equal        a task's chunk is computed from its number
+##   ragged       `clhist_table` has | first element | end | histogram | of each task
+##
+## A flat batch is one histogram of all bins instead, where the index of an element tells its histogram.
+##
+## Features: Chunks (BatchedPlan), FlatBatch (FlattenedPlan), clhist/_core/model/batch.py. Paper: SC'20,
+## section IV-C. Note [Batches], docs/decisions/0007.
 <%!
     from textwrap import indent
 %>
@@ -15,9 +24,9 @@ clhist_bin_t clhist_flat(const clhist_bin_t bin, const clhist_bin_t bins, const 
 <%def name="helpers(feature)">
 % if feature.equal_shares:
 // Where a chunk of a histogram begins, counted from its first element.
-ulong clhist_part(const ulong each, const ulong chunk, const ulong chunks)
+ulong clhist_part(const ulong size, const ulong chunk, const ulong chunks)
 {
-    return chunks == 1 ? each * chunk : each * chunk / chunks;
+    return chunks == 1 ? size * chunk : size * chunk / chunks;
 }
 % endif
 </%def>
@@ -38,11 +47,11 @@ ulong clhist_part(const ulong each, const ulong chunk, const ulong chunks)
         // Divisions of 64 bits are slow, and one chunk of a histogram is the usual case.
         const ulong clhist_histogram = clhist_chunks == 1 ? clhist_task : clhist_task / clhist_chunks;
         const ulong clhist_chunk = clhist_task - clhist_histogram * clhist_chunks;
-        const ulong clhist_from = clhist_histogram * clhist_each;
+        const ulong clhist_from = clhist_histogram * clhist_histogram_size;
         const clhist_index_t clhist_begin = clhist_is_open
-            ? (clhist_index_t)(clhist_from + clhist_part(clhist_each, clhist_chunk, clhist_chunks)) : 0;
+            ? (clhist_index_t)(clhist_from + clhist_part(clhist_histogram_size, clhist_chunk, clhist_chunks)) : 0;
         const clhist_index_t clhist_end = clhist_is_open
-            ? (clhist_index_t)(clhist_from + clhist_part(clhist_each, clhist_chunk + 1, clhist_chunks)) : 0;
+            ? (clhist_index_t)(clhist_from + clhist_part(clhist_histogram_size, clhist_chunk + 1, clhist_chunks)) : 0;
 % endif
 % if state.is_local or state.is_private:
         const size_t clhist_slot = clhist_is_open ? clhist_task : 0;

@@ -1,14 +1,11 @@
-## Every way to combine two and three values that the laws of an operator compare; see `clhist._core.runtime.operator_check`.
+## Computes every combination of two and three values that the laws of an operator compare. One work-item has
+## one triple.
+##
+##   held, results    row 0: x of all triples | row 1: n + x | .. | row 12: (n + n) + x      n: identity element
+##
+## `clhist/_core/runtime/operator_check.py` names the rows and compares them.
 <%namespace name="types" file="types.mako"/>
-% if operator.needs_fp64:
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-${types.values(operator, "", declare, {})}
-<%types:functions operator="${operator}" suffix="" preamble="${operator.preamble}">
-% for n, part in enumerate(operator.parts):
-${types.part(part, n, c_name)}
-% endfor
-</%types:functions>
+${types.of_operator(operator, operator.preamble)}
 value_t clhist_finish(const accumulator_t a)
 {
     return ${operator.finish};

@@ -1,56 +1,36 @@
-## Before and after the sweep: one kernel sets shared copies to the neutral element, the other combines all copies.
-## In the program of a sweep (`is_within`), the types and functions of the operator are the sweep's; a sweep that combines
-## its copies itself has a function in the place of both kernels.
+## The kernels before and after the sweep: `clhist_clear` sets shared copies to the identity element, and
+## `clhist_combine_copies` combines all copies of a bin with `dest`, finishes it and writes it to `out`.
+##
+##   copy 0   | b0 b1 b2 ..      columns: bins, one for each work-item of a row
+##   copy 1   | b0 b1 b2 ..      rows: `spec.rows` of a work-group; each takes every n-th copy, then a tree adds them up
+##     ..     |  |  |  |
+##   dest  +  |  v  v  v  -> out      on CPUs (blocked) a work-item has a block of bins and takes all copies
+##
+## In the program of a sweep (`is_within`), types and functions of the operator are the sweep's. A sweep that
+## combines its copies itself has a function in place of both kernels (`clhist_combine_bins`, or
+## `clhist_write_bin` for one bin).
+##
+## Plans: all with copies. Paper: SC'20, section III. Decision 0016 for one launch. The narrow and packed
+## features replace the section `combine`.
 <%namespace name="types" file="types.mako"/>
 <%namespace name="section" file="section.mako"/>
-<%
+<%!
+    from clhist._core.kernels import combine_code
     from clhist._core.kernels.state import wrapped
-    from clhist.operators.c_types import bytes_of
-    operator = spec.operator
-    cells = ", ".join(f"__global const cell{n}_t *cells{n}" for n in range(len(operator.parts)))
-    parameters = wrapped([parameter.declaration for parameter in combine_parameters])
-    is_function = function == "clhist_combine_bins"
-    # Cells of many words that are all 0 are written word after word.
-    held = operator.accumulator
-    by_words = len(operator.parts) == 1 and held.itemsize > 8 and held.itemsize % 4 == 0
-    by_words = by_words and not any(bytes_of(operator.neutral, held))
-%>
+%>\
 % if not is_within:
 // The second stage: copies are cleared before the sweep, and combined after it with what dest has.
-% if operator.needs_fp64:
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+${types.of_operator(spec.operator, preamble)}
 % endif
-${types.values(operator, "", declare, {})}
-<%types:functions operator="${operator}" suffix="" preamble="${preamble}">
-% for n, part in enumerate(operator.parts):
-${types.part(part, n, c_name)}
-% endfor
-</%types:functions>
-% endif
-% if state.sums:
-// What rounding loses of the sum of a and b; nothing of infinities.
-double clhist_lost(const double a, const double b, const double sum)
-{
-    const double rest = sum - a;
-    return sum - sum == 0 ? (a - (sum - rest)) + (b - rest) : 0;
-}
+${combine_code.rounding_error(state)}
+${combine_code.finish(state)}
 
-% endif
-% if not spec.out_is_partial:
-value_t clhist_finish(const accumulator_t a)
-{
-    return ${operator.finish};
-}
-% endif
-
-${types.whole(operator)}
+${types.whole(spec.operator)}
 // The accumulator of a cell, of which each part has an array.
-accumulator_t clhist_cell_of(${cells}, const ulong at)
+accumulator_t clhist_cell_of(${state.for_each_part("__global const cell{n}_t *cells{n}", ", ")}, const ulong at)
 {
     accumulator_t held;
-% for n, part in enumerate(operator.parts):
-    held${part.accessor} = cells${n}[at].value;
-% endfor
+${state.for_each_part("    held{accessor} = cells{n}[at].value;")}
     return held;
 }
 
@@ -58,169 +38,96 @@ accumulator_t clhist_cell_of(${cells}, const ulong at)
 ${types.choice()}
 % endif
 % if function == "clhist_write_bin":
+${write_bin()}
+% elif function == "clhist_combine_bins":
+${combine_bins()}
+% else:
+${kernels()}
+% endif
+
+<%def name="write_bin()">
 // Combines what the pairs of a bin make with what dest has, writes the result, and returns its accumulator.
 accumulator_t clhist_write_bin(
 ${wrapped(["const ulong k", "const accumulator_t held", *[p.declaration for p in result_parameters]])})
 {
-${arrays()}
+${combine_code.result_arrays(state)}
     const accumulator_t total = clhist_combine(${state.dest_or_neutral("has_dest", "k")}, held);
     ${state.store("k")}
     return total;
 }
-% if spec.largest_bin_condition:
+${combine_code.has_value(state)}
+</%def>
 
-// Whether a bin beyond those that are known to have a value has one.
-bool clhist_has_value(const ulong k, const accumulator_t total, const ulong clhist_known)
+<%def name="combine_bins()">
+${combine_code.rows_in_words(state)}
+void clhist_combine_bins(
+    const ulong begin, const ulong end, const ulong step,
+${wrapped([parameter.declaration for parameter in combine_parameters])})
 {
-    return k > clhist_known && ${spec.largest_bin_condition};
+${combine(is_function=True)}
 }
-% endif
-<% return STOP_RENDERING %>\
-% endif
-% if not is_function:
+</%def>
+
+<%def name="kernels()">
 // Sets shared copies to the neutral element, and their locks free.
 __kernel void clhist_clear(
 ${wrapped([parameter.declaration for parameter in clear_parameters])})
 {
-% for n, part in enumerate(operator.parts):
-    __global cell${n}_t *cells${n} = (__global cell${n}_t *)(clhist_scratch + clhist_place${n});
-    __global int *locks${n} = (__global int *)(clhist_scratch + clhist_lock_place${n});
-% if by_words:
-    for (size_t k = get_global_id(0); k < clhist_num_cells * (sizeof(cell${n}_t) / 4); k += get_global_size(0))
-        ((__global uint *)cells${n})[k] = 0;
-% else:
-    for (size_t k = get_global_id(0); k < clhist_num_cells; k += get_global_size(0))
-        cells${n}[k].value = clhist_neutral${n}();
-% endif
-    for (size_t k = get_global_id(0); k < clhist_num_locks${n}; k += get_global_size(0))
-        locks${n}[k] = 0;
-% endfor
+${combine_code.clear(state)}
 }
-% endif
 
-% if spec.rows > 1:
-// Work-groups have ${spec.rows} rows; each row combines every ${spec.rows}th copy of a bin, then the rows are combined in a tree.
-% endif
-% if is_function:
-void clhist_combine_bins(
-    const ulong begin, const ulong end, const ulong step,
-${parameters})
-% else:
+${combine_code.rows_in_words(state)}
 __kernel void clhist_combine_copies(
-${parameters})
-% endif
+${wrapped([parameter.declaration for parameter in combine_parameters])})
 {
+${combine()}
+}
+</%def>
+
+## The second stage of all bins, in a kernel or in a function for the bins `begin`, `begin + step` .. of a sweep.
+<%def name="combine(is_function=False)">
 ${section.fill("leave")}
-% if spec.whole:
-    __global const accumulator_t *whole = (__global const accumulator_t *)(clhist_scratch + clhist_place0);
-% else:
-% for n, part in enumerate(operator.parts):
-    __global const cell${n}_t *cells${n} = (__global const cell${n}_t *)(clhist_scratch + clhist_place${n});
-% endfor
-% endif
-${arrays()}
-% if any("combine" in feature.sections for feature in spec.features):
+${combine_code.cell_arrays(state)}
+${combine_code.result_arrays(state)}
+% if state.is_replaced:
 ${section.fill("combine")}
 % elif is_function or spec.order == "blocked":
-% if spec.largest_bin_condition:
-    uint largest = 0${", sum = 0" if spec.sums_counts else ""};
-% endif
-% if is_function:
-    for (ulong k = begin; k < end; k += step) {
+${one_after_another(is_function)}
 % else:
-    const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
-    for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
+${in_rows()}
 % endif
+</%def>
+
+## A work-item has several bins, and takes all copies of each.
+<%def name="one_after_another(is_function)">
+${combine_code.none_reported(state)}
+${combine_code.loop_over_bins(is_function)}
+        // In a batch, the copies of a histogram are neighbours: `at` is the bin in the first of them.
         ${state.place}
         accumulator_t total = ${state.dest_or_neutral("has_dest", "k")};
-${without_copies()}
-% if state.sums:
-        double ${", ".join(f"lost{n} = 0" for n in range(len(state.sums)))};
-        for (ulong copy = 0; copy < copies; ++copy) {
-            const accumulator_t held = ${state.copy}, before = total;
-            total = clhist_combine(before, held);
-% for n, accessor in enumerate(state.sums):
-            lost${n} += clhist_lost(before${accessor}, held${accessor}, total${accessor});
-% endfor
-        }
-% for n, accessor in enumerate(state.sums):
-        if (lost${n} != 0)  // the sign of a zero stays, which says whether a bin has values
-            total${accessor} += lost${n};
-% endfor
-% else:
-        for (ulong copy = 0; copy < copies; ++copy)
-            total = clhist_combine(total, ${state.copy});
-% endif
+${combine_code.without_copies(state)}
+${combine_code.add_copies(state)}
         ${state.store("k")}
-% if spec.largest_bin_condition:
-        if (k > clhist_known && ${spec.largest_bin_condition})
-            largest = k;
-% endif
-% if spec.sums_counts:
-        sum += total;
-% endif
+${combine_code.see_bin(state)}
     }
-% if spec.largest_bin_condition:
-    if (largest)
-        atomic_max(clhist_found, largest);
-% endif
-% if spec.sums_counts:
-    atomic_add(clhist_found + 1, sum);
-% endif
-% else:
+${combine_code.report(state)}
+</%def>
+
+## A work-item of a row has one bin, and takes every n-th copy of it.
+<%def name="in_rows()">
     const uint row = get_local_id(0) / ${spec.columns};
     const ulong k = get_group_id(0) * ${spec.columns} + get_local_id(0) % ${spec.columns};
     accumulator_t total = clhist_neutral();
     if (k < clhist_num_bins) {
         ${state.place}
-% if state.has_bytes:
-        total = ${state.dest_or_neutral("row == 0 && has_dest", "k")};
-% else:
-        if (row == 0 && has_dest)
-            total = ${state.dest("k")};
-% endif
-${without_copies()}
+${combine_code.dest_in_first_row(state)}
+${combine_code.without_copies(state)}
         for (ulong copy = row; copy < copies; copy += ${spec.rows})
             total = clhist_combine(total, ${state.copy});
     }
-% if spec.rows > 1:
-    __local accumulator_t totals[${spec.rows * spec.columns}];
-    totals[get_local_id(0)] = total;
-<% half = spec.rows // 2 %>
-% while half:
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (row < ${half})
-        totals[get_local_id(0)]
-            = clhist_combine(totals[get_local_id(0)], totals[get_local_id(0) + ${half * spec.columns}]);
-<% half //= 2 %>\
-% endwhile
-    total = totals[get_local_id(0)];
-% endif
+${combine_code.tree_of_rows(state)}
     if (row == 0 && k < clhist_num_bins) {
         ${state.store("k")}
-% if spec.largest_bin_condition:
-        if (k > clhist_known && ${spec.largest_bin_condition})
-            atomic_max(clhist_found, (uint)k);
-% endif
+${combine_code.report_bin(state)}
     }
-% endif
-}
-
-## Where results go.
-<%def name="arrays()">\
-% for suffix, dest_t, out_t in state.arrays:
-    __global const ${dest_t} *dest${suffix} = (__global const ${dest_t} *)(dest_base${suffix} + dest_offset${suffix});
-    __global ${out_t} *out${suffix} = (__global ${out_t} *)(out_base${suffix} + out_offset${suffix});
-% endfor
-% if spec.largest_bin_condition:
-    volatile __global uint *clhist_found = (volatile __global uint *)(clhist_found_base + clhist_found_offset);
-% endif
-</%def>
-
-## Without elements there are no copies; dest is combined all the same, as each of its bins is that gets no value.
-<%def name="without_copies()">\
-% if not spec.dest_is_partial:
-        if (copies == 0)
-            total = clhist_combine(total, clhist_neutral());\
-% endif
 </%def>

@@ -1,7 +1,12 @@
-## Sorts unsigned keys, each with a number, by their digits of 8 bits, the least first (LSD radix sort). Keys that are
-## alike stay in their order. For each digit: how often each work-group has each value of it, where its first one goes, and
-## the moves. A work-group sorts a tile by the digit in local memory first, so that it writes what goes together at once;
-## one of a single work-item, as on CPUs, moves one key after another.
+## Sorts unsigned keys with their values by digits of 8 bits, the least digit first (LSD radix sort, stable).
+##
+##   1 count     | digit 0: group 0 group 1 .. | digit 1: .. | .. |      keys of each digit in each work-group
+##   2 scan      where the keys of each digit and group begin
+##   3 move      a work-group sorts a tile by the digit in local memory, twice 4 bits, and writes each run at once
+##
+##   local memory is padded (SPREAD) so that work-items that read EACH keys apart use different banks
+##
+## A work-group of one work-item, as on CPUs, moves one key after another without tiles. Decision 0020.
 <%namespace name="scan" file="scan.mako"/>
 <%namespace name="types" file="types.mako"/>
 <%! from clhist._core.kernels.state import LINE_BYTES %>\
@@ -10,14 +15,15 @@ ${types.ahead()}
 #define LINE (${LINE_BYTES} / sizeof(word_t))  // keys of a line of the caches
 % endif
 #define LANES ${lanes}
-#define EACH ${each}
+#define EACH ${per_lane}
 #define TILE (LANES * EACH)
+#define DIGIT(key) ((uint)((key) >> shift) & 255)
+typedef ${c_name(word)} word_t;
+% if lanes > 1:
 // Local memory is spread over its banks: work-items read keys EACH apart, and counts 16 apart.
 #define SPREAD(i) ((i) + (i) / EACH)
 #define SPREAD_COUNTS(i) ((i) + (i) / 16 * 2)
 #define SPREAD_TILE (TILE + LANES)
-#define DIGIT(key) ((uint)((key) >> shift) & 255)
-typedef ${c_name(word)} word_t;
 #define PAD ((word_t)-1)  // behind the last key: such keys stay behind all others
 
 // Splits a tile by 4 bits of its keys. Each work-item counts its keys in a word with 4 bits for each value.
@@ -28,6 +34,7 @@ void clhist_split(
     word_t held[EACH];
     uint numbers[EACH], ranks = 0;  // 4 bits for each
     ulong counted = 0;
+    // Barrier: the tile has been written.
     barrier(CLK_LOCAL_MEM_FENCE);
     #pragma unroll
     for (uint e = 0; e < EACH; ++e) {
@@ -39,6 +46,7 @@ void clhist_split(
     }
     #pragma unroll 4
     for (uint d = 0; d < 16; ++d) counts[SPREAD_COUNTS(d * LANES + lane)] = (ushort)(counted >> d * 4 & 15);
+    // Barrier: all counts are stored, since the sums go over other work-items' counts.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint sum = 0;
     #pragma unroll 4
@@ -52,6 +60,7 @@ void clhist_split(
         counts[SPREAD_COUNTS(lane * 16 + d)] = (ushort)at;
         at += count;
     }
+    // Barrier: all counts have become places.
     barrier(CLK_LOCAL_MEM_FENCE);
     #pragma unroll
     for (uint e = 0; e < EACH; ++e) {
@@ -60,6 +69,7 @@ void clhist_split(
         keys[SPREAD(to)] = held[e];
         values[SPREAD(to)] = numbers[e];
     }
+    // Barrier: the tile is split before others read it.
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
@@ -80,6 +90,7 @@ void clhist_sort_tile(__global word_t *keys, __global uint *values, const uint s
         values[i] = numbers[SPREAD(i)];
     }
 }
+% endif
 
 // How often each work-group, of so many tiles, has each value of a digit.
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
@@ -97,8 +108,11 @@ void clhist_count_digits(
 % else:
     __local uint found[256];
     for (uint d = get_local_id(0); d < 256; d += LANES) found[d] = 0;
+    // Barrier: counters are 0.
     barrier(CLK_LOCAL_MEM_FENCE);
+    // Atomic: work-items share the counters of their work-group.
     for (uint i = begin + get_local_id(0); i < end; i += LANES) atomic_inc(&found[DIGIT(keys[i])]);
+    // Barrier: all keys are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
     for (uint d = get_local_id(0); d < 256; d += LANES) counts[d * get_num_groups(0) + get_group_id(0)] = found[d];
@@ -118,6 +132,7 @@ void clhist_scan_digits(__global uint *counts, const uint groups)
         ${scan.inclusive("sums", "lane", "LANES")}
         if (from + lane < groups) mine[from + lane] = before + sums[lane] - count;
         before += sums[LANES - 1];
+        // Barrier: all have read the sums before the next block overwrites them.
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (lane == 0) counts[256 * groups + get_group_id(0)] = before;
@@ -171,16 +186,19 @@ void clhist_move_digits(
         for (uint low = 0; low < 8; low += 4) clhist_split(tile, numbers, counted, sums, shift + low);
         for (uint i = lane; i < number; i += LANES)
             if (i == 0 || DIGIT(tile[SPREAD(i)]) != DIGIT(tile[SPREAD(i - 1)])) begins[DIGIT(tile[SPREAD(i)])] = i;
+        // Barrier: the start of each run is stored.
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint i = lane; i < number; i += LANES) {
             const uint to = next[DIGIT(tile[SPREAD(i)])] + i - begins[DIGIT(tile[SPREAD(i)])];
             to_keys[to] = tile[SPREAD(i)];
             to_values[to] = numbers[SPREAD(i)];
         }
+        // Barrier: all keys have been moved by `next` before it advances.
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint i = lane; i < number; i += LANES)
             if (i + 1 == number || DIGIT(tile[SPREAD(i)]) != DIGIT(tile[SPREAD(i + 1)]))
                 next[DIGIT(tile[SPREAD(i)])] += i + 1 - begins[DIGIT(tile[SPREAD(i)])];
+        // Barrier: `next` and the tile are free for the next tile.
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 % endif

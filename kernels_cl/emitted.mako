@@ -1,15 +1,18 @@
-## Stores some values that a map emits to bins that exist, for the check of an operator; see `clhist._core.runtime.operator_check`.
-## Each work-item runs the map for one element, evenly spread over the input, and has `most` places for each output.
+## Stores some values that a map emits to existing bins, for the check of an operator
+## (clhist/_core/runtime/operator_check.py). Each work-item runs the map for one element, evenly spread over
+## the input, and stores `most` values for each output.
+##
+##   clhist_scratch   | is a slot filled: output 0 .. | output 1 .. | values of output 0 | values of output 1 | ..
 <%namespace name="types" file="types.mako"/>
 <%
     sweep = spec.sweep
-    known = {}
+    declared_types = {}
     bins = [f"clhist_num_bins{output.suffix}" for output in sweep.outputs]
     state = "__global char *clhist_scratch, uint *clhist_seen, " + ", ".join(f"const clhist_bin_t {name}" for name in bins)
     passed = ", ".join(["clhist_scratch", "clhist_seen", *bins])
 %>\
-${types.prologue(sweep, preamble_of, known)}
-${types.caller_code(sweep, declare, known)}
+${types.prologue(sweep, preamble_of, declared_types)}
+${types.caller_code(sweep, declare, declared_types)}
 
 % for n, (output, place) in enumerate(zip(sweep.outputs, places)):
 void clhist_store${output.suffix}(const clhist_bin_t target, const clhist_bin_t num_bins, const value${output.suffix}_t value, __global char *scratch, uint *seen)

@@ -1,5 +1,9 @@
-## Kernels that are enqueued behind narrow counters or sums, and compute only if these raised their flag: see packed.mako
-## and narrow.mako.
+## Guards of the kernels behind packed counters or narrow sums: they compute only if those raised their flag.
+##
+##   clhist_call   word 0: the flag, up if it is RAISED     word 1: whether the fallback ran, for the second stage
+##
+## Features: Fallback (packed.mako), SeparateFallback (narrow.mako, rows_at_once.mako). Decisions 0006 and
+## 0012.
 <%!
     from clhist._core.model.packed import RAISED
 %>

@@ -1,28 +1,33 @@
-## Under skew, atomic updates of a hot bin serialise. Each work-item therefore accumulates one candidate bin in registers
-## and updates the histogram when the candidate changes. In local memory the candidate is the bin whose update just
-## failed. In global memory, where every update is slow, a Boyer-Moore majority vote picks it: a value of the candidate
-## adds a vote, any other value takes one away, and at zero votes the candidate changes.
-## Note [One held bin], docs/decisions/0005.
+## One hot bin in registers: a work-item combines the values of one bin there, so that it updates the copy
+## once.
+##
+##   registers of a work-item   | hot bin | its value | votes |
+##   next pair     same bin: combine in registers       other bin: update its cell, or become the hot bin
+##
+## In local memory a bin becomes hot if its first compare-exchange or lock fails, so uniform input pays
+## nothing. In global memory a Boyer-Moore majority vote chooses it.
+##
+## Feature: HotBin (clhist/_core/kernels/hot_bin.py), for updates that wait. Decision 0005.
 <%!
+    from clhist._core.kernels.hot_bin import hot_value
     MOST_VOTES = 8  # a candidate is dropped after at most so many values of other bins
 %>
 
-<%def name="functions(feature, s)">
+<%def name="functions(s)">
 // Updates of one bin wait for each other, so each work-item holds one bin in registers:
-// ${"the last whose update failed" if feature.is_local else "the majority's, by votes"}. What it held before is updated then.
+// ${"the last whose update failed" if state.is_local else "the majority's, by votes"}. What it held before is updated then.
 void clhist_accumulate(clhist_bin_t bin, accumulator${s}_t lifted, CLHIST_STATE_PARAMETERS)
 {
     if (bin == *clhist_hot_bin) {
 % for part in parts:
-<% held = f"(*clhist_hot_value){part.part.accessor}" if part.part.accessor else "*clhist_hot_value" %>\
-        ${held} = clhist_combine${part.n}(${held}, lifted${part.part.accessor});
+        ${hot_value(part.part.accessor)} = clhist_combine${part.n}(${hot_value(part.part.accessor)}, lifted${part.part.accessor});
 % endfor
-% if not feature.is_local:
+% if not state.is_local:
         *clhist_votes = min(*clhist_votes + 1, ${MOST_VOTES}u);
 % endif
         return;
     }
-% if feature.is_local:
+% if state.is_local:
 <% part = parts[0] %>\
 % if part.update == "lock":
     if (clhist_try${part.n}(
@@ -35,6 +40,7 @@ void clhist_accumulate(clhist_bin_t bin, accumulator${s}_t lifted, CLHIST_STATE_
         return;
 % endif
 % else:
+    // The candidate stays while it has votes: this pair takes one, and updates its own bin in memory.
     if (*clhist_votes > 0) {
         *clhist_votes -= 1;
         clhist_update_bin${s}(bin, lifted, CLHIST_STATE);
@@ -49,35 +55,4 @@ void clhist_accumulate(clhist_bin_t bin, accumulator${s}_t lifted, CLHIST_STATE_
     if (before < clhist_count${s})  // not so of the bin that is held before the first
         clhist_update_bin${s}(before, total, CLHIST_STATE);
 }
-</%def>
-
-<%def name="take(feature, s)">
-    clhist_accumulate(bin, clhist_lift${s}(value), CLHIST_STATE);
-</%def>
-
-<%def name="begin(feature)">
-    clhist_bin_t clhist_hot_bin[1];
-    accumulator${spec.outputs[0].suffix}_t clhist_hot_value[1];
-% if not feature.is_local:
-    uint clhist_votes[1];
-% endif
-</%def>
-
-## Comes after the last barrier before the updates, since PoCL's compiler loses large structs that live across one.
-<%def name="start(feature)">
-    // No bin is held yet: this number is beyond every histogram.
-    *clhist_hot_bin = ~(clhist_bin_t)0;
-% if not feature.is_local:
-    *clhist_votes = 0;
-% endif
-% for part in parts:
-    ${f'(*clhist_hot_value){part.part.accessor}' if part.part.accessor else '*clhist_hot_value'} = clhist_neutral${part.n}();
-% endfor
-</%def>
-
-<%def name="end(feature)">
-<% s = spec.outputs[0].suffix %>\
-    // End: the bin that is still held.
-    if (*clhist_hot_bin < clhist_count${s})
-        clhist_update_bin${s}(*clhist_hot_bin, *clhist_hot_value, CLHIST_STATE);
 </%def>

@@ -1,5 +1,12 @@
-## The different keys of ranges, numbered in local memory; see `key_ranges.mako`. Loops are not unrolled, nor is kept what
-## can be found again: AMD's compiler has no scalar registers for it.
+## Numbers the distinct keys of each range in local memory; one work-group has one range, from all tiles.
+##
+##   table    slots of words (open addressing, load 0.45)      ranks    slot -> number within the range
+##   order    slots by bucket; a bucket has neighbouring words, which are compared to rank them
+##
+## Loops are not unrolled, and what can be found again is not kept: AMD's compiler lacks scalar registers for
+## it.
+##
+## Included by key_ranges.mako. Note [Load of a range], docs/decisions/0019.
 <%namespace name="scan" file="scan.mako"/>\
 <%
     slots = sizes.slots
@@ -9,6 +16,7 @@
 ## at once. Blocks of words know in which of ${sizes.numbering_lanes} tiles they begin.
 <%def name="segments(tiles='tiles')">\
     for (uint from = 0; from < ${tiles}; from += lanes) {
+        // Barrier: all have finished the tiles before.
         barrier(CLK_LOCAL_MEM_FENCE);
         const bool is_tile = from + lane < tiles;
         const uint begin = is_tile ? starts[(ulong)range * tiles + from + lane] : 0;
@@ -20,6 +28,7 @@
         offsets[lane] = begin - before;
         for (uint block = (before + (1u << width) - 1) >> width; block << width < before + length; ++block)
             blocks[block] = (ushort)lane;
+        // Barrier: offsets and blocks of these tiles are complete.
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint k = lane; k < all; k += ${at_once} * lanes) {
 % for u in range(at_once):
@@ -70,8 +79,10 @@ void clhist_number_range(
         least_place = begin < end ? t : CLHIST_NONE;
 % endif
     }
+    // Barrier: work-item 0 has initialised `room`.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (least_place != CLHIST_NONE) atomic_min(&room, least_place);
+    // Barrier: all have offered their least place.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (is_alone && lane == 0) {
         const bool is_there = room != CLHIST_NONE;
@@ -89,6 +100,7 @@ void clhist_number_range(
     }
     uint pieces = is_alone ? 0 : first_pieces, piece = 0, base = 0;
     for (uint turn = 0; turn < 2 * CLHIST_PIECES && piece < pieces; ++turn) {
+        // Barrier: all have finished the piece before.
         barrier(CLK_LOCAL_MEM_FENCE);
         if (lane == 0) {
             // By the samples of the range. Beyond the first and the last sample there are keys, too.
@@ -106,6 +118,7 @@ void clhist_number_range(
         #pragma unroll 1
         for (uint c = lane; c < ${buckets}; c += lanes) ends[c] = 0;
         if (lane == 0) added = failed = 0;
+        // Barrier: bounds are set, table and counters are empty.
         barrier(CLK_LOCAL_MEM_FENCE);
 #define CLHIST_IS_IN(w) (pieces == 1 || ((w) >= bounds[0] && (w) < bounds[1]))
 <%local:segments>
@@ -130,11 +143,14 @@ void clhist_number_range(
             }
 % endfor
 </%local:segments>
+        // Barrier: all words of the piece have a slot.
         barrier(CLK_LOCAL_MEM_FENCE);
         // If there is no room for its keys, all that follows does nothing.
         const bool is_full = failed;
         const uint number = is_full ? 0 : added;
+        // Barrier: all have read `added` and `failed`.
         barrier(CLK_LOCAL_MEM_FENCE);
+        // Atomic: ranges reserve room for their keys in any order; `where` notes it.
         if (lane == 0) room = atomic_add(state + KEYS, number);
         // In order: by buckets of words near each other, and within one by comparing.
         const word_t least = bounds[2];
@@ -143,6 +159,7 @@ void clhist_number_range(
         #pragma unroll 1
         for (uint s = lane; s < ${slots}; s += lanes)
             if (table[s] != CLHIST_EMPTY) atomic_inc(ends + CLHIST_BUCKET(table[s]));
+        // Barrier: all keys are counted by bucket, and work-item 0 has stored `room`.
         barrier(CLK_LOCAL_MEM_FENCE);
         const bool fits = room <= most && number <= most - room && base + number <= 0xffff;
         uint total = 0;
@@ -157,10 +174,12 @@ void clhist_number_range(
             ends[c] = before;
             before += count;
         }
+        // Barrier: all buckets have their places.
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 1
         for (uint s = lane; s < ${slots}; s += lanes)
             if (table[s] != CLHIST_EMPTY && number) order[atomic_inc(ends + CLHIST_BUCKET(table[s]))] = (ushort)s;
+        // Barrier: all slots are in `order`.
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint n = lane; n < number; n += lanes) {
             const uint s = order[n];
@@ -172,6 +191,7 @@ void clhist_number_range(
             ranks[s] = (ushort)(base + rank);
             if (fits) different[room + rank] = w;
         }
+        // Barrier: all ranks are stored, and the words are needed no more.
         barrier(CLK_LOCAL_MEM_FENCE);
         const bool is_over = !fits || (is_full && pieces == CLHIST_PIECES);
         if (lane == 0) {
@@ -201,6 +221,7 @@ void clhist_number_range(
 % endfor
 </%local:segments>
 % if spec.first:
+        // Barrier: all first positions are found.
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 1
         for (uint s = lane; fits && s < ${slots}; s += lanes)

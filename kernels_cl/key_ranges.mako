@@ -1,15 +1,22 @@
-## Many different keys as numbers, by work-items of a GPU. A sample in order says where ranges of keys begin that have about
-## as many elements each. A work-group groups the words of a tile of elements by ranges, in local memory (a multisplit); one
-## numbers the different keys of a range, in their order, by a hash table that local memory has room for; one puts the
-## numbers of a tile back to where its elements are. So no memory is read at random, and nothing is sorted but the sample.
-## A key that very many elements have is a range by itself, "alone": where two ranges begin with the same key, elements that
-## have it are in the first of them, and in the last but one of several. Two more ranges are of the key that is like an
-## empty slot, and of elements without a key.
+## Numbers many distinct keys on a GPU.
+##
+##   1 sample    a sorted sample (key_sample.mako) says where ranges of about equally many elements begin
+##   2 divide    a work-group groups the words of a tile by ranges, in local memory (a multisplit)
+##                 tile   | range 0 | range 1 | .. | key of all ones | elements without a key |
+##   3 number    a work-group numbers the distinct keys of a range by a hash table in local memory (key_numbers.mako)
+##   4 put back  a work-group returns the numbers of a tile to the places of its elements
+##
+## So no memory is read at random, and only the sample is sorted. A key of very many elements is a range of
+## its own, "alone". Where two ranges begin with the same key, its elements are in the first of them; of
+## several, in the last but one. The last two ranges are for the key that looks like an empty slot, and for
+## elements without a key.
+##
+## Used by clhist/grouped/sampled_keys.py. Decision 0019.
 <%namespace name="scan" file="scan.mako"/>\
 <%
     exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg"
-    lanes, each, most, cells, slots = sizes.lanes, sizes.each, sizes.most_ranges, sizes.cells, sizes.slots
-    tile = lanes * each
+    lanes, per_lane, most, cells, slots = sizes.lanes, sizes.per_lane, sizes.most_ranges, sizes.cells, sizes.slots
+    tile = lanes * per_lane
 %>\
 % if spec.word.itemsize == 8:
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -96,7 +103,7 @@ void clhist_divide(
     __local uint cells[${cells}], counts[${most + 2}], sums[${lanes}], alone;
     const uint lane = get_local_id(0), t = get_group_id(0), parts = ranges + 2, own = (parts + ${lanes - 1}) / ${lanes};
     const long start = (long)t * CLHIST_TILE;
-% for e in range(each):
+% for e in range(per_lane):
     const long i_${e} = start + ${e * lanes} + lane;
     const key_t key_${e} = i_${e} < size ? keys[i_${e}] : 0;
 % endfor
@@ -106,11 +113,13 @@ void clhist_divide(
     if (lane == 0) alone = 0;
     const word_t least = sorted[0];
     const uint shift = clhist_shift(sorted[valid - 1] - least, ${cells.bit_length() - 1});
+    // Barrier: begins, cells and counters are in local memory.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint r = lane + 1; r < ranges; r += ${lanes})
         if (begins[r] == begins[r - 1]) alone = 1;
+    // Barrier: it is known whether a key is alone.
     barrier(CLK_LOCAL_MEM_FENCE);
-% for e in range(each):
+% for e in range(per_lane):
     uint range_${e} = ranges + 1;
     {
         const key_t b = key_${e};
@@ -127,6 +136,7 @@ void clhist_divide(
         if (i_${e} < size) range_${e} |= atomic_inc(counts + range_${e}) << 16;
     }
 % endfor
+    // Barrier: all words are counted by range.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint total = 0;
     for (uint r = lane * own; r < min(parts, (lane + 1) * own); ++r) total += counts[r];
@@ -140,11 +150,13 @@ void clhist_divide(
         before += count;
     }
     if (lane == ${lanes - 1}) starts[(ulong)parts * tiles + t] = (ushort)before;
+    // Barrier: all counts have become places.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint r = lane; r < parts; r += ${lanes}) starts_of_tiles[(ulong)t * (parts + 1) + r] = (ushort)counts[r];
     if (lane == 0) starts_of_tiles[(ulong)t * (parts + 1) + parts] = (ushort)sums[${lanes - 1}];
+    // Barrier: all places are in global memory before the sums are overwritten.
     barrier(CLK_LOCAL_MEM_FENCE);
-% for e in range(each):
+% for e in range(per_lane):
     if (i_${e} < size) {
         const key_t b = keys[i_${e}];
         const uint at = counts[range_${e} & 0xffff] + (range_${e} >> 16);
@@ -152,6 +164,7 @@ void clhist_divide(
         staged_places[at] = (ushort)(${e * lanes} + lane);
     }
 % endfor
+    // Barrier: the tile is staged before it is copied in order.
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint all = sums[${lanes - 1}];
     for (uint k = lane; k < all; k += ${lanes}) words[start + k] = staged[k];
@@ -228,20 +241,21 @@ void clhist_put_back(
     const uint lane = get_local_id(0);
     const ulong start = (ulong)get_group_id(0) * CLHIST_TILE;
     for (uint r = lane; r <= parts; r += ${lanes}) starts[r] = starts_of_tiles[(ulong)get_group_id(0) * (parts + 1) + r];
+    // Barrier: all starts are in local memory.
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint end = starts[parts];
     uint range = 0, behind = 0, begin = 0;
-    if (lane * ${each} < end) {
-        range = clhist_part(starts, lane * ${each}, 0, parts - 1);
+    if (lane * ${per_lane} < end) {
+        range = clhist_part(starts, lane * ${per_lane}, 0, parts - 1);
         behind = starts[range + 1];
         begin = begins[range * CLHIST_PIECES];
     }
-% for part in range(0, each, 8):
-    const ushort8 places_${part} = vload8(lane * ${each // 8} + ${part // 8}, places + start);
-    const ushort8 numbers_${part} = vload8(lane * ${each // 8} + ${part // 8}, numbers + start);
+% for part in range(0, per_lane, 8):
+    const ushort8 places_${part} = vload8(lane * ${per_lane // 8} + ${part // 8}, places + start);
+    const ushort8 numbers_${part} = vload8(lane * ${per_lane // 8} + ${part // 8}, numbers + start);
 % for e in range(8):
     {
-        const uint k = lane * ${each} + ${part + e};
+        const uint k = lane * ${per_lane} + ${part + e};
         if (k >= behind && k < end) {
             // Mostly the next one.
             if (starts[++range + 1] <= k) range = clhist_part(starts, k, range, parts - 1);
@@ -257,6 +271,7 @@ void clhist_put_back(
     }
 % endfor
 % endfor
+    // Barrier: all numbers are staged before they are copied in order.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint k = lane; k < CLHIST_TILE && (long)(start + k) < size; k += ${lanes}) to[start + k] = staged[k];
 }

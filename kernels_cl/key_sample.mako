@@ -1,4 +1,10 @@
-## Keys of some elements, in order; and all elements looked up among these, if they have few different ones.
+## A sorted sample of keys, and a search of all elements among the keys of the sample, if they are few.
+##
+##   input     share 0: one key | share 1: one key | ..       a pseudo-random place in each share
+##   chunks    each work-group sorts CLHIST_CHUNK words in local memory (bitonic), then all chunks are put in order
+##   state     counters, see the enum below
+##
+## Included by key_ranges.mako. Note [Sampled keys], docs/decisions/0019.
 <% exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg" %>\
 #define CLHIST_CHUNK ${chunk}
 #define CLHIST_KNOWN ${max(known, sizes.more_known)}
@@ -23,6 +29,7 @@ __kernel void clhist_sample(
     if (get_group_id(0) == 0 && lane < ENDS) state[lane] = 0;
     for (uint k = get_global_id(0); k < CLHIST_BITS / 32; k += get_global_size(0)) bits[k] = 0;
     if (lane < 2) local_others[lane] = 0;
+    // Barrier: the counters are 0.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint missing = 0, ones = 0;
     for (uint k = lane; k < CLHIST_CHUNK; k += lanes) {
@@ -41,6 +48,7 @@ __kernel void clhist_sample(
     // A bitonic sort.
     for (uint both = 2; both <= CLHIST_CHUNK; both *= 2) {
         for (uint apart = both / 2; apart > 0; apart /= 2) {
+            // Barrier: the step before has exchanged its pairs.
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint k = lane; k < CLHIST_CHUNK / 2; k += lanes) {
                 const uint low = 2 * k - (k & (apart - 1)), high = low + apart;
@@ -52,6 +60,7 @@ __kernel void clhist_sample(
             }
         }
     }
+    // Barrier: the chunk is in order.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint k = lane; k < CLHIST_CHUNK; k += lanes) chunks[begin + k] = chunk[k];
     if (lane < 2) others[2 * get_group_id(0) + lane] = local_others[lane];
@@ -70,6 +79,7 @@ __kernel void clhist_merge(
     const uint lane = get_local_id(0), lanes = get_local_size(0), words = max(lanes / ${merging}, 1u), groups = size / words;
     if (lane < words) ranks[lane] = alike[lane] = 0;
     if (lane == 0) added = alone = ones = missing = set = seen = 0;
+    // Barrier: ranks and counters are 0.
     barrier(CLK_LOCAL_MEM_FENCE);
     const bool is_merging = get_group_id(0) < groups, is_mine = is_merging && lane < words;
     const uint n = is_merging ? get_group_id(0) * words + lane % words : 0, own = n / CLHIST_CHUNK;
@@ -109,6 +119,7 @@ __kernel void clhist_merge(
         atomic_add(&set, set_here);
         atomic_add(&seen, seen_here);
     }
+    // Barrier: all work-items have added to the ranks.
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint rank = is_mine ? ranks[lane] : CLHIST_NONE, others_alike = is_mine ? alike[lane] : 1;
     bool is_new = w != CLHIST_EMPTY && !(others_alike & 1) && (n % CLHIST_CHUNK == 0 || chunks[n - 1] != w);
@@ -116,6 +127,7 @@ __kernel void clhist_merge(
     if (is_mine) sorted[rank] = w;
     const uint place = is_new ? atomic_inc(&added) : 0;
     if (is_alone) atomic_inc(&alone);
+    // Barrier: all new words of the group are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane == 0 && added) at = atomic_add(state + DIFFERENT, added);
     if (lane == 0 && alone) atomic_add(state + ONCE, alone);
@@ -130,6 +142,7 @@ __kernel void clhist_merge(
         ends[0] = w;
     }
     if (is_mine && rank + 1 == samples - ones - missing) ends[1] = w;
+    // Barrier: work-item 0 has stored where the new words go.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (is_new && at + place < CLHIST_KNOWN) different[at + place] = w;
 }
@@ -142,10 +155,12 @@ __kernel void clhist_known(
     const uint n = get_group_id(0);
     const word_t w = n < number ? different[n] : CLHIST_EMPTY;
     if (get_local_id(0) == 0) before = 0;
+    // Barrier: the counter is 0.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint mine = 0;
     for (uint k = get_local_id(0); k < number; k += get_local_size(0)) mine += different[k] < w ? 1 : 0;
     atomic_add(&before, mine);
+    // Barrier: all smaller words are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) == 0) {
         // Behind them come the slots of what is like an empty one, and of elements without a key.
@@ -192,6 +207,7 @@ __kernel void clhist_${name}(
     const uint lane = get_local_id(0), lanes = get_local_size(0);
     const uint2 factors = clhist_factors(seed);
     for (uint s = lane; s < ${slots}; s += lanes) own[s] = CLHIST_NONE;
+    // Barrier: the table is empty.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint n = lane; n < number; n += lanes) {
         const word_t w = words[n];
@@ -202,6 +218,7 @@ __kernel void clhist_${name}(
 % if spec.first:
     for (uint n = lane; n < number + 2; n += lanes) own_first[n] = CLHIST_NONE;
 % endif
+    // Barrier: all words are in the table.
     barrier(CLK_LOCAL_MEM_FENCE);
     bool failed = false;
     for (long from = (long)get_group_id(0) * block; from < size && !failed; from += (long)get_num_groups(0) * block) {
@@ -236,6 +253,7 @@ __kernel void clhist_${name}(
         }
     }
 % if spec.first:
+    // Barrier: all first positions are found.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint n = lane; n < number + 2; n += lanes)
         if (first[n] > own_first[n]) atomic_min((volatile __global uint *)first + n, own_first[n]);

@@ -1,4 +1,6 @@
-## Keys as unsigned integers in their order ("words").
+## Keys as unsigned integers in the same order ("words"), and the hash of a word. Included by the key
+## templates. The word with all bits set is CLHIST_EMPTY, an empty slot; a key that equals it has a slot of
+## its own.
 typedef ${c_name(spec.bits)} key_t;
 typedef ${c_name(spec.word)} word_t;
 #define CLHIST_EMPTY ((word_t)-1)

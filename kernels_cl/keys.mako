@@ -1,6 +1,13 @@
-## Keys of any range as numbers, of the keys as unsigned integers in their order ("words"). Each different key has a slot:
-## in a hash table of open addressing, or, where keys are close to each other, in a table of marks, its distance from the
-## least. A plain load finds a key that is there; a compare-exchange is needed where a slot looks empty alone.
+## Numbers keys of any range, as unsigned integers in their order ("words"). Each distinct key has a slot.
+##
+##   hash table (open addressing)   | w7 | -- | w2 | w9 | ..  | slot of the key of all ones | slot of missing keys |
+##   marks, for close keys          | 1  | 0  | 1  | 1  | ..    slot = key - least key
+##   state                          | keys | too full | has the key of all ones | has missing keys | elements inserted |
+##
+## A plain load finds a key that is there; only a slot that looks empty needs a compare-exchange.
+## keys_in_order.mako then numbers the slots.
+##
+## Note [One hash table of group keys], docs/decisions/0019.
 <%namespace name="types" file="types.mako"/>\
 <%
     exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg"
@@ -81,6 +88,7 @@ uint clhist_begin(const word_t w, const uint mask, const ulong seed)
 uint clhist_slot(const word_t w, uint s, __global word_t *table, const uint mask, bool *added)
 {
     for (uint tries = 0; tries < ${most_tries}; ++tries) {
+        // A plain load first: most keys are there already, and keys never leave a slot.
         word_t there = table[s];
         if (there == CLHIST_EMPTY) {
             there = ${exchange}((volatile __global word_t *)table + s, CLHIST_EMPTY, w);
@@ -122,6 +130,7 @@ __kernel void clhist_insert(
     __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
     __local uint local_added, local_seen;
     if (get_local_id(0) == 0) local_added = local_seen = 0;
+    // Barrier: the counters are 0.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint seen = 0;
     bool full = false;
@@ -150,6 +159,7 @@ ${keep_first("s")}\
         if (full) break;
     }
     atomic_add(&local_seen, seen);
+    // Barrier: all have counted their keys.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) == 0) {
         if (local_added % told) atomic_add(state, local_added % told);

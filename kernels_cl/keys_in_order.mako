@@ -1,4 +1,11 @@
-## The keys that `keys.mako` has put into a table in their order, or in that of their first positions, and their numbers.
+## Lists the keys in the table of keys.mako in their order, or in that of their first positions, and numbers
+## them.
+##
+##   slots      | share of group 0 | share of group 1 | ..     tally: keys of each share
+##   list       the words of occupied slots, compacted by a scan; the host then sorts them
+##   rank       slot -> number, number -> key and first position
+##
+## Included by keys.mako. Decision 0019.
 <%namespace name="scan" file="scan.mako"/>
 // How many slots of each share have a key; state[0] is how many there are in all of them.
 __kernel void clhist_tally(
@@ -8,10 +15,12 @@ __kernel void clhist_tally(
     __local uint tally;
     const ulong begin = (ulong)get_group_id(0) * share, end = min((ulong)num_slots, begin + share);
     if (get_local_id(0) == 0) tally = 0;
+    // Barrier: the counter is 0.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint mine = 0;
     for (ulong s = begin + get_local_id(0); s < end; s += get_local_size(0)) mine += CLHIST_IS_KEY(s) ? 1 : 0;
     atomic_add(&tally, mine);
+    // Barrier: all slots are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) == 0) {
         tallies[get_group_id(0)] = tally;
@@ -31,10 +40,12 @@ __kernel void clhist_list(
     const uint lane = get_local_id(0), lanes = get_local_size(0);
     const ulong begin = (ulong)get_group_id(0) * share, end = min((ulong)num_slots, begin + share);
     if (lane == 0) found = 0;
+    // Barrier: the counter is 0.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint before = 0;
     for (uint g = lane; g < get_group_id(0); g += lanes) before += tallies[g];
     atomic_add(&found, before);
+    // Barrier: the slots of all groups before are added up.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint next = found;
     for (ulong from = begin; from < end; from += CLHIST_EACH * lanes) {
@@ -47,6 +58,7 @@ __kernel void clhist_list(
         ${scan.inclusive("sums", "lane", "lanes")}
         uint at = next + sums[lane] - mine;
         next += sums[lanes - 1];
+        // Barrier: all have read the sums before the next block overwrites them.
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint k = 0; mine && k < CLHIST_EACH; ++k) {
             const ulong s = from + lane * CLHIST_EACH + k;

@@ -1,4 +1,5 @@
-## Kernels that measure a device: each stresses one resource.
+## Kernels that measure a device for its profile (clhist/calibration): each stresses one resource. One is
+## rendered at a time, by `kernel`.
 % if kernel == "local_memory":
 ## Writes every word, and checks each from another work-item than the one that wrote it.
 __kernel void clhist_measure(__global int *wrong)
@@ -7,6 +8,7 @@ __kernel void clhist_measure(__global int *wrong)
     const uint lane = get_local_id(0), lanes = get_local_size(0), mark = 2654435761u * (uint)(get_group_id(0) + 1);
     for (uint k = lane; k < ${words}; k += lanes)
         cells[k] = k ^ mark;
+    // Barrier: all words are written before others check them.
     barrier(CLK_LOCAL_MEM_FENCE);
     int bad = 0;
     for (uint k = lanes - 1 - lane; k < ${words}; k += lanes)
@@ -20,6 +22,7 @@ __kernel void clhist_measure(__global int *wrong, __local uint *cells, const uin
     const uint lane = get_local_id(0), lanes = get_local_size(0), mark = 2654435761u * (uint)(get_group_id(0) + 1);
     for (uint k = lane; k < words; k += lanes)
         cells[k] = k ^ mark;
+    // Barrier: all words are written before others check them.
     barrier(CLK_LOCAL_MEM_FENCE);
     int bad = 0;
     for (uint k = lanes - 1 - lane; k < words; k += lanes)
@@ -83,6 +86,7 @@ __kernel void clhist_measure(volatile __global int *present, volatile __global i
         atomic_max(most, seen);
         atomic_dec(present);
     }
+    // Barrier: the work-group stays resident until its first work-item has counted.
     barrier(CLK_GLOBAL_MEM_FENCE);
 }
 % else:

@@ -1,6 +1,14 @@
-## Exact sums in few words of a long integer, those that the values lie in: `clhist_base` is the exponent of their last bit.
-## A kernel before (narrow_look.mako) has looked at some values, and said so in `clhist_call`: the flag, whether it was
-## raised before the sweep, and the exponent. Later a value that does not fit raises it.
+## Exact sums in few words: the words of a long integer (decision 0011) that most values lie in. `clhist_base`
+## is the exponent of their last bit.
+##
+##   all digits      | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |     10 words for float32
+##   narrow          |       | b | b | b |                         2 to 4 words from `clhist_base` on
+##   clhist_call     | flag now | flag before the sweep | base | most: exponents that fit above it |
+##
+## narrow_look.mako samples the values before and writes `clhist_call`. A value that does not fit raises the
+## flag; the full sum behind then computes again (fallback.mako). Narrow sums never change a result.
+##
+## Feature: NarrowSums (clhist/_core/model/narrow.py). Decision 0012.
 <%!
     from clhist.operators.fixed_point import FORMATS
     from clhist.operators.narrow import has_quanta, quantum_of, taken_by
@@ -180,6 +188,7 @@ ${total(feature, "continue;")}
 % if spec.rows > 1:
     for (uint n = 0; n < ${words}; ++n)
         totals[n * ${items} + get_local_id(0)] = sums[n];
+    // Barrier: all rows have stored their sums.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint n = 0; n < ${words}; ++n)
         for (uint r = 1; row == 0 && r < ${spec.rows}; ++r)

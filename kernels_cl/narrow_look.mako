@@ -1,5 +1,12 @@
-## Looks at some values before narrow sums (narrow.mako): between which exponents they lie, and so which words of a long
-## integer are those of most values. If not even these fit, or one is no number, the flag is raised here.
+## Samples values before narrow sums (narrow.mako): their least and largest exponent decide which words of a
+## long integer are kept. Raises the flag if not even these values fit, or if one is NaN or infinite.
+##
+##   input         [run of 32]......[run of 32]......[run of 32]     LOOKED_AT elements in evenly spaced runs
+##   local memory  | least exponent | largest exponent |
+##   clhist_call   | flag | flag before the sweep | base | most: exponents that fit above it |
+##
+## Decision 0012, note [Exponents of a window]: a quarter of the spare bits lie above the sample, the rest
+## below.
 <%namespace name="types" file="types.mako"/>
 <%!
     from clhist.operators.fixed_point import FORMATS
@@ -10,7 +17,7 @@
 %>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
-    known, fmt = {}, FORMATS[output.operator.dtype]
+    declared_types, fmt = {}, FORMATS[output.operator.dtype]
     word = "uint" if output.operator.dtype.itemsize == 4 else "ulong"
     # Of windows it only spares a sweep over values that are too large.
     looked = LOOKED_AT if output.operator.largest is None else LOOKED_AT // 8
@@ -18,8 +25,8 @@
     element = ", ".join(sweep.map_arguments(lambda argument: f"{argument.name}[i]"))
 %>\
 // Looks at ${looked} elements, in runs of ${RUN}.
-${types.prologue(sweep, preamble_of, known)}
-${types.caller_code(sweep, declare, known)}
+${types.prologue(sweep, preamble_of, declared_types)}
+${types.caller_code(sweep, declare, declared_types)}
 
 // `clhist_seen` has the least and the largest exponent of values that are not 0.
 void clhist_look_at(const bool clhist_is_inside, const value${s}_t value, uint *clhist_seen)
@@ -47,6 +54,7 @@ ${types.arrays(sweep)}\
         clhist_range[0] = ${fmt.specials};
         clhist_range[1] = 0;
     }
+    // Barrier: the range is initialised.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint clhist_seen[2] = {${fmt.specials}, 0};
     for (uint clhist_k = get_local_id(0); clhist_k < ${looked}; clhist_k += ${sweep.work_group_size}) {
@@ -54,8 +62,10 @@ ${types.arrays(sweep)}\
         const clhist_index_t i = (clhist_index_t)clhist_begin + (clhist_index_t)(clhist_k % ${RUN});
         clhist_map(${element + ", " if element else ""}i, clhist_num_bins${s}, clhist_seen);
     }
+    // Atomics in local memory: once for each work-item.
     atomic_min(clhist_range, clhist_seen[0]);
     atomic_max(clhist_range + 1, clhist_seen[1]);
+    // Barrier: all have added their exponents.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) > 0)
         return;

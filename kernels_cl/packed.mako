@@ -1,26 +1,35 @@
-## Counters of W bits: 32 / W of them share a word of local memory, so that many more bins fit. Their words are written to
-## global memory as they are; what a counter cannot hold, a spill, is added up there, by bin, in a small table of its
-## work-group.
+## Packed counters of W bits: 32 / W counters share a word of local memory, so that many more bins fit. The
+## words are written to global memory as they are. A spill, which a counter cannot hold, is added by bin to a
+## small table of the work-group.
 ##
-## Exact for every interleaving, without waiting. An addition to a word that carries out of some field is seen by one
-## work-item alone, in what its own atomic returned. It adds 2^W to the spills of that field's bin, and takes the carry back
-## from the field above by another atomic, of which the same is true with borrows for carries. So after each step
+##   word in local memory   | bin 3 | bin 2 | bin 1 | bin 0 |          W = 8
+##   global memory          | flag | spills of each group | tables of (bin, amount) | words of each group |
+##
+## Plan: PackedPlan (clhist/_core/model/packed.py), with whole counters behind it (`robust`). Decision 0006.
+## Not in SC'20.
+##
+## Exact for every interleaving, without waiting. An addition to a word that carries out of some field is seen
+## by one work-item alone, in what its own atomic returned. It adds 2^W to the spills of that field's bin, and
+## takes the carry back from the field above by another atomic, of which the same is true with borrows for
+## carries. So after each step
 ##     field + spills = updates of the bin + carries into the field that are still to be taken back
-## and each step that is still owed is of a higher field than the one before: after 32 / W of them none is left.
+## and each step that is still owed is of a higher field than the one before: after 32 / W of them none is
+## left.
 ##
-## A work-group that spills more bins than it has room for, or too often, raises a flag: all is to be counted again, in
-## whole counters, by the kernels behind. The flag needs no clearing before: anything but one number is "not raised", and the second
-## stage lowers it. Should it have that number by chance, all is counted again, which is right as well.
-## Note [No clearing of the flag], docs/decisions/0006.
+## A work-group that spills more bins than its table holds, or too often, raises a flag: the kernels behind
+## then count all again in whole counters. The flag needs no clearing before, since anything but one number
+## means "down"; the second stage lowers it. Should it have that number by chance, all is counted again, which
+## is right as well. Note [No clearing of the flag], docs/decisions/0006.
 <%!
-    from clhist._core.model.packed import CALL_WORDS, RAISED, SAMPLE
+    from clhist._core.kernels.packed_walk import RUN
+    from clhist._core.model.packed import CALL_WORDS, RAISED, SAMPLE, PackedCounters
 
     FREE = 0xFFFFFFFF  # no bin
-    RUN = 32  # neighbours that are looked at together: a load of a warp
     MOST_TRIES = 32
-    PENDING = 4  # updates of a work-item that are looked at together
 %>\
-<%def name="emit(feature, s)">
+## The functions of the sweep, as emit.mako has them.
+<%def name="functions()">
+<% feature, s = spec.feature(PackedCounters), spec.outputs[0].suffix %>\
 <% bits, fields, table_bits = feature.bits, feature.bins_per_word, feature.table_bits(spec.capacity) %>\
 // An update of which it is not known yet whether it carried.
 typedef struct { clhist_bin_t bin; uint seen; } clhist_pending_t;
@@ -30,8 +39,10 @@ void clhist_spill${s}(const clhist_bin_t bin, const uint amount, CLHIST_STATE_PA
 {
     const uint key = (uint)(clhist_first${s} + bin);
     uint place = key & clhist_table_size - 1;
+    // Atomic: counts the spills of the work-group, which beyond a limit gives up.
     uint tries = atomic_inc(clhist_spills) < clhist_most_spills ? clhist_table_size : 0;
     for (bool is_there = false; tries > 0 && !is_there;) {
+        // Atomic: one of several work-items takes a free slot (open addressing).
         const uint found = atomic_cmpxchg(clhist_table + 2 * place, ${hex(FREE)}u, key);
         is_there = found == ${hex(FREE)}u || found == key;
         tries -= is_there ? 0 : 1;
@@ -40,6 +51,7 @@ void clhist_spill${s}(const clhist_bin_t bin, const uint amount, CLHIST_STATE_PA
     if (tries > 0) {
         atomic_add(clhist_table + 2 * place + 1, amount);
     } else {
+        // A maximum, since others may increment meanwhile. The flag may be stored by many: all store the same.
         atomic_max(clhist_spills, clhist_most_spills + 1);
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
     }
@@ -68,6 +80,7 @@ void clhist_carry${s}(const clhist_bin_t bin, uint seen, CLHIST_STATE_PARAMETERS
         }
         added = back;
         is_borrowed = !is_borrowed;
+        // Atomic: its result shows the carries, or borrows, that this step causes in turn.
         if (added)
             seen = is_borrowed ? atomic_sub(word, added) : atomic_add(word, added);
     }
@@ -79,6 +92,8 @@ void clhist_emit${s}(
 {
     const clhist_bin_t bin = target - clhist_first${s};  // unsigned: what lies before the first is beyond the last
     clhist_pending->bin = bin;
+    // Atomic: the result is kept, to find the carry later while further atomics are under way. The cast makes the shift one
+    // of 32 bits where bins have 64.
     if (bin < clhist_count${s})
         clhist_pending->seen = atomic_add(clhist_words + bin / ${fields}, 1u << (uint)(bin % ${fields}) * ${bits});
 }
@@ -115,7 +130,7 @@ void clhist_look_at(
 </%def>
 
 ## The map of an element that is only looked at.
-<%def name="map_ahead(feature)">
+<%def name="maps()">
 <% s = spec.outputs[0].suffix %>\
 // The same for an element that is only looked at.
 #undef EMIT${s}
@@ -128,14 +143,17 @@ ${state.wrapped(state.map_parameters)},
 }
 </%def>
 
-<%def name="pool(feature)">
+## The copies of a work-group, as copies_local.mako has them.
+<%def name="memory()">
+    __local uchar clhist_pool[${spec.capacity}] __attribute__((aligned(16)));
     // Behind the words: how often the group spilled, and what it found when it looked ahead.
     volatile __local uint *clhist_words = (volatile __local uint *)clhist_pool;
     volatile __local uint *clhist_spills = (volatile __local uint *)(clhist_pool + ${spec.capacity - 4});
     volatile __local uint *clhist_totals = (volatile __local uint *)(clhist_pool + ${spec.capacity - 16});
+${state.all_copies}
 </%def>
 
-<%def name="cells(feature)">
+<%def name="cells_and_locks()">
     // In scratch memory: the flag, how often each work-group spilled, its table of bins and amounts, and its words.
     volatile __global uint *clhist_flag = (volatile __global uint *)clhist_all0;
     const uint clhist_all_groups = get_num_groups(0) * get_num_groups(1);
@@ -147,7 +165,8 @@ ${state.wrapped(state.map_parameters)},
 
 <%def name="records(groups)">((size_t)${groups} * (1 + 2 * (size_t)clhist_table_size) + ${CALL_WORDS} + 7) / 8 * 8</%def>
 
-<%def name="initialise(feature)">
+<%def name="initialise()">
+<% feature = spec.feature(PackedCounters) %>\
 <% s, fields, table_bits = spec.outputs[0].suffix, feature.bins_per_word, feature.table_bits(spec.capacity) %>\
     // Looks at a few elements of the whole input, the same in each work-group: if too few of them are the first of
     // their bin, or one comes again too often, counters would spill, and whole ones are taken at once.
@@ -159,6 +178,7 @@ ${state.wrapped(state.map_parameters)},
         clhist_words[k] = 0;
     for (uint k = clhist_lane; k < 2 * clhist_table_size; k += ${spec.team_size})
         clhist_table[k] = k % 2 ? 0 : ${hex(FREE)}u;
+    // Barrier: table and words are set, and work-item 0 has read the flag, before any work-item looks ahead.
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     {
         uint clhist_seen[3] = {0, 0, 0};
@@ -174,6 +194,7 @@ ${state.wrapped(state.map_parameters)},
         atomic_add(clhist_totals + 1, clhist_seen[1]);
         atomic_max(clhist_totals + 2, clhist_seen[2]);
     }
+    // Barrier: all have added what they have seen.
     barrier(CLK_LOCAL_MEM_FENCE);
     const bool clhist_is_hot = clhist_totals[2] >= clhist_most_alike
         || ((ulong)clhist_totals[1] << 16) < (ulong)clhist_totals[0] * clhist_least_distinct;
@@ -181,15 +202,21 @@ ${state.wrapped(state.map_parameters)},
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, ${hex(RAISED)}u);
         *clhist_spills = clhist_most_spills + 1;
     }
+    // Barrier: work-item 0 has decided; all leave, or none.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (*clhist_spills > clhist_most_spills)
         return;
     for (uint k = clhist_lane; k < (clhist_count${s} + ${fields - 1}) / ${fields}; k += ${spec.team_size})
         clhist_words[k] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);  // before any work-item updates a cell that another one has set
 </%def>
 
-<%def name="flush(feature)">
+<%def name="flush()">
+<% feature = spec.feature(PackedCounters) %>\
 <% s, fields = spec.outputs[0].suffix, feature.bins_per_word %>\
+
+    // Store: the copies of the work-group, combined, in global memory.
+    barrier(CLK_LOCAL_MEM_FENCE);  // before what others have updated is read
     // Words go to global memory as they are; whether the group gave up, the flag says.
     if (*clhist_spills > clhist_most_spills)
         return;
@@ -200,47 +227,6 @@ ${state.wrapped(state.map_parameters)},
         + clhist_slot * ((clhist_num_bins${s} + ${fields - 1}) / ${fields}) + clhist_first${s} / ${fields};
     for (uint k = clhist_lane; k < (clhist_count${s} + ${fields - 1}) / ${fields}; k += ${spec.team_size})
         clhist_row[k] = clhist_words[k];
-</%def>
-
-## Where the flag is raised, what is left of the sweep does not matter. In each tile another work-item asks, since all of
-## them would meet in one word of the cache; the others of its group stop as if they had spilled. The answer is heeded
-## behind the updates of the tile: before them, compilers load the elements only when it has come.
-<%def name="walk_begin(feature)">
-    uint clhist_whose_turn = 0;  // to ask whether the flag is raised: another work-item in each tile
-</%def>
-<%def name="tile_begin(feature)">
-        uint clhist_is_raised = 0;
-        if (clhist_lane == clhist_whose_turn)
-            clhist_is_raised = CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_flag) == ${hex(RAISED)}u;
-        clhist_whose_turn = clhist_whose_turn + ${RUN} < ${spec.team_size} ? clhist_whose_turn + ${RUN} : 0;
-</%def>
-<%def name="tile_end(feature)">
-        // Asked before the updates and heeded behind them, so that elements need not wait for the answer.
-        if (clhist_is_raised)
-            atomic_max(clhist_spills, clhist_most_spills + 1);
-        if (CLHIST_RELAXED_LOAD(atomic_cmpxchg, clhist_spills) > clhist_most_spills)
-            break;
-</%def>
-
-## Updates whose carries are looked at together, `number` of them at most: so several atomics are under way.
-<%def name="elements_begin(feature, number)">
-        clhist_pending_t clhist_waiting[${min(number, PENDING)}];
-        clhist_pending_t *clhist_pending;
-</%def>
-<%def name="element_begin(feature, number)">
-        clhist_pending = clhist_waiting + ${number % PENDING};
-        clhist_pending->bin = clhist_pending->seen = 0;
-</%def>
-<%def name="element_end(feature, number, all)">
-% if number + 1 == all or number % PENDING == PENDING - 1:
-<% waiting = range(number % PENDING + 1) %>\
-        if (${f"{chr(10)}            | ".join(f"clhist_is_full(clhist_waiting[{k}])" for k in waiting)}) {
-% for k in waiting:
-            if (clhist_is_full(clhist_waiting[${k}]))
-                clhist_carry${spec.outputs[0].suffix}(clhist_waiting[${k}].bin, clhist_waiting[${k}].seen, CLHIST_STATE);
-% endfor
-        }
-% endif
 </%def>
 
 ## The second stage: work-items add a row's words in lanes of 16 bits, several of them those of each word.
@@ -315,6 +301,7 @@ ${state.wrapped(state.map_parameters)},
     }
     if (get_global_id(0) == 0 && clhist_rows > 0)
         call[0] = 0;
+    // Barrier: all spills are in the sums.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint j = get_local_id(0); j < ${bins}; j += ${columns * rows}) {
         const ulong k = get_group_id(0) * ${bins} + j;
@@ -330,7 +317,7 @@ ${state.wrapped(state.map_parameters)},
         ${state.store("k")}
 % if spec.largest_bin_condition:
         if (k > clhist_known && ${spec.largest_bin_condition})
-            atomic_max(clhist_found, (uint)k);
+            atomic_max(clhist_report, (uint)k);
 % endif
     }
 </%def>

@@ -1,8 +1,16 @@
-## Partitioning (a multisplit): groups the pairs of a map by ranges of bins that fit local memory. A work-group takes one
-## tile of ${spec.tile} elements, groups its pairs in local memory and writes them to its own region; `clhist_starts` records where
-## each partition begins in it. A bin is stored as its 16-bit offset in its partition.
-## Pairs are counted before they are placed: to keep the place of each took more registers. A tile of several rounds is
-## read, and mapped, twice: the second time from the cache.
+## Partitioning (a multisplit): groups the pairs of a map by ranges of bins that fit into local memory.
+##
+##   tile of the input      e0 e1 e2 e3 e4 e5 ..                    one work-group
+##   counts of partitions   p0: 2   p1: 3   p2: 1 ..                local memory, several counters a partition
+##   exclusive sums         p0: 0   p1: 2   p2: 5 ..                also stored in `clhist_starts` [partition][tile]
+##   region of the tile     | p0 p0 | p1 p1 p1 | p2 | ..            local memory, then global memory at once
+##
+## A pair stores its bin as the 16-bit offset in its partition. Pairs are counted before they are placed,
+## since keeping the place of each took more registers. A tile of several rounds is read and mapped twice, the
+## second time from the cache. `clhist_index` then finds the tiles and costs of each partition, and splits
+## expensive ones into pieces.
+##
+## Plan: PartitionedPlan (clhist/_core/model/partition.py); also RowsPlan. Decision 0008. Not in SC'20.
 <%namespace name="types" file="types.mako"/>
 <%namespace name="scan" file="scan.mako"/>
 <%!
@@ -14,7 +22,7 @@
 %>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix
-    group, lanes, most, counters, each = sweep.work_group_size, sweep.vector_width, spec.most, spec.counters, spec.each
+    group, lanes, most, counters, per_lane = sweep.work_group_size, sweep.vector_width, spec.most, spec.counters, spec.per_lane
     loads = spec.elements // lanes
     items = [(load, lane) for load in range(loads) for lane in range(lanes)]
     round_size, room = spec.elements * group, spec.tile
@@ -23,7 +31,7 @@
     words = -(-spec.value_bytes // 4) if spec.has_values and output.operator.dtype.names is not None else 0
     ## Somebody may write to the array between both readings.
     mask = "" if spec.keeps else f" & {room - 1}"
-    known = {}
+    declared_types = {}
     state = "clhist_bin_t *clhist_bin" + f", {value_t} *clhist_value" * spec.has_values
     def part(bin):
         """The partition of a bin: a division by the width of partitions, as a shift or a multiplication."""
@@ -31,8 +39,8 @@
 %>
 // Partitioning: the pairs of a tile of ${spec.tile} elements are grouped by ranges of bins, in a region of their own.
 // A bin is stored as 16 bits, its number within the range.
-${types.prologue(sweep, preamble_of, known)}
-${types.caller_code(sweep, declare, known)}
+${types.prologue(sweep, preamble_of, declared_types)}
+${types.caller_code(sweep, declare, declared_types)}
 % if words:
 typedef union { ${value_t} value; uint words[${words}]; } clhist_union_t;
 % endif
@@ -64,12 +72,14 @@ ${wrapped([parameter.declaration for parameter in index_parameters])})
 ${local.get_namespace(guarded.template).leave(guarded)}
 % endif
     __local uint clhist_ends[${group}];
-    __local uint clhist_found[4];
+    __local uint clhist_totals[4];
     const uint clhist_lane = get_local_id(0), clhist_part = get_group_id(0);
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
     for (uint k = clhist_lane; k < 4; k += ${group})
-        clhist_found[k] = k == 2 ? clhist_tiles : 0;
+        clhist_totals[k] = k == 2 ? clhist_tiles : 0;
+    // Barrier: the totals are initialised before any work-item adds to them.
     barrier(CLK_LOCAL_MEM_FENCE);
+    // The pairs of this partition, and its segments: the tiles that have some.
     uint clhist_pairs = 0, clhist_segments = 0, clhist_first = clhist_tiles, clhist_last = 0;
     for (uint tile = clhist_lane; tile < clhist_tiles; tile += ${group}) {
         const uint pairs = clhist_own_starts[tile + clhist_tiles] - clhist_own_starts[tile];
@@ -80,18 +90,22 @@ ${local.get_namespace(guarded.template).leave(guarded)}
             clhist_last = tile + 1;
         }
     }
+    // Atomics in local memory: each work-item adds its tiles once.
     if (clhist_segments > 0) {
-        atomic_add(clhist_found, clhist_pairs);
-        atomic_add(clhist_found + 1, clhist_segments);
-        atomic_min(clhist_found + 2, clhist_first);
-        atomic_max(clhist_found + 3, clhist_last);
+        atomic_add(clhist_totals, clhist_pairs);
+        atomic_add(clhist_totals + 1, clhist_segments);
+        atomic_min(clhist_totals + 2, clhist_first);
+        atomic_max(clhist_totals + 3, clhist_last);
     }
+    // Barrier: all work-items have added their tiles.
     barrier(CLK_LOCAL_MEM_FENCE);
-    clhist_pairs = clhist_found[0];
-    clhist_segments = clhist_found[1];
-    clhist_first = clhist_found[2];
-    clhist_last = clhist_found[3];
+    clhist_pairs = clhist_totals[0];
+    clhist_segments = clhist_totals[1];
+    clhist_first = clhist_totals[2];
+    clhist_last = clhist_totals[3];
+    // Barrier: all have read the totals, whose words are used again.
     barrier(CLK_LOCAL_MEM_FENCE);
+    // The cost in pairs: a segment has a fixed cost, too.
     const uint clhist_total = clhist_pairs + clhist_segments * clhist_segment_cost;
     uint clhist_pieces = clhist_total > ${SHARED} * clhist_piece ? (clhist_total + clhist_piece - 1) / clhist_piece : 1;
     if (clhist_pairs == 0)
@@ -99,15 +113,18 @@ ${local.get_namespace(guarded.template).leave(guarded)}
     // What is not shared out is a task only where results are made of copies.
     const uint clhist_tasks_more = clhist_pieces > 1 || ${"true" if spec.lists_whole else "false"} ? clhist_pieces : 0;
     if (clhist_lane == 0) {
+        // Atomic: partitions reserve consecutive tasks in the list of all, in any order.
         const uint at = clhist_tasks_more ? atomic_add(clhist_cursors, clhist_tasks_more) : 0;
-        clhist_found[0] = at;
-        clhist_whose[2 * clhist_part] = at;
-        clhist_whose[2 * clhist_part + 1] = at + clhist_tasks_more;
+        clhist_totals[0] = at;
+        clhist_task_bounds[2 * clhist_part] = at;
+        clhist_task_bounds[2 * clhist_part + 1] = at + clhist_tasks_more;
+        // The first tile with pairs, the tile behind the last one, the mean number of pairs of a segment, and the pieces.
         clhist_ranges[clhist_part] = (uint4)(
             min(clhist_first, clhist_last), clhist_last, clhist_segments ? clhist_pairs / clhist_segments : 0, clhist_pieces);
     }
+    // Barrier: work-item 0 has stored the first task.
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global uint2 *clhist_own_tasks = clhist_tasks + clhist_found[0];
+    __global uint2 *clhist_own_tasks = clhist_tasks + clhist_totals[0];
     for (uint k = clhist_lane; k < clhist_tasks_more; k += ${group})
         clhist_own_tasks[k].x = clhist_part;
     if (clhist_lane == 0 && clhist_tasks_more > 0)
@@ -127,11 +144,13 @@ ${local.get_namespace(guarded.template).leave(guarded)}
         ${scan.inclusive("clhist_ends", "clhist_lane", group)}
         const ulong end = clhist_before + clhist_ends[clhist_lane];
         if (cost > 0) {
+            // The products need 64 bits (`end` is ulong), the quotients do not.
             const uint last = min((uint)(end * clhist_pieces / clhist_total), clhist_pieces - 1);
             for (uint k = (uint)((end - cost) * clhist_pieces / clhist_total) + 1; k <= last; ++k)
                 clhist_own_tasks[k].y = tile + 1;
         }
         clhist_before += clhist_ends[${group - 1}];
+        // Barrier: all have read the sums before the next block overwrites them.
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
@@ -184,12 +203,13 @@ ${count()}
 ${mapped()}
 ${count()}
 % endif
+    // Barrier: all pairs are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // Exclusive sums: where each partition begins, and within it the pairs of each counter.
-    const uint clhist_own = clhist_lane * ${each};
+    const uint clhist_own = clhist_lane * ${per_lane};
     uint clhist_total = 0;
-    for (uint p = clhist_own; p < min(clhist_own + ${each}, clhist_partitions); ++p) {
+    for (uint p = clhist_own; p < min(clhist_own + ${per_lane}, clhist_partitions); ++p) {
         for (uint k = 0; k < ${counters}; ++k) {
             // Neighbouring partitions start at different counters, and so in different banks.
             const uint counter = p * ${counters} + (p + k) % ${counters};
@@ -201,7 +221,7 @@ ${count()}
     clhist_ends[clhist_lane] = clhist_total;
     ${scan.inclusive("clhist_ends", "clhist_lane", group)}
     const uint clhist_begin = clhist_ends[clhist_lane] - clhist_total, clhist_all = clhist_ends[${group - 1}];
-    for (uint p = clhist_own; p < min(clhist_own + ${each}, clhist_partitions); ++p) {
+    for (uint p = clhist_own; p < min(clhist_own + ${per_lane}, clhist_partitions); ++p) {
         for (uint k = 0; k < ${counters}; ++k) {
             const uint counter = p * ${counters} + (p + k) % ${counters};
             clhist_counts[counter] += clhist_begin;
@@ -211,6 +231,7 @@ ${count()}
     }
     if (clhist_lane == 0)
         clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = clhist_all;
+    // Barrier: all counters have become places.
     barrier(CLK_LOCAL_MEM_FENCE);
 % if spec.rounds > 1:
     for (uint clhist_round = 0; clhist_round < ${spec.rounds}; ++clhist_round) {
@@ -220,7 +241,9 @@ ${place()}
 % else:
 ${place()}
 % endif
+    // Barrier: the tile is complete before it is copied to global memory.
     barrier(CLK_LOCAL_MEM_FENCE);
+    // Copy the tile to its region in global memory, 16 bytes at a time.
     __global uint4 *clhist_to = (__global uint4 *)(clhist_pairs + clhist_bins_place + (ulong)clhist_tile * ${room * 2});
     for (uint k = clhist_lane; k < (clhist_all * 2 + 15) / 16; k += ${group})
         clhist_to[k] = clhist_staged_bins[k];
@@ -320,11 +343,11 @@ ${mapped_alone()}
 </%def>
 
 <%def name="mapped_alone()">\
-<% given = ", ".join([*sweep.map_arguments(lambda a: f"{a.name}[clhist_start + (clhist_index_t)clhist_k]"), "clhist_start + (clhist_index_t)clhist_k"]) %>\
+<% arguments = ", ".join([*sweep.map_arguments(lambda a: f"{a.name}[clhist_start + (clhist_index_t)clhist_k]"), "clhist_start + (clhist_index_t)clhist_k"]) %>\
 % if spec.has_values:
         ${value_t} clhist_value;
 % endif
-        clhist_map(${given}, &clhist_bin${", &clhist_value" * spec.has_values});
+        clhist_map(${arguments}, &clhist_bin${", &clhist_value" * spec.has_values});
 </%def>
 
 ## The elements of a work-item in one round, mapped to pairs.
@@ -353,7 +376,7 @@ ${mapped_alone()}
 <%
     index = f"clhist_own_start + {load * group * lanes + lane}"
     of = f".s{lane:x}" if lanes > 1 else ""
-    given = ", ".join([*sweep.map_arguments(lambda a: f"clhist_from_{a.name}_{load}{of}"), index])
+    arguments = ", ".join([*sweep.map_arguments(lambda a: f"clhist_from_{a.name}_{load}{of}"), index])
 %>\
     clhist_bin_t clhist_bin_${n} = ~(clhist_bin_t)0;
 % if words:
@@ -361,7 +384,7 @@ ${mapped_alone()}
     {
         clhist_union_t clhist_emitted = {.words = {0}};
         if (${index} < clhist_size)
-            clhist_map(${given}, &clhist_bin_${n}, &clhist_emitted.value);
+            clhist_map(${arguments}, &clhist_bin_${n}, &clhist_emitted.value);
 % for k in range(words):
         clhist_value_${n}_${k} = clhist_emitted.words[${k}];
 % endfor
@@ -371,19 +394,21 @@ ${mapped_alone()}
     ${value_t} clhist_value_${n};
 % endif
     if (${index} < clhist_size)
-        clhist_map(${given}, &clhist_bin_${n}${f", &clhist_value_{n}" * spec.has_values});
+        clhist_map(${arguments}, &clhist_bin_${n}${f", &clhist_value_{n}" * spec.has_values});
 % endif
 % endfor
 </%def>
 
-<%def name="count()">
+<%def name="count()">\
+    // Count: the partition of a bin is bin / clhist_width${"" if spec.is_alone else ", as a multiplication by clhist_magic and a shift"}.
 % for n, _ in enumerate(items):
     if (clhist_bin_${n} < clhist_num_bins)
         atomic_inc(clhist_counts + ${part(f"clhist_bin_{n}")} * ${counters} + clhist_lane % ${counters});
 % endfor
 </%def>
 
-<%def name="place()">
+<%def name="place()">\
+    // Place: a counter is the next free place of its partition.
 % for n, _ in enumerate(items):
     if (clhist_bin_${n} < clhist_num_bins) {
         const uint partition = ${part(f"clhist_bin_{n}")};

@@ -1,13 +1,21 @@
-## The sweep over pairs that partition.mako grouped by ranges of bins. Work-groups take tasks: first the pieces of ranges
-## whose pairs cost so much that they are shared out, each of which makes a copy of its range. A range that is not shared
-## out is one task; where results may be written at once its bins are, once and densely, with no copy.
+## The sweep over pairs that partition.mako grouped by ranges of bins.
+##
+##   tasks    | pieces of split ranges, each fills a copy of its range | whole ranges, if results are written at once |
+##   a task   the segments of its range in consecutive tiles:  tile 3: [==]  tile 4: [=====]  tile 5: [=] ..
+##   crew     work-items that read one segment together; loads of the next round precede the updates of this one
+##   cells    the bins of the range, in local memory (on CPUs: in the cache)
+##
+## Work-groups take the next task from a counter. A whole range is written once and densely, with no copy.
+## `clhist_join` combines the copies of split ranges.
+##
+## Plan: PartitionedPlan (clhist/_core/model/partition.py). Decision 0008.
 
-<%namespace name="loads" file="walk.mako"/>
 <%!
     from textwrap import dedent, indent
     from clhist._core.model.packed import Guarded
     from clhist._core.model.partition import ROUNDS
     from clhist._core.kernels.state import LINE_BYTES, statement
+    from clhist._core.kernels.striped import updates
     JOINED_BYTES = 16384  # of local memory
     LINE = 8  # loads of 16 bytes of a cache line, which a crew of as many asks for at once
     TILES_AHEAD = 4  # whose pairs a CPU is asked for
@@ -31,8 +39,10 @@ bool clhist_any(const bool condition)
 uint clhist_next_task(volatile __global uint *taken, __local uint *task)
 {
     barrier(CLK_LOCAL_MEM_FENCE);  // before the last task is forgotten
+    // Atomic: work-groups take tasks in turn, since these cost different times.
     if (get_local_id(0) == 0)
         *task = atomic_inc(taken);
+    // Barrier: work-item 0 has stored the task.
     barrier(CLK_LOCAL_MEM_FENCE);
     return *task;
 }
@@ -40,30 +50,30 @@ uint clhist_next_task(volatile __global uint *taken, __local uint *task)
 
 ## The loop over the tasks of a work-group, in which `share` is what is done with each.
 <%def name="shares(feature, share)">
-    ## Part of the pool: a second array might exceed the local memory of the device.
-    __local uint *clhist_held_task = (__local uint *)(clhist_pool + ${spec.capacity - 8});
-    volatile __global uint *clhist_taken = clhist_cursors + 1;
+    // Part of the pool: a second array might exceed the local memory of the device.
+    __local uint *clhist_local_task = (__local uint *)(clhist_pool + ${spec.capacity - 8});
+    volatile __global uint *clhist_task_counter = clhist_cursors + 1;
     const uint clhist_pieces = clhist_cursors[0];
     const uint clhist_ends = clhist_pieces${" + clhist_partitions" * feature.writes_results};
-    for (uint clhist_task = clhist_next_task(clhist_taken, clhist_held_task); clhist_task < clhist_ends;
-         clhist_task = clhist_next_task(clhist_taken, clhist_held_task)) {
+    for (uint clhist_task = clhist_next_task(clhist_task_counter, clhist_local_task); clhist_task < clhist_ends;
+         clhist_task = clhist_next_task(clhist_task_counter, clhist_local_task)) {
 % if feature.writes_results:
         const bool clhist_is_whole = clhist_task >= clhist_pieces;
         const uint clhist_part = clhist_is_whole ? clhist_task - clhist_pieces : clhist_tasks[clhist_task].x;
-        const uint4 clhist_found = clhist_ranges[clhist_part];
-        uint clhist_tile = clhist_is_whole ? clhist_found.x : clhist_tasks[clhist_task].y;
-        const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
+        const uint4 clhist_range = clhist_ranges[clhist_part];
+        uint clhist_tile = clhist_is_whole ? clhist_range.x : clhist_tasks[clhist_task].y;
+        const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_task_bounds[2 * clhist_part + 1];
 % else:
         const uint clhist_part = clhist_tasks[clhist_task].x;
-        const uint4 clhist_found = clhist_ranges[clhist_part];
+        const uint4 clhist_range = clhist_ranges[clhist_part];
         uint clhist_tile = clhist_tasks[clhist_task].y;
-        const bool clhist_is_last = clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
+        const bool clhist_is_last = clhist_task + 1 == clhist_task_bounds[2 * clhist_part + 1];
 % endif
-        const uint clhist_last_tile = clhist_is_last ? clhist_found.y : clhist_tasks[clhist_task + 1].y;
+        const uint clhist_last_tile = clhist_is_last ? clhist_range.y : clhist_tasks[clhist_task + 1].y;
         const size_t clhist_slot = clhist_task;
 % if feature.writes_results:
-        const bool clhist_is_left = clhist_is_whole && clhist_found.w > 1;  // others have its pieces
-        if (clhist_is_left)
+        const bool clhist_is_split = clhist_is_whole && clhist_range.w > 1;  // others have its pieces
+        if (clhist_is_split)
             clhist_tile = clhist_last_tile;
 % endif
 ${indent(share, "    ")}
@@ -72,9 +82,9 @@ ${indent(share, "    ")}
 
 ## What is done with the cells of a task; `copied` writes them to a copy.
 <%def name="store(feature, copied)">
-<% kept = "const accumulator_t written = " if state.reported else "" %>\
+<% assignment = "const accumulator_t written = " if state.reported else "" %>\
 % if feature.writes_results:
-    if (clhist_is_whole && !clhist_is_left) {
+    if (clhist_is_whole && !clhist_is_split) {
         const ulong clhist_begin = (ulong)clhist_part * clhist_bins_per_pass;
         const uint clhist_own_bins
             = min((ulong)clhist_bins_per_pass, clhist_all_bins - min(clhist_begin, (ulong)clhist_all_bins));
@@ -84,7 +94,7 @@ ${seen()}\
 % for part in parts:
             held${part.part.accessor} = ${state.counted(part.n, f"clhist_own{part.n}[k].value")};
 % endfor
-${statement(f"{'' if spec.is_alone else kept}clhist_write_bin", ["clhist_begin + k", "held", *results], 3)}
+${statement(f"{'' if spec.is_alone else assignment}clhist_write_bin", ["clhist_begin + k", "held", *results], 3)}
 % if not spec.is_alone:
 ${see("clhist_begin + k", 3)}\
 % endif
@@ -139,11 +149,11 @@ ${indent("clhist_sum += written;", "    " * depth)}
 </%def>
 <%def name="report()">\
 % if state.reported:
-        volatile __global uint *clhist_found_words = (volatile __global uint *)(clhist_found_base + clhist_found_offset);
+        volatile __global uint *clhist_report = (volatile __global uint *)(clhist_report_base + clhist_report_offset);
         if (clhist_largest)
-            atomic_max(clhist_found_words, clhist_largest);
+            atomic_max(clhist_report, clhist_largest);
 % if "clhist_sum" in state.reported:
-        atomic_add(clhist_found_words + 1, clhist_sum);
+        atomic_add(clhist_report + 1, clhist_sum);
 % endif
 % endif
 </%def>
@@ -166,7 +176,7 @@ ${local.get_namespace(guarded.template).leave(guarded)}
     group, size = spec.work_group_size, spec.outputs[0].operator.accumulator.itemsize
     totals = min(group, JOINED_BYTES // size)  # of several rows of work-items, where there is room for some
     rows = totals > 1
-    kept = "const accumulator_t written = " if state.reported else ""
+    assignment = "const accumulator_t written = " if state.reported else ""
 %>\
     const uint lane = get_local_id(0);
 % if rows:
@@ -175,7 +185,7 @@ ${local.get_namespace(guarded.template).leave(guarded)}
     const uint clhist_pieces = clhist_cursors[0];
     for (uint task = get_group_id(0); task < clhist_pieces; task += get_num_groups(0)) {
         const uint part = clhist_tasks[task].x;
-        const ulong first = clhist_whose[2 * part], pieces = clhist_whose[2 * part + 1] - first;
+        const ulong first = clhist_task_bounds[2 * part], pieces = clhist_task_bounds[2 * part + 1] - first;
         const ulong begin = (ulong)part * clhist_bins_per_pass;
         const ulong bins = min((ulong)clhist_bins_per_pass, clhist_all_bins - min(begin, (ulong)clhist_all_bins));
         const ulong end = bins * (task - first + 1) / pieces;
@@ -201,6 +211,7 @@ ${seen()}\
 ${"                if (row < rows)" if totals < group else ""}
                     totals[lane] = total;
                 for (uint span = rows / 2; span > 0; span /= 2) {
+                    // Barrier: the upper half must have stored its totals.
                     barrier(CLK_LOCAL_MEM_FENCE);
                     if (row < span)
                         totals[lane] = clhist_combine(totals[lane], totals[lane + span * columns]);
@@ -210,7 +221,7 @@ ${"                if (row < rows)" if totals < group else ""}
             }
 % endif
             if (row == 0 && k < end) {
-${statement(f"{kept}clhist_write_bin", ["begin + k", "total", *results], 4)}
+${statement(f"{assignment}clhist_write_bin", ["begin + k", "total", *results], 4)}
 ${see("begin + k", 4)}\
             }
         }
@@ -223,7 +234,7 @@ ${report()}\
 ## The pairs of a task. Several work-items, a crew, read the pairs of one tile, in rounds; the pairs of the next round are
 ## asked for before those of this one are counted. Loads are of several pairs, from a place that they may begin at: pairs
 ## of other ranges are masked. Where the lanes of a warp must stay together, none leaves before all have come to the end.
-<%def name="walk(feature)">
+<%def name="walk()">
 <%
     lanes, bins = spec.vector_width, spec.arguments[0]
     # Pairs that store values, which an operator combines as it does accumulators.
@@ -234,7 +245,7 @@ ${report()}\
     __global const uint *clhist_segment_ends = clhist_own_starts + clhist_tiles;
 % if spec.is_alone:
 % if joins:
-    const bool clhist_is_crowded = (ulong)clhist_found.z * clhist_partitions > ${CROWDED} * (ulong)clhist_region;
+    const bool clhist_is_crowded = (ulong)clhist_range.z * clhist_partitions > ${CROWDED} * (ulong)clhist_region;
 % endif
     for (; clhist_tile < clhist_last_tile; ++clhist_tile) {
         // A segment is too short for the hardware to notice it.
@@ -267,9 +278,11 @@ ${state.map_call(3)}
         }
     }
 % else:
-    const uint clhist_loads = clhist_found.z / ${lanes};
+    // Crew: a power of two of work-items that read one segment together. Longer segments have larger crews, so that each
+    // work-item has few rounds, and short ones a crew that reads at most a cache line.
+    const uint clhist_loads = clhist_range.z / ${lanes};
     uint clhist_crew = 1;
-    while ((clhist_crew < min(${LINE}u, (clhist_found.z + ${lanes - 1}) / ${lanes} + 1) || ${ROUNDS} * clhist_crew <= clhist_loads)
+    while ((clhist_crew < min(${LINE}u, (clhist_range.z + ${lanes - 1}) / ${lanes} + 1) || ${ROUNDS} * clhist_crew <= clhist_loads)
            && ${spec.work_group_size} % (2 * clhist_crew) == 0)
         clhist_crew *= 2;
     const uint clhist_stride = ${spec.work_group_size} / clhist_crew, clhist_step = clhist_crew * ${lanes};
@@ -279,7 +292,7 @@ ${state.map_call(3)}
     if (clhist_tile < clhist_last_tile) {
         clhist_begin = clhist_own_starts[clhist_tile];
         clhist_end = clhist_segment_ends[clhist_tile];
-        clhist_round = clhist_begin / ${lanes} * ${lanes};
+        clhist_round = clhist_begin / ${lanes} * ${lanes};  // aligned for a vector, perhaps before the first pair
     }
     if (clhist_tile + clhist_stride < clhist_last_tile) {
         clhist_next_begin = clhist_own_starts[clhist_tile + clhist_stride];
@@ -295,12 +308,13 @@ ${indent(dedent(capture(load_next)), "        ")}
     while (${"clhist_any(clhist_tile < clhist_last_tile)" if spec.warp.any_lane else "clhist_tile < clhist_last_tile"}) {
         const clhist_index_t clhist_place
             = (clhist_index_t)(clhist_tile * clhist_region + clhist_round + clhist_own);
-        // How many pairs this round may have, and how far before the first of them its load begins.
+        // Pairs of the segment, and where this load begins among them; before the first it wraps to a large number.
         const uint clhist_pairs = clhist_is_inside ? clhist_end - clhist_begin : 0;
         const uint clhist_from = clhist_round + clhist_own - clhist_begin;
 % for argument in streamed:
         ${state.loaded_type(argument)} clhist_${argument.name}_now = clhist_${argument.name}_next;
 % endfor
+        // Advance to the next round of this segment, or to the next segment of this crew.
         clhist_round += clhist_step;
         if (clhist_round >= clhist_end) {
             clhist_tile += clhist_stride;
@@ -318,18 +332,10 @@ ${load_next()}
         }
 <%
     def element(a, lane):
-        held = f"clhist_{a.name}_now{state.lane(lane)}"
-        return f"clhist_from + {lane} < clhist_pairs ? {held} : (ushort)0xffff" if a is bins else held
+        pair = f"clhist_{a.name}_now{state.lane(lane)}"
+        return f"clhist_from + {lane} < clhist_pairs ? {pair} : (ushort)0xffff" if a is bins else pair
 %>\
-% if spec.joined > 1:
-${loads.joined(lanes, element, lambda lane: f"clhist_place + {lane}")}
-% endif
-% for lane in range(0 if spec.joined > 1 else lanes):
-${state.map_call(2, lambda a: element(a, lane), f"clhist_place + {lane}")}
-% if spec.warp.reconvergence:
-        ${spec.warp.reconvergence};
-% endif
-% endfor
+${updates(state, element, lambda lane: f"clhist_place + {lane}")}
     }
 % endif
 </%def>

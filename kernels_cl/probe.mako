@@ -1,6 +1,9 @@
-## Programs that prove whether a hardware atomic, or a fence, works on a device; see clhist/_core/opencl/probe.py.
-## Where the compiler lacks it, the program has no kernel for it.
-## NVIDIA's driver crashes when queried for the kernels of a program without any; hence this one.
+## Programs that prove whether a hardware atomic, or a fence, works on a device; see
+## clhist/_core/opencl/probe.py. Where the compiler lacks it, the program has no kernel for it. Decision 0010.
+##
+##   global   all work-groups update the same cells      local   each work-group updates its own cells
+##
+## NVIDIA's driver crashes when queried for the kernels of a program without any; hence `clhist_nothing`.
 __kernel void clhist_nothing(void) {}
 #ifdef __has_builtin
 #define CLHIST_HAS_BUILTIN(name) __has_builtin(name)
@@ -26,6 +29,7 @@ __kernel void clhist_prove${n}(__global ${word} *cells, __global const ${word} *
     __local ${word} own[${cells}];
     if (lane < ${cells})
         own[lane] = cells[group * ${cells} + lane];
+    // Barrier: the cells are loaded before others update them.
     barrier(CLK_LOCAL_MEM_FENCE);
 % else:
     __global ${word} *own = cells;
@@ -33,6 +37,7 @@ __kernel void clhist_prove${n}(__global ${word} *cells, __global const ${word} *
     for (uint i = lane; i < each; i += lanes)
         clhist_update${n}(own + i % ${cells}, values[group * each + i]);
 % if atomic.memory == "local":
+    // Barrier: all updates are done.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane < ${cells})
         cells[group * ${cells} + lane] = own[lane];

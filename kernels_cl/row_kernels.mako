@@ -1,7 +1,11 @@
-## One row of results per element: the row of its bin, divided or compared with the element's own.
+## One row of results for each element: the row of its bin, divided by or compared with the element's own row.
 ##
-## A work-item computes vectors of up to 16 bytes. On a GPU work-items take every n-th vector, so that neighbours read
-## and write neighbouring memory; on a CPU each takes a block. A bin outside [0, bins) gives zeros.
+##   element e, bin b    out[e][0..D-1] = f(by_bin[b][0..D-1], by_element[e][0..D-1])
+##   GPU   a work-item takes every n-th vector of up to 16 bytes, so that neighbours access neighbouring memory
+##   CPU   a work-item takes a block of vectors
+##
+## A bin outside [0, bins) gives zeros. Used for means and gradients of rows
+## (clhist/_core/runtime/row_kernels.py).
 <%
     arrays = spec.arrays
     declared, pointers = spec.declarations

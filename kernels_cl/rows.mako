@@ -1,8 +1,18 @@
-## Rows of values, combined by bin. On a GPU the rows of each bin are counted and their numbers placed bin after bin;
-## then some lanes gather the rows of a bin, combine them in registers and write its result
-## once. The rows of a bin that has very many are shared out in pieces. On a CPU each work-item adds rows to bins of its own.
+## Rows of D values, combined by bin (embedding gradients, graph layers).
+##
+##   GPU   rows_placed.mako counts the rows of each bin and places their numbers:
+##           clhist_ids   | rows of bin 0 | rows of bin 1 | ..          (CSR)
+##         `gather`: some lanes gather the rows of a bin, combine them in registers, write the result once
+##           lanes of a bin   | v components | v components | ..  x  work-items that share the rows
+##         `join`: combines the pieces of bins that have very many rows
+##         rows_at_once.mako instead: adds rows by atomics, for few rows
+##   CPU   rows_added.mako: each work-item adds rows to its own bins
+##
+## Plan: RowsPlan (clhist/_core/model/rows.py). Decision 0018. SC'20, section IV-D combines components as bins
+## instead.
 <%namespace name="types" file="types.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
+<%namespace name="bounds" file="rows_bounds.mako"/>
 <%!
     from clhist._core.kernels.state import wrapped
     from clhist.operators.doubles import functions_of_doubles
@@ -10,12 +20,12 @@
 <%
     sweep, output, text = spec.sweep, spec.sweep.outputs[0], spec.text
     operator, group, d = output.operator, spec.sweep.work_group_size, spec.text.rows.components
-    v, lanes, sharers, known = spec.vector, spec.lanes, spec.sharers, {}
+    v, lanes, sharers, declared_types = spec.vector, spec.lanes, spec.sharers, {}
     total_t = "clhist_doubles_t" if spec.in_doubles else "accumulator_t"
     no_total = "0" if spec.in_doubles else "clhist_neutral()"
 %>
 // Rows of ${d} components, gathered by bin: ${"each work-item has bins of its own" if sweep.order == "blocked" else f"{lanes} lanes a bin, {v} components each"}.
-${types.prologue(sweep, preamble_of, known)}
+${types.prologue(sweep, preamble_of, declared_types)}
 <%types:functions operator="${operator}" suffix="" preamble="">
 % for n, part in enumerate(operator.parts):
 ${types.part(part, n, c_name)}
@@ -45,7 +55,9 @@ value_t clhist_finished(const accumulator_t ${"a" if operator.finish == "a" else
 ${functions_of_doubles(operator)}
 <%include file="rows_again.mako"/>
 % endif
-% if sweep.order == "blocked":
+% if sweep.order == "blocked" and spec.is_sorted:
+<%include file="rows_ordered.mako"/>
+% elif sweep.order == "blocked":
 ${types.ahead()}
 <%include file="rows_added.mako"/>
 % else:
@@ -57,7 +69,11 @@ ${gathering()}
 % endif
 
 <%def name="gathering()">
+% if spec.is_sorted:
+<%include file="rows_bounds.mako"/>
+% else:
 <%include file="rows_placed.mako"/>
+% endif
 // Combines the rows of each bin, or of a piece of one: ${lanes} lanes have ${v} components each${f", and {sharers} work-items share the rows" if sharers > 1 else ""}. Pieces come first.
 ${kernel.begin("gather", group)}
 ${types.arrays(sweep)}\
@@ -67,11 +83,15 @@ ${kernel.results()}\
     const uint clhist_groups = (clhist_slots + ${spec.slots - 1}) / ${spec.slots}, clhist_group = get_group_id(0);
     const bool is_piece = clhist_group < clhist_groups;
     const uint at = (is_piece ? clhist_group : clhist_group - clhist_groups) * ${spec.slots} + clhist_slot;
-    bool is_there = clhist_slot < ${spec.slots} && at < (is_piece ? clhist_cursors[1] : clhist_row_bins);
+    bool is_there = clhist_slot < ${spec.slots} && at < (is_piece ? ${"clhist_slots" if spec.is_sorted else "clhist_cursors[1]"} : clhist_row_bins);
     uint begin = 0, end = 0;
     if (is_there && is_piece) {
+% if spec.is_sorted:
+${bounds.piece()}\
+% else:
         begin = clhist_pieces[at].x;
         end = clhist_pieces[at].y;
+% endif
     } else if (is_there) {
         begin = CLHIST_ROWS_BEGIN(at);
         end = CLHIST_ROWS_COUNT(at);
@@ -154,12 +174,23 @@ ${kernel.results()}\
         const ulong mark = (ulong)k * 8 + (31 - clz(marks & -marks)), of = mark / ${d // v};
         const bool is_piece = of < clhist_slots;
         const uint at = (uint)(is_piece ? of : of - clhist_slots), first = (uint)(mark % ${d // v}) * ${v};
+% if spec.is_sorted:
+        bool is_there = true;
+        uint begin = 0, end = 0;
+        if (is_piece) {
+${bounds.piece()}\
+        } else {
+            begin = CLHIST_ROWS_BEGIN(at);
+            end = CLHIST_ROWS_BEGIN(at + 1);
+        }
+% else:
         const uint begin = is_piece ? clhist_pieces[at].x : CLHIST_ROWS_BEGIN(at);
         const uint end = is_piece ? clhist_pieces[at].y : begin + CLHIST_ROWS_COUNT(at);
+% endif
         for (uint c = first; c < first + ${v}; ++c) {
             const ulong to = (ulong)at * ${d} + c;
             const value_t before = clhist_has_dest && !is_piece ? dest[to] : 0;
-            clhist_sum_again(${", ".join(a.name for a in sweep.arguments)}, clhist_ids, begin, end, c, before,
+            clhist_sum_again(${", ".join(a.name for a in sweep.arguments)}, ${"0" if spec.is_sorted else "clhist_ids"}, begin, end, c, before,
                 is_piece ? CLHIST_DIGITS_OF_PIECES + to : 0, out + to);
         }
     }
@@ -173,11 +204,16 @@ ${kernel.results()}\
 %>\
 // Joins the pieces of a bin: ${rows} rows of a work-group take them in turn.
 ${kernel.begin("join", group)}
+${types.arrays(sweep) if spec.is_sorted else ""}\
 ${kernel.results()}\
     __local ${joined_t} clhist_totals[${rows * lanes * v}];
+% if spec.is_sorted:
+${bounds.shared()}\
+% else:
     for (uint clhist_shared = get_group_id(0); clhist_shared < clhist_cursors[2]; clhist_shared += get_num_groups(0)) {
         const uint4 shared = clhist_pieces[clhist_slots + clhist_shared];
         const uint at = shared.x, clhist_row = get_local_id(0) / ${lanes};
+% endif
         for (uint base = 0; base < ${d}; base += ${lanes * v}) {
             const uint clhist_c = base + get_local_id(0) % ${lanes} * ${v};
             const bool takes_part = clhist_row < ${rows} && clhist_c < ${d};
@@ -185,8 +221,8 @@ ${kernel.results()}\
             ${joined_t} total_${c} = ${no_total};
 % endfor
             if (takes_part) {
-                for (uint k = clhist_row; k < shared.z; k += ${rows}) {
-                    const ulong from = (ulong)(shared.y + k) * ${d} + clhist_c;
+                for (uint k = clhist_row; k < ${"clhist_parts" if spec.is_sorted else "shared.z"}; k += ${rows}) {
+                    const ulong from = (ulong)(${"CLHIST_PLACE_OF_PIECE(clhist_first, k)" if spec.is_sorted else "shared.y + k"}) * ${d} + clhist_c;
 % for c in range(v):
                     total_${c} = ${joining}(total_${c}, ${"CLHIST_DOUBLES_OF_PIECES" if spec.in_doubles else "clhist_held"}[from + ${c}]);
 % endfor
@@ -209,9 +245,10 @@ ${store("                ", "clhist_pair_add", "clhist_pair_is_exact", "clhist_p
                 for (uint c = 0; clhist_again >> c > 0; ++c)
                     if (clhist_again >> c & 1)
                         out[to + c] = clhist_pieces_again(
-                            clhist_held, clhist_slots, shared.y, shared.y + shared.z, clhist_c + c, ${one_of("before")});
+                            clhist_held, clhist_slots, ${"clhist_first, CLHIST_PLACE_OF_PIECE(clhist_first, clhist_parts)" if spec.is_sorted else "shared.y, shared.y + shared.z"}, clhist_c + c, ${one_of("before")});
 % endif
             }
+            // Barrier: all have read the totals before the next ones.
             barrier(CLK_LOCAL_MEM_FENCE);
         }
     }
@@ -231,6 +268,7 @@ ${store("                ", "clhist_pair_add", "clhist_pair_is_exact", "clhist_p
         }
 <% half = rows // 2 %>\
 % while half:
+        // Barrier: the lower half must have stored its totals.
         barrier(CLK_LOCAL_MEM_FENCE);
         if (${row} < ${half}) {
 % for c in range(v):

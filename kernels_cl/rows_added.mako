@@ -1,5 +1,14 @@
-## A CPU: P parts of the elements, each with a copy of all bins, and ranges of bins for the work-items of a part. Rows are
-## looked for block by block, and those found added without a branch; a work-item that has all bins adds each row at once.
+## Rows on a CPU: P parts of the elements, each with a copy of all bins, and ranges of bins for the work-items
+## of a part.
+##
+##                 bins  | range 0 | range 1 | ..
+##   part 0 (copy 0)     | item 0  | item 1  | ..     each item reads all rows of its part and adds those in its range
+##   part 1 (copy 1)     | item n  | item n+1| ..
+##
+## A work-item finds its rows in blocks of 128 without a branch, and then adds them. One that has all bins
+## adds each row at once. `join` combines the copies.
+##
+## Part of rows.mako. Note [Rows on CPUs], docs/decisions/0018.
 <%namespace name="types" file="types.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!

@@ -1,4 +1,8 @@
-## Exact sums of rows, again in long integers, where those in double precision are not exact.
+## Exact sums of rows, computed again in long integers where those in double precision are not exact.
+##
+##   clhist_held   | doubles of each piece x component | digits of each piece x component, where the double is NaN |
+##
+## Part of rows.mako. Note [Exact sums of rows in doubles], docs/decisions/0018.
 <%!
     from clhist._core.kernels.state import wrapped
 %>\
@@ -18,7 +22,7 @@ ${wrapped([*(a.parameter for a in sweep.arguments), "__global const uint *clhist
     accumulator_t total = clhist_neutral();
     clhist_digits_add(&total, ${term("before")});
     for (; k < end; ++k)
-        clhist_digits_add(&total, ${term(f"CLHIST_ROW_VALUE((ulong)clhist_ids[k] * {d} + clhist_c)")});
+        clhist_digits_add(&total, ${term(f"CLHIST_ROW_VALUE((ulong){'k' if spec.is_sorted else 'clhist_ids[k]'} * {d} + clhist_c)")});
     if (digits)
         *digits = total;
     else
@@ -32,7 +36,7 @@ ${wrapped(["__global accumulator_t *clhist_held", "const uint clhist_slots", "ui
 {
     accumulator_t total = clhist_neutral();
     clhist_digits_add(&total, ${term("before")});
-    for (; k < end; ++k) {
+    for (; k < end; ${"k += 2 - k % 2" if spec.is_sorted else "++k"}) {
         const ulong from = (ulong)k * ${d} + clhist_c;
         const clhist_doubles_t held = CLHIST_DOUBLES_OF_PIECES[from];
         if (clhist_doubles_are_numbers(held))

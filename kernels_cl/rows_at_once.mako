@@ -1,5 +1,11 @@
-## Rows added to the results by atomics of several numbers, unless a few bins have very many of the rows: the flag is
-## raised then, and what is enqueued behind computes.
+## Few rows, added to the results by atomics of several numbers. A work-item has the same numbers of
+## `spec.merged` rows, and combines those of one bin first. If a sample shows that a few bins have very many
+## rows, the flag is raised, and the plan that is enqueued behind computes instead.
+##
+##   row r        | n0 n1 n2 n3 | n4 n5 n6 n7 | ..      one atomic for each group of numbers
+##   work-item    the same group of `spec.merged` rows
+##
+## Part of rows.mako. Note [Rows of one bin are one atomic], docs/decisions/0018.
 <%namespace name="types" file="types.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!
@@ -20,12 +26,14 @@ ${types.arrays(sweep)}\
         clhist_seen[k] = 0;
     if (clhist_lane == 0)
         clhist_most = 0;
+    // Barrier: counters are 0.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint k = clhist_lane; k < ${LOOKED_AT}; k += ${group}) {
         const uint i = (uint)((ulong)clhist_elements * k / ${LOOKED_AT}), bin = CLHIST_BIN(${text.bin});
         if (bin < clhist_row_bins)
             atomic_max(&clhist_most, atomic_inc(clhist_seen + bin % ${LOOKED_CELLS}) + 1);
     }
+    // Barrier: all rows of the sample are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (clhist_lane == 0)
         clhist_call[0] = clhist_most > clhist_most_alike ? ${hex(RAISED)}u : 0;
@@ -75,6 +83,7 @@ ${kernel.results()}\
                 bins[s] = clhist_row_bins;
             }
 % endif
+        // Atomic: rows of other work-items may have the same bin.
         clhist_add_numbers((__global ${spec.atomic.word} *)out + (ulong)bins[r] * ${vectors} + part, numbers[r]);
     }
 }

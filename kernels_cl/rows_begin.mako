@@ -1,4 +1,7 @@
-## How kernels of rows begin, and the arrays of results.
+## Shared defs of the row kernels: the head of a kernel, and pointers to `dest` and `out`. A guarded kernel
+## leaves if the flag is up, since the plan behind computes then.
+##
+## Used by rows.mako and the templates that it includes.
 <%!
     from clhist._core.kernels.state import wrapped
     from clhist._core.model.packed import RAISED

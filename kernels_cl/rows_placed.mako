@@ -1,4 +1,15 @@
-## The rows of each bin, counted, and their numbers placed bin after bin; those of bins with very many are shared out.
+## Counts the rows of each bin and places their numbers bin after bin; bins with very many rows are split into
+## pieces.
+##
+##   clhist_counts   | words of the call (4) | rows of bin 0 | rows of bin 1 | ..
+##   clhist_begins   | first place of bin 0 | first place of bin 1 | ..
+##   clhist_ids      | rows of bin 7 | rows of bin 0 | ..        bins take places in any order
+##   clhist_pieces   | (begin, end) of each piece | (bin, first piece, pieces) of each split bin |
+##
+## `few`: one work-group does all in local memory. `by_ranges`: partition.mako groups 16-bit row numbers by
+## ranges of bins, and a work-group places each range in local memory.
+##
+## Part of rows.mako. Note [Ranges of rows in local memory], docs/decisions/0018.
 <%namespace name="types" file="types.mako"/>
 <%namespace name="scan" file="scan.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
@@ -22,6 +33,7 @@ ${few() if spec.few_bins else by_ranges()}
 ## Has the rows of bins with very many shared out: notes the pieces, and which of them are of which bin.
 <%def name="share()">\
 <% team = gcd(32, size) %>\
+    // Barrier, of both memories: the list of long bins is complete, and so are their begins and counts in global memory.
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     // Each bin by some work-items, which are not many of ${size} where a work-group has many such bins.
     for (uint clhist_k = clhist_lane; clhist_k < clhist_number; clhist_k += ${size}) {
@@ -30,6 +42,7 @@ ${few() if spec.few_bins else by_ranges()}
         clhist_places[clhist_k] = atomic_add(clhist_cursors + 1, number);
         clhist_pieces[clhist_slots + atomic_inc(clhist_cursors + 2)] = (uint4)(bin, clhist_places[clhist_k], number, 0);
     }
+    // Barrier: each long bin has the place of its pieces.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint clhist_team = ${team};
     while (2 * clhist_team * clhist_number <= ${size} && ${size} % (2 * clhist_team) == 0)
@@ -53,15 +66,18 @@ ${words(FEW_ELEMENTS // LEAST_PIECE)}
         clhist_own[k] = 0;
     for (uint k = clhist_lane; k < clhist_cleared; k += ${size})
         clhist_counts[k] = 0;
+    // Barrier, of both memories: local and global counters are 0.
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
         const uint bin = CLHIST_BIN(${text.bin});
         if (bin < clhist_row_bins)
             atomic_inc(clhist_own + bin);
     }
+    // Barrier: all rows are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
 ${begun("clhist_row_bins", "k", "0")}
 ${share()}
+    // Barrier: all bins have their places.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = clhist_lane; i < clhist_elements; i += ${size}) {
         const uint bin = CLHIST_BIN(${text.bin});
@@ -79,13 +95,15 @@ ${share()}
 ${kernel.begin("ranges", size)}
 ${tasks("clhist_task < clhist_shared + clhist_partitions")}
     __local uint clhist_staged[${spec.staged}];
-    if (clhist_is_whole && clhist_found.w > 1)
+    if (clhist_is_whole && clhist_range.w > 1)
         return;
 ${words(spec.staged // LEAST_PIECE)}
     for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
         clhist_own[k] = 0;
+    // Barrier: counters are 0.
     barrier(CLK_LOCAL_MEM_FENCE);
 ${pairs("bin", "atomic_inc(clhist_own + bin_%d);")}
+    // Barrier: all rows are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!clhist_is_whole) {
         for (uint k = clhist_lane; k < clhist_own_bins; k += ${size}) {
@@ -97,8 +115,10 @@ ${pairs("bin", "atomic_inc(clhist_own + bin_%d);")}
     }
 ${begun("clhist_own_bins", "clhist_first + k", "atomic_add(clhist_cursors, clhist_ends[clhist_lane])")}
 ${share()}
+    // Barrier: all bins have their places.
     barrier(CLK_LOCAL_MEM_FENCE);
 ${pairs(read, f"clhist_staged[atomic_inc(clhist_own + bin_%d)] = {number};")}
+    // Barrier: all row numbers are staged before they are copied in order.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint k = clhist_lane; k < clhist_ends[${size - 1}]; k += ${size})
         clhist_ids[clhist_base + k] = clhist_staged[k];
@@ -114,6 +134,7 @@ ${own_bins()}
 ${words(spec.width)}
     for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
         clhist_own[k] = CLHIST_ROWS_COUNT(clhist_first + k);
+    // Barrier: all counts are loaded.
     barrier(CLK_LOCAL_MEM_FENCE);
 ${begun("clhist_own_bins", "clhist_first + k", "atomic_add(clhist_cursors, clhist_ends[clhist_lane])")}
 ${share()}
@@ -124,6 +145,7 @@ ${kernel.begin("place", size)}
 ${tasks("clhist_task < clhist_shared")}
     for (uint k = clhist_lane; k < clhist_own_bins; k += ${size})
         clhist_own[k] = CLHIST_ROWS_BEGIN(clhist_first + k) + clhist_befores[(ulong)clhist_task * clhist_width + k];
+    // Barrier: all places are loaded.
     barrier(CLK_LOCAL_MEM_FENCE);
 ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
 }
@@ -150,6 +172,7 @@ ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
     ${scan.inclusive("clhist_ends", "clhist_lane", size)}
     if (clhist_lane == ${size - 1})
         clhist_base = ${base};
+    // Barrier: the base is stored.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint clhist_at = clhist_ends[clhist_lane] - clhist_sum;
     for (uint k = clhist_from; k < clhist_to; ++k) {
@@ -157,6 +180,7 @@ ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
         clhist_own[k] = clhist_at;
         clhist_at += count;
     }
+    // Barrier: all counts have become places.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint k = clhist_lane; k < ${bins}; k += ${size}) {
         const uint begin = clhist_own[k], count = (k + 1 < ${bins} ? clhist_own[k + 1] : clhist_ends[${size - 1}]) - begin;
@@ -175,10 +199,10 @@ ${pairs(read, f"clhist_ids[atomic_inc(clhist_own + bin_%d)] = {number};")}
         return;
     const bool clhist_is_whole = clhist_task >= clhist_shared;
     const uint clhist_part = clhist_is_whole ? clhist_task - clhist_shared : clhist_tasks[clhist_task].x;
-    const uint4 clhist_found = clhist_ranges[clhist_part];
-    uint clhist_tile = clhist_is_whole ? clhist_found.x : clhist_tasks[clhist_task].y;
-    const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_whose[2 * clhist_part + 1];
-    const uint clhist_last_tile = clhist_is_last ? clhist_found.y : clhist_tasks[clhist_task + 1].y;
+    const uint4 clhist_range = clhist_ranges[clhist_part];
+    uint clhist_tile = clhist_is_whole ? clhist_range.x : clhist_tasks[clhist_task].y;
+    const bool clhist_is_last = clhist_is_whole || clhist_task + 1 == clhist_task_bounds[2 * clhist_part + 1];
+    const uint clhist_last_tile = clhist_is_last ? clhist_range.y : clhist_tasks[clhist_task + 1].y;
     const uint clhist_first = clhist_part * clhist_width;
 ${own_bins()}
     __global const uint *clhist_begins_of = clhist_starts + (ulong)clhist_part * clhist_tiles;
@@ -188,7 +212,7 @@ ${own_bins()}
 % endif
     // A crew has the pairs of one tile, several of them for each of its work-items.
     uint clhist_crew = 1;
-    while (${2 * loads} * clhist_crew <= clhist_found.z && ${size} % (2 * clhist_crew) == 0)
+    while (${2 * loads} * clhist_crew <= clhist_range.z && ${size} % (2 * clhist_crew) == 0)
         clhist_crew *= 2;\
 </%def>
 

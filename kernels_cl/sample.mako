@@ -1,16 +1,20 @@
-## Looks at some elements: how many of their pairs go to bins that others of them go to as well.
-## `clhist_count_distinct` looks at windows of consecutive elements, for the race factor; each has a bit for each bin.
+## Counts the distinct bins in windows of consecutive elements, for the race factor RF of SC'20.
+##
+##   clhist_scratch   | pairs | distinct | bits of window 0: one for each bin | bits of window 1 | ..
+##   launch           dimension 0: work-items over a window; dimension 1: windows
+##
+## Used by clhist/_core/runtime/distinct_bins.py. Decision 0005.
 <%namespace name="types" file="types.mako"/>
 <%
     sweep = spec.sweep
-    known = {}
+    declared_types = {}
     state = "volatile __global uint *clhist_bits, uint *clhist_seen, " + ", ".join(
         f"const clhist_bin_t clhist_num_bins{output.suffix}" for output in sweep.outputs
     )
     passed = "clhist_bits, clhist_seen, " + ", ".join(f"clhist_num_bins{output.suffix}" for output in sweep.outputs)
 %>\
-${types.prologue(sweep, preamble_of, known)}
-${types.caller_code(sweep, declare, known)}
+${types.prologue(sweep, preamble_of, declared_types)}
+${types.caller_code(sweep, declare, declared_types)}
 
 ## `clhist_seen` has the pairs of bins that exist, and how many were the first of their bin.
 void clhist_look_at(const clhist_bin_t target, const clhist_bin_t num_bins, const clhist_bin_t before, volatile __global uint *bits, uint *clhist_seen)
@@ -47,6 +51,7 @@ ${types.arrays(sweep)}\
     const uint clhist_lane = get_local_id(0), clhist_window = get_group_id(1);
     if (clhist_lane == 0)
         clhist_sums[0] = clhist_sums[1] = 0;
+    // Barrier: the sums are initialised.
     barrier(CLK_LOCAL_MEM_FENCE);
     uint clhist_seen[2] = {0, 0};
     volatile __global uint *clhist_bits = clhist_totals + 2 + (ulong)clhist_window * clhist_words;
@@ -55,8 +60,10 @@ ${types.arrays(sweep)}\
         const clhist_index_t i = clhist_begin + clhist_k;
         clhist_map(${element + ", " if element else ""}i, ${passed});
     }
+    // Atomics: first of each work-item in local memory, then of each work-group in global memory.
     atomic_add(clhist_sums, clhist_seen[0]);
     atomic_add(clhist_sums + 1, clhist_seen[1]);
+    // Barrier: all have added theirs.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (clhist_lane == 0) {
         atomic_add(clhist_totals, clhist_sums[0]);

@@ -1,4 +1,4 @@
-## An inclusive scan of an array in local memory with an element for each work-item.
+## An inclusive scan of an array in local memory with one element for each work-item (Hillis and Steele).
 <%def name="inclusive(sums, lane, lanes)">\
 barrier(CLK_LOCAL_MEM_FENCE);
         for (uint step = 1; step < ${lanes}; step *= 2) {

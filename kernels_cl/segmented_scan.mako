@@ -1,15 +1,23 @@
-## An inclusive scan of elements in segments, in three launches: each work-group combines its share of the elements, one
-## work-group scans these totals, and each scans its share, from the total before it on. No work-group waits for another,
-## which OpenCL does not promise to run meanwhile. A combination has the earlier of its two first, so it need not be
-## commutative. The first element of all begins a segment. Work-groups of a single work-item, as on CPUs, go from element
-## to element; others read a tile into local memory, whose neighbours their work-items read at once.
+## An inclusive segmented scan in three launches.
+##
+##   elements     | share of group 0 | share of group 1 | ..
+##   1 totals     one total for each share, from its last segment on
+##   2 carries    one work-group scans the totals
+##   3 scan       each work-group scans its share, beginning with the total before it
+##
+## No work-group waits for another, since OpenCL does not promise that both run. A combination gets the
+## earlier operand first, so it need not be commutative. The first element begins a segment. Work-groups of
+## one work-item (CPUs) go from element to element; others read a tile into local memory, padded against bank
+## conflicts.
+##
+## Used by sorts, ranks and running sums (clhist/_core/runtime/scan.py). Decision 0020.
 <%! from clhist._core.kernels.state import wrapped %>\
 % if "double" in f"{spec}":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 #define LANES ${lanes}
 % if lanes > 1:
-#define EACH ${each}
+#define EACH ${per_lane}
 #define TILE (LANES * EACH)
 // Local memory is spread over its banks: work-items read items EACH apart.
 #define SPREAD(k) ((k) + (k) / EACH)
@@ -30,8 +38,8 @@ void clhist_${name}(
 ${wrapped([*declared, "const ulong size", "const ulong share", *more])})
 </%def>\
 <%def name="arrays()">\
-% for each in pointers:
-    ${each}
+% for pointer in pointers:
+    ${pointer}
 % endfor
     const uint group = get_group_id(0);
     const long begin = group * share, end = min(size, begin + share);

@@ -1,5 +1,11 @@
-## Order statistics of many groups on CPUs: values sorted by group, by counting, then a quickselect in each group.
-## Each chunk of the elements has places of its own in every group, so nothing is atomic.
+## Order statistics of many groups on CPUs: sort values by group, by counting, then run a quickselect in each
+## group.
+##
+##   places   | chunk 0: group 0 group 1 .. | chunk 1: group 0 group 1 .. | ..    each chunk writes to places of its own
+##   sorted   | keys of group 0: chunk 0, chunk 1, .. | keys of group 1 | ..
+##
+## Each chunk of the elements has its own places in every group, so nothing is atomic. Note [Groups sorted on
+## CPUs], docs/decisions/0021.
 <% key, real, result = c_name(order.key), c_name(order.real), c_name(order.result) %>\
 % if "double" in (real, result, c_name(order.dtype)):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

@@ -1,4 +1,8 @@
-## Functions for the segmented scan of the sorted pairs (SC'20, Listing 4): read, combine and write accumulators.
+## C functions that the segmented scan of sorted pairs calls: read, combine and publish accumulators.
+##
+##   sorted keys   | 3 3 3 | 5 | 7 7 | no bin ..      the last pair of each bin publishes its total to the bin's cells
+##
+## Plan: SortedPlan (clhist/_core/model/sort.py). Paper: SC'20, Listing 4. Decision 0020.
 <%namespace name="types" file="types.mako"/>
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

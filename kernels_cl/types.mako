@@ -1,10 +1,15 @@
-## Types and functions of operators, which all programs share: `suffix` distinguishes the operators of one program.
+## Types and functions of operators, which all programs share. `suffix` distinguishes the operators of one
+## program.
+##
+##   value_t        what a map emits             clhist_lift: value_t -> accumulator_t
+##   accumulator_t  what a bin holds             clhist_combine: two accumulators -> one
+##   part<n>_t      a part of an accumulator     cell<n>_t: a part with the word of its atomic
 
 <%! from clhist.operators.halves import declared, loaded %>\
 ## What all programs begin with: extensions, the types of values, bins and indices, and the C of operators that define no
-## functions here. `known` collects the structured types.
-<%def name="prologue(sweep, preambles, known, int64=False)">
-% if any(each.operator.needs_fp64 for each in (*sweep.outputs, *sweep.ignored)):
+## functions here. `declared_types` collects the structured types.
+<%def name="prologue(sweep, preambles, declared_types, int64=False)">
+% if any(output.operator.needs_fp64 for output in (*sweep.outputs, *sweep.ignored)):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 % if int64:
@@ -20,8 +25,8 @@
 ${declared(argument.dtype)}\
 % endif
 % endfor
-% for each in (*sweep.outputs, *sweep.ignored):
-${values(each.operator, each.suffix, declare, known)}
+% for output in (*sweep.outputs, *sweep.ignored):
+${values(output.operator, output.suffix, declare, declared_types)}
 % endfor
 ${bins(sweep.wide)}
 ${relaxed_access()}
@@ -62,19 +67,32 @@ accumulator_t clhist_neutral(void)
 </%def>
 
 ## The types of an operator's values and accumulators. C treats two identical structs as different types, so a structured
-## dtype is declared once, and its further names are typedefs of the first, kept in `known`.
-<%def name="values(operator, suffix, declare, known)">
+## dtype is declared once, and its further names are typedefs of the first, kept in `declared_types`.
+<%def name="values(operator, suffix, declare, declared_types)">
 % for dtype, name in ((operator.dtype, f"value{suffix}_t"), (operator.accumulator, f"accumulator{suffix}_t")):
-% if dtype in known:
-typedef ${known[dtype]} ${name};
+% if dtype in declared_types:
+typedef ${declared_types[dtype]} ${name};
 % else:
 ${declare(dtype, name)}
 % endif
 <%
     if dtype.names is not None:
-        known.setdefault(dtype, name)
+        declared_types.setdefault(dtype, name)
 %>\
 % endfor
+</%def>
+
+## The types and functions of one operator, all that a program without a sweep needs of it.
+<%def name="of_operator(operator, preamble)">
+% if operator.needs_fp64:
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+${values(operator, "", declare, {})}
+<%local:functions operator="${operator}" suffix="" preamble="${preamble}">
+% for n, part in enumerate(operator.parts):
+${local.part(part, n, c_name)}
+% endfor
+</%local:functions>
 </%def>
 
 ## Functions of an operator. User expressions use the short type names.
@@ -182,13 +200,13 @@ clhist_bin_t clhist_narrow(const long bin)
 </%def>
 
 ## The structured types that the map may name, the caller's preamble, and an empty EMIT for each ignored output.
-<%def name="caller_code(spec, declare, known)">
+<%def name="caller_code(spec, declare, declared_types)">
 % if spec.order == "blocked" or "CLHIST_AHEAD" in spec.map:
 ${ahead()}
 % endif
 % for name, dtype in spec.structs:
-% if dtype in known:
-typedef ${known[dtype]} ${name};
+% if dtype in declared_types:
+typedef ${declared_types[dtype]} ${name};
 % else:
 ${declare(dtype, name)}
 % endif

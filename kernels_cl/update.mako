@@ -1,16 +1,23 @@
-## `clhist_update<n>` combines one value into one cell of part n: a def for each kind of update.
+## `clhist_update<n>` combines one value into one cell of part n. There is a def for each kind of update.
+##
+##   private         the work-item owns the cell: load, combine, store
+##   native          one atomic of the hardware (decision 0010)
+##   carry           digits of an exact sum, each by a native addition whose result shows the carry (decision 0011)
+##   cas             compare-exchange until no other work-item interferes
+##   lock            a spinlock around load, combine, store (decision 0009)
+##
+##   cell of part n  | value, at least as wide as the word of its atomic |      exact sums: | digit 0 | .. | flags |
+##
+## Part of sweep.mako. Paper: SC'20, section III-B. `clhist/_core/model/updates.py` chooses.
 <%def name="of(part, space, fence, bins_are_computed)">
 <%
     private_kind = private_parts if part.part.is_split else private_words if part.part.words else private
     carry_kind = carry_words if not state.takes_term(part) else carry_whole if part.part.whole else carry
     kinds = {"private": private_kind, "native": native, "carry": carry_kind, "cas": cas, "lock": lock}
     kinds[part.update](part, space, fence, bins_are_computed)
+    if spec.hot_bin and state.is_local:
+        (try_lock if part.update == "lock" else try_cas)(part, space, fence)
 %>\
-</%def>
-
-## `clhist_try<n>` attempts the same once and returns whether it succeeded. Of an addition that is a loop, by exchange.
-<%def name="attempt(part, space, fence)">
-<% (try_lock if part.update == "lock" else try_cas)(part, space, fence) %>\
 </%def>
 
 <%!
@@ -350,6 +357,8 @@ void clhist_update${n}(${space} cell${n}_t *cell, volatile ${space} int *lock, c
 }
 </%def>
 
+## `clhist_try<n>` attempts an update once and returns whether it succeeded, for hot_bin.mako. Of an addition that is a
+## loop, by exchange.
 <%def name="try_cas(part, space, fence)">
 <% n, exchange = part.n, exchange_of(part) %>\
 // The same, tried once.

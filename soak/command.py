@@ -25,9 +25,9 @@ def soak_calls(
 
     if only is not None:
         status, words = soak.one(only)
+        program = text_of(only, status, words)
         values = {"seed": seed, "number": only, "call": str(calls.setting(only)), "status": status, "words": words}
-        values["program"] = text_of(only, status, words)
-        console.report(values, values["program"])
+        console.report({**values, "program": program}, program)
         return status not in (HOLDS, REFUSED)
     assert seconds is not None
     start, shown = monotonic(), 0

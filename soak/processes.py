@@ -29,7 +29,7 @@ from clhist._core.opencl.memory import scratch_bytes
 from clhist._core.opencl.program import programs_built
 from clhist.errors import NoDeviceError, UnsupportedError
 from clhist.selftest.suite import queue_of
-from clhist.selftest.workers import Worker
+from clhist.selftest.workers import CheckWorker
 from soak.calls import SAME_KERNELS, Setting, draw
 from soak.program import IMPORTS, Program, program
 
@@ -158,7 +158,7 @@ class Totals:
 class _Process:
     """A worker, the calls that it made, and its memory before it made them again."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: CheckWorker) -> None:
         self.worker = worker
         self.started = False
         self.calls = 0
@@ -223,7 +223,7 @@ class Soak:
                 elapsed = 0.0 if start is None else monotonic() - start
                 over, again = elapsed >= seconds, elapsed >= _NEW_CALLS * seconds
                 while len(processes) < (min(self.jobs, len(self._suspects)) if over else self.jobs):
-                    processes.append(_Process(Worker(self.make, self.limit, run_call)))
+                    processes.append(_Process(CheckWorker(self.make, self.limit, run_call)))
                 if not processes:
                     break
                 yield None

@@ -17,6 +17,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from hypothesis import HealthCheck, settings
+from thresholds import threshold
 
 import clhist
 from clhist._core.model import one_launch, partition, private, rows, scaling, sort
@@ -157,8 +158,9 @@ def few_items(cpu_like: clhist.Profile) -> clhist.Profile:
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_left_to_numpy() -> None:
     """Let kernels count small arrays too."""
-    small.SORTED = 0
-    small.LEAST.update(bincount=0, reduce_by_index=0, factorize=0, group_by=0, ndimage=0)
+    names = ("bincount", "bincount, weights", "reduce_by_index", "distinct", "factorize", "group_by", "ndimage")
+    small.COSTS.update(dict.fromkeys(names, threshold(0)))
+    small._START = 0
     rates = small.own_rates  # with the sizes that were measured on some GPUs
     small.own_rates = lambda device: {k: rate for k, rate in rates(device).items() if not k.endswith(", least")}
 
@@ -171,6 +173,13 @@ def only_measured_rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plan_sweep.cache_clear()
     yield
     plan_sweep.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def without_optimizer() -> Iterator[None]:
+    """Build the programs of a module without optimization: for tests of host code, whose kernels others test."""
+    with environment.without_optimizer():
+        yield
 
 
 @pytest.fixture(params=["blocked", "interleaved"])

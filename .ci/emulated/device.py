@@ -240,9 +240,11 @@ def _hosts() -> list[cl.Platform]:
 def _replace_in_clhist(hosts: list[cl.Platform]) -> None:
     import clhist
 
-    root = Path(clhist.__file__).parent
-    for file in sorted(root.rglob("*.py")):
-        name = ".".join(("clhist", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+    root = Path(clhist.__file__).parents[1]
+    folders = (root / name for name in ("clhist", "cases", "strategies"))
+    for file in (file for folder in folders for file in sorted(folder.rglob("*.py"))):
+        parts = file.relative_to(root).with_suffix("").parts
+        name = ".".join(parts if parts[0] == "clhist" else ("clhist", *parts)).removesuffix(".__init__")
         if not _LEFT_ALONE.search(name):
             importlib.import_module(name)
     real_kernel, real_enqueue = cl.Kernel, cl.enqueue_nd_range_kernel

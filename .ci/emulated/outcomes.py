@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import pyopencl as cl
@@ -16,6 +17,7 @@ from emulated.cases.published import RefusedError
 from emulated.compiler import disassembly
 from emulated.device import launched
 from emulated.launch import KernelFaultError, KernelHangsError, settings
+from emulated.objects import CodeObject
 
 RIGHT, NOT_AVAILABLE = "right", "n/a"
 WRONG, HANGS, FAULTY, LACKS, ERROR = "WRONG", "HANGS", "FAULT", "LACKS", "ERROR"
@@ -48,11 +50,13 @@ def outcome_of(case: Case, queue: cl.CommandQueue) -> Outcome:
 
 def _lock_faults() -> str:
     """Return what compilers made of the locks of the programs that were launched; nothing if that is right."""
-    found = []
-    for code in {id(code): code for code, _ in launched.kernels}.values():
-        listed = of_disassembly(disassembly(code.target, code.file))
-        found += [f"{code.file.name}: {fault}" for fault in lock_faults(listed)]
-    return "; ".join(found)
+    return "; ".join(filter(None, map(_lock_faults_of, {id(code): code for code, _ in launched.kernels}.values())))
+
+
+@cache
+def _lock_faults_of(code: CodeObject) -> str:
+    listed = of_disassembly(disassembly(code.target, code.file))
+    return "; ".join(f"{code.file.name}: {fault}" for fault in lock_faults(listed))
 
 
 def outcome(action: Callable[[], object]) -> Outcome:

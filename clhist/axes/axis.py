@@ -51,7 +51,7 @@ class Axis:
 
 def found_axis(dtype: np.dtype, num_bins: int) -> Axis:
     """Return the axis of bins of one width whose range is found on the device; it has no arrays but those of a call."""
-    return Axis(EdgesKind(dtype, EVEN, False, found=True), (None, None), (num_bins,), num_bins)
+    return Axis(EdgesKind(dtype, EVEN, False, from_data=True), (None, None), (num_bins,), num_bins)
 
 
 def packed_table(keys: Array, cells: Array, num_bins: int) -> Array:
@@ -61,8 +61,10 @@ def packed_table(keys: Array, cells: Array, num_bins: int) -> Array:
     else two. The first entry is for what lies outside.
     """
     bounds, k = np.iinfo(keys.dtype), cells[:-1].astype(np.int64)
+    # Keys are padded behind, so that the last bin has a next one.
     starts = keys[k + 1]
-    all_above = starts == bounds.min  # no key is in bin `k`
+    # No key of the cell is in bin `k`.
+    all_above = starts == bounds.min
     k = k + all_above
     all_below = all_above | (k == num_bins - 1)
     limit = np.where(all_below, bounds.max, starts - keys.dtype.type(1))
@@ -78,9 +80,11 @@ def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
     with np.errstate(all="ignore"):
         guess = even_guess(bins) if guessed else None
         margin = None if guess is None else guess.margin(bins)
+        # Bins of one width whose guesses err by little need no table.
         if guess is not None and margin is not None:
             scalars = (len(bins.keys), *ends, guess.low, guess.scale, np.float32(margin))
             return Axis(EdgesKind(bins.dtype, EVEN, as_bits), (bins.keys,), scalars, bins.num_bins)
+        # Linear cells need numbers, keyed ones only keys. The table with the shorter search wins.
         tables = (table_of(bins, kind) for kind in ([LINEAR, KEYED] if guessed else [KEYED]))
         kind, cells, scalars = min((table for table in tables if table), key=lambda table: steps_of(table[1]))
         steps = steps_of(cells)

@@ -20,7 +20,8 @@ from clhist.operators.c_types import c_name
 EVEN, LINEAR, KEYED = "even", "linear", "keyed"  # guesses, see `clhist.axes.edges`
 # Elements of a block: memory works while their bins are computed. Note [Blocks of 128 elements], docs/decisions/0028.
 BLOCK = 128
-_AHEAD = 1024  # elements that memory is asked for before they are read: a page or two, at which hardware stops
+# Elements ahead that are prefetched: a page or two, since hardware prefetchers stop at a page.
+_AHEAD = 1024
 ABSENT, UNSURE = "-1", -2
 # Unrolled by Intel's compiler before it makes vectors, such a loop reads and writes every fourth number.
 LOOP = '_Pragma("clang loop unroll(disable)") for (int e = 0; e < length; ++e)'
@@ -66,7 +67,7 @@ _TABLE = """{{
         const {key} key = {key_of};
         {cell}
         numbers[e] = key;
-        {target}[e] = {found};
+        {target}[e] = {result};
     }}
     {loop} {{
         const {key} key = numbers[e];
@@ -101,7 +102,7 @@ class Edges(Protocol):
     @property
     def parameter_names(self) -> tuple[str, ...]: ...
     def declared_parameters(self) -> str: ...
-    def given(self, n: int | str) -> str: ...
+    def call_arguments(self, n: int | str) -> str: ...
     def search(self) -> list[str]: ...
     def call(self, element: str, n: int) -> str: ...
 
@@ -146,11 +147,13 @@ def table_block(axis: Edges, array: str, n: int, target: str, then: str = "") ->
     types = {"key": c_name(key), "unsigned": _unsigned(axis), "guess": _guess(axis)}
     inside = "((key >= start) & (key <= last))"
     if axis.packed:
-        found = f"{inside} ? cell + 1 : 0"
+        # Entry 0 is for what lies outside; the entries of cells follow.
+        result = f"{inside} ? cell + 1 : 0"
         entry, k, limit = _PACKED[key.itemsize]
         search = f"const long entry = {entry}; {target}[e] = {k} + (key > ({types['key']}){limit});"
     else:
-        found = "cell"
+        # Keys outside have a clamped cell, so that every load is valid; their bin becomes -1 at the end.
+        result = "cell"
         search = f"""int k = cells[{target}[e]];
         {" ".join(axis.search())}
         k = k < num_bins ? k : num_bins - 1;
@@ -165,10 +168,11 @@ def table_block(axis: Edges, array: str, n: int, target: str, then: str = "") ->
         key_of=key_of_bits(axis.dtype),
         target=target,
         cell=(_LINEAR_CELL if axis.kind == LINEAR else _KEYED_CELL).format(**types),
-        found=found,
+        result=result,
         search=search.format(target=target),
         then=then,
     )
+    # Each parameter gets the number of its axis, since one kernel may have several.
     return re.sub(rf"\b({'|'.join(axis.parameter_names)})\b", rf"\g<1>{n}", text)
 
 
@@ -186,7 +190,7 @@ def quick_block(
     array: str,
     n: int,
     target: str,
-    found: str,
+    call: str,
     absent: str = ABSENT,
     numbers: tuple[str, str, str] = ("0", ABSENT, ABSENT),
 ) -> str:
@@ -196,13 +200,13 @@ def quick_block(
     ----------
     axis, array, n, target, absent
         As of `edges_block`.
-    found : str
+    call : str
         C of the bin of one element, where the guess is not sure.
     numbers : tuple of str
         C of the number of the first bin, and of those of what lies below and above all.
     """
     passed = ", ".join([numbers[0], *(_or_absent(number, absent) for number in numbers[1:])])
-    quick = f"quick_{axis.name}({bits_of(f'{array}[begin + e]', axis.data)}, {axis.given(n)}, {passed})"
+    quick = f"quick_{axis.name}({bits_of(f'{array}[begin + e]', axis.data)}, {axis.call_arguments(n)}, {passed})"
     return f"""{{
     int unsure = 0;
     {_WIDE}
@@ -211,7 +215,7 @@ def quick_block(
         unsure |= {target}[e] == {UNSURE};
     }}
     if (unsure) {LOOP}
-        if ({target}[e] == {UNSURE}) {{ const int k = {found}; {target}[e] = {_or_absent("k", absent)}; }}
+        if ({target}[e] == {UNSURE}) {{ const int k = {call}; {target}[e] = {_or_absent("k", absent)}; }}
 }}"""
 
 
@@ -240,6 +244,7 @@ def joint_block(axes: Sequence[Edges], careful: str) -> str:
         C that does the same where a guess is not sure, or where an axis lacks these bins.
     """
     numbers = range(len(axes))
+    # Indices of bins ascend: below, the inner ones, above. NaN must have the bin above, too.
     in_order = " & ".join(
         f"(below{n} >= 0) & (first{n} == below{n} + 1) & (above{n} == first{n} + num_bins{n}) & (none{n} == above{n})"
         for n in numbers
@@ -254,6 +259,7 @@ def joint_block(axes: Sequence[Edges], careful: str) -> str:
         )
         for n, axis in enumerate(axes)
     )
+    # One element near an edge makes the whole block take the careful way.
     sure = " & ".join(f"(farthest{n} < as_int(0.5f - margin{n}))" for n in numbers)
     return f"""int sure = {in_order};
 if (sure) {{

@@ -23,6 +23,7 @@ from clhist.axes import block_search
 from clhist.axes.block_search import ABSENT, EVEN, KEYED, LINEAR
 from clhist.operators.c_types import c_name
 
+# 1.5 * 2^23: float32 numbers of this size are integers, so adding it rounds.
 _ROUNDS = "12582912.0f"
 
 _FIND = {
@@ -93,7 +94,7 @@ class EdgesKind:
     packed : bool
         Whether an entry of a table says all of its cell, the first one of what lies outside: of tables with one step,
         for blocks of elements (`clhist.axes.block_search`). See `Axis.packed`.
-    found : bool
+    from_data : bool
         Whether the range of even bins is found on the device, where all numbers that depend on it are in one struct.
     """
 
@@ -102,7 +103,7 @@ class EdgesKind:
     as_bits: bool
     steps: int = 0
     packed: bool = False
-    found: bool = False
+    from_data: bool = False
 
     @property
     def data(self) -> np.dtype:
@@ -112,14 +113,17 @@ class EdgesKind:
     def parameters(self, n: int) -> str:
         """Return the declarations of the arguments of axis `n`."""
         declared = self._parameters()
-        if self.found:
+        # The host does not know the range, so what depends on it comes in one struct of the device.
+        if self.from_data:
             (struct,) = self.structs
             declared = f"const {self.types()['key']} *keys, const {struct} &found, int num_bins"
         return re.sub(r"(\w+)(,|$)", rf"\g<1>{n}\2", declared)
 
-    def given(self, n: int | str) -> str:
+    def call_arguments(self, n: int | str) -> str:
         """Return the arguments of axis `n` as its functions get them."""
-        names = [f"found{n}.{name}" if self.found and name in _FOUND else f"{name}{n}" for name in self.parameter_names]
+        names = [
+            f"found{n}.{name}" if self.from_data and name in _FOUND else f"{name}{n}" for name in self.parameter_names
+        ]
         return ", ".join(names)
 
     def declared_parameters(self) -> str:
@@ -141,6 +145,7 @@ class EdgesKind:
 
     def search(self) -> list[str]:
         """Return steps in C that make `k` the bin of `key`, from the first bin of its cell."""
+        # A binary search without branches: minus a comparison is a mask of all bits or of none.
         return [f"k += {2**s} & -(key >= keys[k + {2**s}]);" for s in reversed(range(self.steps))]
 
     def call(self, element: str, n: int) -> str:
@@ -149,7 +154,7 @@ class EdgesKind:
 
     def call_of_bits(self, bits: str, n: int | str) -> str:
         """Return C that finds the bin of an element with these bits on axis `n`."""
-        return f"{self.name}({bits}, {self.given(n)})"
+        return f"{self.name}({bits}, {self.call_arguments(n)})"
 
     @property
     def has_block(self) -> bool:
@@ -182,7 +187,7 @@ class EdgesKind:
     @property
     def structs(self) -> dict[str, np.dtype]:
         """The structs that its arguments are of, by name."""
-        return {f"found_{self.dtype.name}_t": self.found_dtype} if self.found else {}
+        return {f"found_{self.dtype.name}_t": self.found_dtype} if self.from_data else {}
 
     @property
     def found_dtype(self) -> np.dtype:
@@ -197,8 +202,8 @@ class EdgesKind:
         return np.dtype([*ends, *data], align=True)
 
     def _parameters(self) -> str:
-        found = _PARAMETERS[self.kind].format(**self.types())
-        return found.replace("const int *cells", "const long *cells") if self.packed else found
+        declared = _PARAMETERS[self.kind].format(**self.types())
+        return declared.replace("const int *cells", "const long *cells") if self.packed else declared
 
     def types(self) -> dict[str, str]:
         """Return C of types, of the key of bits and of the guess, by the names that texts have for them."""
@@ -215,5 +220,6 @@ class EdgesKind:
             value = "double" if self.dtype.itemsize == 8 else "float"
             scaled = f"(as_{value}(bits) - low) * scale"
             return types | {"value": value, "scale": value, "guess": f"(float)({scaled})"}
+        # Differences of integers are unsigned, as signed ones may overflow; a half more is the middle of an integer.
         steps = f"(({unsigned})bits - ({unsigned})low)"
         return types | {"value": types["key"], "scale": "float", "guess": f"((float){steps} + 0.5f) * scale"}

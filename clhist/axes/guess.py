@@ -1,4 +1,4 @@
-"""How the bin of an element is guessed: bins of one width by a multiplication, others by a table of cells.
+"""Guesses of the bin of an element: bins of one width by a multiplication, others by a table of cells.
 
 The host computes the guesses as the device does, so that their errors are known.
 """
@@ -14,10 +14,14 @@ from clhist._core.keys import Array, from_key, from_keys
 from clhist.axes.block_search import LINEAR
 from clhist.axes.thresholds import Thresholds
 
-FARTHEST = 0.25  # of a bin that the guess of even ones may be off; else a table is better
-ROUNDED = 2.0**-22  # of a bin, for each bin: what a guess is rounded by, whatever the compiler
+# Part of a bin by which a guess of even bins may be wrong; beyond, a table is better.
+FARTHEST = 0.25
+# Rounding error of a guess, in bins, for each bin: an upper bound for any compiler.
+ROUNDED = 2.0**-22
+# Cells of a table: as int32, the most take 256 KiB.
 _LEAST_CELLS, _MOST_CELLS = 256, 2**16
-SMALLEST = 2.0**-100  # an extent whose parts may be subnormal, which a device may take for 0
+# The parts of a smaller extent may be subnormal, which devices may flush to 0.
+SMALLEST = 2.0**-100
 
 
 def table_of(bins: Thresholds, kind: str) -> tuple[str, Array, tuple[Any, ...]] | None:
@@ -25,9 +29,9 @@ def table_of(bins: Thresholds, kind: str) -> tuple[str, Array, tuple[Any, ...]] 
 
     It is as large as makes the search short: a step less is worth twice the cells.
     """
-    found: tuple[str, Array, tuple[Any, ...]] | None = None
+    best: tuple[str, Array, tuple[Any, ...]] | None = None
     num_cells = max(_LEAST_CELLS, 1 << len(bins.keys).bit_length())
-    while found is None or (steps_of(found[1]) > 1 and num_cells <= _MOST_CELLS):
+    while best is None or (steps_of(best[1]) > 1 and num_cells <= _MOST_CELLS):
         if kind == LINEAR:
             guess = Guess.of(bins, num_cells / _extent(bins))
             cells = None if guess is None else guess.cells(bins, num_cells)
@@ -37,10 +41,10 @@ def table_of(bins: Thresholds, kind: str) -> tuple[str, Array, tuple[Any, ...]] 
         else:
             cells, shift = _keyed_cells(bins, num_cells)
             table = (kind, cells, (shift,))
-        if found is None or steps_of(table[1]) < steps_of(found[1]):
-            found = table
+        if best is None or steps_of(table[1]) < steps_of(best[1]):
+            best = table
         num_cells *= 2
-    return found
+    return best
 
 
 def steps_of(cells: Array) -> int:
@@ -58,6 +62,7 @@ class Guess:
     @classmethod
     def of(cls, bins: Thresholds, scale: float) -> Guess | None:
         """Return the guess of so many parts for each 1 of the data, or None if the device cannot compute it."""
+        # The device multiplies floats in their own type, and integers in float32.
         real = bins.dtype.type if bins.dtype.kind == "f" else np.float32
         safe = SMALLEST < _extent(bins) < np.inf and 0 < real(scale) < np.inf
         return cls(from_key(int(bins.keys[0]), bins.dtype), real(scale)) if safe else None
@@ -66,6 +71,7 @@ class Guess:
         """Return the guesses for these keys, as float32."""
         if dtype.kind == "f":
             return ((from_keys(keys, dtype) - self.low) * self.scale).astype(np.float32)
+        # The unsigned difference is right even where the signed one overflows.
         unsigned = np.dtype(f"u{keys.dtype.itemsize}")
         steps = keys.astype(unsigned) - self.low.astype(keys.dtype).astype(unsigned)
         return (steps.astype(np.float32) + np.float32(0.5)) * self.scale
@@ -77,14 +83,17 @@ class Guess:
         first and the last number of each bin, and the first one behind all, tell of all numbers.
         """
         number, one = len(bins.keys), bins.keys.dtype.type(1)
-        keys = np.empty(2 * number + 1, bins.keys.dtype)  # one look at all of them takes a third of the time
+        # One evaluation of all keys takes a third of the time of separate ones.
+        keys = np.empty(2 * number + 1, bins.keys.dtype)
         keys[:number], keys[number : 2 * number - 1], keys[2 * number - 1] = bins.keys, bins.keys[1:] - one, bins.last
         keys[2 * number :] = keys[2 * number - 1 : -1] + one
         guesses, count = self.at(keys, bins.dtype), np.arange(1, number + 1)
+        # How far the first number of a bin falls short of it, and its last number reaches beyond.
         off = [count - 1 - guesses[:number], guesses[number : 2 * number] - count]
         if keys[-1] != bins.keys[0]:  # else there is none
             off.append(count[-1:] - guesses[2 * number :])
-        farthest = max(float(np.fmax.reduce(each)) for each in off)
+        farthest = max(float(np.fmax.reduce(distances)) for distances in off)
+        # The negation also refuses NaN.
         if not farthest < FARTHEST:
             return None
         return max(0.0, farthest) + len(bins.keys) * ROUNDED
@@ -110,13 +119,16 @@ def even_guess(bins: Thresholds) -> Guess | None:
     many = len(bins.keys) - 1
     if bins.dtype.kind == "f" or many == 0:
         return Guess.of(bins, (many + 1) / _extent(bins))
-    spread = int(bins.keys[-1]) - int(bins.keys[0])  # between whole bins: the last one may be cut
+    # Between the first keys of bins, since the last bin may be cut.
+    spread = int(bins.keys[-1]) - int(bins.keys[0])
     return Guess.of(bins, many / spread) if spread else None
 
 
 def _keyed_cells(bins: Thresholds, most: int) -> tuple[Array, int]:
     """Return a table of at most so many cells that are even in key, and the power of two of keys that each has."""
+    # Python's integers, which do not overflow.
     start, span = int(bins.keys[0]), bins.last - int(bins.keys[0])
+    # `most` is a power of two: after this shift the span has at most so many cells.
     shift = max(0, span.bit_length() - most.bit_length() + 1)
     unsigned = np.dtype(f"u{bins.keys.dtype.itemsize}")
     steps = bins.keys.astype(unsigned) - np.array(start % 2 ** (8 * unsigned.itemsize), unsigned)
@@ -125,5 +137,6 @@ def _keyed_cells(bins: Thresholds, most: int) -> tuple[Array, int]:
 
 def _table(cell_of_bin: Array, num_cells: int) -> Array:
     """Return the first bin of each cell, and of one more behind."""
+    # Thresholds in earlier cells, counted: the number of the bin that reaches into a cell.
     begun = np.bincount(cell_of_bin[1:], minlength=num_cells)
     return np.concatenate([[0], np.cumsum(begun)]).astype(np.int32)

@@ -85,10 +85,11 @@ class FlowKind:
         return self.inner.data
 
     def parameters(self, n: int) -> str:
-        found = f"{self.inner.parameters(n)}, int below{n}, int above{n}, int none{n}"
-        return f"const int *listed{n}, {found}" if self.listed else f"{found}, int first{n}"
+        declared = f"{self.inner.parameters(n)}, int below{n}, int above{n}, int none{n}"
+        return f"const int *listed{n}, {declared}" if self.listed else f"{declared}, int first{n}"
 
     def functions(self) -> tuple[str, ...]:
+        # Packed tables are searched by blocks only.
         if self.inner.packed:
             return ()
         dtype = self.inner.dtype
@@ -109,13 +110,14 @@ int {self._name}(const {bits} bits, {declared})
         )
 
     def call(self, element: str, n: int) -> str:
-        names = ", ".join(each.split()[-1].lstrip("*") for each in self.parameters(n).split(","))
+        names = ", ".join(declaration.split()[-1].lstrip("*") for declaration in self.parameters(n).split(","))
         return f"{self._name}({bits_of(element, self.inner.data)}, {names})"
 
     def block_functions(self) -> tuple[str, ...]:
         return block_search.functions(self.inner) if self._is_quick else ()
 
     def block(self, array: str, n: int, target: str, absent: str = ABSENT) -> str:
+        # A table: one loop finds pieces, a second one replaces them by bins, or by the bins of what lies outside.
         if self.inner.kind != EVEN and self.inner.has_block:
             low, high = self._ends
             outside = f"((key < {low}) | (key > {high})) ? none{n} : (key < start ? below{n} : above{n})"
@@ -125,11 +127,12 @@ int {self._name}(const {bits} bits, {declared})
         {target}[e] = k >= 0 ? {f"listed{n}[k]" if self.listed else f"k + first{n}"} : ({outside});
     }}"""
             return block_search.table_block(self.inner, array, n, target, then) + with_absent(target, absent)
-        found = self.call(f"{array}[begin + e]", n)
+        call = self.call(f"{array}[begin + e]", n)
+        # Most elements have a sure guess; the search of one element is called for the others.
         if self._is_quick:
             numbers = f"first{n}", f"below{n}", f"above{n}"
-            return block_search.quick_block(self.inner, array, n, target, found, absent, numbers)
-        return f"{LOOP} {target}[e] = {found};{with_absent(target, absent)}"
+            return block_search.quick_block(self.inner, array, n, target, call, absent, numbers)
+        return f"{LOOP} {target}[e] = {call};{with_absent(target, absent)}"
 
     has_block = True
 
@@ -178,16 +181,18 @@ class IntegerKind(_OneByOne):
         return f"int start{n}, int bins{n}, int first{n}, int below{n}, int above{n}"
 
     def functions(self) -> tuple[str, ...]:
+        # C's remainder has the sign of the dividend, so a negative one moves up by a period.
         if self.circular:
-            found = "const int rest = z % bins;\n    return first + (rest < 0 ? rest + bins : rest);"
+            body = "const int rest = z % bins;\n    return first + (rest < 0 ? rest + bins : rest);"
         else:
-            found = "return z < 0 ? below : (z < bins ? z + first : above);"
+            body = "return z < 0 ? below : (z < bins ? z + first : above);"
+        # The difference is unsigned in C: overflow of signed integers is undefined.
         return (
             f"""
 int {self._name}(const int x, const int start, const int bins, const int first, const int below, const int above)
 {{
     const int z = (int)((uint)x - (uint)start);
-    {found}
+    {body}
 }}
 """,
         )
@@ -217,6 +222,7 @@ class TurnKind(_OneByOne):
         return f"double low{n}, double width{n}, int bins{n}"
 
     def functions(self) -> tuple[str, ...]:
+        # An FMA would round once where the host rounds twice, so contraction is off.
         return (
             """
 int turn_bin(const double x, const double low, const double width, const int bins)
@@ -252,6 +258,7 @@ class WrappedKind(_OneByOne):
         return f"{self.inner.parameters(n)}, double origin{n}, double period{n}"
 
     def functions(self) -> tuple[str, ...]:
+        # Without contraction, so that the product is rounded as on the host.
         return *self.inner.functions(), (
             """
 double wrapped(const double x, const double origin, const double period)

@@ -22,7 +22,7 @@ _NEAR = 64  # keys beside an edge among which a threshold mostly is
 
 @dataclass(frozen=True)
 class Pieces:
-    """Where the bin of a number changes.
+    """The numbers at which the bin changes.
 
     Attributes
     ----------
@@ -56,11 +56,13 @@ def flow_axis(pieces: Pieces, extent: int, *, fp64: bool) -> Axis:
     pieces = joined(pieces)
     keys, bins, last = pieces.keys, pieces.bins.astype(np.int32), key_range(pieces.dtype)[1]
     below, above = int(bins[0]), int(bins[-1])
-    if len(keys) > 2:  # what is below and above all others is compared once, not searched for
+    # Compare once with the ends, instead of searching elements outside of them.
+    if len(keys) > 2:
         last = int(keys[-1]) - 1
         keys, bins = keys[1:-1], bins[1:-1]
     axis = axis_of(Thresholds(pieces.dtype, len(keys), keys, last), fp64=fp64)
     assert isinstance(axis.kind, EdgesKind)
+    # Bins that ascend by one need only the first; others are listed for each piece.
     first = int(bins[0])
     listed = bool(first < 0 or (bins != np.arange(first, first + len(bins))).any())
     outside = (below, above, pieces.none)
@@ -98,6 +100,7 @@ def pieces_by(index: Any, dtype: np.dtype, bounds: tuple[int, int], near: Array 
 
     ends = np.array(bounds, key)
     begin, end = at(ends).tolist()
+    # A descending function is searched as an ascending one, with both sides negated.
     step = 1 if end >= begin else -1
     numbers = np.arange(begin + step, end + step, step) if begin != end else np.zeros(0, np.int64)
     low, high = np.full(len(numbers), ends[0]), np.full(len(numbers), ends[1])
@@ -106,8 +109,10 @@ def pieces_by(index: Any, dtype: np.dtype, bounds: tuple[int, int], near: Array 
         return at(keys) * step >= these * step
 
     if near is not None and len(near) == len(numbers):
+        # Clamp before the offset is applied, so that no key wraps.
         floor = np.maximum(near, ends[0] + key.type(_NEAR)) - key.type(_NEAR)
         roof = np.minimum(near, ends[1] - key.type(_NEAR)) + key.type(_NEAR)
+        # Only where the change lies between both is the search that short.
         fits = (floor <= roof) & ~reached(floor, numbers) & reached(roof, numbers)
         low, high = np.where(fits, floor, low), np.where(fits, roof, high)
     unsigned = np.dtype(f"u{key.itemsize}")
@@ -115,8 +120,8 @@ def pieces_by(index: Any, dtype: np.dtype, bounds: tuple[int, int], near: Array 
         # Differences as unsigned integers: those of signed ones overflow.
         half = ((high.astype(unsigned) - low.astype(unsigned)) >> unsigned.type(1)).astype(unsigned)
         middle = (low.astype(unsigned) + half).astype(key)
-        found = reached(middle, numbers)
-        high = np.where(found, middle, high)
-        low = np.where(found | (low == high), low, (middle.astype(unsigned) + unsigned.type(1)).astype(key))
+        is_reached = reached(middle, numbers)
+        high = np.where(is_reached, middle, high)
+        low = np.where(is_reached | (low == high), low, (middle.astype(unsigned) + unsigned.type(1)).astype(key))
         low = np.minimum(low, high)
     return np.insert(low, 0, ends[0]), np.insert(numbers, 0, begin)

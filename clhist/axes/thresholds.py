@@ -1,4 +1,4 @@
-"""From the edges of bins to thresholds: for each edge the least number of the data's dtype that is not below it.
+"""Thresholds of bins: for each edge the least number of the data's dtype that is not below it.
 
 Libraries compare data with edges in a common type, with roundings of their own. The same comparison, done on the host,
 turns edges into keys of the data's dtype (`clhist._core.keys`); a kernel that compares keys finds the same bins.
@@ -61,14 +61,17 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
         stop = _scalar_keys(edges[-1], dtype, strict=True)
     else:
         stop = first_keys(edges[-1:], dtype, via, strict=True)
+    # Without a number above the last edge, the last bin ends with the greatest key.
     last = int(stop[0]) - 1 if len(stop) else key_range(dtype)[1]
     return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
 
 
 def rounded_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Thresholds:
     """Return thresholds of bins as SciPy's: the last one also has what is not below its upper edge and rounds to it."""
-    number = number_of(dtype if via is None else via)  # halves would overflow where they are rounded
+    # Round in float32: half precision would overflow.
+    number = number_of(dtype if via is None else via)
     exact = edges.astype(number_of(edges.dtype), copy=False)
+    # SciPy's number of decimals, from the least width of a bin.
     decimals = int(-np.log10(np.diff(exact).min())) + 6
     end = exact[-1]
     with np.errstate(all="ignore"):
@@ -92,6 +95,7 @@ def within_range(bins: Thresholds, low: Any, high: Any) -> Thresholds:
     if start > last or not len(bins.keys):
         return replace(bins, keys=bins.keys[:0])
     keys = np.maximum(bins.keys, bins.keys.dtype.type(start))
+    # The range decides where the first bin begins, also if its rounded edge is above `low`.
     keys[0] = start
     return replace(bins, keys=keys, last=last)
 
@@ -114,21 +118,27 @@ def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, st
     common = np.result_type(middle, edges.dtype)
     with np.errstate(all="ignore"):
         compared = edges.astype(common)
+        # Edges are numbers of the data's dtype, so no comparison rounds.
         if common == dtype and dtype.kind in "iufmM":
             return _step(keys_of(compared), compared, dtype, strict)
+        # Wider floats: each edge is rounded up to the data's dtype.
         if common.kind == dtype.kind == "f" and common.itemsize <= 8 and middle.kind == "f":
             return _rounded_up(compared, dtype, strict)
+        # Integers that float64 holds: the comparison is exact, and a ceiling does.
         if dtype.kind in "iu" and common == np.float64 and _holds(compared, dtype):
             return _ceiling(compared, dtype, strict)
+        # All other comparisons round in their own ways, so search for the least number for which they hold.
         compare = np.greater if strict else np.greater_equal
         return _bisect(lambda x: compare(x.astype(middle).astype(common), compared), dtype, len(edges))
 
 
 def _step(keys: Array, edges: Array, dtype: np.dtype, strict: bool) -> Array:
     """Return first keys from those of the edges themselves, which are numbers of `dtype`."""
-    if dtype.kind == "f":  # -0 equals +0 and is just below it
+    # -0.0 equals 0.0, and its key is just below.
+    if dtype.kind == "f":
         keys = np.where(edges == 0, keys.dtype.type(0 if strict else -1), keys)
     if strict:
+        # Nothing is above the greatest number; its key plus 1 would wrap.
         reachable = int(np.searchsorted(keys, key_range(dtype)[1], "left"))
         return keys[:reachable] + 1
     return keys
@@ -137,6 +147,7 @@ def _step(keys: Array, edges: Array, dtype: np.dtype, strict: bool) -> Array:
 def _rounded_up(edges: Array, dtype: np.dtype, strict: bool) -> Array:
     """Return first keys of floats that are narrower than the edges."""
     rounded = edges.astype(dtype)
+    # Rounding to nearest may go down: then the next number is the first one.
     below = rounded <= edges if strict else rounded < edges
     rounded = np.where(below & (rounded < np.inf), np.nextafter(rounded, dtype.type(np.inf)), rounded)
     if strict:  # nothing is greater than infinity
@@ -159,16 +170,19 @@ def _ceiling(edges: Array, dtype: np.dtype, strict: bool) -> Array:
 
 def _scalar_keys(value: Any, dtype: np.dtype, *, strict: bool) -> Array:
     """Return the first key for a scalar, as an array of one element or none."""
+    # Integers compare exactly, whatever their size.
     if dtype.kind in "iu" and isinstance(value, int | np.integer):
         low, high = key_range(dtype)
         least = max(int(value) + strict, low)
         return np.array([least] if least <= high else [], key_dtype(dtype))
     kind = type(value)
+    # A finite float of the data's dtype has its key without a search.
     if (kind is dtype.type and dtype.kind == "f") or (kind is float and dtype == np.float64):
         number = value if kind is dtype.type else dtype.type(value)
         if -np.inf < number < np.inf:
             return np.array([key_of(number, after_zero=strict) + strict], key_dtype(dtype))
-    if dtype.kind == "f":  # numbers of Python's take the dtype of an array, NumPy's keep their own
+    # As in NumPy: Python scalars take the dtype of an array, NumPy scalars keep theirs.
+    if dtype.kind == "f":
         own = isinstance(value, np.generic | np.ndarray)
         return first_keys(np.asarray(value, None if own else dtype).reshape(1), dtype, strict=strict)
     return _bisect(lambda x: x > value if strict else x >= value, dtype, 1)
@@ -177,7 +191,8 @@ def _scalar_keys(value: Any, dtype: np.dtype, *, strict: bool) -> Array:
 def _bisect(reached: Callable[[Array], Any], dtype: np.dtype, count: int) -> Array:
     """Return the keys of the least numbers that `reached` holds for; it is given `count` numbers at once."""
     lowest, highest = key_range(dtype)
-    offset = np.uint64(lowest % 2**64)  # arithmetic modulo 2^64: no key overflows
+    # Arithmetic modulo 2^64, in which no key overflows.
+    offset = np.uint64(lowest % 2**64)
     signed = np.uint64 if lowest >= 0 else np.int64
 
     def numbers(steps: Array) -> Array:
@@ -185,9 +200,10 @@ def _bisect(reached: Callable[[Array], Any], dtype: np.dtype, count: int) -> Arr
 
     low, high = np.zeros(count, np.uint64), np.full(count, highest - lowest, np.uint64)
     reachable = int(np.count_nonzero(reached(numbers(high))))
+    # Invariant: no number before `low` is reached, and `high` is, if any is.
     while (low < high).any():
         middle = low + (high - low) // np.uint64(2)
-        found = reached(numbers(middle))
-        high = np.where(found, middle, high)
-        low = np.where(found, low, np.minimum(middle + np.uint64(1), high))
+        is_reached = reached(numbers(middle))
+        high = np.where(is_reached, middle, high)
+        low = np.where(is_reached, low, np.minimum(middle + np.uint64(1), high))
     return (low + offset).view(signed).astype(key_dtype(dtype))[:reachable]

@@ -1,4 +1,4 @@
-"""SciPy's own statistics by bins: of few elements, and of what no kernel can."""
+"""Binned statistics computed by SciPy: for few elements that need checks, and for arguments that no kernel supports."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.opencl.elementwise import as_numbers
+from clhist._core.opencl.halves import as_numbers
 from clhist._core.runtime.reading import check_width
-from clhist.binned.inputs import are_plain, mask_array
+from clhist.binned.inputs import mask_array
 from clhist.binned.points import Points
 from clhist.binned.statistic_results import BinnedStatisticddResult
 from clhist.operators.halves import number_of
 from clhist.statistics.table import TABLE
 
-KNOWN = frozenset({"mean", "std", "median", "count", "sum", "min", "max"})
-"""The statistics that SciPy has by name. Kernels compute all others, of however few elements."""
+SCIPY_STATISTICS = frozenset({"mean", "std", "median", "count", "sum", "min", "max"})
+"""The statistics that SciPy has by name. Kernels compute all others, however few the elements."""
 
 
 @lru_cache(maxsize=1)
 def scipy_functions() -> Any:
-    """Return SciPy's functions as they are now: if a program replaced them by ours, ours would call themselves."""
+    """Return SciPy's module of binned statistics.
+
+    The functions are taken from the private module, since a program may have replaced the public ones by ours.
+    """
     try:
         from scipy.stats import _binned_statistic
     except ImportError as error:
@@ -31,50 +34,25 @@ def scipy_functions() -> Any:
     return _binned_statistic
 
 
-def are_plain_statistics(sample: Any, values: Any, statistic: Any, bins: Any, range: Any) -> bool:
-    """Whether SciPy does as kernels do without checks: plain columns in bins of one width between finite ends."""
-    if type(statistic) is not str or statistic not in _AS_SCIPY or type(sample) is not list or len(sample) > 2:
-        return False
-    if not are_plain(sample, bins) or sample[0].ndim != 1 or type(values) is not np.ndarray or not values.size:
-        return False
-    if values.shape != sample[0].shape or values.dtype != _FLOAT64:
-        return False
-    if range is None:
-        return True
-    if type(range) not in (list, tuple) or len(range) != len(sample):
-        return False
-    return all(
-        type(ends) in (list, tuple)
-        and len(ends) == 2
-        and _NUMBERS.issuperset(map(type, ends))
-        and -np.inf < ends[0] < ends[1] < np.inf
-        for ends in range
-    )
-
-
-_AS_SCIPY = KNOWN - {"std"}  # std subtracts a value of the bin first, which SciPy does not
-_FLOAT64, _NUMBERS = np.dtype(np.float64), frozenset({int, float})
-
-
 def rounds(names: Sequence[str] | None) -> bool:
-    """Whether one of these statistics adds up values, so that it may depend on their order; so may any callable."""
+    """Return whether a statistic may depend on the order of the values: it adds them up, or is a callable (None)."""
     return names is None or any(TABLE[name].rounds for name in names)
 
 
 def unknown(names: Sequence[str] | None) -> str | None:
-    """Return the first of these statistics that SciPy does not have by name, if there is one."""
-    return next((name for name in names or () if name not in KNOWN), None)
+    """Return the first statistic that SciPy does not have by name, or None."""
+    return next((name for name in names or () if name not in SCIPY_STATISTICS), None)
 
 
-def _numbers(result: Any, given: Any, where: np.ndarray | None, again: Any, expand: bool) -> Any:
-    """Return the bin numbers of all points, also of those that were not chosen."""
+def _numbers(result: Any, sample: Any, where: np.ndarray | None, again: Any, expand: bool) -> Any:
+    """Return the bin numbers of all points, including those that `where` excludes."""
     if where is None:
         return result.binnumber
-    return numbers_by_scipy(given, result.bin_edges, expand) if again is None else again.binnumber
+    return numbers_by_scipy(sample, result.bin_edges, expand) if again is None else again.binnumber
 
 
 def _check_widths(points: Points | None, values: Any) -> None:
-    """Raise ValueError for Python's integers beyond 64 bits."""
+    """Raise ValueError if a Python integer exceeds 64 bits."""
     for array in () if points is None else points.arrays:
         check_width("sample", array, array)
     if values is not None:
@@ -97,83 +75,96 @@ def by_scipy(  # noqa: PLR0913  # SciPy's arguments, and what was read of them
     where: Any,
     binnumber: bool,
 ) -> Any:
-    """Return SciPy's own result for arrays on the host, as `clhist.stats.binned_statistic_dd` has it.
+    """Compute `clhist.stats.binned_statistic_dd` by SciPy, for arrays on the host.
 
     Parameters
     ----------
     points : Points or None
-        The `sample`; None of what is no array of two dimensions.
+        The validated `sample`; None if it is not an array of two dimensions.
+    sample, values, bins, range, where, binnumber
+        As of `clhist.stats.binned_statistic_dd`.
     statistic : str, callable, or sequence of str
-        As of the caller.
+        As the caller passed it.
     names : sequence of str, or None
-        The statistics by name; None of another callable.
+        The statistics by name; None for a callable that has no name.
     edges : sequence of array, or None
         Of each dimension, for binnable points; else SciPy makes them of `bins` and `range`.
+    expand : bool
+        SciPy's `expand_binnumbers`.
+    again : result, optional
+        SciPy's `binned_statistic_result`, whose bins are reused.
     """
-    given = sample if points is None else _numbers_of(points)
+    coordinates = sample if points is None else _numbers_of(points)
     counts_only = are_counts(names)
     _check_widths(points, None if counts_only else values)
-    values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)  # counts: a shape alone
-    kept = values.shape[:-1]
+    # Counts need the shape of the values only.
+    values = np.zeros((*np.shape(values)[:-1], 1)) if counts_only else np.asarray(values)
+    leading_shape = values.shape[:-1]
     values = values if counts_only or names is None else _as_kernels(values)
-    whole, chosen = again, given
+    # SciPy has no mask, so pass it the chosen points; `whole` keeps the bin numbers of all points.
+    whole, chosen = again, coordinates
     if where is not None:
-        where = mask_array(where, (_size(points, given),))
-        chosen, again = _chosen(given, where), again and again._replace(binnumber=again.binnumber[where])
+        where = mask_array(where, (_size(points, coordinates),))
+        chosen, again = _chosen(coordinates, where), again and again._replace(binnumber=again.binnumber[where])
         values = values if counts_only else values[..., where]
-    rows = values.reshape(prod(kept), values.shape[-1]) if values.ndim > 2 else values
+    # SciPy takes at most two dimensions of values.
+    rows = values.reshape(prod(leading_shape), values.shape[-1]) if values.ndim > 2 else values
     if edges is not None:
-        bins, range = [as_numbers(each) for each in edges], _ends(edges)
-    each = statistic if isinstance(statistic, list | tuple) else [statistic]
+        bins, range = [as_numbers(axis_edges) for axis_edges in edges], _ends(edges)
+    several = isinstance(statistic, list | tuple)
+    requested = statistic if several else [statistic]
 
     compute = scipy_functions().binned_statistic_dd
     results = [
-        (_std if one in ("std", np.std) else compute)(chosen, rows, one, bins, range, expand, again) for one in each
+        (_std if one in ("std", np.std) else compute)(chosen, rows, one, bins, range, expand, again)
+        for one in requested
     ]
-    number = _numbers(results[0], given, where, whole, expand) if binnumber else None
+    number = _numbers(results[0], coordinates, where, whole, expand) if binnumber else None
     of_edges = {} if edges is None else {"bin_edges": list(edges)}
-    found = [each.statistic.reshape(*kept, *map(_bins, each.bin_edges)) for each in results]
-    several = isinstance(statistic, list | tuple)
-    one_or_all = dict(zip(names or (), found, strict=True)) if several else found[0]
+    statistics = [result.statistic.reshape(*leading_shape, *map(_bins, result.bin_edges)) for result in results]
+    one_or_all = dict(zip(names or (), statistics, strict=True)) if several else statistics[0]
     made = BinnedStatisticddResult(*results[0])
     return made._replace(statistic=one_or_all, binnumber=number, **of_edges)
 
 
 def _std(sample: Any, values: np.ndarray, name: Any, bins: Any, range: Any, expand: bool, again: Any) -> Any:
-    """Return SciPy's standard deviations; those of large values with a small spread are exact, too.
+    """Return standard deviations by SciPy that are exact for large values with a small spread as well.
 
-    SciPy adds up the values themselves. Here each bin's are relative to one of them.
+    SciPy adds up the values themselves. Here the first value of each bin is subtracted before.
     """
     function = scipy_functions().binned_statistic_dd
     bins_of = function(sample, values, "count", bins, range, False, again)
     numbers = bins_of.binnumber
+    # All other arguments are left to SciPy, which computes them or raises.
     if not np.size(numbers) or values.dtype.kind not in "iuf" or values.shape[-1] != len(numbers):
         return function(sample, values, name, bins, range, expand, again)
+    # The first element of each bin, and the bin of each element among those that occur.
     _, first, places = np.unique(numbers, return_index=True, return_inverse=True)
     values = values.astype(np.float64)
     return function(sample, values - values[..., first][..., places], name, bins, range, expand, bins_of)
 
 
 def _numbers_of(points: Points) -> Any:
-    """Return a sample in types that SciPy computes with: bytes for booleans, float32 for halves, which it overflows."""
+    """Return a sample in types that SciPy computes with: bytes for booleans, float32 for halves, which overflow."""
 
     def converted(array: Any) -> Any:
         return array.view(np.uint8) if array.dtype.kind == "b" else as_numbers(array)
 
-    given = points.as_given
-    for each in given if isinstance(given, list) else [given]:
-        if each.dtype.itemsize <= 2:
-            return [converted(each) for each in given] if isinstance(given, list) else converted(given)
-    return given
+    sample = points.as_given
+    for column in sample if isinstance(sample, list) else [sample]:
+        # Booleans and halves have at most 2 bytes.
+        if column.dtype.itemsize <= 2:
+            return [converted(column) for column in sample] if isinstance(sample, list) else converted(sample)
+    return sample
 
 
 def are_counts(names: Sequence[str] | None) -> bool:
-    """Whether statistics need no values: all are counts."""
+    """Return whether all statistics are counts, which need no values."""
     return names is not None and set(names) == {"count"}
 
 
 def _chosen(sample: Any, where: np.ndarray) -> Any:
-    return [each[where] for each in sample] if isinstance(sample, list) else np.asarray(sample)[where]
+    return [column[where] for column in sample] if isinstance(sample, list) else np.asarray(sample)[where]
 
 
 def _size(points: Points | None, sample: Any) -> int:
@@ -181,14 +172,14 @@ def _size(points: Points | None, sample: Any) -> int:
 
 
 def numbers_by_scipy(sample: Any, edges: Sequence[np.ndarray], expand: bool) -> np.ndarray:
-    """Return the number of the bin of each point of a sample on the host."""
-    found = scipy_functions().binned_statistic_dd(sample, np.zeros(1), "count", list(edges), _ends(edges), expand)
-    return np.asarray(found.binnumber)
+    """Return the bin number of each point of a sample on the host."""
+    result = scipy_functions().binned_statistic_dd(sample, np.zeros(1), "count", list(edges), _ends(edges), expand)
+    return np.asarray(result.binnumber)
 
 
 def _ends(edges: Sequence[np.ndarray]) -> list[tuple[Any, Any]]:
-    """Return a range, without which SciPy looks for the least element, of none as well."""
-    return [(each[0], each[-1]) for each in edges]
+    """Return a range for SciPy, which without one takes the minimum of the sample and fails if that is empty."""
+    return [(axis_edges[0], axis_edges[-1]) for axis_edges in edges]
 
 
 def _bins(edges: np.ndarray) -> int:
@@ -196,7 +187,7 @@ def _bins(edges: np.ndarray) -> int:
 
 
 def _as_kernels(values: np.ndarray) -> np.ndarray:
-    """Return values in the type in which kernels combine them: SciPy adds up the two in the middle in their own."""
+    """Return values in the dtype of the kernels; SciPy would average medians in the values' own dtype."""
     dtype = values.dtype
     if dtype.kind in "biu":
         return values.astype(np.float64)

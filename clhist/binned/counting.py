@@ -16,7 +16,7 @@ from clhist.binned.sweep import Binned, Sweep
 from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator
 
-_MOST_COUNTED = 2**32 - BLOCK  # in 32 bits
+_MOST_COUNTED = 2**32 - BLOCK  # elements that 32 bits count; a last block may repeat some, see `BLOCK_OF_ELEMENTS`
 
 
 def counted(
@@ -30,28 +30,36 @@ def counted(
     reproducible: bool = False,
     in_float64: bool = False,
 ) -> tuple[Array, Sweep | None]:
-    """Return counts of int64, or sums of weights in their dtype, or either in float64; and the sweep, if any.
+    """Count elements by bin (int64), or sum their weights (in the weights' dtype).
 
     Parameters
     ----------
     binned : Binned or None
-        None of data that lies in no bin.
+        The data with its axes; None if no element lies in a bin.
     shape : tuple of int
         Bins of each axis.
     weights : array, optional
         One for each element, flat.
     queue : pyopencl.CommandQueue
-        Where it runs.
+        The queue that computes.
     on_device : bool
         Whether the result is PyOpenCL's.
     rows : int, optional
-        How many histograms the elements belong to in equal shares.
+        The number of histograms, each of an equal share of the elements.
     reproducible : bool
         Whether sums of weights are bitwise the same in any order.
     in_float64 : bool
         Whether the result is float64, as of NumPy's histograms of several dimensions.
+
+    Returns
+    -------
+    hist : array
+        Of shape `shape`, or `(rows, *shape)`.
+    sweep : Sweep or None
+        The sweep, for calls with other data; None if nothing was launched.
     """
     dtype = np.dtype(np.float64 if in_float64 else np.intp if weights is None else weights.dtype)
+    # Kernels need elements and rows; without these all counts are 0.
     if binned is None or not binned.size or rows == 0:
         whole = shape if rows is None else (rows, *shape)
         return (zeros(queue, whole, dtype) if on_device else np.zeros(whole, dtype)), None
@@ -68,14 +76,16 @@ def counting(
     reproducible: bool = False,
     in_float64: bool = False,
 ) -> Sweep:
-    """Return the sweep of `counted`, whose result may be of a wider dtype."""
-    given = None if weights is None else weights.dtype.newbyteorder("=")
-    rounds = given is not None and (number_of(given).kind in "fc" or in_float64)
+    """Return the sweep of `counted`; its result may have a wider dtype."""
+    weights_dtype = None if weights is None else weights.dtype.newbyteorder("=")
+    # Sums of integers are exact in any order, so only these need exact sums to be reproducible.
+    rounds = weights_dtype is not None and (number_of(weights_dtype).kind in "fc" or in_float64)
     fp64 = has_fp64(queue.device)
-    if given is not None and half_name(given) and not in_float64:
-        operator, value, exact = _summing_halves(given, fp64 and not reproducible), "v0[i]", False
+    if weights_dtype is not None and half_name(weights_dtype) and not in_float64:
+        # Halves are summed in float64 and rounded once; without it, or if reproducible, by the operator of their dtype.
+        operator, value, exact = _summing_halves(weights_dtype, fp64 and not reproducible), "v0[i]", False
     else:
-        operator, value, exact = _summing(given, binned.size < _MOST_COUNTED, fp64, in_float64)
+        operator, value, exact = _summing(weights_dtype, binned.size < _MOST_COUNTED, fp64, in_float64)
     return Sweep.of(
         binned,
         (("", operator, value),),
@@ -88,7 +98,8 @@ def counting(
 
 @lru_cache(maxsize=64)
 def _summing(weights: np.dtype | None, few: bool, fp64: bool, in_float64: bool) -> tuple[Operator, str, bool]:
-    """Return the operator, C of the value of an element, and whether sums must be the reproducible ones."""
+    """Return the operator, the C expression of an element's value, and whether sums must be exact."""
+    # Use counters of 32 bits while they suffice.
     if weights is None:
         return (operators.count(np.intp) if few else operators.add(np.intp)), "1", False
     if weights.kind in "iu" and not in_float64:
@@ -97,19 +108,20 @@ def _summing(weights: np.dtype | None, few: bool, fp64: bool, in_float64: bool) 
         return operators.add(np.complex128), "convert_double2(v0[i])", False
     if fp64 or number_of(weights) != np.float32:
         return operators.add(np.float64), "v0[i]", False
+    # Without float64, sums are exact (reproducible): float32 would round at each addition.
     return operators.add(np.float32), "v0[i]", True
 
 
 @lru_cache(maxsize=8)
 def _summing_halves(dtype: np.dtype, fp64: bool) -> Operator:
-    """Return the operator that adds up half precision, in float64 where it can."""
+    """Return the sum of half-precision numbers, accumulated in float64 if the device has it."""
     if not fp64:
         return operators.add(dtype)
     return Operator(dtype, "a + b", 0, "add", accumulator=np.float64, lift="v", finish="(float)a")
 
 
 def as_dtype(array: Array, dtype: np.dtype, queue: cl.CommandQueue) -> Array:
-    """Return a result as `dtype`; by the host where the device has no such type."""
+    """Convert a result to `dtype`, on the host if the device lacks 64-bit floats."""
     if array.dtype == dtype:
         return array
     if is_device_array(array) and not (has_fp64(queue.device) or dtype.itemsize < 8):

@@ -1,4 +1,4 @@
-"""Data and weights of histograms on the host or a device, and densities of counts."""
+"""Validates data and weights of histograms, on the host or a device, and divides counts into densities."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def flat(array: Array | None) -> Any:
-    """Return an array as one dimension, a contiguous one of NumPy."""
+    """Return an array in one dimension; NumPy's is made contiguous."""
     if array is None or (array.ndim == 1 and is_device_array(array)):
         return array
     return array.reshape(-1) if is_device_array(array) else np.ascontiguousarray(array).reshape(-1)
 
 
 def can_sum(weights: Array | None) -> bool:
-    """Whether kernels sum weights of this dtype."""
+    """Return whether kernels can sum weights of this dtype."""
     if weights is None:
         return True
     dtype = number_of(weights.dtype)
@@ -32,17 +32,17 @@ def can_sum(weights: Array | None) -> bool:
 
 
 def may_round(weights: Array | None) -> bool:
-    """Whether sums of weights may depend on their order; those of booleans are exact."""
+    """Return whether sums of weights may depend on their order; those of booleans are exact."""
     return weights is not None and weights.dtype.kind != "b"
 
 
 def are_real(weights: Array | None) -> bool:
-    """Whether weights are real numbers that kernels sum, as NumPy's histograms of several dimensions take."""
+    """Return whether weights are real numbers that kernels can sum, which `numpy.histogramdd` requires."""
     return weights is None or (number_of(weights.dtype).kind in "iuf" and can_sum(weights))
 
 
 def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | None) -> None:
-    """Raise TypeError if kernels do not take these device arrays; `name` is what the data is called."""
+    """Raise TypeError if kernels do not support these device arrays; `name` is that of the data in errors."""
     for array in arrays:
         check_layout(name, array)
         if not is_binnable(array.dtype):
@@ -54,9 +54,9 @@ def check_device_dtypes(name: str, arrays: Sequence[Array], weights: Array | Non
 
 
 def checked_data(a: Any, weights: Any, where: Any, *, whole: bool = False) -> tuple[Any, Any, Any]:
-    """Return all as arrays of one shape, where they are not None, without what is missing.
+    """Return data, weights and mask as arrays of one shape without missing elements; None stays None.
 
-    If elements are missing, that shape has one dimension; with `whole` it is kept, and `where` excludes them.
+    Missing elements are removed, which leaves one dimension. With `whole` the shape stays, and `where` excludes them.
     """
     a, missing = split_array("a", a)
     if weights is not None:
@@ -69,45 +69,47 @@ def checked_data(a: Any, weights: Any, where: Any, *, whole: bool = False) -> tu
         a, weights, where = without(missing, a, weights, where)
     elif missing is not None:
         where = ~missing if where is None else where & ~missing
-        weights = None if weights is None else np.where(missing, weights.dtype.type(0), weights)  # may be huge
+        # A missing weight has any value, so it may be huge.
+        weights = None if weights is None else np.where(missing, weights.dtype.type(0), weights)
     if is_device_array(a):
         check_device_dtypes("a", (a,), weights)
     return a, weights, where
 
 
 def present(**named: Any) -> list[tuple[str, Any]]:
-    """Return the arguments that are not None, with their names; of a tuple each."""
-    each = [(name, one) for name, value in named.items() for one in (value if isinstance(value, tuple) else (value,))]
-    return [(name, value) for name, value in each if value is not None]
+    """Return (name, value) of the arguments that are not None; a tuple yields a pair for each of its elements."""
+    pairs = [(name, one) for name, value in named.items() for one in (value if isinstance(value, tuple) else (value,))]
+    return [(name, value) for name, value in pairs if value is not None]
 
 
 def densities(
     hist: Array, edges: Sequence[np.ndarray], queue: cl.CommandQueue | None, *, over: int | None = None
 ) -> Array:
-    """Return the densities of a histogram, divided on the host as NumPy does it.
+    """Return the densities of a histogram, divided on the host by NumPy's operations.
 
     Parameters
     ----------
     hist : array
-        Of NumPy or PyOpenCL, as is the result.
+        NumPy's or PyOpenCL's, as is the result.
     edges : sequence of array
         One for each of the last dimensions.
     queue : pyopencl.CommandQueue or None
         Of device arrays.
     over : int, optional
-        How many of the last dimensions have a total of one; defaults to all.
+        The integral is one over so many of the last dimensions; defaults to all.
     """
     counts = on_host(hist, queue)
     dims = tuple(range(-(over or counts.ndim), 0))
     total = counts.sum(axis=dims, keepdims=over is not None)
-    found = counts
-    for n, each in enumerate(edges):
+    density = counts
+    # Axis by axis and the total last, in the order of NumPy's divisions: another one rounds otherwise.
+    for n, axis_edges in enumerate(edges):
         shape = [1] * len(edges)
-        shape[n] = len(each) - 1
-        found = found / np.array(np.diff(each), float).reshape(shape)
-    found = found / total
+        shape[n] = len(axis_edges) - 1
+        density = density / np.array(np.diff(axis_edges), float).reshape(shape)
+    density = density / total
     if not is_device_array(hist):
-        return found
+        return density
     from clhist._core.opencl.new_arrays import to_device
 
-    return to_device(queue or hist.queue, found)
+    return to_device(queue or hist.queue, density)

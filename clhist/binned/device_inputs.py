@@ -1,4 +1,4 @@
-"""The queue of a call on bins, and its edges as axes of kernels."""
+"""Resolves the queue of a call on bins, and turns NumPy's edges into axes of kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clhist._core.runtime.call import queue_of
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 
-_MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
+_MOST_CACHED = 2**18  # bytes of edges whose axis is cached
 
 
 def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -> cl.CommandQueue:
@@ -25,13 +25,12 @@ def queue_for(queue: cl.CommandQueue | None, named: Sequence[tuple[str, Any]]) -
     Raises
     ------
     TypeError, ValueError
-        As of `runtime.call.queue_for`; if some arrays are NumPy's and some PyOpenCL's, or one is of another
-        context.
+        As of `runtime.call.queue_for`; also if NumPy's and PyOpenCL's arrays are mixed, or one has another context.
     """
-    found = queue_of_call(queue, None, queue_of(*(array for _, array in named)))
+    call_queue = queue_of_call(queue, None, queue_of(*(array for _, array in named)))
     if common_kind(named):
-        check_context(named, found.context)
-    return found
+        check_context(named, call_queue.context)
+    return call_queue
 
 
 def numpy_axis(
@@ -43,16 +42,16 @@ def numpy_axis(
     ends: tuple[Any, Any] | None = None,
     bins_of: Callable[..., Thresholds] = numpy_bins,
 ) -> Axis | None:
-    """Return the axis of NumPy's bins, kept for the next call; None if no number of `dtype` lies in any.
+    """Return the axis of bins between NumPy's edges, cached; None if no number of `dtype` lies in a bin.
 
     Parameters
     ----------
     edges : array
-        Of NumPy, as `are_usable` has it.
+        NumPy's, and `are_usable`.
     dtype : numpy.dtype
         Of the data.
     queue : pyopencl.CommandQueue
-        Where it is used.
+        A queue of the device that uses the axis.
     via : numpy.dtype, optional
         See `clhist.binned.numpy_bins`.
     ends : pair of scalars, optional
@@ -60,9 +59,10 @@ def numpy_axis(
     bins_of : callable
         `numpy_bins`, or `rounded_bins` for SciPy's.
     """
+    # The cache compares edges by their bytes; larger ones are not worth the memory of keys.
     key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
-    asked = key, edges.dtype, dtype, via, *(ends or (None, None)), has_fp64(queue.device), bins_of
-    return _axis.__wrapped__(*asked, edges) if key is None else _axis(*asked)
+    axis_key = key, edges.dtype, dtype, via, *(ends or (None, None)), has_fp64(queue.device), bins_of
+    return _axis.__wrapped__(*axis_key, edges) if key is None else _axis(*axis_key)
 
 
 @lru_cache(maxsize=64, typed=True)
@@ -79,6 +79,7 @@ def _axis(
 ) -> Axis | None:
     if edges is None:
         assert raw is not None
+        # The bytes of the key are the edges, so the cache stores no second copy.
         edges = np.frombuffer(raw, edge_dtype)
     bins = bins_of(edges, dtype, via)
     if low is not None:

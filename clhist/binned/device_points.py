@@ -1,4 +1,4 @@
-"""Points in bins on a device, and NumPy's edges for them."""
+"""Edges and axes for points whose coordinates are binned on a device."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from clhist.binned.sweep import Binned
 
 
 def extent_of(points: Points, n: int, where: Any, queue: cl.CommandQueue) -> tuple[Any, Any] | None:
-    """Return the least and the greatest of coordinate `n` of points, in the common dtype."""
+    """Return the least and the greatest coordinate `n` in the points' common dtype; None if no point counts."""
     data = (points.columns[n], None) if points.rows is None else (points.rows, n)
-    found = extent(data[0], where, queue, data[1])
-    return None if found is None else (points.dtype.type(found[0]), points.dtype.type(found[1]))
+    ends = extent(data[0], where, queue, data[1])
+    return None if ends is None else (points.dtype.type(ends[0]), points.dtype.type(ends[1]))
 
 
 def binned_points(
@@ -34,12 +34,15 @@ def binned_points(
     queue: cl.CommandQueue,
     bins_of: Callable[..., Thresholds] = numpy_bins,
 ) -> Binned | None:
-    """Return points with the axes of bins of these edges, NumPy's or others, or None if no number lies in them."""
+    """Return points with an axis for each dimension; None if the bins of a dimension are empty.
+
+    `bins_of` turns edges into bins: NumPy's rule, or `rounded_bins` for SciPy's.
+    """
     dtypes = [array.dtype for array in points.columns] or [points.dtype] * points.dims
     axes = []
-    for each, given in zip(edges, dtypes, strict=True):
-        via = None if points.dtype == given else points.dtype
-        axis = numpy_axis(each, kernel_dtype(given), queue, via=via, bins_of=bins_of)
+    for axis_edges, dtype in zip(edges, dtypes, strict=True):
+        via = None if points.dtype == dtype else points.dtype
+        axis = numpy_axis(axis_edges, kernel_dtype(dtype), queue, via=via, bins_of=bins_of)
         if axis is None:
             return None
         axes.append(axis)
@@ -57,47 +60,51 @@ def edges_of(sample: Points, bins: Any, range_: Any, where: Any, queue: cl.Comma
     """
     dims = sample.dims
     try:
-        each_bins = list(bins)
+        axis_bins = list(bins)
     except TypeError:
-        each_bins = [bins] * dims
+        axis_bins = [bins] * dims
     try:
         ranges = [None] * dims if range_ is None else list(range_)
     except TypeError:
         ranges = []
     if sample.on_device:
-        sample.check_edges(each_bins)
-    is_whole = len(each_bins) == dims == len(ranges)
-    pairs = list(zip(each_bins, ranges, strict=is_whole))
+        sample.check_edges(axis_bins)
+    # Edges that do not depend on the data come first, so that errors are raised before it is read.
+    is_whole = len(axis_bins) == dims == len(ranges)
+    pairs = list(zip(axis_bins, ranges, strict=is_whole))
     fixed = {n: _plain_edges(*pair, None) for n, pair in enumerate(pairs) if np.ndim(pair[0]) or pair[1] is not None}
-    numbers = [number for n, number in enumerate(each_bins) if n not in fixed]
+    numbers = [number for n, number in enumerate(axis_bins) if n not in fixed]
+    # Two points in the place of the data: NumPy's checks read nothing but their extent.
     stub = np.zeros((2, dims), sample.dtype)
     stub[1] = 1
     if not (is_whole and all(fixed.values()) and all(map(_is_positive, numbers))):
-        numpy_histogramdd(stub, bins, range_)  # raises what is wrong, before the data is read
-    found: list[np.ndarray] = []
+        numpy_histogramdd(stub, bins, range_)  # raises NumPy's own error, before the data is read
+    edges: list[np.ndarray] = []
     for n, (number, _) in enumerate(pairs):
         if n in fixed:
-            found += fixed[n]
+            edges += fixed[n]
             continue
+        # A number of bins without a range: the least and the greatest coordinate decide the edges.
         ends = extent_of(sample, n, where, queue)
         stub[:, n] = (0, 1) if ends is None else ends
-        found += _plain_edges(number, None, ends)
-    return found if len(found) == dims else list(numpy_histogramdd(stub, bins, range_)[1])
+        edges += _plain_edges(number, None, ends)
+    # A dimension may lack edges, as with infinite or NaN extremes: NumPy then decides, or raises.
+    return edges if len(edges) == dims else list(numpy_histogramdd(stub, bins, range_)[1])
 
 
 def _is_positive(number: Any) -> bool:
     return isinstance(number, int | np.integer) and int(number) > 0
 
 
-def _plain_edges(bins: Any, given: Any, found: Any) -> list[np.ndarray]:
-    """Return NumPy's edges of one dimension in a list, which is empty if something is unusual."""
+def _plain_edges(bins: Any, requested: Any, data_extent: Any) -> list[np.ndarray]:
+    """Return [NumPy's edges of one dimension]; [] if NumPy must decide, since an argument is unusual or wrong."""
     if np.ndim(bins) > 0:
         edges = np.asarray(bins)
         fine = edges.ndim == 1 and edges.dtype.kind in "biuf" and not np.any(edges[:-1] > edges[1:])
         return [edges] if fine else []
     try:
         number = operator.index(bins)
-        low, high = range_ends(found, given)
+        low, high = range_ends(data_extent, requested)
         fine = number > 0 and bool(np.isfinite(low) and np.isfinite(high) and low < high)
     except (TypeError, ValueError):
         return []

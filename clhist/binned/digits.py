@@ -1,4 +1,4 @@
-"""Numbers of bins by a device, as of `numpy.digitize`."""
+"""`numpy.digitize` on a device."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from clhist.binned.sweep import Binned
 
 
 def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array:
-    """Return the number of the bin of each element; the arguments are those of `clhist.digitize`, checked."""
+    """Return the bin number of each element; the arguments are the validated ones of `clhist.digitize`."""
     queue = queue_for(queue, [("x", x)])
     falling = len(edges) > 1 and bool(edges[0] > edges[-1])
     axis = None
     if len(edges):
+        # Kernels search ascending edges; numbers of descending ones are counted from the other end.
         rising = edges[::-1] if falling else edges
         axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=has_fp64(queue.device))
     if axis is None:  # no edges, or every integer is below them
         number = len(edges) if falling else 0
         whole = np.full(x.shape, number, np.intp)
-        return to_device(queue, whole) if is_device_array(x) else whole
+        return to_device(queue, whole) if is_device_array(x) else whole[()]
     numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
-    return numbers.reshape(x.shape)
+    numbers = numbers.reshape(x.shape)
+    return numbers if is_device_array(x) else numbers[()]  # a scalar of NumPy for a scalar

@@ -1,4 +1,7 @@
-"""Bins of one width of a range that is found: from what the kernel that makes them is rendered. Pure."""
+"""Parameters and source of the kernel that makes bins of equal width for a data range known on the device only.
+
+Imports no PyOpenCL; `clhist.binned.device_edges` launches the kernel.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ class EvenEdgesSpec:
     Attributes
     ----------
     kind : EdgesKind
-        Of the bins.
+        The bins.
     parts : int
-        In so many parts of the data the least and the greatest key are found.
+        Parts of the data; each has a least and a greatest key, which the kernel reduces.
     lanes : int
         Work-items of the only work-group.
     """
@@ -44,7 +47,7 @@ class EvenEdgesSpec:
 
     @property
     def ends(self) -> np.dtype:
-        """The dtype of the ends of a range."""
+        """The dtype of the extent of a part: least key, greatest key, count."""
         return ends_dtype(self.dtype)
 
     @property
@@ -54,36 +57,39 @@ class EvenEdgesSpec:
 
     @property
     def finite(self) -> tuple[int, int]:
-        """Keys of the least and the greatest number that is finite and, of integers, exact in float64."""
+        """Keys of the least and the greatest usable number: finite, and exact in float64 if it is an integer."""
         low, high = key_range(self.dtype)
         if self.dtype.kind == "f":
             return low + 1, high - 1
         return max(low, 1 - int(EXACT)), min(high, int(EXACT) - 1)
 
-    def found(self, num_bins: int) -> int:
-        """Return how many structs of `kind` there is room for where one is followed by the edges."""
+    def record_count(self, num_bins: int) -> int:
+        """Return the length of the result array in structs of `kind`: one struct, then room for the edges."""
+        # Ceiling division: -(-a // b) structs hold the bytes of the edges.
         return 1 - -(num_bins + 1) * self.edge.itemsize // self.kind.found_dtype.itemsize
 
-    def edges(self, found: np.ndarray, num_bins: int) -> np.ndarray:
-        """Return the edges that follow the first struct in that room."""
-        return found[1:].view(self.edge)[: num_bins + 1]
+    def edges(self, records: np.ndarray, num_bins: int) -> np.ndarray:
+        """Return the edges that the kernel wrote behind the first struct."""
+        return records[1:].view(self.edge)[: num_bins + 1]
 
     def linspace(self, first: Any, last: Any, num_bins: int) -> np.ndarray:
-        """Return edges from one number to another by the operations of `numpy.linspace`, in a quarter of its time."""
+        """Return edges by the operations of `numpy.linspace`, in a quarter of its time."""
         first, last = self.edge.type(first), self.edge.type(last)
         edges = _numbers(num_bins + 1, self.edge) * ((last - first) / self.edge.type(num_bins))
         edges += first
+        # Rounding may miss the last edge, which NumPy sets as well.
         edges[-1] = last
         return edges
 
 
 @lru_cache(maxsize=64)
 def _numbers(number: int, dtype: np.dtype) -> np.ndarray:
+    """Return 0, 1, ..., number - 1; cached."""
     return np.arange(number, dtype=dtype)
 
 
 def render_even_edges(spec: EvenEdgesSpec) -> str:
-    """Return the OpenCL C program with the kernel ``clhist_even_edges``, which makes bins of a range that is found."""
+    """Return the OpenCL C program with the kernel ``clhist_even_edges``."""
     types = spec.kind.types()
     declared, arrays = with_arrays(f"const ends_t *ends, {types['key']} *keys, found_t *found, const int num_bins")
     numbers = {"most_off": FARTHEST, "smallest": SMALLEST, "slack": ROUNDED}

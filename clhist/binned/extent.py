@@ -1,4 +1,4 @@
-"""The least and the greatest element of an array, of NumPy on the host, of PyOpenCL on the device."""
+"""Least and greatest element of an array: NumPy's on the host, PyOpenCL's on the device."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from clhist.binned.extent_kernel import ExtentSpec, render_extent
 if TYPE_CHECKING:
     from clhist._core.runtime.cuda_launcher import CudaLoaded
 
-_STRIPS, _LANES = 2**18, 256  # of a GPU: work-items, and those of a work-group
-_CPU_STRIPS = 256
-_CHUNK = 2**16  # elements that stay in a cache between the two passes over them
+_STRIPS, _LANES = 2**18, 256  # work-items of a GPU, and of a work-group
+_CPU_STRIPS = 256  # work-items of a CPU
+# Elements that stay in a cache between the passes for minimum and maximum.
+_CHUNK = 2**16
 
 
-def extent(array: Any, where: Any, queue: cl.CommandQueue, column: int | None = None) -> tuple[Any, Any] | None:
-    """Return the least and the greatest element as NumPy scalars, or None of no elements.
+def extent(array: Any, where: Any, queue: cl.CommandQueue | None, column: int | None = None) -> tuple[Any, Any] | None:
+    """Return the least and the greatest element as NumPy scalars; None if no element counts.
 
-    Both are NaN if one is, as `numpy.min` has it. The array is flat, or of shape (N, D) if `column` says which.
+    Both are NaN if an element is, as in `numpy.min`. The array is flat, or of shape (N, D) with the `column` to read.
     """
     if isinstance(array, np.ndarray):
         chosen = array if column is None else array[:, column]
@@ -36,16 +37,17 @@ def extent(array: Any, where: Any, queue: cl.CommandQueue, column: int | None = 
     if not count:
         return None
     dtype, (least, greatest) = array.dtype, key_range(array.dtype)
+    # The keys of NaN lie outside the keys of the infinities.
     if dtype.kind == "f" and not least <= low <= high <= greatest:
         return dtype.type(np.nan), dtype.type(np.nan)
     return from_key(low, dtype), from_key(high, dtype)
 
 
-def key_extent(array: Any, *asked: Any, **options: Any) -> tuple[int, int, int]:
-    """Return the least and the greatest key of a device array, and how many elements count; see `extent_in_parts`."""
+def key_extent(array: Any, *arguments: Any, **options: Any) -> tuple[int, int, int]:
+    """Return (least key, greatest key, elements that count) of a device array; arguments of `extent_in_parts`."""
     if not array.size:
         return 0, 0, 0
-    parts = extent_in_parts(array, *asked, **options).get(asked[-1])
+    parts = extent_in_parts(array, *arguments, **options).get(arguments[-1])
     return int(parts["low"].min()), int(parts["high"].max()), int(parts["count"].sum())
 
 
@@ -56,37 +58,46 @@ def extent_in_parts(
     queue: cl.CommandQueue,
     column: int | None = None,
 ) -> Any:
-    """Return, on the device, the least and the greatest key of each of several parts of data, and how many count.
+    """Reduce each of several parts of the data to least key, greatest key and count; the result is on the device.
 
     Parameters
     ----------
     array : pyopencl.array.Array
         Flat, or of shape (N, D); not empty.
     where : array of bool, or None
-        Which elements count.
+        True for elements that count.
     bounds : (int, int) or None
-        Keys within which elements count.
+        Only elements with keys in this closed interval count.
     queue : pyopencl.CommandQueue
-        Where it runs.
+        The queue that computes.
     column : int, optional
-        Of an array (N, D).
+        The column to read of an array (N, D).
+
+    Returns
+    -------
+    array of `ends_dtype`
+        One entry for each part.
     """
     dtype, key = array.dtype, key_dtype(array.dtype)
+    # A type that the device lacks is read as integers, whose bits the keys are made of.
     as_bits = has_no_type(dtype, has_fp64(queue.device))
     size, pitch = array.shape[0] if column is not None else array.size, array.shape[-1] if column is not None else 1
     data = bits_dtype(dtype) if as_bits else dtype
     lanes, parts = lanes_and_parts(queue)
     spec = ExtentSpec(dtype, data, where is not None, pitch, column or 0, lanes)
+    # Each work-item reduces one block, or one strip of a stride of all work-items.
     block, strips = -(-size // (lanes * parts)), lanes * parts
+    # A CPU's work-item reads a block; a GPU's reads every n-th element, so that loads coalesce.
     steps = (block, block, 1) if device_kind(queue.device) == "cpu" else (1, size, strips)
-    given = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
+    arrays = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
+    # Without bounds all keys count, those of NaN as well, by which the caller recognises NaN.
     ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
     kernel = _extent_kernel(queue.context, queue, spec, parts)
-    return kernel.run(queue, [*given, None], [*ends, *map(np.int64, (size, *steps))], True).results[0]
+    return kernel.run(queue, [*arrays, None], [*ends, *map(np.int64, (size, *steps))], True).results[0]
 
 
 def lanes_and_parts(queue: cl.CommandQueue) -> tuple[int, int]:
-    """Return how many work-items a work-group has that finds an extent, and how many work-groups there are."""
+    """Return the work-group size of the extent kernel, and the number of its work-groups."""
     if device_kind(queue.device) == "cpu":
         return 1, _CPU_STRIPS
     lanes = min(_LANES, queue.device.max_work_group_size)
@@ -106,6 +117,7 @@ def _host_extent(array: Any) -> tuple[Any, Any] | None:
     if not array.size:
         return None
     flat = array.reshape(-1)
+    # By chunks: the maximum then reads from the cache.
     lows, highs = [], []
     for k in range(0, flat.size, _CHUNK):
         chunk = flat[k : k + _CHUNK]

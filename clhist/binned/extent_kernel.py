@@ -1,4 +1,7 @@
-"""The least and the greatest element: from what the kernel that finds them is rendered. Pure."""
+"""Parameters and source of the kernel that finds the least and the greatest element.
+
+Imports no PyOpenCL; `clhist.binned.extent` launches the kernel.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ class ExtentSpec:
     Attributes
     ----------
     dtype : numpy.dtype
-        Of the data.
+        The dtype of the data.
     data : numpy.dtype
-        As which the kernel reads it.
+        The dtype that the kernel reads it as.
     masked : bool
-        Whether an array says which elements count.
+        Whether a mask selects the elements that count.
     pitch, column : int
-        How many elements a point has, and which of them is meant.
+        Elements of a point, and the index of the one to read.
     lanes : int
         Work-items of a work-group.
     """
@@ -40,18 +43,18 @@ class ExtentSpec:
 
     @property
     def ends(self) -> np.dtype:
-        """The dtype of the ends that a work-group finds."""
+        """The dtype of a work-group's result."""
         return ends_dtype(self.dtype)
 
 
 def ends_dtype(dtype: np.dtype) -> np.dtype:
-    """Return the dtype of the least and the greatest key of data, and of how many elements count."""
+    """Return the struct of an extent, for data of `dtype`: least key, greatest key, and count of elements."""
     key = key_dtype(dtype)
     return np.dtype([("low", key), ("high", key), ("count", np.int64)], align=True)
 
 
 def render_extent(spec: ExtentSpec) -> str:
-    """Return the OpenCL C program with the kernel ``clhist_extent``, which finds the least and the greatest key."""
+    """Return the OpenCL C program with the kernel ``clhist_extent``."""
     key, mask = key_dtype(spec.dtype), "const uchar *where, " if spec.masked else ""
     numbers = f"const {c_name(key)} least, const {c_name(key)} greatest"
     numbers += "".join(f", const long {name}" for name in ("count", "block", "span", "step"))

@@ -1,4 +1,4 @@
-"""Histograms by a device, and by calls that repeat earlier ones."""
+"""Histograms of one and several dimensions on a device; calls that repeat an earlier one take its sweep."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from clhist._core.runtime.signature import signature_of_data
 from clhist.binned.bits import are_few_kinds, of_bits
 from clhist.binned.counting import counted, counting
 from clhist.binned.counts import check_device_dtypes, flat, may_round, present
+from clhist.binned.device_edges import DeviceEdges, device_edges
 from clhist.binned.device_inputs import numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
 from clhist.binned.extent import extent
-from clhist.binned.found import FoundBins, found_bins
 from clhist.binned.host import even_edges, histogram_on_host, histogramdd_on_host, numpy_edges
-from clhist.binned.inputs import are_usable, check_number, last_axes, range_ends, shape_of_bins, taken
+from clhist.binned.inputs import are_usable, check_number, elements_where, last_axes, range_ends, shape_of_bins
 from clhist.binned.points import Points
-from clhist.binned.prepared import Prepared, are_fixed, are_repeated, keep, prepared_for, repeated
+from clhist.binned.prepared import PreparedHistogram, are_fixed, are_repeated, prepared_for, repeated, store
 from clhist.binned.rules import number_of_bins
 from clhist.binned.sweep import Binned
 
 _Data = tuple[Array, Array | None, Array | None]
-_Repeat = tuple[Hashable, Any, bool]  # the signature of a call, the extent of its data, whether none was alike
+# Signature of the call, extent of its data if the host found it, whether no earlier call had such data.
+_Repeat = tuple[Hashable, Any, bool]
 
 
 def repeated_call(
     arrays: tuple[Any, Any, Any, Any], form: tuple[Any, Any, Any, bool], density: bool | None, queue: Any
 ) -> tuple[tuple[Array, np.ndarray] | None, _Repeat]:
-    """Return the result of a histogram if the call repeats an earlier one, else None; and what is kept by.
+    """Look for an earlier call with the same signature, and repeat it.
 
     Parameters
     ----------
@@ -44,13 +45,21 @@ def repeated_call(
         Its arguments `bins`, `range`, `axis` and `reproducible`.
     density, queue
         As of `clhist.histogram`.
+
+    Returns
+    -------
+    result : (array, array) or None
+        Histogram and edges; None if the call is new.
+    repeat : tuple
+        Argument `repeat` of `histogram`.
     """
     a, weights, where, out = arrays
     bins, range, axis, reproducible = form
     options = range, axis, reproducible, _density_of(out, density)
-    key = None if isinstance(bins, str) else signature_of_data(arrays, queue, bins, *options)
-    result, found, is_new = repeated(key, (a, where, weights), density, out)
-    return result, (key, found, is_new)
+    # A rule makes other bins of each data, so such calls have no signature.
+    key = None if a is None or isinstance(bins, str) else signature_of_data(arrays, queue, bins, *options)
+    result, data_extent, is_new = repeated(key, (a, where, weights), density, out)
+    return result, (key, data_extent, is_new)
 
 
 def histogram(
@@ -81,22 +90,27 @@ def histogram(
         result, repeat = repeated_call(arrays, form, density, queue)
         if result is not None:
             return result
-    (a, weights, where), out, (_, range, axis, reproducible), (key, found, is_new) = data, arrays[3], form, repeat
+    (a, weights, where), out, (_, range, axis, reproducible), (key, data_extent, is_new) = data, arrays[3], form, repeat
     on_device = is_device_array(a)
     queue = queue_for(queue, present(a=a, weights=weights, where=where, out=out))
     rest = None
     if axis is not None:
+        # A histogram for each index of the other dimensions: a batch of rows.
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     _check_out(out, a, weights, density, bins, rest or ())
+    # At most 2^16 bit patterns: count these on the device, and let NumPy bin them.
     if axis is None and are_few_kinds(a, weights, where):
         _check_bins(bins, range)
         return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
     a, weights, where = flat(a), flat(weights), flat(where)
-    evenly = found_bins(a, bins, range, queue)
-    asked: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
-    if is_new and (result := _in_found_range(evenly, a, weights, where, rest, **asked)):
+    evenly = device_edges(a, bins, range, queue)
+    request: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
+    # The device makes the edges, so that the host does not wait for the range of the data.
+    if is_new and (result := _with_device_edges(evenly, a, weights, where, rest, **request)):
         return result
-    edges, ends, found = _bin_edges(a, bins, range, weights, where, queue, found)
+    # Edges by the host: it waits for the extent of the data, if they depend on that.
+    edges, ends, data_extent = _bin_edges(a, bins, range, weights, where, queue, data_extent)
+    # NaN, or fewer than two edges: kernels cannot search them, NumPy can.
     if not are_usable(edges):
         if on_device or rest:
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
@@ -104,19 +118,20 @@ def histogram(
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
     if are_repeated(key, arrays, (a, weights), axis):
-        keep(key, prepared, (found,) if range is None and np.ndim(bins) == 0 else None, any_size=True)
+        # Edges by a number of bins also depend on the extent of the data, which becomes a part of the key.
+        store(key, prepared, (data_extent,) if range is None and np.ndim(bins) == 0 else None, any_size=True)
     return prepared.finished(hist, density, out), edges
 
 
 def _density_of(out: Array | None, density: bool | None) -> bool | None:
-    """Return `density` for a signature, which needs it where the dtype of `out` is checked by it."""
+    """Return `density` for a signature; None without `out`, whose dtype is all that depends on it."""
     return None if out is None else density
 
 
 def _check_out(
     out: Array | None, a: Array, weights: Array | None, density: bool | None, bins: Any, rest: tuple[int, ...]
 ) -> None:
-    """Raise TypeError or ValueError if `out` cannot take the result; a rule for the bins leaves its shape open."""
+    """Raise TypeError or ValueError if `out` cannot hold the result; of bins by a rule the shape is not known yet."""
     if out is None:
         return
     dtype = np.dtype(np.intp if weights is None else weights.dtype)
@@ -127,47 +142,59 @@ def _check_out(
 
 
 def _check_bins(bins: Any, range: Any) -> None:
-    """Raise TypeError or ValueError, as NumPy does, if bins or their range are wrong, whatever the data."""
+    """Raise NumPy's TypeError or ValueError if bins or range are wrong for any data."""
     if type(bins) is not int or bins <= 0 or range is not None:
         numpy_edges(np.empty(0), min(bins, 1) if isinstance(bins, int | np.integer) else bins, range)
 
 
 def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
-    """Return `bins`, or how many a rule makes."""
+    """Return `bins`; if it is a rule, the number of bins that it makes."""
     return len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
 
 
-def _in_found_range(
-    bins: FoundBins | None, a: Array, weights: Any, where: Any, rest: Any, *, key: Any, reproducible: bool, **asked: Any
+def _with_device_edges(
+    bins: DeviceEdges | None,
+    a: Array,
+    weights: Any,
+    where: Any,
+    rest: Any,
+    *,
+    key: Any,
+    reproducible: bool,
+    **options: Any,
 ) -> tuple[Array, np.ndarray] | None:
-    """Return the histogram in bins that the device makes, and its edges, if there are such; arrays are flat."""
+    """Return histogram and edges by bins that the device makes from flat data.
+
+    Return None without `bins`, or if the device's edges turn out not to be NumPy's.
+    """
     if bins is None:
         return None
     rows = None if rest is None else prod(rest)
     sweep = counting(Binned((bins.axis,), (a,), where, a.size), weights, bins.queue, rows, reproducible=reproducible)
+    # The dtype of NumPy's result, whatever the kernel accumulates in.
     dtype = np.dtype(np.intp if weights is None else weights.dtype)
-    prepared = Prepared(bins.queue, sweep, dtype, (), rest, bins)
-    result = prepared.again((a, where, weights), **asked)
+    prepared = PreparedHistogram(bins.queue, sweep, dtype, (), rest, bins)
+    result = prepared.again((a, where, weights), **options)
     if result is not None:
-        keep(key, prepared, any_size=True)
+        store(key, prepared, any_size=True)
     return result
 
 
 def _counted(
     a: Any, weights: Any, where: Any, edges: np.ndarray, ends: Any, rest: Any, queue: cl.CommandQueue, **options: bool
-) -> tuple[Prepared, Array]:
-    """Return the histogram by edges, before it is finished, and what computes and finishes it; arrays are flat."""
+) -> tuple[PreparedHistogram, Array]:
+    """Return a prepared histogram, and its counts or sums for flat data before they are finished."""
     axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends)
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
-    return Prepared(queue, swept, hist.dtype, (edges,), rest), hist
+    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest), hist
 
 
 def repeated_points(
     points: Points, arrays: tuple[Any, Any, Any], form: tuple[Any, Any, bool], density: bool | None, queue: Any
 ) -> tuple[tuple[Array, list[np.ndarray]] | None, Hashable]:
-    """Return the result of a histogram of device arrays if it repeats an earlier one, else None; and its signature.
+    """Look for an earlier histogram of points with the same signature, and repeat it.
 
     Parameters
     ----------
@@ -179,17 +206,26 @@ def repeated_points(
         Its arguments `bins`, `range` and `reproducible`.
     density, queue
         As of `clhist.histogramdd`.
+
+    Returns
+    -------
+    result : (array, list of array) or None
+        Histogram and edges; None if the call is new.
+    key : hashable
+        The signature; None if the edges depend on the data.
     """
     bins, range, reproducible = form
+    # Edges that follow from the data cannot be reused for other data of the same signature.
     if not are_fixed(bins, range):
         return None, None
     weights, where, out = arrays
     options = range, reproducible, _density_of(out, density)
     key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options)
-    known = prepared_for(key, points.size)
-    if not isinstance(known, Prepared):
+    cached = prepared_for(key, points.size)
+    if not isinstance(cached, PreparedHistogram):
         return None, key
-    return (known((*points.arrays, where, weights), density, out), list(map(np.copy, known.edges))), key
+    # Copies of the edges, which the caller may change.
+    return (cached((*points.arrays, where, weights), density, out), list(map(np.copy, cached.edges))), key
 
 
 def histogramdd(
@@ -218,7 +254,8 @@ def histogramdd(
     _check_out_of_points(out, points, bins)
     weights, where = flat(weights), flat(where)
     edges = edges_of(points, bins, range, where, queue)
-    shape = tuple(len(each) - 1 for each in edges)
+    shape = tuple(len(axis_edges) - 1 for axis_edges in edges)
+    # Edges that kernels cannot search, or too many bins: NumPy counts, or raises.
     if not points.on_device and not points.are_countable(edges):
         options = {"reproducible": reproducible and may_round(weights)}
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
@@ -226,13 +263,13 @@ def histogramdd(
     hist, swept = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
-    prepared = Prepared(queue, swept, hist.dtype, tuple(edges))
-    keep(key, prepared, any_size=True)
+    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges))
+    store(key, prepared, any_size=True)
     return prepared.finished(hist, density, out), edges
 
 
 def _check_out_of_points(out: Array | None, points: Points, bins: Any) -> None:
-    """Raise TypeError or ValueError if `out` cannot take the result, before the data is read."""
+    """Raise TypeError or ValueError if `out` cannot hold the result, before the data is read."""
     if out is not None:
         shape = shape_of_bins(list(bins) if np.iterable(bins) else [bins] * points.dims)
         check_out(out, np.dtype(np.float64), points.arrays[0], shape)
@@ -241,28 +278,51 @@ def _check_out_of_points(out: Array | None, points: Points, bins: Any) -> None:
 def edges_of_array(
     a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue | None
 ) -> np.ndarray:
-    """Return the edges of bins of a device array."""
+    """Return NumPy's bin edges for a device array."""
     check_device_dtypes("a", (a,), None)
     queue = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)]))
     return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
 
 
 def _bin_edges(
-    a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue, found: Any = None
+    a: Array, bins: Any, range: Any, weights: Any, where: Any, queue: cl.CommandQueue, data_extent: Any = None
 ) -> tuple[np.ndarray, Any, Any]:
-    """Return NumPy's edges, the ends of bins of one width, and the extent of flat data unless there is a range."""
+    """Return NumPy's edges for flat data.
+
+    Parameters
+    ----------
+    a, bins, range, weights, where, queue
+        As of `clhist.histogram`; arrays are flat.
+    data_extent : pair, optional
+        Least and greatest element, if they are known.
+
+    Returns
+    -------
+    edges : array
+        NumPy's.
+    ends : pair or None
+        The ends of bins of equal width; None for edges that the caller passed.
+    data_extent : pair or None
+        Least and greatest element, if the edges depend on them.
+    """
+    # Edges of the caller: NumPy checks them, and no data is read.
     if not isinstance(bins, str) and np.ndim(bins) > 0:
         return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
-    if range is None and found is None:
+    if range is None and data_extent is None:
+        # One bin has the same errors, and needs no memory for many edges.
         few = min(bins, 1) if isinstance(bins, int | np.integer) else bins
-        numpy_edges(np.empty(0), few, None, None if weights is None else np.empty(0))  # raises what is wrong
-        found = extent(a, where, queue)
+        numpy_edges(np.empty(0), few, None, None if weights is None else np.empty(0))  # raises NumPy's errors first
+        data_extent = extent(a, where, queue)
     if isinstance(bins, str) and not is_device_array(a):
-        return numpy_edges(taken(a, where), bins, range, taken(weights, where)), range_ends(found, range), found
+        return (
+            numpy_edges(elements_where(a, where), bins, range, elements_where(weights, where)),
+            range_ends(data_extent, range),
+            data_extent,
+        )
     if isinstance(bins, str):
-        numpy_edges(np.empty(0, a.dtype), bins, range, None if weights is None else np.empty(0))  # raises what is wrong
-        ends = range_ends(found, range)
-        numpy_edges(np.array([] if found is None else found, a.dtype), 1, range)
+        numpy_edges(np.empty(0, a.dtype), bins, range, None if weights is None else np.empty(0))  # NumPy's errors first
+        ends = range_ends(data_extent, range)
+        numpy_edges(np.array([] if data_extent is None else data_extent, a.dtype), 1, range)
 
         def counts(number: int) -> np.ndarray:
             check_number(number)
@@ -270,8 +330,10 @@ def _bin_edges(
             hist: np.ndarray = histogram((a, None, where), number, None, queue, arrays, form)[0].get(queue)
             return hist
 
+        # A rule needs statistics of the data, which are computed where it is.
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     if range is not None:
         return even_edges(bins, range, a.dtype), range_ends(None, range), None
-    stub = np.array([] if found is None else found, a.dtype)
-    return numpy_edges(stub, bins), range_ends(found, None), found
+    # Edges depend on the extremes alone, so these two stand for the data.
+    stub = np.array([] if data_extent is None else data_extent, a.dtype)
+    return numpy_edges(stub, bins), range_ends(data_extent, None), data_extent

@@ -1,4 +1,4 @@
-"""NumPy's own histograms: for small arrays, and for what OpenCL has no type for."""
+"""Histograms by NumPy: for few elements, and for dtypes that OpenCL lacks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from clhist.binned.inputs import (
     are_numbers,
     are_usable,
     check_ends,
+    elements_where,
     is_binnable,
     range_ends,
-    taken,
 )
 from clhist.binned.points import Points, numpy_histogramdd
 from clhist.operators.halves import half_name, number_of
@@ -28,26 +28,40 @@ from clhist.operators.halves import half_name, number_of
 if TYPE_CHECKING:
     import pyopencl as cl
 
-# As they are now: if a program replaced them by ours, ours would call themselves.
+# Bound at import: a program may replace NumPy's functions by ours, which would then call themselves.
 _histogram, _edges, _digitize = np.histogram, np.histogram_bin_edges, np.digitize
-_MOST_KEPT = 2**15  # edges
+_MOST_KEPT = 2**15  # edges of a cached array
 _BLOCK = 2**16  # elements whose weights NumPy's histogram sums in float64 before it rounds
 
 
 def numpy_histogram(a: Array, *args: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return `numpy.histogram` of an array; it warns of booleans."""
+    """Call `numpy.histogram`, with clearer errors; warnings of booleans point to the caller."""
     return _with_room(_histogram, a, *args)
 
 
 def numpy_edges(a: Array, *args: Any) -> np.ndarray:
-    """Return `numpy.histogram_bin_edges` of an array; it warns of booleans."""
+    """Call `numpy.histogram_bin_edges`, with clearer errors; warnings of booleans point to the caller."""
     return _with_room(_edges, a, *args)
 
 
 def numpy_digitize(x: Array, bins: Any, right: bool) -> Any:
-    """Return what `numpy.digitize` does; raise what names `bins` that are no edges."""
+    """Call `numpy.digitize`; raise an error that names `bins` if they are not edges.
+
+    NumPy compares edges in float64 to see whether they rise or fall. Integers that it rounds are compared here.
+    """
     try:
-        return _digitize(x, bins, right)
+        numbers = _digitize(x, bins, right)
+        edges = np.asarray(bins)
+        if edges.dtype.kind not in "iu" or edges.dtype.itemsize < 8 or len(edges) < 2:
+            return numbers
+        # Compare the integers exactly: NumPy took these for ascending or descending in float64.
+        rises = edges[1:] >= edges[:-1]
+        if rises.all():
+            return numbers
+        if (edges[1:] > edges[:-1]).any():
+            raise ValueError("bins must be monotonically increasing or decreasing")
+        # Descending edges are searched in ascending order, and counted from the other end.
+        return len(edges) - np.searchsorted(edges[::-1], x, "left" if right else "right")
     except (TypeError, ValueError):
         edges = np.asarray(bins)
         if edges.ndim != 1:
@@ -58,7 +72,7 @@ def numpy_digitize(x: Array, bins: Any, right: bool) -> Any:
 
 
 def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
-    """Return what NumPy does of an array and bins; raise what names the argument where it has no room for one."""
+    """Call a function of NumPy on an array and bins; name the argument if its memory or numbers exceed the limits."""
     if a.dtype.kind == "O" and np.ndim(args[0]) == 0:
         check_width("a", a, a)
     try:
@@ -69,45 +83,50 @@ def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
         ends = args[1] if len(args) > 1 else None
         if isinstance(ends, list | tuple) and any(isinstance(end, int) and abs(end) >= 2**63 for end in ends):
             raise ValueError(f"range: expected ends that int64 holds, or floats, got {ends!r:.80}") from error
+        # NumPy's own errors do not name the range; an error of another argument is raised as it is.
         if ends is not None:
             check_ends("range", ends)
         raise
 
 
 def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
-    """Return NumPy's edges of bins of one width for data of a dtype, kept for the next call with the same numbers."""
+    """Return NumPy's edges of equal-width bins for data of `dtype`, cached for equal numbers."""
     if type(bins) is int and bins <= _MOST_KEPT and type(ends) is tuple and list(map(type, ends)) == [float, float]:
+        # A copy, since callers may change their edges, and share the cached array.
         return _even_edges(bins, ends, tuple(map(str, ends)), dtype).copy()
     return numpy_edges(np.empty(0, dtype), bins, ends)
 
 
 @lru_cache(maxsize=64)
 def _even_edges(bins: int, ends: tuple[float, float], as_text: tuple[str, ...], dtype: np.dtype) -> np.ndarray:
-    # The text tells zeros of both signs apart.
+    """Return equal-width edges; `as_text` belongs to the cache's key only, since -0.0 equals 0.0."""
     if dtype == np.float64 and 0 < ends[1] - ends[0] < np.inf and bins > 0:
-        edges = np.linspace(*ends, bins + 1)  # as NumPy does, behind checks that take as long
+        # NumPy's own computation without its checks, which take as long.
+        edges = np.linspace(*ends, bins + 1)
         if (edges[:-1] < edges[1:]).all():
             return edges
     return numpy_edges(np.empty(0, dtype), bins, ends)
 
 
 def is_for_numpy(a: Any, bins: Any, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
-    """Whether NumPy counts its array: one that kernels cannot take, or a small one."""
-    if is_small("1 dimension", a.size, queue, **options):
+    """Return whether NumPy computes the histogram: kernels do not support the array, or it is small."""
+    if is_small("edges" if type(bins) in (np.ndarray, list, tuple) else "1 dimension", a.size, queue, **options):
         return True
     return not (is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins))
 
 
 def are_few(dims: int, size: int, queue: cl.CommandQueue | None, **options: Any) -> bool:
-    """Whether points on the host are left to NumPy since they are few."""
-    return is_small("1 dimension" if dims == 1 else "2 dimensions", size, queue, **options)  # or more
+    """Return whether NumPy computes the histogram since the points are few."""
+    # The size for 2 dimensions serves for more.
+    return is_small("1 dimension" if dims == 1 else "2 dimensions", size, queue, **options)
 
 
 def are_for_numpy(points: Points, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
-    """Whether NumPy counts points of its arrays; raises an exception if kernels are to, and cannot."""
+    """Return whether NumPy computes the histogram of points; raise if kernels must, but do not support the arrays."""
     if points.on_device:
         check_device_dtypes("sample", points.arrays, None)
     else:
+        # NumPy also computes dtypes that kernels lack.
         few = are_few(points.dims, points.size, queue, **options)
         if few or not (is_binnable(points.dtype) and are_real(weights)):
             return True
@@ -131,17 +150,19 @@ def histogram_on_host(
     queue: Any,
     options: Mapping[str, Any],
 ) -> tuple[Array, np.ndarray]:
-    """Return NumPy's own histogram, but for sums of weights that it rounds on the way.
+    """Return NumPy's histogram; sums of weights that NumPy would round on the way are computed as by kernels.
 
     Raises
     ------
     TypeError
-        If one of the `options` is given, which only kernels have, or `queue` is none.
+        If one of `options` is set, which only kernels have, or if `queue` is not a queue.
     """
-    a, weights = taken(a, where), taken(weights, where)
+    a, weights = elements_where(a, where), elements_where(weights, where)
     if a.dtype.itemsize == 2 and half_name(a.dtype) and np.ndim(bins) == 1:
-        a = a.astype(number_of(a.dtype))  # NumPy sorts data, and its sort of float16 fails with AVX-512 (NumPy 2.4)
+        # NumPy sorts the data, and its sort of float16 fails with AVX-512 (NumPy 2.4).
+        a = a.astype(number_of(a.dtype))
     reproducible = weights is not None and bool(options.get("reproducible"))
+    # NumPy rounds sums of integers to float64, and sums of other weights after each block of elements.
     if weights is not None and (
         _sums_better(a, bins, weights) or (reproducible and a.dtype.kind in "biuf" and can_sum(weights))
     ):
@@ -170,15 +191,16 @@ def histogramdd_on_host(
     queue: Any,
     options: Mapping[str, Any],
 ) -> tuple[Array, list[np.ndarray]]:
-    """Return NumPy's own histogram of several dimensions; raises as `histogram_on_host`."""
+    """Return NumPy's histogram of several dimensions; raise as `histogram_on_host`."""
     check_host_way(_OF_NUMPY, queue, **options)
-    given = points.as_given
+    sample = points.as_given
     if points.dtype.kind == "O":
         for column in points.arrays:
             check_width("sample", column, column)
     if where is not None:
-        given = [column[where] for column in given] if points.rows is None else given[where]
-    hist, edges = numpy_histogramdd(given, bins, range, density, taken(weights, where))
+        # NumPy has no mask: pass it the chosen points.
+        sample = [column[where] for column in sample] if points.rows is None else sample[where]
+    hist, edges = numpy_histogramdd(sample, bins, range, density, elements_where(weights, where))
     return into(out, hist), list(edges)
 
 
@@ -186,7 +208,7 @@ _OF_NUMPY = "data, weights or edges that OpenCL has no type for"
 
 
 def _sums_better(a: np.ndarray, bins: Any, weights: np.ndarray) -> bool:
-    """Whether sums of these weights are other than those of NumPy, which rounds integers to float64, too."""
+    """Return whether NumPy's sums of these weights would be less exact: it rounds integers to float64, too."""
     if isinstance(bins, str) or not is_binnable(a.dtype) or not can_sum(weights):
         return False
     return weights.dtype.kind in "iu" or np.ndim(bins) == 1 or a.size > _BLOCK
@@ -199,12 +221,14 @@ def _extent(a: np.ndarray) -> tuple[Any, Any] | None:
 def _sums(
     a: np.ndarray, edges: np.ndarray, ends: tuple[Any, Any], weights: np.ndarray, bincount: Callable[..., Array]
 ) -> np.ndarray:
-    """Return sums of weights within `ends` as kernels have them: of integers in int64, of others by `bincount`."""
+    """Return sums of weights of the elements within `ends`: of integers in int64, of others by `bincount`."""
     size = len(edges) - 1
     inside = (a >= ends[0]) & (a <= ends[1])
+    # The last bin contains its upper edge.
     number = np.clip(np.searchsorted(edges, a, "right") - 1, 0, size - 1)[inside]
     weights = weights[inside]
     if weights.dtype.kind in "iu":
+        # Integers in int64: numpy.bincount would round sums beyond 2^53 in float64.
         total = np.zeros(size, np.int64)
         np.add.at(total, number, weights.astype(np.int64))
         return total.astype(weights.dtype)

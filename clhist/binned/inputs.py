@@ -1,4 +1,4 @@
-"""Reading of arguments, shared by the functions on bins."""
+"""Reads and validates arguments; shared by all functions on bins."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from clhist._core.opencl.arrays import Array, are_plain_numbers, check_contiguou
 from clhist._core.runtime.missing import NUMBERS, refuse_missing, split
 from clhist._core.runtime.missing import are_plain as have_none_missing
 
-_MOST_PLAIN = 2**10  # bins of each dimension
+_MOST_PLAIN = 2**10  # bins of each dimension that need no check
 
 
 def as_array(name: str, value: Any) -> Array:
-    """Return `value` as an array: PyOpenCL's as it is, all others NumPy's, of native byte order.
+    """Return a PyOpenCL array unchanged, and any other value as a NumPy array of native byte order.
 
     Raises
     ------
@@ -31,9 +31,9 @@ def as_array(name: str, value: Any) -> Array:
 
 
 def split_array(name: str, value: Any) -> tuple[Array, np.ndarray | None]:
-    """Return what `as_array` does, and which elements are missing; None where none is."""
+    """Return the array of `as_array`, and the mask of missing elements, None if none is."""
     if type(value) is np.ndarray and (dtype := value.dtype).kind in NUMBERS and dtype.isnative:
-        return value, None  # the most frequent
+        return value, None  # the most frequent case
     if is_device_array(value):
         return value, None
     array, missing = split(name, value)
@@ -45,24 +45,25 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 
 def as_edges(name: str, value: Any) -> Any:
-    """Return a number of bins or a rule as it is, and edges, or several of these, without missing ones.
+    """Return `bins` with edges as arrays; a number of bins or a rule stays as it is.
 
     Raises
     ------
     ValueError
-        If edges are missing.
+        If an edge is missing.
     """
     if type(value) in (int, str, np.ndarray) or is_device_array(value):
         return value
+    # Bins of several dimensions: check the edges of each.
     if isinstance(value, list | tuple):
-        return value if have_none_missing(value) else type(value)(as_edges(name, each) for each in value)
+        return value if have_none_missing(value) else type(value)(as_edges(name, part) for part in value)
     return value if np.ndim(value) == 0 else refuse_missing(name, value, "edges")
 
 
 def without(missing: np.ndarray, *arrays: Any) -> tuple[Any, ...]:
-    """Return the elements of NumPy arrays that are present, in one dimension; None and device arrays as they are."""
+    """Remove missing elements from NumPy arrays, which leaves one dimension; None and device arrays stay."""
     present = ~missing
-    return tuple(each[present] if isinstance(each, np.ndarray) else each for each in arrays)
+    return tuple(array[present] if isinstance(array, np.ndarray) else array for array in arrays)
 
 
 def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
@@ -76,7 +77,8 @@ def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
     if where is None:
         return None
     where, missing = split_array("where", where)
-    if missing is not None and where.dtype == np.bool_:  # an unknown condition is not fulfilled
+    # A missing condition counts as False.
+    if missing is not None and where.dtype == np.bool_:
         where = where & ~missing
     if where.dtype != np.bool_ and not (is_device_array(where) and where.dtype == np.uint8):
         raise TypeError(f"where: expected an array of bool, got one of {where.dtype}")
@@ -88,12 +90,12 @@ def mask_array(where: Any, shape: tuple[int, ...]) -> Array | None:
 
 
 def is_binnable(dtype: np.dtype) -> bool:
-    """Whether kernels can bin data of `dtype`, by edges that are numbers."""
+    """Return whether kernels can bin data of `dtype` by numeric edges."""
     return dtype.kind in "biuf" and has_keys(dtype)
 
 
 def are_plain(columns: Sequence[Any], bins: Any) -> bool:
-    """Whether columns are NumPy arrays of plain numbers alike, and `bins` a number, which need no checks."""
+    """Return whether no check is needed: NumPy arrays of one shape and plain dtype, and a small number of bins."""
     if type(bins) is not int or not 0 < bins <= _MOST_PLAIN or not columns or type(columns[0]) is not np.ndarray:
         return False
     first = columns[0]
@@ -104,19 +106,20 @@ def are_plain(columns: Sequence[Any], bins: Any) -> bool:
 
 
 def are_numbers(bins: Any) -> bool:
-    """Whether `bins` are a number, a rule, or edges that compare as real numbers do."""
+    """Return whether `bins` is a number, a rule, or real edges."""
     return type(bins) in (int, str) or np.ndim(bins) == 0 or np.asarray(bins).dtype.kind in "biuf"
 
 
 def check_number(bins: Any, dims: int | None = None) -> None:
-    """Raise ValueError for more bins than kernels have numbers for, before edges are made of them.
+    """Raise ValueError for 2^31 bins or more, before edges are made of them.
 
-    `bins` are those of one dimension or, with `dims`, of so many; what else is wrong with them NumPy says.
+    `bins` belong to one dimension or, with `dims`, to so many. All other errors are left to NumPy.
     """
-    # Arrays of no dimension have a length that nobody may ask for.
+    # A zero-dimensional array has `__len__`, but calling it raises.
     several = dims is not None and hasattr(bins, "__len__") and getattr(bins, "shape", None) != ()
-    each = bins if several else [bins] * (dims or 1)
-    number = prod(int(n) for n in each if isinstance(n, int | np.integer))
+    counts = bins if several else [bins] * (dims or 1)
+    # The product of Python integers does not wrap.
+    number = prod(int(n) for n in counts if isinstance(n, int | np.integer))
     if number >= 2**31:
         if dims is None or dims == 1:
             raise ValueError(f"bins: expected fewer than 2**31, got {bins!r:.60}")
@@ -127,14 +130,15 @@ def check_number(bins: Any, dims: int | None = None) -> None:
 
 
 def are_usable(edges: Array, *, fewest: int = 2) -> bool:
-    """Whether edges of NumPy's have thresholds: `fewest` or more, none of them NaN."""
+    """Return whether kernels can search NumPy's edges: `fewest` or more, none of them NaN."""
     return len(edges) >= fewest and edges.dtype.kind in "biuf" and not bool(np.isnan(edges).any())
 
 
 def check_ends(name: str, ends: Any) -> None:
-    """Raise TypeError or ValueError unless `ends` are two numbers; NumPy's errors do not name the argument."""
+    """Raise an error that names the argument unless `ends` are two numbers; NumPy's do not."""
     try:
         low, high = ends
+        # Raises TypeError unless both are numbers.
         np.isfinite(low), np.isfinite(high)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -142,7 +146,7 @@ def check_ends(name: str, ends: Any) -> None:
 
 
 def check_kinds(bins: Sequence[Any], ranges: Any) -> None:
-    """Raise TypeError or ValueError unless bins and ranges of each dimension are numbers; see `check_ends`."""
+    """Raise TypeError or ValueError unless bins and ranges of each dimension are numeric; see `check_ends`."""
     for n, one in enumerate(bins):
         kind, is_number = np.asarray(one).dtype.kind, np.ndim(one) == 0
         if kind in "OUS" and (is_number or kind != "O"):
@@ -165,30 +169,37 @@ def shape_of_bins(bins: Sequence[Any]) -> tuple[int, ...] | None:
     return shape if all(number > 0 for number in shape) else None
 
 
-def taken(array: Any, where: Any) -> Any:
-    """Return the elements of a NumPy array that count."""
+def elements_where(array: Any, where: Any) -> Any:
+    """Return ``array[where]``; the array itself, or None, if either is None."""
     return array if array is None or where is None else np.asarray(array)[where]
 
 
 def last_axes(axis: Any, arrays: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
-    """Return the shape of the other dimensions than `axis`, and arrays of the same shape with those of `axis` last.
+    """Return the shape of the dimensions besides `axis`, and the arrays with the dimensions of `axis` moved to the end.
 
     Raises
     ------
-    numpy.exceptions.AxisError, ValueError
-        If there are no such dimensions, or they are not the last ones of device arrays.
+    numpy.exceptions.AxisError, TypeError, ValueError
+        If there are no such dimensions, or if they are not the last ones of a device array.
     """
     first = arrays[0]
-    chosen = np.lib.array_utils.normalize_axis_tuple(axis, first.ndim, "axis")
+    try:
+        chosen = np.lib.array_utils.normalize_axis_tuple(axis, first.ndim, "axis")
+    except TypeError:
+        raise TypeError(f"axis: expected the number of a dimension, or several, got {axis!r:.60}") from None
     others = tuple(n for n in range(first.ndim) if n not in chosen)
     order = (*others, *sorted(chosen))
+    # Kernels read device arrays in order of memory; to transpose them would need a copy.
     if is_device_array(first) and order != tuple(range(first.ndim)):
         raise ValueError(f"axis: expected the last dimensions of a device array, got {axis} of {first.ndim}")
     moved = [a if a is None or is_device_array(a) else np.transpose(a, order) for a in arrays]
     return tuple(first.shape[n] for n in others), moved
 
 
-def range_ends(found: tuple[Any, Any] | None, given: Any) -> tuple[Any, Any]:
-    """Return the ends of uniform bins as NumPy has them, of a `given` range or of data with the extent `found`."""
-    low, high = given if given is not None else found if found is not None else (0, 1)
+def range_ends(extent: tuple[Any, Any] | None, requested: Any) -> tuple[Any, Any]:
+    """Return NumPy's ends of equal-width bins: the `requested` range, or the `extent` of the data, or (0, 1)."""
+    low, high = requested if requested is not None else extent if extent is not None else (0, 1)
+    # Arrays without dimensions are their number, which caches of bins can hash.
+    low = low[()] if type(low) is np.ndarray else low
+    high = high[()] if type(high) is np.ndarray else high
     return (low - 0.5, high + 0.5) if low == high else (low, high)

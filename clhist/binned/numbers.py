@@ -1,4 +1,4 @@
-"""Bin numbers of elements as `numpy.digitize` counts them: 0 for what is below all edges, their number for the rest."""
+"""Bin numbers of elements as in `numpy.digitize`: 0 below all edges, the number of edges above all."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ from clhist.operators.c_types import c_name, literal
 
 
 def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -> Axis | None:
-    """Return the axis of the bins between ascending edges, or None if no number of `dtype` reaches an edge.
+    """Return the axis of the bins between ascending edges; None if no number of `dtype` reaches an edge.
 
-    `right` says whether a bin has its upper edge rather than its lower one.
+    With `right`, a bin contains its upper edge rather than its lower one.
     """
+    # Edges beyond the numbers of `dtype` have no key: fewer keys than edges.
     keys = first_keys(edges, dtype, strict=right)
+    # Integers below all edges need no kernel; floats do, since NaN is above all edges.
     if not len(keys) and dtype.kind != "f":
         return None
-    if not len(keys):  # only NaN is not below infinity
+    if not len(keys):  # all numbers are below the edges, only NaN is above
         return _axis_without_bins(dtype, key_range(dtype)[1] + 1, len(edges) - 1, fp64)
     if len(edges) == 1:
         return _axis_without_bins(dtype, int(keys[0]), 0, fp64)
     reachable = len(keys) == len(edges)
+    # The last edge begins no bin: it ends the last one, unless no number reaches it.
     last = int(keys[-1]) - 1 if reachable else key_range(dtype)[1]
     bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
     if bins.is_empty:
@@ -45,10 +48,10 @@ def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -
 
 
 def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:
-    """Return an axis with nothing between its edges: what is not below `start` is above all."""
+    """Return an axis without keys between its edges: a key is below all edges (< `start`) or above all."""
     keys = np.array([start, start], key_dtype(dtype))
     kind = EdgesKind(dtype, KEYED, has_no_type(dtype, fp64))
-    # As KEYED has it: keys, cells, bins, shift, start, last. The one key in range, if there is one, is above all, too.
+    # The arguments of a KEYED axis: keys, cells, bins, shift, start, last. A key equal to `start` is above all, too.
     cells = np.full(2, num_bins, np.int32)
     return Axis(kind, (keys, cells), (num_bins + 1, 0, keys[0], keys.dtype.type(np.iinfo(keys.dtype).min)), num_bins)
 
@@ -56,20 +59,20 @@ def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -
 def bin_numbers(
     binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool = False, out: Any = None
 ) -> Any:
-    """Return the number of the bin of each element as `numpy.intp`; of several axes as `numpy.ravel_multi_index`.
+    """Return the bin number of each element as `numpy.intp`; of several axes raveled as by `numpy.ravel_multi_index`.
 
     Parameters
     ----------
     binned : Binned
         Data and axes, without a mask.
     num_edges : sequence of int
-        The number that an axis gives to what is above its bins, and NaN; there is one more number than these.
+        For each axis, the number of an element above all bins, or NaN. Numbers run from 0 to this one.
     queue : pyopencl.CommandQueue
-        Where it runs.
+        The queue that computes.
     falling : bool
-        Whether numbers are counted from the other end.
+        Whether the edges were descending, so that numbers count from the other end.
     out : array of int64, optional
-        Where they go.
+        Receives the numbers.
     """
     on_device = is_device_array(binned.data[0])
     if out is None:
@@ -81,26 +84,32 @@ def bin_numbers(
 
 
 def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
-    """Return the bin of each element on the device, as int32: -1 of one that has none, or is masked."""
+    """Return the bin of each element on the device, as int32; -1 for an element without a bin, or masked."""
     places = empty(queue, (binned.size,), np.dtype(np.int32), True)
     kernel = _places_kernel(queue.context, binned.kind)
-    arguments = [in_place(each, queue) if isinstance(each, np.ndarray) else each for each in binned.arguments(queue)]
+    arguments = [
+        in_place(argument, queue) if isinstance(argument, np.ndarray) else argument
+        for argument in binned.arguments(queue)
+    ]
     kernel(*arguments, places, size=binned.size, num_bins=1, queue=queue)
     return places
 
 
 @kept_by_context
 def _places_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
+    """Return the kernel of `place_in_bins`: it stores the bin in `places` and emits nothing (bin -1)."""
     code = f"{kind.code()} places[i] = bin; EMIT(-1, 1);"
     return kind.engine(context, operators.count(np.int32), code, "int *places")
 
 
 @kept_by_context
 def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
+    """Return the kernel of `bin_numbers`: it stores the number in `numbers` and emits nothing (bin -1)."""
     steps = []
     for n, axis in enumerate(kind.axes):
         assert isinstance(axis, EdgesKind)
         key = key_dtype(axis.dtype)
+        # No bin (k < 0) is below all edges, above all, or NaN, whose key is outside of the range.
         lowest = literal(key_range(axis.dtype)[0], key)
         steps.append(
             f"""{{

@@ -1,4 +1,7 @@
-"""Histograms that were computed before, but for the arrays: so calls on arrays alike skip all checks."""
+"""A cache of prepared histograms by signature: calls with similar arrays skip all checks.
+
+Note [Signature of a call], docs/decisions/0015.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +15,31 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.reading import into
-from clhist._core.runtime.signature import Remembered, shape_of, without_size
+from clhist._core.runtime.signature import call_templates, shape_of, without_size
 from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
+from clhist.binned.device_edges import DeviceEdges
 from clhist.binned.extent import extent
-from clhist.binned.found import FoundBins
 from clhist.binned.sweep import Sweep
 
 
-class Prepared(NamedTuple):
-    """A histogram but for its arrays.
+class PreparedHistogram(NamedTuple):
+    """A histogram that is ready for arrays with the same signature.
 
     Attributes
     ----------
     queue : pyopencl.CommandQueue
-        Where it is computed.
+        The queue that computes it.
     sweep : Sweep or None
-        What computes it; None of data that lies in no bin.
+        The sweep over the data; None if no element lies in a bin.
     dtype : numpy.dtype
-        Of counts or sums.
+        Of the counts or sums.
     edges : tuple of array
-        Of each dimension.
+        Of each dimension; empty if the device makes them.
     rest : tuple of int, optional
         The shape of the dimensions that are not counted over.
-    found : FoundBins, optional
-        What makes the bins of data whose range it finds; there are no `edges` then.
+    device_edges : DeviceEdges, optional
+        Makes the bins on the device, from the range of the data.
     """
 
     queue: cl.CommandQueue
@@ -44,10 +47,10 @@ class Prepared(NamedTuple):
     dtype: np.dtype
     edges: tuple[np.ndarray, ...] = ()
     rest: tuple[int, ...] | None = None
-    found: FoundBins | None = None
+    device_edges: DeviceEdges | None = None
 
     def __call__(self, arrays: Sequence[Array | None], density: bool | None, out: Array | None) -> Array:
-        """Return the histogram of other data, `where` and weights, alike."""
+        """Return the histogram of other arrays (data, `where`, weights) with the same signature."""
         assert self.sweep is not None
         (hist,) = self.sweep(arrays).values()
         if hist.dtype != self.dtype:
@@ -59,18 +62,20 @@ class Prepared(NamedTuple):
     def again(
         self, arrays: Sequence[Array | None], density: bool | None, out: Array | None
     ) -> tuple[Array, np.ndarray] | None:
-        """Return the histogram and the edges of other data alike; None if its range makes bins of another kind."""
-        if self.found is None:
+        """Return histogram and edges of other arrays; None if the device's edges turn out not to be NumPy's."""
+        if self.device_edges is None:
             return self(arrays, density, out), self.edges[0].copy()
         data, *others = arrays
-        keys, found = self.found.enqueue(data, others[0])
-        reading = Reading(found, self.queue)
-        hist, edges_of = self([data, keys, found, *others], None, None), self.found.edges
+        # Enqueue everything, then make NumPy's edges while the device counts, and compare.
+        keys, records = self.device_edges.enqueue(data, others[0])
+        reading = Reading(records, self.queue)
+        hist, edges_of = self([data, keys, records, *others], None, None), self.device_edges.edges
 
-        def with_edges(hist: Any, found: np.ndarray) -> tuple[Any, bool]:
-            edges = edges_of(found)
+        def with_edges(hist: Any, records: np.ndarray) -> tuple[Any, bool]:
+            edges = edges_of(records)
             return None if edges is None else (hist, edges), edges is not None
 
+        # A recorded CUDA call ends with the same check.
         if is_cuda(hist):
             from clhist._core.runtime.cuda_repeats import ends_with
 
@@ -79,7 +84,7 @@ class Prepared(NamedTuple):
         return made and (self._replace(edges=made[1:]).finished(hist, density, out), made[1])
 
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
-        """Return the result that counts or sums make."""
+        """Return counts or sums in the shape of the result, as densities if requested, in `out` if there is one."""
         if self.rest is not None:
             hist = hist.reshape(*self.rest, hist.shape[-1])
         if density:
@@ -87,44 +92,56 @@ class Prepared(NamedTuple):
         return into(out, hist)
 
 
-# What repeats calls, by their signatures; a queue where edges depend on the extent, which the host finds there first.
-kept: Remembered[Prepared | cl.CommandQueue] = Remembered(128)
-
-
 def repeated(
     key: Hashable, arrays: Sequence[Any], density: bool | None, out: Array | None
 ) -> tuple[tuple[Array, np.ndarray] | None, tuple[Any, Any] | None, bool]:
-    """Return the result of a call that repeats an earlier one, the extent of its data if the host found that, or None.
+    """Repeat an earlier call with the same signature.
 
-    The last is whether nothing was kept that is for such data.
+    Returns
+    -------
+    result : (array, array) or None
+        Histogram and edges; None if the call is new.
+    data_extent : pair or None
+        Least and greatest element, if the host computed them.
+    is_new : bool
+        Whether no earlier call had this signature and extent.
     """
     a, where, weights = arrays
-    known, found = None if key is None else prepared_for(key, a.size), None
-    if known is None:
+    cached, data_extent = None if key is None else prepared_for(key, a.size), None
+    if cached is None:
         return None, None, True
+    # Most arrays are flat already; the test spares them the calls of `flat`.
     arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
-    if isinstance(known, cl.CommandQueue):
-        found = extent(arrays[0], arrays[1], known)
-        known = kept.get(_by_extent(key, found))
-    result = known.again(arrays, density, out) if isinstance(known, Prepared) else None
-    return result, found, known is None
+    # Edges depend on the extent of the data: find it, and look for an earlier call with the same one.
+    if isinstance(cached, cl.CommandQueue):
+        data_extent = extent(arrays[0], arrays[1], cached)
+        cached = call_templates.get(_by_extent(key, data_extent))
+    result = cached.again(arrays, density, out) if isinstance(cached, PreparedHistogram) else None
+    return result, data_extent, cached is None
 
 
-def prepared_for(key: Hashable, size: int) -> Prepared | cl.CommandQueue | None:
+def prepared_for(key: Hashable, size: int) -> PreparedHistogram | cl.CommandQueue | None:
     """Return the prepared histogram for a signature of `signature_of_data`, or None.
 
+    It is a queue if the edges depend on the extent of the data, which has to be computed there first.
     If there is none for `size` elements, that of an earlier call with fewer elements is adapted and stored.
     """
-    stored = kept.get(key)
+    stored: PreparedHistogram | cl.CommandQueue | None = call_templates.get(key)
     if stored is not None:
         return stored
+    # Another size may reuse the earlier call: its plan gets the new number of elements.
     size_free_key = _without_sizes(key)
-    earlier = kept.get(size_free_key)
-    if not isinstance(earlier, Prepared) or earlier.sweep is None or (sweep := earlier.sweep.of_size(size)) is None:
+    earlier = call_templates.get(size_free_key)
+    if (
+        not isinstance(earlier, PreparedHistogram)
+        or earlier.sweep is None
+        or (sweep := earlier.sweep.of_size(size)) is None
+    ):
         return None
-    kept.put(size_free_key, earlier)  # as the newest entry, so that calls of many sizes do not displace it
+    # Store it as the newest entry, so that calls of many sizes do not displace it.
+    call_templates.put(size_free_key, earlier)
     prepared = earlier._replace(sweep=sweep)
-    kept.put(key, prepared)
+    call_templates.put(key, prepared)
     return prepared
 
 
@@ -139,11 +156,14 @@ def _without_sizes(key: Any) -> Hashable:
     return "any size", *(part and without_size(part) for part in data), out, *rest
 
 
-def _by_extent(key: Hashable, found: tuple[Any, Any] | None) -> Hashable:
-    return key, found and (found[0].tobytes(), found[1].tobytes())
+def _by_extent(key: Hashable, data_extent: tuple[Any, Any] | None) -> Hashable:
+    """Return the key of a signature with the extent of the data, on which the edges depend."""
+    return key, data_extent and (data_extent[0].tobytes(), data_extent[1].tobytes())
 
 
-def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None, *, any_size: bool = False) -> None:
+def store(
+    key: Hashable, prepared: PreparedHistogram, looked_at: tuple[Any] | None = None, *, any_size: bool = False
+) -> None:
     """Store a prepared histogram for calls with the same signature.
 
     Parameters
@@ -160,26 +180,31 @@ def keep(key: Hashable, prepared: Prepared, looked_at: tuple[Any] | None = None,
     if key is None or prepared.sweep is None:
         return
     if looked_at is not None:
-        kept.put(key, prepared.queue)
+        call_templates.put(key, prepared.queue)
         key = _by_extent(key, *looked_at)
-    prepared = prepared._replace(edges=tuple(each.copy() for each in prepared.edges))  # which no caller changes
-    kept.put(key, prepared)
+    prepared = prepared._replace(
+        edges=tuple(axis_edges.copy() for axis_edges in prepared.edges)
+    )  # which no caller changes
+    call_templates.put(key, prepared)
     if any_size and looked_at is None and prepared.rest is None:
-        kept.put(_without_sizes(key), prepared)
+        call_templates.put(_without_sizes(key), prepared)
 
 
-def are_repeated(key: Hashable, given: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:
-    """Whether calls of a signature repeat one with these flat `arrays`: the device's, or the first ones `given`."""
+def are_repeated(key: Hashable, arguments: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:
+    """Return whether later calls with this signature may take the same sweep.
+
+    Device arrays may. NumPy arrays may if the checks left their dtypes as the caller passed them in `arguments`.
+    """
     if key is None or is_device_array(arrays[0]):
         return key is not None
-    pairs = zip(given, arrays, strict=False)
+    pairs = zip(arguments, arrays, strict=False)
     return axis is None and all(
         one is None or (one.dtype == other.dtype and other.dtype != np.float16) for one, other in pairs
     )
 
 
 def are_fixed(bins: Any, range: Any) -> bool:
-    """Whether the edges of several dimensions do not depend on the data."""
+    """Return whether the edges of all dimensions are independent of the data."""
     if range is not None and np.iterable(range) and all(ends is not None for ends in range):
         return True
-    return isinstance(bins, tuple | list) and all(np.ndim(each) > 0 for each in bins)
+    return isinstance(bins, tuple | list) and all(np.ndim(axis_bins) > 0 for axis_bins in bins)

@@ -1,4 +1,4 @@
-"""NumPy's rules for the number of bins, of data on a device: only what a rule needs of the data comes to the host."""
+"""NumPy's rules for the number of bins, for data on a device: only the statistics that a rule needs are copied."""
 
 from __future__ import annotations
 
@@ -25,41 +25,49 @@ from clhist.operators.c_types import c_name
 
 _LANES = 4096  # partial sums, which the host adds up
 
-Counts = Callable[[int], np.ndarray]  # of so many bins over the range
+Counts = Callable[[int], np.ndarray]  # takes a number of bins, returns the counts
 
 
 def number_of_bins(
-    rule: str, array: Any, where: Any, ends: tuple[Any, Any], given: Any, counts: Counts, queue: cl.CommandQueue
+    rule: str,
+    array: Any,
+    where: Any,
+    ends: tuple[Any, Any],
+    requested_range: Any,
+    counts: Counts,
+    queue: cl.CommandQueue,
 ) -> int:
-    """Return the number of bins that `rule` of `numpy.histogram_bin_edges` finds for a flat device array.
+    """Return the number of bins by a rule of `numpy.histogram_bin_edges`, for a flat device array.
 
     Parameters
     ----------
     rule : str
-        Its name.
+        The name of the rule, such as "fd".
     array : pyopencl.array.Array
-        Flat, finite if there is no given range.
+        Flat; finite unless there is a `requested_range`.
     where : array of bool, or None
-        Which elements count.
+        True for elements that count.
     ends : pair
         The ends of the bins.
-    given : pair or None
-        The range that the caller gave: elements outside of it are left out.
+    requested_range : pair or None
+        The caller's range: elements outside do not count.
     counts : callable
-        Returns the counts of so many bins between the ends.
+        Takes a number of bins between the ends, and returns the counts.
     queue : pyopencl.CommandQueue
-        Where it runs.
+        The queue that computes.
     """
     dtype = kernel_dtype(array.dtype)
-    bounds = key_range(dtype) if given is None else keys_within(*ends, dtype)
+    bounds = key_range(dtype) if requested_range is None else keys_within(*ends, dtype)
     sample = _Sample(array, where, dtype, bounds, counts, queue)
     if not sample.size:
         return 1
+    # A width of 0 stands for data without spread, which has one bin.
     width = _RULES[rule](sample)
     if not width:
         return 1
-    if dtype.kind in "iu" and width < 1:
+    if dtype.kind in "iu" and width < 1:  # as NumPy: no bin of integers is narrower than one
         width = 1
+    # The difference of integer ends may exceed their dtype: subtract Python integers.
     whole = all(isinstance(end, int | np.integer) for end in ends)
     difference = np.uint64(int(ends[1]) - int(ends[0])) if whole else np.subtract(ends[1], ends[0])
     return ceil(difference / width)
@@ -67,7 +75,7 @@ def number_of_bins(
 
 @dataclass
 class _Sample:
-    """Data on a device, and what rules ask about it: each is computed when it is first asked for."""
+    """Data on a device with the statistics that rules use, each computed on first use."""
 
     array: Any
     where: Any
@@ -82,7 +90,7 @@ class _Sample:
 
     @property
     def size(self) -> int:
-        """How many elements count."""
+        """The number of elements that count."""
         return self._extent[2]
 
     @cached_property
@@ -110,43 +118,55 @@ class _Sample:
         return self._power_sum(self.mean, self.deviation, 3) / self.size
 
     def as_numpys(self, number: float) -> Any:
-        """Return a statistic in the type that NumPy's has."""
+        """Return a statistic in the dtype that NumPy computes it in."""
         return self.dtype.type(number) if self.dtype.kind == "f" else np.float64(number)
 
     @cached_property
     def quartile_range(self) -> Any:
-        """Difference of the quartiles, interpolated by `numpy.percentile` among as few elements as will do."""
+        """Difference of the quartiles, interpolated by `numpy.percentile` from only the four neighbours of both."""
         last = self.size - 1
         ranks = [last // 4, last // 4 + 1, 3 * last // 4, 3 * last // 4 + 1] if last > 4 else range(self.size)
-        found = [
-            each
+        # A sweep searches for four ranks at a time.
+        neighbours = [
+            element
             for n in range(0, len(ranks), 4)
-            for each in order_statistics(self.array, self.where, self.bounds, ranks[n : n + 4], self.queue)
+            for element in order_statistics(self.array, self.where, self.bounds, ranks[n : n + 4], self.queue)
         ]
+        # At most five elements are all there: no neighbours to choose.
         if last <= 4:
-            return np.subtract(*np.percentile(np.array(found, self.dtype), [75, 25]))
-        few = 4 + last % 4  # in whose place quartiles divide the distance between neighbours as they do here
+            return np.subtract(*np.percentile(np.array(neighbours, self.dtype), [75, 25]))
+        # A sample of few + 1 elements, whose quartiles divide the distance between neighbours in the same ratio.
+        few = 4 + last % 4
         upper = 3 * few // 4
-        sample = [found[0], found[0], *[found[1]] * (upper - 2), found[2], *[found[3]] * (few - upper)]
+        sample = [
+            neighbours[0],
+            neighbours[0],
+            *[neighbours[1]] * (upper - 2),
+            neighbours[2],
+            *[neighbours[3]] * (few - upper),
+        ]
         return np.subtract(*np.percentile(np.array(sample, self.dtype), [75, 25]))
 
     def _power_sum(self, shift: float, scale: float, power: int) -> float:
+        """Return the sum of ``((x - shift) / scale) ** power`` over the elements that count."""
         fp64 = has_fp64(self.queue.device)
         as_bits = has_no_type(self.array.dtype, fp64)
         kernel = _power_kernel(self.queue.context, self.array.dtype, as_bits, fp64, self.where is not None)
         data = self.array.view(bits_dtype(self.array.dtype)) if as_bits else self.array
         key = key_dtype(self.dtype)
-        given = (data, *([] if self.where is None else [self.where]), *(key.type(bound) for bound in self.bounds))
-        sums = kernel(*given, shift, scale, power, size=self.array.size, num_bins=_LANES, queue=self.queue)
+        arguments = (data, *([] if self.where is None else [self.where]), *(key.type(bound) for bound in self.bounds))
+        sums = kernel(*arguments, shift, scale, power, size=self.array.size, num_bins=_LANES, queue=self.queue)
         return float(sums.get(self.queue).astype(np.float64).sum())
 
 
 @kept_by_context
 def _power_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, fp64: bool, masked: bool) -> Engine:
+    """Return the kernel of `_Sample._power_sum`, with `_LANES` partial sums as bins."""
     real, key, data = "double" if fp64 else "float", key_dtype(dtype), bits_dtype(dtype) if as_bits else dtype
+    # Elements as real numbers: halves and, without double precision, float64 are decoded from their bits.
     if dtype == np.float16:
         value = "vload_half(i, (__global const half *)x)"
-    elif as_bits:  # of float64, without double precision
+    elif as_bits:  # float64 data on a device without double precision: rounded to float
         value = "ldexp((float)((bits & 0xfffffffffffffL) | 0x10000000000000L), (int)((bits >> 52) & 0x7ff) - 1075)"
         value = f"(bits < 0 ? -1 : 1) * {value}"
     else:
@@ -163,6 +183,9 @@ def _power_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, fp64: boo
     arguments += f"{c_name(key)} greatest, {real} shift, {real} scale, int power"
     operator = operators.add(np.float64 if fp64 else np.float32)
     return Engine.of(context, operator, arguments=arguments, map=code, emits=1)
+
+
+# Each rule returns the width of bins by the formula of `numpy.lib._histograms_impl`; 0 stands for a single bin.
 
 
 def _sqrt(x: _Sample) -> Any:
@@ -201,7 +224,7 @@ def _auto(x: _Sample) -> Any:
 
 @lru_cache(maxsize=1)
 def _has_root_term() -> bool:
-    """Whether NumPy's "auto" has bins of at least half the width of "sqrt", as since its issue 28400."""
+    """Return whether NumPy's "auto" bounds the width by half of "sqrt", as since its issue 28400; tried by example."""
     outlier = np.append(np.linspace(0, 1e-4, 99), 1)
     return len(np.histogram_bin_edges(outlier, "auto")) < 100
 
@@ -214,6 +237,7 @@ def _stone(x: _Sample) -> Any:
         share = x.counts(bins) / x.size
         return float((2 - (x.size + 1) * share.dot(share)) / (x.extent / bins))
 
+    # A histogram for each number of bins up to NumPy's bound; the least loss wins.
     most = max(100, isqrt(x.size))
     best = min(range(1, most + 1), key=loss)
     if best == most:

@@ -1,4 +1,4 @@
-"""Order statistics of all data by radix selection: histograms of the digits of keys, the highest first."""
+"""Order statistics of all data by radix selection: a histogram of each digit of the keys, the highest digit first."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.engine import Engine
 from clhist.operators.c_types import c_name
 
-_DIGIT = 16  # bits that one sweep finds
-_PREFIXES = 4  # keys that are looked for at once
+_DIGIT = 16  # bits of a digit, which one sweep counts
+_PREFIXES = 4  # order statistics that a sweep searches for
 
 
 def order_statistics(
     array: Any, where: Any, bounds: tuple[int, int], ranks: Sequence[int], queue: cl.CommandQueue
 ) -> np.ndarray:
-    """Return the elements of these ranks, counted from 0, of a flat array: its 0th is the least.
+    """Return the elements of a flat array with these ranks in sorted order, counted from 0.
 
     Parameters
     ----------
     array : array
-        Flat; NaN must not be within `bounds`.
+        Flat. `bounds` must exclude NaN.
     where : array of bool, or None
-        Which elements count.
+        True for elements that count.
     bounds : (int, int)
         Least and greatest key of the elements that count.
     ranks : sequence of int
         At most four.
     queue : pyopencl.CommandQueue
-        Where it runs.
+        The queue that computes.
     """
     dtype = array.dtype
     key = key_dtype(dtype)
@@ -46,15 +46,18 @@ def order_statistics(
     kernel = _digits_kernel(queue.context, dtype, as_bits, where is not None)
     lowest = int(np.iinfo(key).min)
     width = 8 * key.itemsize
-    prefixes, left = [0] * len(ranks), list(ranks)  # digits found, and ranks among the elements that have them
+    prefixes, left = [0] * len(ranks), list(ranks)  # the digits so far, and the ranks among elements that share them
+    # A sweep for each digit counts the elements by prefix and digit; the ranks then choose the digits.
     for shift in range(width - _DIGIT, -1, -_DIGIT):
+        # Ranks with the same digits so far share a row of counts; arguments without a row repeat the last prefix.
         distinct = sorted(set(prefixes))
-        given = [np.uint64(distinct[min(k, len(distinct) - 1)]) for k in range(_PREFIXES)]
-        arguments = [data, *([] if where is None else [where]), *(key.type(b) for b in bounds), *given]
+        prefix_arguments = [np.uint64(distinct[min(k, len(distinct) - 1)]) for k in range(_PREFIXES)]
+        arguments = [data, *([] if where is None else [where]), *(key.type(b) for b in bounds), *prefix_arguments]
         counts = kernel(*arguments, len(distinct), shift, num_bins=(_PREFIXES, 2**_DIGIT), size=array.size, queue=queue)
         sums = np.cumsum(on_host(counts, queue), axis=1)
         for k, prefix in enumerate(prefixes):
             row = sums[distinct.index(prefix)]
+            # The digit of the element with this rank, and its rank among elements with that digit.
             digit = int(np.searchsorted(row, left[k], "right"))
             left[k] -= int(row[digit - 1]) if digit else 0
             prefixes[k] = prefix << _DIGIT | digit
@@ -63,7 +66,10 @@ def order_statistics(
 
 @kept_by_context
 def _digits_kernel(context: cl.Context, dtype: np.dtype, as_bits: bool, masked: bool) -> Engine:
-    """Return the kernel that counts the next digit of keys, less the least one, that begin with one of the prefixes."""
+    """Return the kernel that counts the next digit of keys by prefix.
+
+    Keys are counted from the least one of the dtype, so that they are unsigned. Row k has the keys with prefix k.
+    """
     key, bits = key_dtype(dtype), bits_dtype(dtype)
     data = bits if as_bits else dtype
     unsigned = np.dtype(f"u{key.itemsize}")

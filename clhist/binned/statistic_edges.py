@@ -1,4 +1,4 @@
-"""The edges of `scipy.stats.binned_statistic_dd`, and its errors."""
+"""Edges as in `scipy.stats.binned_statistic_dd`, with its errors."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from clhist.binned.points import Points
 
 
 def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
-    """Return SciPy's edges of each dimension; `queue` is that of device arrays."""
+    """Return SciPy's edges of each dimension; `queue` is used for device arrays only."""
     dims = points.dims
-    is_number, each_bins = _each_bins(bins, dims)
-    check_number(each_bins, dims)
+    is_number, axis_bins = _bins_per_axis(bins, dims)
+    check_number(axis_bins, dims)
     _check_range(range, dims)
-    real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
-    needs_data = [is_number or (range is None and np.ndim(number) == 0) for number in each_bins]
-    for n, number in enumerate(each_bins):  # what is wrong raises before the data is read
+    real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)  # SciPy's dtype of edges
+    needs_data = [is_number or (range is None and np.ndim(number) == 0) for number in axis_bins]
+    for n, number in enumerate(axis_bins):  # raise errors before the data is read
         if any(needs_data) and not (isinstance(number, int | np.integer) and number > 0 and range is None):
             _edges(number, (0, 1), None if range is None else range[n], real)
     edges = []
-    for n, number in enumerate(each_bins):
+    for n, number in enumerate(axis_bins):
         ends = None
         if needs_data[n]:
             ends = extent_of(points, n, where, queue)
             if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
                 raise ValueError(f"{sample!r} contains non-finite values.")
             if ends is None and where is not None and points.size:
-                ends = (0, 1)  # as of NumPy's histograms of no data
+                ends = (0, 1)  # as NumPy's histograms of no data
         edges.append(_edges(number, ends, None if range is None else range[n], real))
     return edges
 
 
-def _edges(number: Any, found: Any, given: Any, real: np.dtype) -> np.ndarray:
-    """Return the edges of one dimension: `number` if it is edges, or those between the ends of a range or of data."""
+def _edges(number: Any, extent: Any, requested: Any, real: np.dtype) -> np.ndarray:
+    """Return the edges of one dimension: `number` itself if it is an array of edges, or equal-width ones."""
     try:
         edges = np.asarray(number, real) if np.ndim(number) > 0 else None
         count = int(number) if edges is None else edges.size - 1
@@ -47,24 +47,25 @@ def _edges(number: Any, found: Any, given: Any, real: np.dtype) -> np.ndarray:
         expected = "at least one bin" if edges is None else "two edges or more"
         raise ValueError(f"bins: expected {expected}, got {number!r:.60}")
     if edges is None:
-        edges = np.linspace(*_ends(found, given), count + 1, dtype=real)
+        edges = np.linspace(*_ends(extent, requested), count + 1, dtype=real)
     least = np.diff(edges).min()
     if least == 0:
         raise ValueError("The smallest edge difference is numerically 0.")
+    # The negation also catches NaN, for which every comparison is false.
     if not least > 0:
         raise ValueError("bins must be monotonically increasing or decreasing")
     return edges
 
 
-def _each_bins(bins: Any, dims: int) -> tuple[bool, list[Any]]:
-    """Return whether `bins` is one number, and the number of bins, or the edges, of each dimension."""
+def _bins_per_axis(bins: Any, dims: int) -> tuple[bool, list[Any]]:
+    """Return whether `bins` is a single number, and the bins (number or edges) of each dimension."""
     try:
         return True, [index(bins)] * dims
     except TypeError:
-        each = list(bins) if hasattr(bins, "__len__") else [bins] * dims
-    if len(each) != dims:
+        axis_bins = list(bins) if hasattr(bins, "__len__") else [bins] * dims
+    if len(axis_bins) != dims:
         raise AttributeError("The dimension of bins must be equal to the dimension of the sample x.")
-    return False, each
+    return False, axis_bins
 
 
 def _check_range(range: Any, dims: int) -> None:
@@ -84,12 +85,12 @@ def _check_range(range: Any, dims: int) -> None:
             raise ValueError(f"In {place}range, start must be <= stop")
 
 
-def _ends(found: Any, given: Any) -> tuple[float, float]:
-    if given is not None:
-        low, high = given
-    elif found is None:
+def _ends(extent: Any, requested: Any) -> tuple[float, float]:
+    if requested is not None:
+        low, high = requested
+    elif extent is None:
         raise ValueError("zero-size array to reduction operation minimum which has no identity")
     else:
-        low, high = found
+        low, high = extent
     low, high = float(low), float(high)
     return (low - 0.5, high + 0.5) if low == high else (low, high)

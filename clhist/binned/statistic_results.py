@@ -1,4 +1,4 @@
-"""The results of statistics by bins: named tuples with the fields of SciPy's, whose import takes a second."""
+"""Results of binned statistics: named tuples with SciPy's fields, defined here since importing SciPy takes a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps over data that find the bin of each element: compiled once for the kinds of axes, whatever the edges are."""
+"""Sweeps that bin each element by its axes. They are compiled once for the kinds of axes; edges are arguments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.known import KnownCall
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.signature import Remembered
 from clhist.axes.axis import Axis
@@ -29,10 +29,11 @@ from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 from clhist.operators.reproducible import is_complex_sum
 
-_ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")
+_ELEMENTWISE = re.compile(r"\b(\w+)\[i\]")  # arrays that an expression reads at element `i`
 
-# Elements are named `i` again, for the values that are emitted; this hides the number of the block. Blocks are all of
-# one length, which compilers know: the last one begins among the elements of the one before it.
+# One `i` of the map is a block. The inner loop redeclares `i` as the element, for the C of the values. All blocks have
+# one constant length, so the last one overlaps the one before it and skips the `repeated` elements.
+# Note [Blocks of 128 elements], docs/decisions/0028.
 BLOCK_OF_ELEMENTS = """
 const long begin = min((long)i * {block}, count - {block});
 const int length = {block}, repeated = (int)((long)i * {block} - begin);
@@ -51,7 +52,7 @@ for (int e = 0; e < length; ++e) {{
 
 @dataclass(frozen=True)
 class BinnedKind:
-    """The parameters of the C that finds bins.
+    """The parameters that the C of binning depends on.
 
     Attributes
     ----------
@@ -60,11 +61,11 @@ class BinnedKind:
     in_rows : bool
         Whether the data is one array (N, D) rather than an array for each axis.
     masked : bool
-        Whether an array says which elements count.
+        Whether a mask selects the elements that count.
     in_blocks : bool
         Whether an `i` of the map stands for a block of elements, see `clhist.axes.block_search`.
     has_spare : bool
-        Whether the elements of a block that have no bin are counted in one behind the last. Updates need no check then.
+        Whether elements without a bin go to a spare bin behind the last, so that updates need no check.
     """
 
     axes: tuple[Kind, ...]
@@ -75,48 +76,52 @@ class BinnedKind:
 
     def arguments(self) -> list[str]:
         """Return the declarations of the arguments."""
-        found = []
+        declarations = []
         for n, axis in enumerate(self.axes):
             if axis.data is not None and (n == 0 or not self.in_rows):
-                found.append(f"const {c_name(axis.data)} *x{n}")
-            found += [axis.parameters(n), f"int size{n}"]
-        found += ["const uchar *where"] if self.masked else []
-        return [*found, "long count"] if self.in_blocks else found
+                declarations.append(f"const {c_name(axis.data)} *x{n}")
+            declarations += [axis.parameters(n), f"int size{n}"]
+        declarations += ["const uchar *where"] if self.masked else []
+        return [*declarations, "long count"] if self.in_blocks else declarations
 
     @property
     def has_blocks(self) -> bool:
-        """Whether elements may be taken in blocks."""
+        """Whether the C for blocks of elements exists for these axes."""
         return not self.in_rows and all(axis.has_block for axis in self.axes)
 
     def element(self, n: int) -> str:
-        """Return C of element `i` on axis `n`."""
+        """Return the C expression of coordinate `n` of element `i`."""
         return f"x0[i * {len(self.axes)} + {n}]" if self.in_rows else f"x{n}[i]"
 
     def code(self) -> str:
-        """Return C that makes `bin` the bin of element `i`, or -1."""
+        """Return C statements that declare `bin`, the bin of element `i` in C order of the axes, or -1."""
+        # An element that one axis or the mask excludes skips the searches on further axes.
         steps = ["int bin = where[i] ? 0 : -1;" if self.masked else "int bin = 0;"]
         for n, axis in enumerate(self.axes):
-            found = axis.call(self.element(n), n)
+            axis_bin = axis.call(self.element(n), n)
             if n == 0 and not self.masked:
-                steps = [f"int bin = {found};"]
+                steps = [f"int bin = {axis_bin};"]
             else:
-                steps.append(f"if (bin >= 0) {{ const int k = {found}; bin = k < 0 ? -1 : bin * size{n} + k; }}")
+                steps.append(f"if (bin >= 0) {{ const int k = {axis_bin}; bin = k < 0 ? -1 : bin * size{n} + k; }}")
         return "\n".join(steps)
 
     def block(self, emits: Sequence[str]) -> str:
-        """Return C that finds the bins of a block of elements and emits the values of each element `i`."""
+        """Return C statements that find the bins of a block of elements, and then run `emits` for each element `i`."""
         most = len(self.axes) - 1
         absent = " * ".join(f"size{n}" for n in range(most + 1)) if self.has_spare else ABSENT
-        absents = [ABSENT] * most + [ABSENT if self.masked else absent]  # until the last step
+        # Elements without a bin are negative until the last step, which may replace them by the spare bin.
+        absents = [ABSENT] * most + [ABSENT if self.masked else absent]
         steps = [self.axes[0].block("x0", 0, "bins", absents[0])]
         for n, axis in enumerate(self.axes[1:], 1):
             steps.append(axis.block(f"x{n}", n, "part"))
             steps.append(f"{LOOP} bins[e] = (bins[e] | part[e]) < 0 ? {absents[n]} : bins[e] * size{n} + part[e];")
         joint = [axis.joint for axis in self.axes if axis.joint is not None]
+        # Guess the bins of all axes at once; the steps remain for blocks in which a guess is not sure.
         if len(joint) == len(self.axes):
             steps = [joint_block(joint, "\n".join(steps))]
         if self.masked:
             steps.append(f"{LOOP} bins[e] = !where[begin + e] | (bins[e] < 0) ? {absent} : bins[e];")
+        # Further axes need a second array, for their own bins before both are combined.
         part = f", part[{BLOCK}]" if len(self.axes) > 1 else ""
         columns = [f"x{n}" for n, axis in enumerate(self.axes) if axis.data is not None]
         columns += _ELEMENTWISE.findall(" ".join(emits))
@@ -132,18 +137,31 @@ class BinnedKind:
         )
 
     def functions(self) -> str:
-        """Return the C functions of the axes."""
+        """Return the C functions that the binning calls."""
         return functions_of(self.axes, in_blocks=self.in_blocks)
 
     def engine(
         self, context: cl.Context, operators: Any, code: str, *arguments: str, before: Sequence[str] = (), **more: Any
     ) -> Engine:
-        """Return the engine of a map with further `arguments`, behind those of the axes and `before` them.
+        """Return the engine of a map that bins elements.
 
-        `more` are options of `Source.of`.
+        Parameters
+        ----------
+        context : pyopencl.Context
+            The context to build for.
+        operators : Operator or mapping
+            Of the outputs.
+        code : str
+            The map, which begins with `code` or `block`.
+        *arguments : str
+            Declarations behind those of the axes.
+        before : sequence of str
+            Declarations in front of those of the axes.
+        **more
+            Options of `Source.of`.
         """
         declared = ", ".join([*before, *self.arguments(), *arguments])
-        structs = [each for axis in self.axes if isinstance(axis, EdgesKind) for each in axis.structs.items()]
+        structs = [item for axis in self.axes if isinstance(axis, EdgesKind) for item in axis.structs.items()]
         options: Any = {
             "structs": dict(structs),
             "emits": BLOCK if self.in_blocks else 1,
@@ -162,12 +180,12 @@ class Binned:
     axes : tuple of Axis
         One for each dimension.
     data : tuple of array
-        Contiguous, of the dtypes of the axes: one for each (None of one that takes no data), or a single one (N, D)
-        for several. Behind that of a single axis are the arrays that this has of each call.
+        Contiguous, in the dtypes of the axes. One array for each axis (None if it takes no data), or one array (N, D).
+        The arrays that a single axis gets from each call follow its data.
     where : array of bool or None
-        Which elements count.
+        True for elements that count.
     size : int
-        N.
+        The number of elements, N.
     """
 
     axes: tuple[Axis, ...]
@@ -177,7 +195,7 @@ class Binned:
 
     @property
     def kind(self) -> BinnedKind:
-        """The parameters of its C."""
+        """The parameters that the C of binning depends on."""
         in_rows = len(self.axes) > len(self.data)
         return BinnedKind(tuple(axis.kind for axis in self.axes), in_rows, self.where is not None)
 
@@ -188,8 +206,8 @@ class Binned:
 
     @property
     def arrays(self) -> list[Any]:
-        """The arrays of the caller, as `arguments` has places for them."""
-        return [each for each in (*self.data, self.where) if each is not None]
+        """The caller's arrays, in the order of the gaps in `template`."""
+        return [array for array in (*self.data, self.where) if array is not None]
 
     def arguments(self, queue: cl.CommandQueue) -> list[Any]:
         """Return the arguments that `BinnedKind` declares."""
@@ -197,59 +215,65 @@ class Binned:
         return filled(args, dtypes, self.arrays)
 
     def template(self, queue: cl.CommandQueue) -> tuple[list[Any], list[np.dtype | None]]:
-        """Return the arguments with None in the places of the `arrays`, and as what dtypes these are taken."""
-        on_device = any(is_device_array(each) for each in self.data)
+        """Return the arguments with None in place of the caller's `arrays`, and the dtypes that these are read as.
+
+        `filled` inserts the arrays.
+        """
+        # Tables of axes are uploaded once for device arrays; host arrays are passed beside NumPy's tables.
+        on_device = any(is_device_array(array) for array in self.data)
         in_rows = len(self.axes) > len(self.data)
-        found: list[Any] = []
+        arguments: list[Any] = []
         dtypes: list[np.dtype | None] = []
         for n, axis in enumerate(self.axes):
+            # Rows are one argument for all axes.
             if n == 0 if in_rows else self.data[n] is not None:
-                found.append(None)
+                arguments.append(None)
                 dtypes.append(axis.kind.data)
-            found += arguments_of(queue, axis, on_device)
+            arguments += arguments_of(queue, axis, on_device)
             dtypes += [None for array in axis.arrays if array is None]
-        return (found, dtypes) if self.where is None else ([*found, None], [*dtypes, None])
+        return (arguments, dtypes) if self.where is None else ([*arguments, None], [*dtypes, None])
 
 
 def filled(template: Sequence[Any], dtypes: Sequence[np.dtype | None], arrays: Iterable[Any]) -> list[Any]:
-    """Return the arguments of a `template` with `arrays` in their places."""
-    given = iter([_as(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)])
-    return [next(given) if value is None else value for value in template]
+    """Return the arguments of a `template` with its gaps filled by `arrays`."""
+    converted = iter([_as(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)])
+    return [next(converted) if value is None else value for value in template]
 
 
 def _as(array: Any, dtype: np.dtype | None) -> Any:
-    """Return `array`, as integers if it is of another dtype."""
+    """Return `array`, reinterpreted as `dtype` (its bits as integers) if it has another dtype."""
     return array if dtype is None or array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
 
 
 def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
-    """Return the first cells in this shape; PyOpenCL takes long to reshape arrays, so one dimension stays as it is."""
+    """Return the first cells in this shape. One dimension is not reshaped, since that takes PyOpenCL long."""
     size = prod(shape)
     cells = cells[:size] if isinstance(cells, np.ndarray) else beginning(cells, size)
     return cells if len(shape) == 1 else cells.reshape(shape)
 
 
 def functions_of(axes: Sequence[Kind], *, in_blocks: bool) -> str:
-    """Return the C functions that find bins on `axes`, each once."""
-    found = [function for axis in axes for function in axis.functions()]
-    found += [function for axis in axes for function in axis.block_functions()] if in_blocks else []
-    return "\n".join(dict.fromkeys(found))
+    """Return the C functions that find bins on `axes`, without duplicates."""
+    functions = [function for axis in axes for function in axis.functions()]
+    functions += [function for axis in axes for function in axis.block_functions()] if in_blocks else []
+    return "\n".join(dict.fromkeys(functions))
 
 
 def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[Any]:
-    """Return the arguments of an axis, but for its data, and its extent."""
+    """Return the arguments of an axis behind its data: tables, scalars, and the number of bins."""
     return [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
 
 
-_tables: Remembered[tuple[Any, ...]] = Remembered(64)  # of axes, on devices
+_tables: Remembered[tuple[Any, ...]] = Remembered(64)  # tables of axes on devices, by queue and axis
 
 
 def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
-    found = _tables.get((queue, axis))
-    if found is None:
-        found = tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
-        _tables.put((queue, axis), found)
-    return found
+    """Return the tables of an axis on the device, cached; None for arrays of each call."""
+    tables = _tables.get((queue, axis))
+    if tables is None:
+        tables = tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
+        _tables.put((queue, axis), tables)
+    return tables
 
 
 @kept_by_context
@@ -264,13 +288,13 @@ def sweep_engine(
     Parameters
     ----------
     context : pyopencl.Context
-        Where it runs.
+        The context to build for.
     kind : BinnedKind
         How bins are found.
     outputs : tuple of (str, Operator, str)
-        Name, operator and C of the value of element `i`; the name of a single one does not matter.
+        Name, operator, and C expression of the value of element `i`. The name of a single output does not matter.
     values : tuple of numpy.dtype
-        Of the arrays `v0`, `v1`, ... that the values are computed from.
+        The dtypes of the arrays `v0`, `v1`, ... that the expressions read.
     """
     is_single = len(outputs) == 1
     emits = [f"EMIT{'' if is_single else f'_{name}'}(bin, {value});" for name, _, value in outputs]
@@ -281,25 +305,25 @@ def sweep_engine(
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A sweep over binned data but for the arrays of the caller: what calls on arrays alike need again.
+    """A sweep over binned data that is ready for other arrays with the same signature.
 
     Attributes
     ----------
-    known : KnownCall
-        Of `sweep_engine`.
+    template : CallTemplate
+        The call of `sweep_engine`, with slots for the caller's arrays.
     names : tuple of str
-        Of the outputs.
+        The names of the outputs.
     dtypes : tuple of numpy.dtype or None
-        As what the engine takes each of the caller's arrays, if that is another dtype than its own.
+        The dtype that the engine reads each of the caller's arrays as; None for the array's own.
     shape : tuple of int
-        Of each result, which begins as that of the engine.
+        The shape of each result. The engine may append a spare bin.
     size : int
-        N.
+        The number of elements, N.
     count_at : int, optional
-        Where the arguments have N, if the elements are taken in blocks.
+        The index of N in the arguments, if elements are processed in blocks.
     """
 
-    known: KnownCall
+    template: CallTemplate
     names: tuple[str, ...]
     dtypes: tuple[np.dtype | None, ...]
     shape: tuple[int, ...]
@@ -317,80 +341,104 @@ class Sweep:
         rows: int | None = None,
         reproducible: bool = False,
     ) -> Sweep:
-        """Return it for data with its axes and values; `rows` histograms have equal shares of the elements."""
+        """Return the sweep of binned data.
+
+        Parameters
+        ----------
+        binned : Binned
+            The data and its axes.
+        outputs : tuple of (str, Operator, str)
+            As of `sweep_engine`.
+        values : sequence of array
+            The arrays `v0`, `v1`, ... of the outputs' expressions.
+        queue : pyopencl.CommandQueue
+            The queue that computes.
+        rows : int, optional
+            The number of histograms, each of an equal share of the elements.
+        reproducible : bool
+            Whether float sums are bitwise the same in any order.
+        """
         kind, size, shape = binned.kind, binned.size, binned.shape
         count: tuple[int, ...] = ()
+        # CPUs find the bins of a block in one loop and count them in the next; histograms of a batch share no block.
         in_blocks = rows is None and device_kind(queue.device) == "cpu" and size >= BLOCK and kind.has_blocks
-        has_spare = in_blocks and not reproducible  # the scale of reproducible sums is that of all bins
+        # Reproducible sums have no spare bin: its values would take part in their scale.
+        has_spare = in_blocks and not reproducible
         if in_blocks:
             binned = Binned(tuple([axis.packed for axis in binned.axes]), binned.data, binned.where, binned.size)
             packed = binned.kind
             kind = BinnedKind(packed.axes, packed.in_rows, packed.masked, in_blocks=True, has_spare=has_spare)
+            # An element of the engine is then a block; the number of real elements becomes an argument.
             size, count = _blocks(size), (size,)
         args, dtypes = binned.template(queue)
         count_at = len(args) if in_blocks else None
         args = [*args, *count, *(None for _ in values)]
+        # Exact sums have no complex accumulator.
         summed = by_parts(outputs) if reproducible else outputs
+        # The exact form of complex sums has two parts, see `by_parts`; `run` joins them.
         engine = sweep_engine(queue.context, kind, summed, tuple(array.dtype for array in values))
         bins = prod(shape) + 1 if has_spare else shape
         engine = reproducible_engine(engine) if reproducible else engine
-        known = KnownCall(engine, args, Call(bins, size, queue=queue, num_histograms=rows))
+        template = CallTemplate(engine, args, Call(bins, size, queue=queue, num_histograms=rows))
         dtypes = [*dtypes, *(None for _ in values)]
-        return cls(known, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
+        return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
 
     def of_size(self, size: int) -> Sweep | None:
-        """Return the sweep for `size` elements; None if there are fewer than now, or if their loop would be another."""
+        """Return the sweep for `size` elements; None for fewer than now, or if these would be processed in blocks."""
         if not self.size <= size < 2**31 or (self.count_at is None and self.size < BLOCK <= size):
             return None
         if self.count_at is None:
-            known = self.known.of_size(size, {})
+            template = self.template.of_size(size, {})
         else:
-            known = self.known.of_size(_blocks(size), {self.count_at: size})
-        return replace(self, known=known, size=size)
+            template = self.template.of_size(_blocks(size), {self.count_at: size})
+        return replace(self, template=template, size=size)
 
     @property
     def queue(self) -> cl.CommandQueue:
-        """Where it runs."""
-        assert self.known.call.queue is not None
-        return self.known.call.queue
+        """The queue that computes."""
+        assert self.template.call.queue is not None
+        return self.template.call.queue
 
     @property
     def may_combine(self) -> bool:
-        """Whether results can be combined with others of their dtypes."""
-        return not any(operator.narrows for operator in self.known.engine.outputs.operators)
+        """Whether results can be combined with other results: no operator narrows them."""
+        return not any(operator.narrows for operator in self.template.engine.outputs.operators)
 
     def run(
         self, arrays: Iterable[Any], dest: Any = None, out: Any = None, begun: Callable[[], None] | None = None
     ) -> list[Any]:
-        """Return each result for the data, the mask and the values; None among `arrays` stands for none.
+        """Run the sweep on data, mask and values, and return each result; a None in `arrays` is skipped.
 
-        If an element without a bin is counted in one behind the last, the results have that. So have `dest` and `out`,
-        which are as the engine takes them.
+        Results include the spare bin if the engine has one. So must `dest` and `out`, in the form of the engine.
         """
-        given: list[Any] = []
+        converted: list[Any] = []
         for array in arrays:
             if array is not None:
-                dtype = self.dtypes[len(given)]
-                given.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
-        known = self.known
-        call = known.call if dest is None and out is None else known.asked(dest, out, begun=begun)
-        found = known.engine.run(given, call, known).results
-        return found if len(found) == len(self.names) else [joined(found[0], found[1], self.queue)]
+                # The index counts the arrays that are not None, as `dtypes` does.
+                dtype = self.dtypes[len(converted)]
+                converted.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
+        template = self.template
+        call = template.call if dest is None and out is None else template.call_with(dest, out, begun=begun)
+        results = template.engine.run(converted, call, template).results
+        # Two results for one name are the parts of a complex sum.
+        return results if len(results) == len(self.names) else [joined(results[0], results[1], self.queue)]
 
     def __call__(self, arrays: Iterable[Any]) -> dict[str, Any]:
-        """Return the results by name."""
-        found = self.run(arrays)
-        if self.known.call.num_bins != self.shape:
-            found = [shaped(each, self.shape) for each in found]
-        return dict(zip(self.names, found, strict=True))
+        """Run the sweep and return the results by name, in their shape without a spare bin."""
+        results = self.run(arrays)
+        # With a spare bin the results are flat, and have one bin more.
+        if self.template.call.num_bins != self.shape:
+            results = [shaped(cells, self.shape) for cells in results]
+        return dict(zip(self.names, results, strict=True))
 
 
 def _blocks(size: int) -> int:
+    """Return the number of blocks of `size` elements, the last of which may overlap the one before."""
     return -(-size // BLOCK)
 
 
 def by_parts(outputs: tuple[tuple[str, Operator, str], ...]) -> tuple[tuple[str, Operator, str], ...]:
-    """Return a single output of complex sums as two, of real and imaginary parts; all others as they are."""
+    """Split a single output of complex sums into real and imaginary part; return all others unchanged."""
     if len(outputs) != 1 or not is_complex_sum(outputs[0][1]):
         return outputs
     ((_, operator, value),) = outputs
@@ -399,11 +447,11 @@ def by_parts(outputs: tuple[tuple[str, Operator, str], ...]) -> tuple[tuple[str,
 
 
 def joined(real: Any, imag: Any, queue: cl.CommandQueue) -> Any:
-    """Return complex numbers of their parts; those of a device by the host."""
+    """Return complex numbers from real and imaginary parts; parts on a device are joined on the host."""
     on_device = is_device_array(real)
     parts = [part.get(queue) if on_device else part for part in (real, imag)]
-    found = np.stack(parts, axis=-1).view(np.result_type(parts[0], np.complex64))[..., 0]
-    return to_device(queue, found) if on_device else found
+    numbers = np.stack(parts, axis=-1).view(np.result_type(parts[0], np.complex64))[..., 0]
+    return to_device(queue, numbers) if on_device else numbers
 
 
 def sweep(

@@ -25,10 +25,14 @@ from clhist.boosting.kernels import MOST_ROWS, ROWS, BoostingSpec, has_room, ren
 from clhist.operators.c_types import c_name
 
 FLOAT = np.dtype(np.float32)
-MOST_BITS = 30  # of a gradient in units
+# Bits of a gradient in units of its common exponent.
+MOST_BITS = 30
 _EXACT_BITS = 52  # of a sum: float64 has it exactly
-_OWN_LOCAL_MEMORY = 64  # bytes, of what splits rows
-_FEWEST_ROWS = {"cpu": 1 << 15, "gpu": 1 << 13}  # that are worth a work-group's adding to what others have
+# Bytes of local memory that the kernel that splits rows needs for itself.
+_OWN_LOCAL_MEMORY = 64
+# Least rows of a work-group: with fewer, adding its sums to the common ones costs more than it saves.
+_FEWEST_ROWS = {"cpu": 1 << 15, "gpu": 1 << 13}
+# Least rows of a work-item in kernels whose work-groups share the rows of nodes.
 _ROWS_OF_LANE = 16
 _SWEEPS, _GROUPS = 2, 8  # work-groups for each compute unit
 
@@ -40,6 +44,7 @@ def bits_of(rows: int) -> int:
 
 def unit_of(largest: float, rows: int) -> int:
     """Return the exponent of the unit of gradients of which `largest` is the largest absolute value, a float32."""
+    # The biased exponent: an absolute value has no sign bit. Subnormal numbers have 0 there, and the scale of 1.
     exponent = np.float32(largest).view(np.uint32) >> 23
     return max(int(exponent), 1) - 126 - bits_of(rows)
 
@@ -78,7 +83,7 @@ class Node:
 
     @property
     def rows(self) -> int:
-        """How many it has."""
+        """The number of rows."""
         return self.end - self.begin
 
 
@@ -88,7 +93,7 @@ def rows_of(nodes: Iterable[Node]) -> int:
 
 
 class BinnedRows:
-    """Rows of binned features on a device, of whose gradients sums are made: of those given, or of what is in `given`.
+    """Rows of binned features on a device, of whose gradients sums are made: of those given, or of what is in `inputs`.
 
     Parameters
     ----------
@@ -125,6 +130,7 @@ class BinnedRows:
         self._kind = profile.kind
         self._units = device.max_compute_units
         self._lanes = 1 if self._kind == "cpu" else min(profile.work_group_size, device.max_work_group_size)
+        # Four bins of 8 bits share a 32-bit word.
         words = ceil(self.features / 4)
         room = profile.local_memory - _OWN_LOCAL_MEMORY
         sweeps = sweeps_of(words, n_bins, self._lanes, self.has_hessians, self.whole, room)
@@ -133,7 +139,8 @@ class BinnedRows:
         self._kernels = _kernels(queue.context, self.spec)
         self.size = self.spec.sums * self.features * n_bins
         self.chain = Chain(queue, "to grow trees")
-        self._sending: list[cl.Event] = []  # PyOpenCL waits for one that is let go of
+        # Events of copies to the device. PyOpenCL waits for an event whose last reference is dropped.
+        self._sending: list[cl.Event] = []
         self._by_row: Any
         self._by_feature: Any
         if like is None:
@@ -141,38 +148,42 @@ class BinnedRows:
         else:
             self._by_row, self._by_feature = like._by_row, like._by_feature  # noqa: SLF001
         self._names, self._dtypes = ("gradients", "hessians")[: len(dtypes)], dtypes
-        self.given = [self.chain.new(self.rows, dtype) for dtype in dtypes]
-        self._values = self.given if self.whole else [self.chain.new(self.rows * len(dtypes), np.int32)]
+        self.inputs = [self.chain.new(self.rows, dtype) for dtype in dtypes]
+        # Integers are summed as they are. Floats become int32 units, gradient and hessian of a row side by side.
+        self._values = self.inputs if self.whole else [self.chain.new(self.rows * len(dtypes), np.int32)]
         self._largest = self.chain.new(len(self._names), np.uint32)
         self.units: list[int] = []
 
     def _take_bins(self, binned: Any, words: int) -> None:
         self._by_row = self.chain.new(self.rows * words, np.uint32)
         is_host = isinstance(binned, np.ndarray)
-        given = np.asfortranarray(binned) if is_host else binned
-        memory, offset = (self.sent(given.T.reshape(-1)), 0) if is_host else self.chain.place(given)
-        self.run("by_row", memory, offset, *given.strides, self._by_row, self.rows, self.features)
+        # Splitting a node reads one feature of many rows (`_by_feature`), summing all features of a row (`_by_row`).
+        columns = np.asfortranarray(binned) if is_host else binned
+        memory, offset = (self.sent(columns.T.reshape(-1)), 0) if is_host else self.chain.place(columns)
+        self.run("by_row", memory, offset, *columns.strides, self._by_row, self.rows, self.features)
         self._by_feature = memory
 
     def take(self, gradients: Any, hessians: Any) -> None:
-        """Take the gradients of all rows, floats as integers of a unit; without, those that are in `given`."""
+        """Take the gradients of all rows, floats as integers of a unit; without, those that are in `inputs`."""
         arrays = (gradients, hessians)[: len(self._names)]
-        given = [
+        memories = [
             memory if array is None else self._at_hand(memory, array)
-            for memory, array in zip(self.given, arrays, strict=True)
+            for memory, array in zip(self.inputs, arrays, strict=True)
         ]
         if self.whole:
-            self._values = given
+            self._values = memories
         else:
-            self._find_largest(given)
-            self.run("in_units", *given, self.rows, self._largest, self.bits, *self._values)
+            # The largest absolute value decides the unit, and sums of integer units are exact.
+            self._find_largest(memories)
+            self.run("in_units", *memories, self.rows, self._largest, self.bits, *self._values)
 
-    def _find_largest(self, given: Sequence[Any]) -> None:
-        self.chain.fill(self._largest, np.uint32, 0, len(given))
-        self.run("largest", *given, self.rows, self._largest)
+    def _find_largest(self, memories: Sequence[Any]) -> None:
+        self.chain.fill(self._largest, np.uint32, 0, len(memories))
+        self.run("largest", *memories, self.rows, self._largest)
 
     def _at_hand(self, memory: Any, array: Any) -> Any:
         """Return the memory of an array of the device, or memory that has become a copy."""
+        # Kernels take no offset, so an array with one is copied.
         if is_device_array(array) and not array.offset:
             return self.chain.place(array)[0]
         self.send(memory, array if is_device_array(array) else np.ascontiguousarray(array))
@@ -187,7 +198,8 @@ class BinnedRows:
             If a number is not finite, or too large for int32.
         """
         if self.whole and np.uint32 not in self._dtypes:
-            for event in self._sending:  # the caller may change arrays of the host
+            # When the call returns, the caller may change its arrays.
+            for event in self._sending:
                 event.wait()
             self._sending.clear()
             return
@@ -208,25 +220,31 @@ class BinnedRows:
             self._find_largest(self._values)
         if not nodes:
             return
+        # Rows of a work-group: enough work-groups for all compute units, yet enough rows to amortise adding its sums.
         step = max(_FEWEST_ROWS[self._kind], ceil(rows_of(nodes) / (self._units * _SWEEPS)))
         if self._lanes > 1:
+            # Equal steps below the limit of 16-bit row counts: no work-group empties its cells midway.
             step = ceil(step / ceil(step / MOST_ROWS))
         table = self._table(nodes, step)
+        # Several work-groups add to these sums, which begin at 0; a work-group alone overwrites its slot.
         shared = table["slot"][table["groups"] > 1]
         if len(shared):
             self._of_slots("clear", shared, sums)
         most = min(step, MOST_ROWS)
         sweeps = self._sweeps(most)
-        is_sure = len(sweeps) == 1  # else each kernel decides on the device whether its layout is the first with room
+        # Several layouts: each kernel decides on the device whether its layout is the first with enough room.
+        is_sure = len(sweeps) == 1
         if self.whole and not is_sure and not has_large:
             self._find_largest(self._values)
-        given = [self._by_row, *self._values, *lists, self.sent(table), len(table), sums, self.features]
-        given += [None if is_sure else self._largest, most] if self.whole else []
+        arguments = [self._by_row, *self._values, *lists, self.sent(table), len(table), sums, self.features]
+        # Without the largest values a kernel skips the check whether its layout has room.
+        arguments += [None if is_sure else self._largest, most] if self.whole else []
         for layout, features in sweeps:
             parts = ceil(4 * self.spec.words / features)
-            self.chain.run(self._kernels[f"sweep_{layout}"], int(table["groups"].sum()), self._lanes, given, parts)
+            self.chain.run(self._kernels[f"sweep_{layout}"], int(table["groups"].sum()), self._lanes, arguments, parts)
         if self.whole:
-            self._values = self.given  # nothing of the caller's is kept
+            # Drop the references to the caller's arrays.
+            self._values = self.inputs
 
     def _sweeps(self, rows: int) -> Sequence[tuple[str, int]]:
         """Return the sweeps up to the first one that has room for so many rows of any values of their types."""
@@ -237,10 +255,11 @@ class BinnedRows:
     @staticmethod
     def _table(nodes: Sequence[Node], step: int) -> np.ndarray:
         """Return the rows of nodes as kernels take them, of which a work-group has at most so many."""
-        found = np.array([(node.begin, node.end, 0, 0, node.slot or 0, node.depth % 2) for node in nodes], ROWS)
-        found["groups"] = np.maximum(1, -((found["begin"] - found["end"]).view(np.int64) // step))
-        found["first"] = found["groups"].cumsum() - found["groups"]
-        return found
+        table = np.array([(node.begin, node.end, 0, 0, node.slot or 0, node.depth % 2) for node in nodes], ROWS)
+        # The unsigned difference wraps. As int64 it is minus the number of rows, so the floor rounds the quotient up.
+        table["groups"] = np.maximum(1, -((table["begin"] - table["end"]).view(np.int64) // step))
+        table["first"] = table["groups"].cumsum() - table["groups"]
+        return table
 
     def write_apart(self, sums: Any, nodes: int, counts: Any, others: Sequence[Any]) -> None:
         """Write the sums of nodes to arrays of the device: counts, and the others as float64, or int64 of integers.
@@ -259,9 +278,9 @@ class BinnedRows:
 
     def _of_slots(self, name: str, slots: np.ndarray, sums: Any) -> None:
         lanes = min(self._lanes, 256)
-        each = 1 if self._lanes == 1 else ceil(self.size / (lanes * 4))
-        given = [self.sent(slots), sums, self.size]
-        self.chain.run(self._kernels[name], len(slots), lanes, given, each)
+        parts = 1 if self._lanes == 1 else ceil(self.size / (lanes * 4))
+        arguments = [self.sent(slots), sums, self.size]
+        self.chain.run(self._kernels[name], len(slots), lanes, arguments, parts)
 
     def sent(self, array: np.ndarray) -> Any:
         """Return memory with a copy of an array of one dimension."""
@@ -279,9 +298,11 @@ class BinnedRows:
             )
             self.chain.events = [copied]
         elif device_kind(queue.device) != "cpu" and array.nbytes >= FEWEST_BYTES:
+            # Large arrays take the faster upload path of devices with their own memory.
             uploaded = uploads(queue.context, queue.device).upload(memory, array, array.dtype, self.chain.events)
             self.chain.events = [uploaded]
         elif array.size:
+            # Small copies do not block: `find_units` waits for them before the caller may change its arrays.
             is_small = array.nbytes < FEWEST_BYTES
             sent = cl.enqueue_copy(queue, memory, array, wait_for=self.chain.events, is_blocking=not is_small)
             self._sending.append(sent)
@@ -289,9 +310,10 @@ class BinnedRows:
 
     def fetched(self, memory: Any, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
         """Return a copy on the host of so many elements, from a number of bytes on."""
-        found = self.chain.fetched(memory, number, dtype, offset)
+        copy = self.chain.fetched(memory, number, dtype, offset)
+        # The blocking read waited for all earlier copies.
         self._sending.clear()
-        return found
+        return copy
 
     def run(self, name: str, *arguments: Any) -> None:
         """Run a kernel whose work-items share what there is."""
@@ -306,8 +328,8 @@ class BinnedRows:
         table = self._table(nodes, max(_ROWS_OF_LANE * self._lanes, ceil(rows_of(nodes) / (self._units * _GROUPS))))
         if slots is not None:
             table["slot"] = slots
-        given = [*before, self.sent(table), len(table), *arguments]
-        self.chain.run(self._kernels[name], int(table["groups"].sum()), self._lanes, given)
+        parameters = [*before, self.sent(table), len(table), *arguments]
+        self.chain.run(self._kernels[name], int(table["groups"].sum()), self._lanes, parameters)
 
 
 @kept_by_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from inspect import Parameter, signature
 from time import perf_counter
 from types import FunctionType
@@ -20,6 +20,7 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
 from clhist._core.spi import default_queue, devices, is_forked, mask_of, refuse_missing, warn_caller
 from clhist.boosting.binned_rows import bits_of
+from clhist.boosting.feature_bins import bin_features
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
@@ -30,7 +31,8 @@ FEWEST_BINS = 1 << 18
 
 
 _UNBOUNDED = ("squared_error", "poisson", "gamma")  # losses whose gradients grow with the targets
-_LEAST_BITS = 8  # that the median gradient should keep
+# Bits that the median gradient should keep in integers that are scaled by the largest one.
+_LEAST_BITS = 8
 
 
 class _HostTreeGrower(TreeGrower):
@@ -63,7 +65,8 @@ class _Growing:
         self._queue: cl.CommandQueue | None = None
         self._watched: Any = None  # the loss of scikit-learn
         self._loss: DeviceLoss | None = None
-        self._is_computed = False  # on the device, whether the gradients of the next tree are
+        # Whether the device has computed the gradients of the next tree.
+        self._is_computed = False
 
     def watch(self, loss: Any) -> Any:
         """Let gradients of a loss be computed by the device, until this is closed, where it grows trees."""
@@ -72,9 +75,9 @@ class _Growing:
         loss.__class__ = _watched(of)
         return loss
 
-    def compute(self, by_host: Callable[..., Any], given: dict[str, Any]) -> None:
+    def compute(self, by_host: Callable[..., Any], arguments: dict[str, Any]) -> None:
         """Compute the gradients of the next tree where it will grow."""
-        predictions, arrays = given["raw_prediction"].reshape(-1), (given["y_true"], given["sample_weight"])
+        predictions, arrays = arguments["raw_prediction"].reshape(-1), (arguments["y_true"], arguments["sample_weight"])
         rows = self._rows
         self._is_computed = False
         if (
@@ -82,30 +85,35 @@ class _Growing:
             and self._grows_on_device(self._binned.size)
             and DeviceLoss.is_known(type(self._watched).__base__, rows, predictions, *arrays)
         ):
+            # Without enough memory on the device, the host computes the gradients.
             with suppress(MemoryError):
                 kind = type(self._watched).__base__
                 self._loss = self._loss or DeviceLoss(rows, kind, by_host, *arrays)
                 self._is_computed = self._loss.compute(predictions)
         if self._is_computed:
             return
+        # The host takes over, and needs the predictions that only the device has updated.
         if self._loss is not None:
             self._loss.fetch(predictions)
             self._loss = None
-        by_host(**given)
+        by_host(**arguments)
 
     def update(self, predictions: np.ndarray, grower: Any, n_threads: int) -> None:
         """Add what a new tree says of each row to its prediction."""
         rows = self._rows
         if isinstance(grower, DeviceTreeGrower) and rows is not None and rows.spec.doubles:
+            # The gradients are computed on the host, which needs the predictions after each tree.
             if self._loss is None:
                 memory = rows.sent(predictions)
                 grower.add_values(memory)
                 rows.fetch(memory, predictions)
                 return
             self._loss.add_values(grower)
-            if self._estimator.do_early_stopping_:  # else nobody reads them
+            # Without early stopping nothing reads the predictions on the host.
+            if self._estimator.do_early_stopping_:
                 self._loss.fetch(predictions)
             return
+        # Without float64 on the device, the host adds the values by the rows of each leaf.
         if isinstance(grower, DeviceTreeGrower):
             grower.find_partition()
         gradient_boosting._update_raw_predictions(predictions, grower, n_threads)  # noqa: SLF001
@@ -115,16 +123,16 @@ class _Growing:
             self._watched.__class__ = type(self._watched).__base__
 
     def grower(self, X_binned: np.ndarray, gradients: np.ndarray, hessians: np.ndarray, **options: Any) -> TreeGrower:
-        given = {"gradients": gradients, "hessians": hessians, **options}
-        rows = self._rows_of(X_binned, given) if self._grows_on_device(X_binned.size) else None
-        found: Any = (
-            _HostTreeGrower(X_binned, **given)
+        arguments = {"gradients": gradients, "hessians": hessians, **options}
+        rows = self._rows_of(X_binned, arguments) if self._grows_on_device(X_binned.size) else None
+        grower: Any = (
+            _HostTreeGrower(X_binned, **arguments)
             if rows is None
-            else DeviceTreeGrower(X_binned, device_rows=rows, has_gradients=self._is_computed, **given)
+            else DeviceTreeGrower(X_binned, device_rows=rows, has_gradients=self._is_computed, **arguments)
         )
         if len(self._growers) < _TRIALS:
-            self._growers.append(found)
-        return found
+            self._growers.append(grower)
+        return grower
 
     def _grows_on_device(self, bins: int) -> bool:
         if self._device is not None:
@@ -132,20 +140,49 @@ class _Growing:
         if bins < FEWEST_BINS or not self._has_device or is_forked():
             return False
         number = len(self._growers)
+        # Trial trees: device, host, device. The first one includes compilation, so it is not compared.
         if number < _TRIALS:
             return number != 1
         _, host, device = self._growers
         return device.seconds <= host.seconds
 
-    def _rows_of(self, X_binned: np.ndarray, given: dict[str, Any]) -> DeviceRows | None:
+    def transform(self, mapper: Any, X: Any) -> np.ndarray:
+        """Return the bins of features as scikit-learn's mapper has them: on the device where trees may grow there.
+
+        The search takes a device less time than the host for as few values as a tree does.
+        """
+        is_plain = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2 and X.size
+        queue = self._device_queue() if is_plain and self._grows_on_device(X.size) else None
+        if queue is None or not queue.device.double_fp_config:
+            return type(mapper).transform(mapper, X)
+        try:
+            categories = mapper.is_categorical_.astype(bool)
+            return bin_features(queue, X, mapper.bin_thresholds_, categories, mapper.missing_values_bin_idx_)
+        except MemoryError:
+            return type(mapper).transform(mapper, X)
+
+    def _device_queue(self) -> Any:
+        """Return the queue of the device; None if there is none, and none was named."""
+        if self._queue is None:
+            try:
+                self._queue = default_queue() if self._device is None else _queue_of(self._device)
+            except NoDeviceError:
+                if self._device is not None:
+                    raise
+                self._has_device = False
+        return self._queue
+
+    def _rows_of(self, X_binned: np.ndarray, arguments: dict[str, Any]) -> DeviceRows | None:
         """Return the rows on the device; None if there is none for them, and none was named."""
         if self._rows is None or self._binned is not X_binned:
-            has_hessians, leaves = len(given["hessians"]) > 1, given.get("max_leaf_nodes")
+            has_hessians, leaves = len(arguments["hessians"]) > 1, arguments.get("max_leaf_nodes")
+            # A binary tree has fewer than twice as many nodes as leaves.
             slots = [] if leaves is None else [2 * leaves]
+            queue = self._device_queue()
+            if not self._has_device:
+                return None
             try:
-                if self._queue is None:
-                    self._queue = default_queue() if self._device is None else _queue_of(self._device)
-                self._rows = DeviceRows(self._queue, X_binned, given["n_bins"], has_hessians, *slots)
+                self._rows = DeviceRows(queue, X_binned, arguments["n_bins"], has_hessians, *slots)
             except (NoDeviceError, MemoryError):
                 if self._device is not None:
                     raise
@@ -160,9 +197,9 @@ def _watched(of: Any) -> Any:
     """Return a class of losses whose gradients are computed as `_Growing` says; copies and pickles are of the other."""
 
     def method(name: str) -> Callable[..., Any]:
-        def compute(self: Any, **given: Any) -> Any:
+        def compute(self: Any, **arguments: Any) -> Any:
             growing, by_host = _growing.get(None), getattr(super(watched, self), name)
-            return by_host(**given) if growing is None else growing.compute(by_host, given)
+            return by_host(**arguments) if growing is None else growing.compute(by_host, arguments)
 
         return compute
 
@@ -189,15 +226,15 @@ def _context_and_queue(device: cl.Device) -> tuple[cl.Context, cl.CommandQueue]:
     return context, cl.CommandQueue(context, device)
 
 
-def _update_leaves_values(**given: Any) -> None:
+def _update_leaves_values(**arguments: Any) -> None:
     """Do what scikit-learn does, with the rows of each leaf in their order, which weighted quantiles may depend on."""
-    grower = given["grower"]
+    grower = arguments["grower"]
     if isinstance(grower, DeviceTreeGrower):
         grower.find_partition()
     else:
         for leaf in grower.finalized_leaves:
             np.asarray(leaf.sample_indices).sort()
-    gradient_boosting._update_leaves_values(**given)  # noqa: SLF001  # which has no public name
+    gradient_boosting._update_leaves_values(**arguments)  # noqa: SLF001  # which has no public name
 
 
 def _fit_with_growers() -> Callable[..., Any]:
@@ -205,10 +242,11 @@ def _fit_with_growers() -> Callable[..., Any]:
     fit = gradient_boosting.BaseHistGradientBoosting.fit.__wrapped__
     names = {
         **vars(gradient_boosting),
-        "TreeGrower": lambda **given: _growing.get().grower(**given),
+        "TreeGrower": lambda **arguments: _growing.get().grower(**arguments),
         "_update_leaves_values": _update_leaves_values,
-        "_update_raw_predictions": lambda *given: _growing.get().update(*given),
+        "_update_raw_predictions": lambda *arguments: _growing.get().update(*arguments),
     }
+    # A copy with other globals: scikit-learn's own function and module stay unchanged.
     made = FunctionType(fit.__code__, names, fit.__name__, fit.__defaults__, fit.__closure__)
     made.__kwdefaults__ = fit.__kwdefaults__
     return _fit_context(prefer_skip_nested_validation=True)(made)
@@ -228,14 +266,17 @@ def _nan_where_masked(X: Any) -> Any:
 def _loses_gradients(loss: Any, y: Any, weights: Any) -> bool:
     """Return whether most gradients of the first tree are hardly a unit, which follows from the largest one."""
     if any(getattr(getattr(array, "dtype", None), "kind", "") == "c" for array in (y, weights)):
-        return False  # scikit-learn refuses complex numbers; a cast would warn before
+        # scikit-learn refuses complex numbers itself; a cast would warn first.
+        return False
     try:
-        every = [] if weights is None else [np.abs(np.asarray(weights, np.float64))]  # hessians are proportional
+        # Hessians are proportional to the weights.
+        every = [] if weights is None else [np.abs(np.asarray(weights, np.float64))]
         if loss in _UNBOUNDED:
             values = np.asarray(y, np.float64)
             if not values.size:
                 return False
             with np.errstate(invalid="ignore", over="ignore"):
+                # Deviations from the median stand for the gradients of the first tree.
                 sizes = np.abs(values - np.median(values))
                 every.append(sizes if weights is None else sizes * every[0])
     except (TypeError, ValueError):  # scikit-learn says what is wrong
@@ -260,15 +301,27 @@ class _OnDevice:
     def _preprocess_X(self, X: Any, **options: Any) -> Any:  # of fits and of predictions
         return super()._preprocess_X(_nan_where_masked(X), **options)  # type: ignore[misc]
 
+    def _bin_data(self, *args: Any, **options: Any) -> np.ndarray:
+        growing = _growing.get(None)
+        if growing is None:
+            return super()._bin_data(*args, **options)  # type: ignore[misc]
+        mapper = self._bin_mapper  # type: ignore[attr-defined]
+        mapper.transform = partial(growing.transform, mapper)  # of this one alone, and while it is called
+        try:
+            return super()._bin_data(*args, **options)  # type: ignore[misc]
+        finally:
+            del mapper.transform
+
     @wraps(_fit)
     def fit(self, *args: Any, **options: Any) -> Any:
-        given = dict(zip(_ARGUMENTS, args, strict=False)) | options
-        for name, value in given.items():
+        arguments = dict(zip(_ARGUMENTS, args, strict=False)) | options
+        for name, value in arguments.items():
             if not name.startswith("X") and mask_of(value) is not None:
                 refuse_missing(name, value)
         if isinstance(self.device, str):
-            _queue_of(self.device)  # or an error, before anything of the estimator changes
-        if _loses_gradients(getattr(self, "loss", ""), given.get("y"), given.get("sample_weight")):
+            # Raises for a wrong device before the estimator changes.
+            _queue_of(self.device)
+        if _loses_gradients(getattr(self, "loss", ""), arguments.get("y"), arguments.get("sample_weight")):
             warn_caller(
                 "sample_weight, y: the largest gradient is so much larger than most others that fixed-point sums would "
                 "lose these; scikit-learn's own code grows the trees, on the host",
@@ -286,6 +339,7 @@ class _OnDevice:
 
 def _with_device(cls: Any) -> Any:
     """Give an estimator's ``__init__`` one argument more than that of the class of scikit-learn has."""
+    # scikit-learn's class comes third, after the class itself and `_OnDevice`.
     of = cls.__mro__[2]
     before = signature(of.__init__)
 
@@ -293,6 +347,7 @@ def _with_device(cls: Any) -> Any:
         of.__init__(self, *args, **options)
         self.device = device
 
+    # scikit-learn reads the parameters of an estimator from this signature, as in `clone`.
     more = Parameter("device", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
     __init__.__signature__ = before.replace(parameters=[*before.parameters.values(), more])  # type: ignore[attr-defined]
     cls.__init__ = __init__

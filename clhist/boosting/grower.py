@@ -16,7 +16,7 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower, TreeNode
 from sklearn.ensemble._hist_gradient_boosting.splitting import SplitInfo
 
 from clhist.boosting.binned_rows import Node, check_finite, unit_of
-from clhist.boosting.on_device import DeviceRows, Split
+from clhist.boosting.on_device import DeviceRows, NodeSplit
 
 
 def in_units(values: np.ndarray, name: str = "gradients") -> np.ndarray:
@@ -54,11 +54,12 @@ class _NoHistograms:
     def compute_histograms_subtraction(self, *_: Any) -> None: ...
 
 
-_SPARE = 2  # slots that are left for the next node, for those of nodes ahead of their turn cannot be taken away
+# Slots reserved for the next node: those of nodes that were split ahead of their turn cannot be taken back.
+_SPARE = 2
 _Key = tuple[int, int]  # of a node: where its rows are
 
 
-class _Candidate(NamedTuple):
+class _SplitCandidate(NamedTuple):
     """A node that could be split on the device, how, and the least gain of it and those above it."""
 
     node: Node
@@ -69,8 +70,8 @@ class _Candidate(NamedTuple):
 class _Planned(NamedTuple):
     """A node that is split on the device, and whether its children get sums."""
 
-    candidate: _Candidate
-    split: Split
+    candidate: _SplitCandidate
+    split: NodeSplit
     has_sums: bool
 
 
@@ -116,9 +117,11 @@ class DeviceTreeGrower(TreeGrower):
         self.splitter: Any
         self._given = () if has_gradients else (gradients, hessians)[: 1 + device_rows.has_hessians]
         self._nodes: dict[_Key, Node] = {}  # of which rows are apart on the device
-        self._infos: dict[_Key, SplitInfo] = {}  # best splits of nodes that the tree does not have yet
-        self._candidates: dict[_Key, _Candidate] = {}
-        self._ahead: dict[_Key, float] = {}  # the least gains of nodes that are split there, and not yet in the tree
+        # The best splits of nodes that are not in the tree yet.
+        self._infos: dict[_Key, SplitInfo] = {}
+        self._candidates: dict[_Key, _SplitCandidate] = {}
+        # Nodes that the device has split ahead of their turn, with the least gain of each and of the nodes above it.
+        self._ahead: dict[_Key, float] = {}
         self.seconds = 0.0
         # What the base class makes for all rows is not used, but it asks whether hessians are constant.
         few = hessians[: 2 if device_rows.has_hessians else 1]
@@ -132,6 +135,7 @@ class DeviceTreeGrower(TreeGrower):
         is_plain = self.interaction_cst is None and not self.with_monotonic_cst and not self.is_categorical.any()
         self._is_found_there = is_plain and device.spec.doubles and splitter.feature_fraction_per_split == 1
         self.splitter, self.histogram_builder = _Splitter(splitter, device.partition), _NoHistograms()
+        # Facts about features that the device reads for every node, sent once a tree.
         if self._is_found_there:
             self._of_features = device.sent(self.n_bins_non_missing), device.sent(self.has_missing_values)
         root = device.begin(*self._given, *[None] * (2 - len(self._given)))
@@ -142,6 +146,7 @@ class DeviceTreeGrower(TreeGrower):
             depth=0, sample_indices=self.splitter.partition, partition_start=0, partition_stop=device.rows,
             sum_gradients=sums[0], sum_hessians=sums[1], value=0,
         )  # fmt: skip
+        # The root cannot be split, so it is the only leaf.
         if root.rows < 2 * self.min_samples_leaf or sums[1] < self.splitter.min_hessian_to_split:
             self._finalize_leaf(self.root)
             return
@@ -157,11 +162,13 @@ class DeviceTreeGrower(TreeGrower):
         return np.ldexp(units, self._units[which])
 
     def _units_of(self, which: int, value: float) -> int:
+        # Exact: the sum is an integer number of units, below 2**53.
         return int(ldexp(value, -self._units[which]))
 
     def grow(self) -> None:
         """Grow the tree."""
         super().grow()
+        # Nodes that the device split ahead of their turn may lie below a leaf of the tree, and belong to it.
         self.finalized_leaves.sort(key=lambda leaf: leaf.partition_start)
         begins = [leaf.partition_start for leaf in self.finalized_leaves]
         self._leaves = np.searchsorted(begins, [begin for begin, _ in self._nodes], side="right") - 1
@@ -171,6 +178,7 @@ class DeviceTreeGrower(TreeGrower):
         """Let leaves have their rows, in ascending order."""
         nodes, leaves = [*self._nodes.values()], len(self.finalized_leaves)
         leaf_of_rows = self._on_device.leaf_of_rows(nodes, self._leaves, leaves)
+        # A stable sort keeps the rows of each leaf in ascending order.
         self._on_device.partition[:] = leaf_of_rows.argsort(kind="stable")
 
     def add_values(self, predictions: Any) -> None:
@@ -203,7 +211,7 @@ class DeviceTreeGrower(TreeGrower):
         if node.is_leaf:
             self._on_device.release(on_device)
         else:
-            self._candidates[key] = _Candidate(on_device, node.split_info, node.split_info.gain)
+            self._candidates[key] = _SplitCandidate(on_device, node.split_info, node.split_info.gain)
 
     @staticmethod
     def _key(node: TreeNode) -> _Key:
@@ -212,11 +220,11 @@ class DeviceTreeGrower(TreeGrower):
     def _histograms(self, node: Node) -> np.ndarray:
         """Return the sums of a node as scikit-learn's splitter takes them."""
         sums = self._on_device.sums(node)
-        found = np.zeros(sums.shape[1:], HISTOGRAM_DTYPE)
-        found["count"] = sums[0]
+        histograms = np.zeros(sums.shape[1:], HISTOGRAM_DTYPE)
+        histograms["count"] = sums[0]
         for which, (name, of) in enumerate(zip(("sum_gradients", "sum_hessians"), sums[1:], strict=False)):
-            found[name] = self._float_of(which, of)
-        return found
+            histograms[name] = self._float_of(which, of)
+        return histograms
 
     def _split_likely(self, first: _Key) -> None:
         """Split the node that is next on the device, and with it those that may be split after it."""
@@ -228,15 +236,19 @@ class DeviceTreeGrower(TreeGrower):
         for candidate in likely:
             node = candidate.node
             left, right = self._children(node, candidate.info)
+            # Children that cannot be split need no sums.
             has_sums = left.depth != self.max_depth and max(left.rows, right.rows) >= 2 * self.min_samples_leaf
+            # The larger child takes over the slot of the node; without one, both children need a slot.
             spare -= has_sums * (1 if node.slot is not None else 2)
+            # The first node is split in any case: `_make_room` has freed slots for it.
             if splits and spare < 0:
                 break
-            splits.append(_Planned(candidate, Split(node, left, right, *self._rule(candidate.info)), has_sums))
-        device.split([each.split for each in splits], sums=[each.has_sums for each in splits])
+            splits.append(_Planned(candidate, NodeSplit(node, left, right, *self._rule(candidate.info)), has_sums))
+        device.split([plan.split for plan in splits], sums=[plan.has_sums for plan in splits])
         wanted: dict[_Key, Node] = {}  # whose best splits are needed
         least: list[float] = []
         for candidate, split, has_sums in splits:
+            # The children replace the node among the nodes on the device.
             key = split.node.begin, split.node.end
             self._ahead[key] = candidate.least
             del self._nodes[key], self._candidates[key]
@@ -252,7 +264,7 @@ class DeviceTreeGrower(TreeGrower):
         if wanted and self._is_found_there:
             self._find(wanted, least)
 
-    def _likely(self, first: _Key) -> list[_Candidate]:
+    def _likely(self, first: _Key) -> list[_SplitCandidate]:
         """Return nodes to split on the device: the first, and others as long as they are likely to be split at all.
 
         If a node and those below it gain as much at each split as the least of the tree, g, they are gain / g splits.
@@ -260,26 +272,32 @@ class DeviceTreeGrower(TreeGrower):
         already, whose children are known, are one. A node is likely if the splits that are left are enough for that.
         Nodes below one that gains less are split after it, and count as that one.
         """
-        found = [self._candidates[first]]
-        others = sorted((each for key, each in self._candidates.items() if key != first), key=lambda each: -each.least)
+        likely = [self._candidates[first]]
+        others = sorted(
+            (candidate for key, candidate in self._candidates.items() if key != first),
+            key=lambda candidate: -candidate.least,
+        )
         if self.max_leaf_nodes is None:
-            return found + others
+            return likely + others
+        # Splits that the tree can still make; each one adds a leaf.
         left = self.max_leaf_nodes - len(self.finalized_leaves) - len(self.splittable_nodes)
-        known = sorted(self._ahead.values())
-        sums = found[0].info.gain
-        for each in others:
-            sums += each.info.gain
-            splits = len(known) - bisect_left(known, each.least) + sums / each.least
+        bounds = sorted(self._ahead.values())
+        sums = likely[0].info.gain
+        for candidate in others:
+            # Splits expected before this one: nodes already split that gain as much, then gains over the least gain.
+            sums += candidate.info.gain
+            splits = len(bounds) - bisect_left(bounds, candidate.least) + sums / candidate.least
             if splits > left:
                 break
-            found.append(each)
-        return found
+            likely.append(candidate)
+        return likely
 
     def _make_room(self, first: _Key) -> None:
         """Let the node that is split first have memory for its children's sums, if another loses its own."""
         device = self._on_device
         if device.free >= 2:
             return
+        # Candidates of the least gain lose their sums first, as they are the least likely to be split.
         for key, candidate in sorted(self._candidates.items(), key=lambda pair: pair[1].least):
             if device.free >= 2:
                 return
@@ -304,26 +322,29 @@ class DeviceTreeGrower(TreeGrower):
         """Find the best splits of nodes on the device; `least` are the least gains above them."""
         limits = self.min_samples_leaf, self.splitter.min_hessian_to_split, self._least_gain, self.l2_regularization
         table = self._on_device.best(list(nodes.values()), *self._of_features, limits)
+        # The first of equal gains wins, as in scikit-learn.
         features = table["gain"].argmax(axis=1)
         infos = self._infos_of(list(nodes.values()), features, table[range(len(nodes)), features])
         for (key, node), above, info in zip(nodes.items(), least, infos, strict=True):
             self._infos[key] = info
             if info.gain > 0:
-                self._candidates[key] = _Candidate(node, info, min(above, info.gain))
+                self._candidates[key] = _SplitCandidate(node, info, min(above, info.gain))
             else:
                 self._on_device.release(node)
 
     def _infos_of(self, nodes: Sequence[Node], features: np.ndarray, best: np.ndarray) -> Iterator[SplitInfo]:
-        """Return what the best splits of nodes are in scikit-learn's words."""
+        """Yield the best splits of nodes as scikit-learn's `SplitInfo`."""
         sums = np.array([(node.rows, node.gradients, node.hessians) for node in nodes])
+        # Without hessians each row counts as 1, so the number of rows is their sum.
         left = np.stack([best["rows"], best["gradients"], best["hessians" if self._on_device.has_hessians else "rows"]])
         columns: list[np.ndarray] = []
         values: list[np.ndarray] = []
         for units in (left, sums.T - left):
             floats = [self._float_of(which, of) for which, of in enumerate(units[1:])]
             columns += floats
+            # The value of a node by scikit-learn's formula, whose 1e-15 prevents a division by zero.
             values.append(-floats[0] / (floats[1] + self.l2_regularization + 1e-15))
         rows = left[0], sums.T[0] - left[0]
-        given = best["gain"], features, best["bin"] % 256, best["bin"] >= 256, *columns, *rows, *values
+        fields = best["gain"], features, best["bin"] % 256, best["bin"] >= 256, *columns, *rows, *values
         no = repeat(False), repeat(None)  # categories
-        return map(SplitInfo, *(column.tolist() for column in given), *no)
+        return map(SplitInfo, *(column.tolist() for column in fields), *no)

@@ -88,6 +88,7 @@ class BinnedFeatures(OnDevice, instead="the arrays that it was made of can be"):
         self.queue = queue or default_queue(X_binned)
         if is_device_array(X_binned) and not (X_binned.flags.c_contiguous or X_binned.flags.f_contiguous):
             raise ValueError("X_binned: expected an array that is contiguous, got one with gaps")
+        # Every uint8 is a bin if there are 256 of them: then the data is not read.
         if n_bins < _MOST_BINS:
             most, _ = extremes(X_binned, self.queue)
             if most >= n_bins:
@@ -95,7 +96,8 @@ class BinnedFeatures(OnDevice, instead="the arrays that it was made of can be"):
         self.n_bins, self.shape = n_bins, X_binned.shape
         self._rows: dict[tuple[np.dtype, ...], BinnedRows] = {}
         self._rows[FLOAT, FLOAT] = BinnedRows(self.queue, X_binned, n_bins, (FLOAT, FLOAT))
-        cl.wait_for_events(self._rows[FLOAT, FLOAT].chain.events)  # the caller may change the array
+        # When the constructor returns, the caller may change the array.
+        cl.wait_for_events(self._rows[FLOAT, FLOAT].chain.events)
         self._lock = Lock()  # of the memory that calls share
 
     def histograms(
@@ -150,16 +152,19 @@ class BinnedFeatures(OnDevice, instead="the arrays that it was made of can be"):
         if rows is not None:
             rows = self._checked_rows(rows)
             size = rows.size
+        # Slot n receives the sums of node n.
         nodes = [Node(begin, end, 0, n, 0, 0, 0.0) for n, (begin, end) in enumerate(_ranges(offsets, size))]
         shape = (features, self.n_bins) if offsets is None else (len(nodes), features, self.n_bins)
         with self._lock:
             of = self._of(dtypes)
             if rows is not None:
                 memory = of.chain.place(rows)[0] if is_device_array(rows) else of.sent(rows)
+                # Kernels take a list for even and one for odd depths; all nodes here have depth 0.
                 lists = [memory, memory]
             of.take(gradients, hessians)
             sums = of.chain.new(max(1, len(nodes)) * of.size, np.int64)
             of.sweep(nodes, sums, lists)
+            # Within the lock: the results are scaled by units that the next call overwrites.
             return _as_arrays(of, sums, len(nodes), shape, not is_device_array(gradients))
 
     def _of(self, dtypes: tuple[np.dtype, ...]) -> BinnedRows:
@@ -172,6 +177,7 @@ class BinnedFeatures(OnDevice, instead="the arrays that it was made of can be"):
     def _checked_rows(self, rows: Array) -> Array:
         rows = _array("rows", rows)
         if not rows.size and rows.ndim == 1 and not is_device_array(rows):
+            # An empty list is an array of float64, which the check of the dtype would refuse.
             return np.empty(0, np.uint32)
         if rows.dtype.kind not in "iu" or rows.ndim != 1:
             raise TypeError(f"rows: expected integers of one dimension, got {rows.dtype} of shape {rows.shape}")
@@ -201,13 +207,13 @@ def _checked_values(name: str, values: Array, number: int) -> Array:
 def _ranges(offsets: Sequence[int] | None, size: int) -> list[tuple[int, int]]:
     if offsets is None:
         return [(0, size)]
-    given = refuse_missing("offsets", offsets)
-    if given.ndim != 1 or given.size < 1 or given.dtype.kind not in "iu":
-        raise ValueError(f"offsets: expected integers, one more than nodes, got {given.dtype} of shape {given.shape}")
-    found = given.tolist()
-    if found[0] < 0 or found[-1] > size or any(end < begin for begin, end in pairwise(found)):
+    array = refuse_missing("offsets", offsets)
+    if array.ndim != 1 or array.size < 1 or array.dtype.kind not in "iu":
+        raise ValueError(f"offsets: expected integers, one more than nodes, got {array.dtype} of shape {array.shape}")
+    bounds = array.tolist()
+    if bounds[0] < 0 or bounds[-1] > size or any(end < begin for begin, end in pairwise(bounds)):
         raise ValueError(f"offsets: expected numbers that ascend from 0 to {size} at most, got {offsets}")
-    return list(pairwise(found))
+    return list(pairwise(bounds))
 
 
 def _as_arrays(of: BinnedRows, sums: Any, nodes: int, shape: tuple[int, ...], is_host: bool) -> FeatureHistograms:
@@ -218,6 +224,7 @@ def _as_arrays(of: BinnedRows, sums: Any, nodes: int, shape: tuple[int, ...], is
         whole = whole.reshape(nodes, of.spec.sums, of.features * of.n_bins)
         counts, *others = (part.copy() for part in np.moveaxis(whole, 1, 0).reshape(of.spec.sums, *shape))
         if not of.whole:
+            # Exact: a power of two only changes the exponent.
             others = [np.ldexp(part.astype(np.float64), unit) for part, unit in zip(others, of.units, strict=True)]
     else:
         queue, dtype = of.chain.queue, np.int64 if of.whole else np.float64

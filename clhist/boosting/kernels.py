@@ -91,17 +91,31 @@ def sweeps_of(
     """
     bytes_of = {"packed": 8, "narrow": 12, "wide": 8 * (1 + hessians)}
     if not (whole and hessians):
+        # Floats in units have up to 30 bits, too many for the sums of the smaller layouts.
         bytes_of = {"wide": bytes_of["wide"]}
     elif lanes == 1:
+        # The narrow layout replaces a 64-bit atomic, which one work-item per work-group does not need.
         del bytes_of["narrow"]
-    most = {layout: max(1, local_memory // (4 * bins * each)) for layout, each in bytes_of.items()}
-    return tuple((layout, 4 * -(-words // -(-words // each))) for layout, each in most.items())
+    most = {layout: max(1, local_memory // (4 * bins * size)) for layout, size in bytes_of.items()}
+    return tuple((layout, 4 * -(-words // -(-words // features))) for layout, features in most.items())
 
 
 def has_room(layout: str, largest: Sequence[int], rows: int) -> bool:
     """Return whether no sum of so many rows is too large for a layout, by the largest absolute value of each kind."""
     most = max(largest) if layout == "packed" else largest[0]
     return layout not in SUM_BITS or most * rows < 1 << SUM_BITS[layout]
+
+
+FEATURES_AT_ONCE = 8
+"""Features whose bins a work-item searches for at once: their thresholds fill 16 KiB of local memory."""
+
+TABLE = 256
+"""Places for the thresholds of a feature, of which scikit-learn has at most 255."""
+
+
+def render_feature_bins(lanes: int) -> str:
+    """Return the OpenCL C program that finds the bins of features, with so many work-items in a work-group."""
+    return render("boosting/feature_bins.mako", lanes=lanes, features=FEATURES_AT_ONCE, table=TABLE)
 
 
 def render_boosting(spec: BoostingSpec) -> str:

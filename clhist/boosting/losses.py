@@ -12,7 +12,8 @@ from sklearn._loss.loss import HalfBinomialLoss, HalfSquaredError
 from clhist.boosting.on_device import DeviceRows
 
 _NAMES = {HalfSquaredError: "squared_error", HalfBinomialLoss: "log_loss"}
-_MOST_UNSURE = 256  # rows whose gradients the host computes
+# Rows at most whose gradients are recomputed by the host, where the device's rounding might differ.
+_MOST_UNSURE = 256
 
 
 class DeviceLoss:
@@ -56,25 +57,28 @@ class DeviceLoss:
     def compute(self, predictions: np.ndarray) -> bool:
         """Write the gradients of float64 predictions of all rows; return whether the device could."""
         rows, (targets, weights) = self._rows, self._host
+        # Sent once: `add_values` updates the copy on the device after each tree.
         if not self._has_predictions:
             rows.send(self.predictions, predictions)
             self._has_predictions = True
         number, unsure = rows.chain.filled(1, np.uint32, 0), rows.chain.new(_MOST_UNSURE, np.uint32)
         of, weight_of = self._given
-        given = [of, self.predictions, weight_of, rows.rows, *rows.given, number, unsure, _MOST_UNSURE]
-        rows.run(self._name, *given)
-        [found] = rows.fetched(number, 1, np.uint32).tolist()
-        if found > _MOST_UNSURE:
+        arguments = [of, self.predictions, weight_of, rows.rows, *rows.inputs, number, unsure, _MOST_UNSURE]
+        rows.run(self._name, *arguments)
+        [count] = rows.fetched(number, 1, np.uint32).tolist()
+        if count > _MOST_UNSURE:
+            # The list of unsure rows overflowed, so the host computes all gradients.
             return False
-        if found:
-            at = rows.fetched(unsure, found, np.uint32)
-            values = [np.empty(found, np.float32) for _ in rows.given]
+        if count:
+            # Recompute the unsure rows by scikit-learn's code, and overwrite the gradients of the device.
+            at = rows.fetched(unsure, count, np.uint32)
+            values = [np.empty(count, np.float32) for _ in rows.inputs]
             outputs = dict(zip(("gradient_out", "hessian_out"), values, strict=False))
             self._by_host(
                 y_true=targets[at], raw_prediction=self._predictions_of(at),
                 sample_weight=None if weights is None else weights[at], **outputs,
             )  # fmt: skip
-            for memory, array in zip(rows.given, values, strict=True):
+            for memory, array in zip(rows.inputs, values, strict=True):
                 for n, row in enumerate(at.tolist()):
                     cl.enqueue_copy(rows.chain.queue, memory, array[n : n + 1], dst_offset=4 * row)
         return True

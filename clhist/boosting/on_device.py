@@ -14,12 +14,13 @@ from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
 from clhist.boosting.kernels import CHILD, FOUND, SPLIT
 
 _NO_SET = (0,) * 8
+# Slots for the sums of nodes: their limits, and the part of the memory budget (a quarter) that they may use.
 _MOST_SLOTS, _FEWEST_SLOTS, _PART_OF_MEMORY = 1024, 8, 4
 
 
 @dataclass(frozen=True)
-class Split:
-    """How the rows of a node are split.
+class NodeSplit:
+    """The split of a node's rows.
 
     Attributes
     ----------
@@ -74,6 +75,7 @@ class DeviceRows(BinnedRows):
         self.slots = max(_FEWEST_SLOTS, min(most_slots, most_bytes // (8 * self.size)))
         self._sums = self._slots_on_device()
         self.partition = np.zeros(self.rows, np.uint32)  # of the tree that grew last, if it was asked for
+        # Rows of nodes of even and of odd depth: a split reads one list and writes the other.
         self._lists = [self.chain.new(self.rows, np.uint32) for _ in range(2)]
         self._free = list(range(self.slots))
 
@@ -82,6 +84,7 @@ class DeviceRows(BinnedRows):
             try:
                 return self.chain.new(self.slots * self.size, np.int64)
             except OutOfMemoryError:
+                # The budget is an estimate: halve the slots until the allocation succeeds.
                 if self.slots == _FEWEST_SLOTS:
                     raise
                 self.slots = max(_FEWEST_SLOTS, self.slots // 2)
@@ -102,6 +105,7 @@ class DeviceRows(BinnedRows):
         root = Node(0, self.rows, 0, self._free.pop(), 0, self.rows, 0.0)
         self.sweep([root], self._sums, [None, None])
         self.find_units()
+        # Each row is in one bin of every feature, so the sums over the bins of the first one are those of all rows.
         counts = self._first_feature(root)
         root.gradients = int(counts[1].sum())
         root.hessians = int(counts[2].sum()) if self.has_hessians else self.rows
@@ -116,8 +120,8 @@ class DeviceRows(BinnedRows):
     def sums(self, node: Node) -> np.ndarray:
         """Return the sums of a node as int64 of shape (sums, features, n_bins): rows, gradients, hessians."""
         assert node.slot is not None
-        found = self.fetched(self._sums, self.size, np.int64, 8 * node.slot * self.size)
-        return found.reshape(self.spec.sums, self.features, self.n_bins)
+        sums = self.fetched(self._sums, self.size, np.int64, 8 * node.slot * self.size)
+        return sums.reshape(self.spec.sums, self.features, self.n_bins)
 
     def release(self, node: Node) -> None:
         """Let others have the memory of a node's sums."""
@@ -127,22 +131,24 @@ class DeviceRows(BinnedRows):
 
     @property
     def free(self) -> int:
-        """How many nodes there is memory for."""
+        """The number of nodes that memory is left for."""
         return len(self._free)
 
-    def split(self, splits: Sequence[Split], *, sums: Sequence[bool]) -> None:
+    def split(self, splits: Sequence[NodeSplit], *, sums: Sequence[bool]) -> None:
         """Move the rows of nodes to their children and, where asked for, give both children their sums.
 
         The larger child takes the memory of the node's sums. Without these, both need memory.
         """
         table = np.array([split.row() for split in splits], SPLIT)
+        # Counters of the rows that each node has moved to its left and right child.
         filled = self.chain.filled(2 * len(splits), np.uint32, 0)
-        given = [self.sent(table), *self._lists, filled, self.n_bins - 1]
-        self._of_nodes("split", [split.node for split in splits], [self._by_feature, self.rows], *given)
+        arguments = [self.sent(table), *self._lists, filled, self.n_bins - 1]
+        self._of_nodes("split", [split.node for split in splits], [self._by_feature, self.rows], *arguments)
         swept, subtracted = [], []
         for split, is_wanted in zip(splits, sums, strict=True):
             if not is_wanted:
                 continue
+            # Sum only the smaller child; the larger one is the sums of the node less these, in place.
             small, large = sorted((split.left, split.right), key=lambda node: node.rows)
             small.slot = self._free.pop()
             swept.append(small)
@@ -172,17 +178,18 @@ class DeviceRows(BinnedRows):
         """
         table = np.array([(node.slot, node.rows, node.gradients, node.hessians, node.value) for node in nodes], CHILD)
         number = len(nodes) * self.features
-        found = self.chain.new(number, FOUND)
-        given = [self._sums, self.sent(table), bins_of, has_missing, self._largest, self.bits, self.features]
-        self.chain.run(self._kernels["find"], number, self.spec.seekers, [*given, *limits, found])
-        return self.fetched(found, number, FOUND).reshape(len(nodes), self.features)
+        best = self.chain.new(number, FOUND)
+        arguments = [self._sums, self.sent(table), bins_of, has_missing, self._largest, self.bits, self.features]
+        self.chain.run(self._kernels["find"], number, self.spec.seekers, [*arguments, *limits, best])
+        return self.fetched(best, number, FOUND).reshape(len(nodes), self.features)
 
     def leaf_of_rows(self, nodes: Sequence[Node], leaves: np.ndarray, most: int) -> np.ndarray:
         """Return the number of the leaf of each row; `nodes` have all rows, of these leaves, each less than `most`."""
+        # The narrowest type: fewer bytes are copied to the host.
         dtype = np.min_scalar_type(most - 1)
-        found = self.chain.new(self.rows, dtype)
-        self._of_nodes("leaves", nodes, [], *self._lists, dtype.itemsize, found, slots=leaves)
-        return self.fetched(found, self.rows, dtype)
+        numbers = self.chain.new(self.rows, dtype)
+        self._of_nodes("leaves", nodes, [], *self._lists, dtype.itemsize, numbers, slots=leaves)
+        return self.fetched(numbers, self.rows, dtype)
 
     def add_values(self, nodes: Sequence[Node], leaves: np.ndarray, values: np.ndarray, predictions: Any) -> None:
         """Add to the predictions of rows, float64 on the device, the values of their leaves; see `leaf_of_rows`."""

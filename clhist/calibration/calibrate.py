@@ -28,9 +28,10 @@ from clhist.calibration.row_rates import row_rates
 
 # What a measured number may be; beyond it the measurement is taken for wrong.
 _MOST_LOCAL_MEMORY = MIB
-_LINES = (32, 64, 128, 256)
-_CACHES = (64 * 1024, 4096 * MIB)
-_FACTOR = 2.0  # of the number of a shipped profile of that very device
+_LINES = (32, 64, 128, 256)  # bytes
+_CACHES = (64 * 1024, 4096 * MIB)  # bytes, at least and at most
+# Largest ratio to the rate in a shipped profile of the same device.
+_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ class Calibration:
             lines += [f"spread = {rate.spread!r}", f"method = {json.dumps(rate.method)}"]
             lines += [f"date = {json.dumps(date.today().isoformat())}", f"driver = {json.dumps(self.driver)}"]
         text = "\n".join(lines) + "\n"
-        parse_profile(text, self.file_name)  # what is written can be read
+        # Check that the written profile can be read.
+        parse_profile(text, self.file_name)
         return text
 
     def write(self, path: Path | None = None) -> Path:
@@ -136,6 +138,7 @@ def calibrate(
     is_cpu = device_kind(device) == "cpu"
     stages = _stages(bench)
     measured: dict[str, Measurement] = {}
+    # The last stage plans with the numbers of all others.
     for stage in stages_of(device)[:-1]:
         progress(stage)
         measured |= stages[stage]()
@@ -147,7 +150,7 @@ def calibrate(
     planned_with = trust(replace(before, rates={}, **numbers))
     measured |= cpu_rates(bench, planned_with) if is_cpu else plan_rates(bench, planned_with)
     measured |= row_rates(bench, planned_with)
-    rates = {name: found for name, found in measured.items() if name not in PARAMETERS}
+    rates = {name: measurement for name, measurement in measured.items() if name not in PARAMETERS}
     return Calibration(device.name.strip(), device_kind(device), driver, findings, rates)
 
 
@@ -192,10 +195,12 @@ def _stages(bench: Bench) -> dict[str, Callable[[], dict[str, Measurement]]]:
 def last_level_cache(bench: Bench) -> Measurement:
     """Return the size of the last-level cache: the knee of the rate of atomic updates over growing working sets."""
     most = min(1024 * MIB, bench.device.global_mem_size // 8, bench.device.max_mem_alloc_size)
+    # Working sets in geometric steps, up to what a buffer may have and far beyond any cache.
     sweep = measure.cache_sweep(bench, _sizes(MIB // 4, most, steps=1 if bench.quick else 2))
     rates = [rate for _, rate in sweep]
     fall = max(rates) / rates[-1]
     method = f"knee of random atomic updates of {len(sweep)} working sets, which fall {fall:.1f} times"
+    # Without a clear fall all working sets fit the cache, or none: 0 stands for no knee.
     return Measurement(measure.knee(sweep) if fall >= 1.5 else 0, "bytes", 0.0, method)
 
 
@@ -209,18 +214,18 @@ def _sizes(least: int, most: int, steps: int) -> Iterator[int]:
 def _finding(
     key: str, measured: Measurement | None, before: Profile, device: cl.Device, driver: str, is_cpu: bool
 ) -> Finding:
-    known, source = getattr(before, key), before.sources[key]
+    current, source = getattr(before, key), before.sources[key]
     if measured is None:
-        return Finding(key, known, source, None)
-    reason = _implausible(key, measured.value, known, source, device, is_cpu)
+        return Finding(key, current, source, None)
+    reason = _implausible(key, measured.value, current, source, device, is_cpu)
     how = f"{measured.method}, {date.today().isoformat()}, {driver}"
     if reason:
-        kept = f"{source} (measured {measured.value:.0f} on {date.today().isoformat()} was refused: {reason})"
-        return Finding(key, known, kept, measured, reason)
+        text = f"{source} (measured {measured.value:.0f} on {date.today().isoformat()} was refused: {reason})"
+        return Finding(key, current, text, measured, reason)
     return Finding(key, int(measured.value), f"measured: {how}", measured)
 
 
-def _implausible(key: str, value: float, known: int, source: str, device: cl.Device, is_cpu: bool) -> str:
+def _implausible(key: str, value: float, current: int, source: str, device: cl.Device, is_cpu: bool) -> str:
     """Return why a measured number is not to be believed, or nothing."""
     if is_cpu and key == "local_memory":
         return "a processor's local memory is its ordinary one"
@@ -236,10 +241,11 @@ def _implausible(key: str, value: float, known: int, source: str, device: cl.Dev
     if key == "l2_line":
         if value not in _LINES:
             return f"expected one of {', '.join(map(str, _LINES))} bytes"
-        return "" if value == known else f"memory is fetched in other units than the cache's lines of {known} bytes"
+        return "" if value == current else f"memory is fetched in other units than the cache's lines of {current} bytes"
     if key == "hardware_threads" and value < device.max_compute_units * 32:
         return f"fewer than 32 for each of {device.max_compute_units} compute units"
+    # What a driver merely reports is no bound: it may be another cache than the last-level one.
     from_device = "devices/" in source or "measured" in source
-    if key != "local_memory" and from_device and not known / _FACTOR <= value <= known * _FACTOR:
-        return f"more than {_FACTOR:g} times off the {known} of {source.split(':')[0]}"
+    if key != "local_memory" and from_device and not current / _FACTOR <= value <= current * _FACTOR:
+        return f"more than {_FACTOR:g} times off the {current} of {source.split(':')[0]}"
     return ""

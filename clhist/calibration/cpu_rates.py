@@ -16,22 +16,23 @@ from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
 
-_FEW_ELEMENTS = 1024
+_FEW_ELEMENTS = 1024  # take no time beside filling the cells
 _RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 
 
 def _measured(features: frozenset[str]) -> dict[str, tuple[Operator, str]]:
     """Return for each of `KINDS` an operator, and the C of its values."""
+    # Kinds are told apart by the bytes of a cell, so that int64 can stand for float64.
     eight = np.float64 if "fp64" in features else np.int64
     combine = "b.key > a.key || (b.key == a.key && b.position < a.position) ? b : a"
     record = Operator(_RECORD, combine, (0, 0), verified=True)
-    each = (
+    measured = (
         (operators.add(np.int32), "1"),
         (operators.add(np.float32), "(float)values[i]"),
         (operators.add(eight), "(value_t)values[i]"),
         (record, "((value_t){values[i], i})"),
     )
-    return dict(zip(KINDS, each, strict=True))
+    return dict(zip(KINDS, measured, strict=True))
 
 
 def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
@@ -51,7 +52,7 @@ def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
     values = cl_array.to_device(bench.queue, random.integers(0, 1000, size, dtype=np.int32))
     inputs = {cells: cl_array.to_device(bench.queue, random.integers(0, cells, size, dtype=np.int32)) for cells in GRID}
     items = float(profile.hardware_threads)
-    found = {WORK_ITEMS: Measurement(items, "work-items", 0.0, "of which the rates of private copies are")}
+    rates = {WORK_ITEMS: Measurement(items, "work-items", 0.0, "of which the rates of private copies are")}
     for kind, (operator, value) in _measured(profile.features or frozenset()).items():
         kernel = HistogramKernel(
             bench.context,
@@ -62,21 +63,23 @@ def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
         )
         timed = partial(kernel.timed, queue=bench.queue, update="private")
         direct = "a copy for each work-item"
-        if CELLS not in found:
+        # First the rate of filling cells, whose time the other rates leave out.
+        if CELLS not in rates:
             own = partial(timed, copies=profile.hardware_threads)
-            found[CELLS] = _filling(bench, profile, own, inputs[GRID[-1]], values)
+            rates[CELLS] = _filling(bench, profile, own, inputs[GRID[-1]], values)
         ways: list[tuple[str, int, str, dict[str, Any]]] = [
             (cells_name(kind, cells), cells, direct, {"copies": profile.hardware_threads}) for cells in GRID
         ]
         ways.append((tiles_name(kind), GRID[-1], "pairs split by tiles", {"memory": "partitioned"}))
         for name, cells, how, choices in ways:
             copies = choices.get("copies", 1)
-            filling = copies * cells * operator.bin_bytes / 4 / found[CELLS].value
+            filling = copies * cells * operator.bin_bytes / 4 / rates[CELLS].value
             every = [timed(inputs[cells], values, num_bins=cells, **choices)[1].values() for _ in range(bench.runs)]
-            samples = [size / max(run - filling, run / 10) for run in (sum(each) * 1e9 for each in every)]
+            # The time of filling is an estimate: a tenth of the run remains in any case.
+            samples = [size / max(run - filling, run / 10) for run in (sum(stages) * 1e9 for stages in every)]
             method = f"{size} elements, {cells} uniform bins, {how}"
-            found[name] = Measurement(max(samples), "G/s", spread_of(samples), method)
-    return found
+            rates[name] = Measurement(max(samples), "G/s", spread_of(samples), method)
+    return rates
 
 
 def _filling(bench: Bench, profile: Profile, timed, bins: cl_array.Array, values: cl_array.Array) -> Measurement:

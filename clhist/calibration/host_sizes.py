@@ -2,106 +2,131 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from math import log2
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from clhist._core.runtime.small import rate_name
 from clhist.bincount import bincount
 from clhist.calibration.measure import Bench, Measurement
+from clhist.digitize import digitize
 from clhist.groupby import GroupBy
 from clhist.grouped.groups import groups_of
 from clhist.histogram import histogram, histogram2d
 from clhist.reduce import reduce_by_index
+from clhist.stats import binned_statistic
 from clhist.unique import factorize, unique
 
-_SIZES = tuple(2**k for k in range(10, 23))
+_SIZES = tuple(2**k for k in range(10, 23))  # elements that are tried, ascending
+_EDGES, _ROUNDS = 101, 7
+_STEPS = {"digitize": _EDGES.bit_length()}  # of a binary search, for an element
+Call: TypeAlias = Callable[[int], Any]  # of the first elements
 
 
 def host_sizes(bench: Bench) -> dict[str, Measurement]:
     """Return the least size by the names of `clhist._core.runtime.small.rate_name`: of 100 bins, and of 30 x 30."""
+    method = "between the powers of two of float64 from which on a call takes less time than the other library's"
+    return {
+        rate_name(name): Measurement(float(_least(bench, *calls) * _STEPS.get(name, 1)), "elements", 0.0, method)
+        for name, calls in _calls(bench).items()
+    }
+
+
+def _calls(bench: Bench) -> dict[str, tuple[Call, Call]]:
+    """Return calls on the device, and of the other library if it is installed."""
     x, y = np.random.default_rng(1).random((2, _SIZES[-1]))
     indices = (x * 100).astype(np.int64)
-    wide = indices << 40
-    queue = bench.queue
+    # Keys too far apart for a table that they index.
+    wide, edges = indices << 40, np.linspace(0, 1, _EDGES)
+    queue, unit = bench.queue, (0.0, 1.0)
 
-    def counts(ours: bool, size: int) -> Any:
-        return bincount(indices[:size], queue=queue) if ours else np.bincount(indices[:size])
+    def mean(size: int, queue: Any, num_groups: int | None) -> Any:
+        groups = groups_of(indices[:size], num_groups, True, queue)
+        return GroupBy(groups if queue is not None else groups._replace(queue=None)).mean(y[:size])
 
-    def sums(ours: bool, size: int) -> Any:
-        if ours:
-            return reduce_by_index(100, "sum", indices[:size], y[:size], queue=queue)
-        return np.add.at(np.zeros(100), indices[:size], y[:size])
-
-    def single(ours: bool, size: int) -> Any:
-        given = x[:size], 100, (0.0, 1.0)
-        return histogram(*given, queue=queue) if ours else np.histogram(*given)
-
-    def double(ours: bool, size: int) -> Any:
-        given = x[:size], y[:size], 30, ((0.0, 1.0), (0.0, 1.0))
-        return histogram2d(*given, queue=queue) if ours else np.histogram2d(*given)
-
-    def different(ours: bool, size: int) -> Any:
-        given = wide[:size]
-        return unique(given, queue=queue, return_inverse=True) if ours else np.unique(given, return_inverse=True)
-
-    def sorted_alone(ours: bool, size: int) -> Any:
-        return unique(y[:size], queue=queue) if ours else np.unique(y[:size])
-
-    def hashed(ours: bool, size: int) -> Any:
-        return factorize(wide[:size], queue=queue) if ours else import_module("pandas").factorize(wide[:size])
-
-    def regions(ours: bool, size: int) -> Any:
-        if ours:
-            groups = groups_of(indices[:size], 100, True, queue)
-            return GroupBy(groups).mean(y[:size])
-        return import_module("scipy.ndimage").mean(y[:size], indices[:size], np.arange(100))
-
-    def means(ours: bool, size: int) -> Any:
-        groups = groups_of(indices[:size], None, True, queue if ours else None)
-        return GroupBy(groups if ours else groups._replace(queue=None)).mean(y[:size])
-
-    calls = {"bincount": counts, "reduce_by_index": sums, "1 dimension": single, "2 dimensions": double}
-    calls["unique"], calls["distinct"] = different, sorted_alone
+    calls: dict[str, tuple[Call, Call]] = {
+        "bincount": (lambda n: bincount(indices[:n], queue=queue), lambda n: np.bincount(indices[:n])),
+        "bincount, weights": (
+            lambda n: bincount(indices[:n], y[:n], queue=queue),
+            lambda n: np.bincount(indices[:n], y[:n]),
+        ),
+        "reduce_by_index": (
+            lambda n: reduce_by_index(100, "sum", indices[:n], y[:n], queue=queue),
+            lambda n: np.add.at(np.zeros(100), indices[:n], y[:n]),
+        ),
+        "1 dimension": (
+            lambda n: histogram(x[:n], 100, unit, queue=queue),
+            lambda n: np.histogram(x[:n], 100, unit),
+        ),
+        "edges": (lambda n: histogram(x[:n], edges, queue=queue), lambda n: np.histogram(x[:n], edges)),
+        "digitize": (lambda n: digitize(x[:n], edges, queue=queue), lambda n: np.digitize(x[:n], edges)),
+        "2 dimensions": (
+            lambda n: histogram2d(x[:n], y[:n], 30, (unit, unit), queue=queue),
+            lambda n: np.histogram2d(x[:n], y[:n], 30, (unit, unit)),
+        ),
+        "unique": (
+            lambda n: unique(wide[:n], queue=queue, return_inverse=True),
+            lambda n: np.unique(wide[:n], return_inverse=True),
+        ),
+        "distinct": (lambda n: unique(y[:n], queue=queue), lambda n: np.unique(y[:n])),
+        # The path on the host stands for another library.
+        "group_by": (lambda n: mean(n, queue, None), lambda n: mean(n, None, None)),
+    }
     if find_spec("pandas"):
-        calls["factorize"] = hashed
-    calls["group_by"] = means
+        calls["factorize"] = (
+            lambda n: factorize(wide[:n], queue=queue),
+            lambda n: import_module("pandas").factorize(wide[:n]),
+        )
     if find_spec("scipy"):
-        calls["ndimage"] = regions
+        calls["binned_statistic"] = (
+            lambda n: binned_statistic(x[:n], y[:n], "mean", 100, queue=queue),
+            lambda n: import_module("scipy.stats").binned_statistic(x[:n], y[:n], "mean", 100),
+        )
+        calls["ndimage"] = (
+            lambda n: mean(n, queue, 100),
+            lambda n: import_module("scipy.ndimage").mean(y[:n], indices[:n], np.arange(100)),
+        )
     if find_spec("boost_histogram"):
         import boost_histogram as bh
 
         from clhist.hist import fill
+        from clhist.hist.means import add_means
 
         h = bh.Histogram(bh.axis.Regular(100, 0, 1))
-        calls["boost-histogram"] = lambda ours, size: fill(h, x[:size], queue=queue) if ours else h.fill(x[:size])
-    method = "the least power of two of float64 from which on a call takes less time than the other library's"
-    return {
-        rate_name(name): Measurement(float(_least(bench, call)), "elements", 0.0, method)
-        for name, call in calls.items()
-    }
+        calls["boost-histogram"] = lambda n: fill(h, x[:n], queue=queue), lambda n: h.fill(x[:n])
+        of_means = bh.Histogram(bh.axis.Regular(100, 0, 1), storage=bh.storage.Mean())
+        calls["boost-histogram, means"] = (
+            lambda n: fill(of_means, x[:n], sample=y[:n], queue=queue),
+            lambda n: add_means(of_means, (x[:n],), None, y[:n]),
+        )
+    return calls
 
 
-def _least(bench: Bench, call: Callable[[bool, int], Any]) -> int:
-    least = _SIZES[-1]
+def _least(bench: Bench, ours: Call, theirs: Call) -> int:
+    """Return from how many elements on the device is faster, between two sizes by the logarithms of both ratios."""
+    least, above = _SIZES[-1], 0.0
     for size in reversed(_SIZES):  # from which on it stays so
-        if _seconds(bench, partial(call, True, size)) > _seconds(bench, partial(call, False, size)):
-            break
-        least = size
+        # Above 0 the other library is faster; between two sizes the logarithm is taken for a line.
+        ratio = log2(_seconds(bench, partial(ours, size)) / _seconds(bench, partial(theirs, size)))
+        if ratio > 0:
+            # Without a size at which the device is faster, the largest one is the only bound.
+            return round(least * 2 ** (-above / (above - ratio))) if above < 0 else least
+        least, above = size, ratio
     return least
 
 
 def _seconds(bench: Bench, call: Callable[[], Any]) -> float:
+    """Return the least seconds of a call, which other work on the cores changes less than the median."""
     call()
     samples = []
-    for _ in range(bench.runs):
+    for _ in range(max(bench.runs, _ROUNDS)):
         start = time.perf_counter()
         call()
         samples.append(time.perf_counter() - start)
-    return statistics.median(samples)
+    return min(samples)

@@ -73,7 +73,7 @@ class Bench:
 
     @property
     def runs(self) -> int:
-        """How often each thing is timed."""
+        """The number of timed runs of each measurement."""
         return 3 if self.quick else 7
 
     def kernel(self, name: str, **parts: int) -> Any:
@@ -81,14 +81,15 @@ class Bench:
         return cl.Kernel(build(self.context, render_measure(name, **parts)), "clhist_measure")
 
     def seconds(self, enqueue: Callable[[], cl.Event], runs: int | None = None) -> list[float]:
-        """Return what the device took for each of several runs, after one that is not counted."""
+        """Return the device's seconds of each of several runs, after one that is not counted."""
         enqueue().wait()
-        found = []
+        seconds = []
         for _ in range(runs or self.runs):
             event = enqueue()
             event.wait()
-            found.append(max(1, event.profile.end - event.profile.start) * 1e-9)
-        return found
+            # A profiling clock may be too coarse for a short kernel: 1 ns keeps rates finite.
+            seconds.append(max(1, event.profile.end - event.profile.start) * 1e-9)
+        return seconds
 
 
 def spread_of(samples: Sequence[float]) -> float:
@@ -106,16 +107,18 @@ def local_memory(bench: Bench, reported: int, most: int) -> Measurement:
     low, high = 0, most // 1024 + 1
     if _local_array_works(bench, reported):
         low = reported // 1024
+    # Sizes of `low` KiB work and those of `high` do not.
     while low + 1 < high:
         middle = (low + high) // 2
         low, high = (middle, high) if _local_array_works(bench, 1024 * middle) else (low, middle)
-    found = low * 1024
-    return Measurement(found, "bytes", 0.0, "largest __local array of constant size that a kernel filled and checked")
+    size = low * 1024
+    return Measurement(size, "bytes", 0.0, "largest __local array of constant size that a kernel filled and checked")
 
 
 def local_argument(bench: Bench, reported: int) -> Measurement:
     """Return the same for local memory that is passed as a kernel's argument: what is reported, or a little less."""
     kernel = bench.kernel("local_argument")
+    # A driver may refuse exactly what it reports, as NVIDIA's does, and take a word less.
     for size in (reported, reported - 4, reported - 1024, reported // 2):
         wrong = cl_array.zeros(bench.queue, 1, np.int32)
         group = min(256, bench.device.max_work_group_size)
@@ -170,14 +173,14 @@ def cache_sweep(bench: Bench, sizes: Iterable[int]) -> list[tuple[int, float]]:
     """
     kernel = bench.kernel("scatter")
     items, group = _items(bench)
-    each = (2 if bench.quick else 8) * MIB * 8 // items
-    found = []
+    per_item = (2 if bench.quick else 8) * MIB * 8 // items
+    rates = []
     for size in sizes:
         x = cl_array.zeros(bench.queue, size // 4, np.uint32)
-        arguments = (x.data, np.uint32(size // 4), np.uint32(each))
+        arguments = (x.data, np.uint32(size // 4), np.uint32(per_item))
         samples = bench.seconds(partial(kernel, bench.queue, (items,), (group,), *arguments), 3)
-        found.append((size, items * each / statistics.median(samples)))
-    return found
+        rates.append((size, items * per_item / statistics.median(samples)))
+    return rates
 
 
 def knee(sweep: Sequence[tuple[int, float]]) -> int:
@@ -197,13 +200,16 @@ def knee(sweep: Sequence[tuple[int, float]]) -> int:
     sizes, rates = sizes[peak:], rates[peak:]
     if len(rates) < 3:
         return int(sizes[-1])
+    # Noise can let a rate rise again: the running minimum only falls.
     smooth = np.minimum.accumulate(rates)
     memory = smooth[-1]
     falls = np.log(smooth[:-2] / smooth[2:])  # over two steps
+    # Of equal falls the last one, since the last-level cache is the outermost.
     steepest = len(falls) - 1 - int(np.argmax(falls[::-1]))
     plateau = smooth[: steepest + 1].min()
     middle = np.sqrt(plateau * memory)
     after = int(np.argmax(smooth < middle))
+    # No rate is below the middle: `argmax` of all false is 0.
     if after == 0:
         return int(sizes[-1])
     high, low = np.log(smooth[after - 1]), np.log(smooth[after])
@@ -221,13 +227,16 @@ def line(bench: Bench, memory: int) -> Measurement:
     x, sums = cl_array.zeros(bench.queue, size // 4, np.uint32), cl_array.zeros(bench.queue, 1, np.uint32)
     items, group = _items(bench)
     strides = [4 << k for k in range(8)]
-    each = []
+    times = []
     for stride in strides:
+        # As many words for each stride, so that their times can be compared.
         count = size // strides[-1]
         arguments = (x.data, np.uint64(count), np.uint64(stride // 4), sums.data)
-        each.append(statistics.median(bench.seconds(partial(kernel, bench.queue, (items,), (group,), *arguments))))
-    found = next(s for s, seconds in zip(strides, each, strict=True) if seconds > 0.8 * max(each))
-    return Measurement(found, "bytes", 0.0, "the stride from which on a word of every stride takes no longer to read")
+        times.append(statistics.median(bench.seconds(partial(kernel, bench.queue, (items,), (group,), *arguments))))
+    line_bytes = next(s for s, seconds in zip(strides, times, strict=True) if seconds > 0.8 * max(times))
+    return Measurement(
+        line_bytes, "bytes", 0.0, "the stride from which on a word of every stride takes no longer to read"
+    )
 
 
 def residents(bench: Bench) -> Measurement:
@@ -237,6 +246,7 @@ def residents(bench: Bench) -> Measurement:
     samples = []
     for _ in range(bench.runs):
         present, most = (cl_array.zeros(bench.queue, 1, np.int32) for _ in range(2))
+        # More groups than can be resident at a time, so that the device is full.
         groups = 64 * bench.device.max_compute_units
         kernel(bench.queue, (group * groups,), (group,), present.data, most.data, np.uint32(2000)).wait()
         samples.append(float(most.get()[0]) * group)
@@ -247,9 +257,10 @@ _PAIRS = 50  # of calls with two launches and one
 
 
 def launch(bench: Bench) -> Measurement:
-    """Return what one launch more costs a call: the time to the end of two kernels less that of one, both empty."""
+    """Return the cost of one launch more: the time to the end of two kernels less that of one, both empty."""
     kernel = bench.kernel("empty")
     buffer = cl_array.zeros(bench.queue, 1, np.int32)
+    # Without profiling, as queues are in most programs.
     plain = cl.CommandQueue(bench.context)
     kernel.set_args(buffer.data)
     group = (64,) if bench.device.max_work_group_size >= 64 else (1,)
@@ -264,6 +275,7 @@ def launch(bench: Bench) -> Measurement:
     seconds(2)  # which compiles
     samples = []
     for _ in range(bench.runs):
+        # Both times of a pair follow each other, so that a slower clock affects both.
         pairs = [(seconds(1), seconds(2)) for _ in range(_PAIRS)]
         samples.append(max(0.0, statistics.median(two - one for one, two in pairs)))
     text = f"median of {_PAIRS} pairs of two kernels and one, both empty, to the end of the last"
@@ -293,7 +305,7 @@ def update_rates(bench: Bench, bins: int = 2048) -> dict[str, Measurement]:
     rng = np.random.default_rng(1)
     spread_out = cl_array.to_device(bench.queue, rng.integers(0, bins, size, dtype=np.int32))
     in_one = cl_array.zeros(bench.queue, size // 16, np.int32)
-    found = {}
+    rates = {}
     for name, operator in UPDATES.items():
         kernel = HistogramKernel(
             bench.context, operator, arguments="const int *bins, value_t value", map="EMIT(bins[i], value)"
@@ -302,17 +314,19 @@ def update_rates(bench: Bench, bins: int = 2048) -> dict[str, Measurement]:
             for contention, x in (("low", spread_out), ("high", in_one)):
                 choices: dict[str, Any] = {"memory": memory, "update": name.split()[0], "copies": 1}
                 try:
+                    # A device that lacks the update has no such plan.
                     kernel.plan(x.size, bins, queue=bench.queue, **choices)
                 except ValueError:
                     continue
                 samples = []
-                if name == "lock":  # where all wait for one, every update takes microseconds
+                # On a single locked bin, every update takes microseconds: use fewer elements.
+                if name == "lock":
                     x = x[: max(x.size // 64, _LEAST_LOCKED)]
                 for _ in range(bench.runs):
                     _, stages = kernel.timed(x, _VALUE, num_bins=bins, queue=bench.queue, **choices)
                     samples.append(x.size / stages["sweep"] / 1e9)
                 where = "all in one bin" if contention == "high" else f"{bins} uniform bins"
-                found[f"{name}, {memory}, {contention} contention"] = Measurement(
+                rates[f"{name}, {memory}, {contention} contention"] = Measurement(
                     statistics.median(samples), "G/s", spread_of(samples), f"{x.size} updates, {where}, one copy"
                 )
-    return found
+    return rates

@@ -36,7 +36,7 @@ from clhist.errors import BuildError
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
 
-_FEW_ELEMENTS = 1024
+_FEW_ELEMENTS = 1024  # take no time beside the launch of a kernel
 _FEW, _MANY = 2048, 400_000  # bins: with many copies in a work-group, and too many for one pass
 # Whose pairs are partitioned with and without values, with which operator, and the C of these.
 _WITH_VALUES = {
@@ -97,69 +97,73 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
     """
     size = num_elements or max(8 * MIB, profile.l2_cache) // (4 if bench.quick else 1)
     inputs: dict[int, cl_array.Array] = {}
-    found: dict[str, Measurement] = {}
+    rates: dict[str, Measurement] = {}
     for kind, (operator, value, _) in KINDS.items():
         if operator.needs_fp64 and not bench.device.double_fp_config:
             continue
         timer = _Timer.of(bench, profile, kind, operator, value, size, inputs)
+        # Counts are the first kind: rates of all kinds are without these overheads.
         if kind == COUNT:
-            found |= _overheads(timer, profile)
+            rates |= _overheads(timer, profile)
         if kind in _WITH_VALUES:
-            found |= _values(timer, _Timer.of(bench, profile, kind, *_WITH_VALUES[kind], size, inputs))
+            rates |= _values(timer, _Timer.of(bench, profile, kind, *_WITH_VALUES[kind], size, inputs))
         for what, bins, choices in (
             (ONE_PASS, _FEW, {"memory": "local", "passes": 1}),
             (PARTITIONED, _MANY, {"memory": "partitioned"}),
             (EVERYWHERE, _MANY, {"memory": "global"}),
         ):
-            found |= timer.rate(what, bins, found, **choices)
+            rates |= timer.rate(what, bins, rates, **choices)
+        # The difference of two passes and one in the same bins is a pass without overheads.
         one, two = (timer.seconds(_FEW, memory="local", passes=n, pass_order=IN_TURN) for n in (1, 2))
         if further := _longer(one, two):
             samples, method = [size / further / 1e9], f"{size} elements, {_FEW} bins, two passes against one"
-            found[rate_name(kind, FURTHER_PASS)] = Measurement(samples[0], "G/s", 0.0, method)
+            rates[rate_name(kind, FURTHER_PASS)] = Measurement(samples[0], "G/s", 0.0, method)
         if kind in _ASIDE:
             other = _Timer.of(bench, profile, kind, _ASIDE[kind], value, size, inputs)
-            found |= other.further(PASS_ASIDE, ONE_PASS, _MANY, found, **_SIDE_BY_SIDE)
+            rates |= other.further(PASS_ASIDE, ONE_PASS, _MANY, rates, **_SIDE_BY_SIDE)
         if kind in _DEALT:
-            found |= timer.further(PASS_DEALT, ONE_PASS, _MANY, found, **_SIDE_BY_SIDE)
+            rates |= timer.further(PASS_DEALT, ONE_PASS, _MANY, rates, **_SIDE_BY_SIDE)
         if kind == COUNT:
-            found |= _packed(timer, profile, found)
-    return found
+            rates |= _packed(timer, profile, rates)
+    return rates
 
 
 def _packed(timer: _Timer, profile: Profile, rates: Mapping[str, Measurement]) -> dict[str, Measurement]:
     """Return the rates of packed counters of each width, in as many bins as nearly fit one pass, and in three."""
-    found: dict[str, Measurement] = {}
+    packed: dict[str, Measurement] = {}
     for bits, what in PACKED.items():
+        # Seven eighths of the counters that local memory has room for.
         bins = profile.local_memory * 8 // bits * 7 // 8
-        found |= timer.rate(what, bins, rates, counter_bits=bits)
-        found |= timer.further(PACKED_ASIDE[bits], what, 3 * bins, {**rates, **found}, counter_bits=bits)
-    return found
+        packed |= timer.rate(what, bins, rates, counter_bits=bits)
+        packed |= timer.further(PACKED_ASIDE[bits], what, 3 * bins, {**rates, **packed}, counter_bits=bits)
+    return packed
 
 
 def _overheads(timer: _Timer, profile: Profile) -> dict[str, Measurement]:
-    """Return what a kernel takes that has hardly anything to do, and the rate of cells that are filled and combined."""
+    """Return the time of a kernel with hardly any work, and the rate of cells that are filled and combined."""
     few = replace(timer, size=_FEW_ELEMENTS, inputs={}).seconds(1, memory="local", passes=1)
     if not few:
         return {}
-    found = {
+    rates = {
         SHORT: Measurement(1e6 * statistics.median(few) / 2, "us", spread_of(few), f"{_FEW_ELEMENTS} elements, one bin")
     }
+    # Half of the local memory against a sixteenth: what both calls have in common cancels.
     bins, choices = profile.local_memory // 8, {"memory": "local", "copies": 1}
     seconds = _longer(timer.seconds(bins // 8, **choices), timer.seconds(bins, **choices))
     if seconds:
         few_cells, many_cells = (timer.plan(n, **choices).global_copies * n for n in (bins // 8, bins))
         text = f"copies of {bins} bins of 4 bytes in each work-group, against {bins // 8}"
-        found[CELLS] = Measurement((many_cells - few_cells) / seconds / 1e9, "G/s", 0.0, text)
-    return found
+        rates[CELLS] = Measurement((many_cells - few_cells) / seconds / 1e9, "G/s", 0.0, text)
+    return rates
 
 
 def _values(timer: _Timer, with_values: _Timer) -> dict[str, Measurement]:
     """Return the rate of bytes of values that are partitioned with the bins."""
-    seconds = _longer(*(each.seconds(_MANY, memory="partitioned") for each in (timer, with_values)))
+    seconds = _longer(*(variant.seconds(_MANY, memory="partitioned") for variant in (timer, with_values)))
     value_bytes = _WITH_VALUES[timer.kind][0].dtype.itemsize
     method = f"{timer.size} of them, against pairs without values"
-    found = Measurement(value_bytes * timer.size / seconds / 1e9, "GB/s", 0.0, method) if seconds else None
-    return {VALUES[value_bytes]: found} if found else {}
+    rate = Measurement(value_bytes * timer.size / seconds / 1e9, "GB/s", 0.0, method) if seconds else None
+    return {VALUES[value_bytes]: rate} if rate else {}
 
 
 def _longer(few: list[float], many: list[float]) -> float:
@@ -188,7 +192,7 @@ class _Timer:
         size: int,
         inputs: dict[int, cl_array.Array],
     ) -> _Timer:
-        """Return it for a kind of update, an operator and the C of its values; `inputs` are those made so far."""
+        """Return the timer of a kind of update, an operator and the C of its values; `inputs` are those made so far."""
         arguments = f"const int *bins, const {'int' if operator.dtype.names else 'value_t'} three"
         code = f"EMIT(bins[i], {value})"
         kernel = HistogramKernel(bench.context, operator, arguments=arguments, map=code, profile=profile)
@@ -203,10 +207,11 @@ class _Timer:
             random = np.random.default_rng(num_bins).integers(0, num_bins, self.size, dtype=np.int32)
             self.inputs[num_bins] = cl_array.to_device(self.bench.queue, random)
         bins = self.inputs[num_bins]
-        given = {"num_bins": num_bins, "queue": self.bench.queue, **self._with_update(choices)}
+        options = {"num_bins": num_bins, "queue": self.bench.queue, **self._with_update(choices)}
         try:
-            runs = [self.kernel.timed(bins, 3, **given)[1] for _ in range(self.bench.runs)]
-        except ValueError:  # the kind cannot go this way
+            runs = [self.kernel.timed(bins, 3, **options)[1] for _ in range(self.bench.runs)]
+        except ValueError:
+            # Partitioning does not support this kind.
             return []
         except (MemoryError, BuildError) as error:
             way = ", ".join(f"{key} {value}" for key, value in choices.items())
@@ -219,9 +224,11 @@ class _Timer:
     ) -> dict[str, Measurement]:
         """Return how many elements are done in a nanosecond, without the overhead that `model.times` adds."""
         runs = self.seconds(num_bins, **choices)
+        # A plan may turn out other than it was asked for, and its rate would have the wrong name.
         if not runs or (plan := self.plan(num_bins, **choices)).rate != what:
             return {}
         overhead = self._overhead(plan, rates)
+        # The overhead is a prediction: a tenth of the time remains in any case.
         samples = [self.size / max(seconds - overhead, seconds / 10) / 1e9 for seconds in runs]
         method = f"{self.size} elements, {num_bins} uniform bins, without {1e6 * overhead:.0f} us for kernels and cells"
         return {rate_name(self.kind, what): Measurement(statistics.median(samples), "G/s", spread_of(samples), method)}
@@ -241,9 +248,9 @@ class _Timer:
 
     def _overhead(self, plan: Plan, rates: Mapping[str, Measurement]) -> float:
         """Return the seconds of kernels and cells that `model.times` adds."""
-        known = {name: found.value for name, found in rates.items()}
+        values = {name: rate.value for name, rate in rates.items()}
         bin_bytes = plan.outputs[0].operator.bin_bytes
-        return Times(known, self.kind, bin_bytes, 0, BIN_NUMBER_BYTES, 1).overhead(plan) or 0.0
+        return Times(values, self.kind, bin_bytes, 0, BIN_NUMBER_BYTES, 1).overhead(plan) or 0.0
 
     def _with_update(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """Return the choices; counters of 16 bits are only taken where nothing is forced."""

@@ -29,6 +29,7 @@ from clhist.calibration.measure import Bench, Measurement, spread_of
 
 _CPU_ROWS, _CPU_BINS = 2**20, 1000
 _GPU_ROWS, _GPU_BINS, _GPU_COMPONENTS = 2**21, 100_000, 64
+# Components: two widths separate the time of a row from that of its numbers.
 _NARROW, _WIDE = 2, 64
 _PLACED_ROWS, _PLACED_COMPONENTS = 2**24, 5
 _AT_ONCE, _NUMBERS = 8, 4  # components of rows that atomics add, and of one of these
@@ -43,11 +44,12 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
             min(sum(run) for run in _stages(bench, rows, _CPU_BINS, d, is_element=True, update=update)) * 1e9 / rows
             for d, update in ((_NARROW, "gather"), (_WIDE, "gather"), (_WIDE, "private"))
         )
+        # Noise may hide the difference of both widths: the bounds keep rates finite and positive.
         added = 4 * (_WIDE - _NARROW) / max(1e-3, wide - narrow)
-        found = 1 / max(1e-2, narrow - 4 * _NARROW / added)
+        finding = 1 / max(1e-2, narrow - 4 * _NARROW / added)
         method = f"{rows} rows of {_NARROW} and {_WIDE} components into {_CPU_BINS} uniform bins, the best run"
         return {
-            ROWS_FOUND: Measurement(found, "G/s", 0.0, method),
+            ROWS_FOUND: Measurement(finding, "G/s", 0.0, method),
             ROWS_ADDED: Measurement(added, "GB/s", 0.0, method),
             ROWS_UPDATED: Measurement(_WIDE / updated, "G/s", 0.0, method),
         }
@@ -64,6 +66,7 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
     runs = _stages(bench, rows, bins, components, is_element=False)
     note(ROWS_GATHERED, "GB/s", [4 * components * (rows + bins) / last * 1e-9 for _, last in runs], rows, components)
     if vector_atomic("add", np.dtype(np.float32), profile.features or ()):
+        # With these rates the plan takes atomics of several numbers, whatever else is faster.
         preferred = trust(replace(profile, rates={ROWS_AT_ONCE: inf, BANDWIDTH: 1.0, LAUNCH: 1.0}))
         with profile_context(preferred):
             runs = _stages(bench, rows, bins, _AT_ONCE, is_element=False, update=None)
@@ -83,7 +86,7 @@ def _stages(
     call = call_of((bins, components), {"update": update})
     call.size, call.queue = elements(spec, indices), bench.queue
     engine = scatter_engine(bench.context, spec)
-    found = []
+    runs = []
     for _ in range(bench.runs + 1):
         outcome = engine.run(arguments_of(spec, indices, (values,), bins), call)
         bench.queue.finish()
@@ -92,5 +95,6 @@ def _stages(
             for stage, events in outcome.events.items()
         }
         last = seconds.pop("combine")
-        found.append((sum(seconds.values()), last))
-    return found[1:]
+        runs.append((sum(seconds.values()), last))
+    # The first run compiles.
+    return runs[1:]

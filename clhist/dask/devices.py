@@ -12,7 +12,8 @@ import pyopencl as cl
 
 from clhist._core.spi import default_queue, device_name, devices, is_processor, use_device
 
-_locks: list[int] = []  # files that are open for as long as this process has its device
+# Descriptors of lock files, open for as long as this process has its device.
+_locks: list[int] = []
 
 
 def use_devices(client: Any, platform: str | None = None, device: str | None = None) -> dict[str, str]:
@@ -89,13 +90,16 @@ def take_device(
     >>> name = clhist.dask.take_device(cores=2)  # doctest: +SKIP
     """
     first, *others = devices(platform, device)
-    if is_processor(first):  # which another platform has as well
-        others = [each for each in others if each.platform == first.platform]
-    found = [first, *(each for each in others if each.type == first.type)]
-    number = next((k for k in range(len(found)) if _take(k)), None)
+    # Other platforms may list the same processor.
+    if is_processor(first):
+        others = [other for other in others if other.platform == first.platform]
+    # Locks are numbered by the position in this list, so processes with the same filters agree on them.
+    candidates = [first, *(other for other in others if other.type == first.type)]
+    number = next((k for k in range(len(candidates)) if _take(k)), None)
     if number is None:
-        number = (int(name) if name.isdigit() else os.getpid()) % len(found)
-    use_device(_part(found[number], cores))
+        # Without a free device, or without locks (Windows), share devices by the worker's number or the process id.
+        number = (int(name) if name.isdigit() else os.getpid()) % len(candidates)
+    use_device(_part(candidates[number], cores))
     return _device()
 
 
@@ -103,6 +107,7 @@ def _part(device: cl.Device, cores: int | None) -> cl.Device:
     """Return so many cores of a processor; the device itself if it has no more, or cannot be divided."""
     if cores is None or not is_processor(device) or cores >= device.max_compute_units:
         return device
+    # Partitioning is optional in OpenCL, and a device may support other kinds only.
     try:
         by_counts: list[Any] = [cl.device_partition_property.BY_COUNTS, cores]
         return device.create_sub_devices(by_counts)[0]
@@ -131,6 +136,7 @@ def _take(number: int) -> bool:
     except OSError:
         os.close(file)
         return False
+    # The operating system releases the lock when the process ends, even a killed one.
     _locks.append(file)
     return True
 

@@ -45,11 +45,13 @@ def fill(
     """
     from clhist.hist.filler import Filler
 
-    Filler(h)  # raises what is wrong with it
+    # Raises TypeError for an unsupported histogram.
+    Filler(h)
     check_pickles("h", h)
-    positional = {f"args[{k}]": each for k, each in enumerate(args)}
+    positional = {f"args[{k}]": collection for k, collection in enumerate(args)}
     blocks = blocks_of(**positional, **named, weight=weight, sample=sample)
     names = (*(None for _ in args), *named, "weight", "sample")
+    # Partial histograms start empty, so that the contents of `h` count once, in the last merge.
     empty = h.copy().reset() if hasattr(h, "copy") else h
     parts = [task(_filled)(empty, names, *row) for row in blocks.rows]
     return task(_joined)([h, tree(parts, _joined, split_every)])
@@ -58,9 +60,9 @@ def fill(
 def _filled(h: Any, names: Sequence[str | None], *row: Any) -> Any:
     from clhist.hist.filler import Filler
 
-    given = [on_host(each) for each in row]
-    args = [each for name, each in zip(names, given, strict=True) if name is None]
-    named = {name: each for name, each in zip(names, given, strict=True) if name is not None}
+    arrays = [on_host(block) for block in row]
+    args = [array for name, array in zip(names, arrays, strict=True) if name is None]
+    named = {name: array for name, array in zip(names, arrays, strict=True) if name is not None}
     return Filler(h).fill(*args, **named).partial()
 
 

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from clhist.dask.tree import meta_of, task
 from clhist.grouped.spi import COUNTS, Frame, picked_or_missing
 from clhist.operators.c_types import check_booleans
-from clhist.statistics.table import named_statistics
+from clhist.statistics.spi import named_statistics
 
 if TYPE_CHECKING:
     from clhist.dask.groups import GroupBy
@@ -82,19 +82,22 @@ class FrameGroupBy:
         check_booleans(skipna=skipna)
         outputs = {
             name: (self._names[0], ("size",))
-            if isinstance(asked, str) and asked == "size"
-            else self._checked(name, asked)
-            for name, asked in columns.items()
+            if isinstance(request, str) and request == "size"
+            else self._checked(name, request)
+            for name, request in columns.items()
         }
         options: dict[str, Any] = {"skipna": skipna, "ddof": ddof, "dtype": dtype}
+        # With min_count, each column needs its count beside the statistics.
         inputs: dict[str, Any] = {
             name: (self._frame[column], *dict.fromkeys([*statistics, *["count"] * (min_count > 0)]))
             for name, (column, statistics) in outputs.items()
             if statistics != ("size",)
         }
+        # Sizes include rows with missing values, so counts of columns cannot replace them.
         sizes = self.groups.size(split_every=split_every) if len(inputs) < len(outputs) else None
         table = self.groups.agg(**options, split_every=split_every, **inputs)
         index = meta_of(self._frame).set_index(self._names).index
+        # Dask needs the dtypes of the result now, and lazy arrays have them.
         dtypes = _results(outputs, table, np.empty(0, np.int64), 0)
         meta = pandas.DataFrame({name: np.empty(0, result.dtype) for name, result in dtypes.items()}, index)
         whole = task(_frame_of)(table, sizes, self.groups.keys, outputs, min_count, meta)
@@ -159,6 +162,7 @@ def _frame_of(
     else:
         index = pandas.Index(levels[0], name=meta.index.name)
     frame = pandas.DataFrame(columns, index=index)
+    # With min_count, missing results may need another dtype than `meta` has.
     return frame.astype({name: dtype for name, dtype in meta.dtypes.items() if not min_count})
 
 
@@ -171,6 +175,7 @@ def _results(
         for statistic in statistics:
             result = sizes if statistic == "size" else table[name][statistic]
             if min_count > 0 and statistic not in COUNTS:
+                # The index -1 picks a missing value.
                 is_few = np.asarray(table[name]["count"]) < min_count
                 result = picked_or_missing(result, np.where(is_few, -1, np.arange(len(is_few))))
             columns[name if len(statistics) == 1 else f"{name}_{statistic}"] = result

@@ -72,6 +72,7 @@ def bincount(
     if minlength < 0:
         raise ValueError("'minlength' must not be negative")
     blocks = blocks_of(x=x, weights=weights)
+    # The number of elements is unknown until tasks run: accumulators are sized for up to 2**40.
     form = operators.reproducible_add(np.float64, max_abs, count=None if max_abs is None else 2**40)
     sums = form if reproducible and weights is not None else None
     whole = tree([task(_counts)(*row, minlength, sums) for row in blocks.rows], merge_padded, split_every)
@@ -131,6 +132,7 @@ def histogram(
         )
     blocks = blocks_of(a=a, weights=weights)
     dtype = kernel_dtype(getattr(a, "dtype", np.dtype(np.float64)))
+    # Without a range the extent is known only when tasks run, so the edges are a lazy array.
     lazy = range is None and np.ndim(bins) == 0
     if lazy:
         numpy_edges(np.zeros(1, dtype), bins)  # raises what is wrong with them
@@ -197,20 +199,21 @@ def histogramdd(
     points = _points(sample)
     dims = sample.shape[1] if is_array else len(points)
     of_points = _blocks_with_weights(points, weights)
-    dtype = np.result_type(*(np.dtype(getattr(each, "dtype", np.float64)) for each in points.values()))
-    each = _each_bins(bins, dims)
-    numbers = [len(one) - 1 if isinstance(one, np.ndarray) else one for one in each]
-    lazy = range is None and not all(isinstance(one, np.ndarray) for one in each)
+    dtype = np.result_type(*(np.dtype(getattr(collection, "dtype", np.float64)) for collection in points.values()))
+    bins_of_dims = _each_bins(bins, dims)
+    numbers = [len(one) - 1 if isinstance(one, np.ndarray) else one for one in bins_of_dims]
+    lazy = range is None and not all(isinstance(one, np.ndarray) for one in bins_of_dims)
     if lazy:
         parts = [task(_extents)(row[:-1], dims if is_array else None) for row in of_points]
         extents = tree(parts, _joined_extents, split_every)
         range = task(_ranges)(extents, dtype)
-        found = task(_edges_dd)(extents, dtype, each)
-        kinds = [one.dtype if isinstance(one, np.ndarray) else _edge_dtype(dtype) for one in each]
-        edges: list[Any] = [as_array(found[k], (numbers[k] + 1,), kind) for k, kind in enumerate(kinds)]
+        lazy_edges = task(_edges_dd)(extents, dtype, bins_of_dims)
+        kinds = [one.dtype if isinstance(one, np.ndarray) else _edge_dtype(dtype) for one in bins_of_dims]
+        edges: list[Any] = [as_array(lazy_edges[k], (numbers[k] + 1,), kind) for k, kind in enumerate(kinds)]
     else:
-        edges = list(numpy_histogramdd(np.zeros((1, dims), dtype), each, range)[1])
-    tasks = [task(_binned_dd)(row[:-1], row[-1], each, range) for row in of_points]
+        # Edges do not depend on the data here: one point of zeros suffices for NumPy to make them.
+        edges = list(numpy_histogramdd(np.zeros((1, dims), dtype), bins_of_dims, range)[1])
+    tasks = [task(_binned_dd)(row[:-1], row[-1], bins_of_dims, range) for row in of_points]
     whole = tree(tasks, merge, split_every)
     return as_array(task(of_edges)(whole, edges, density, np.dtype(np.float64)), tuple(numbers), np.float64), edges
 
@@ -250,6 +253,7 @@ def histogram2d(
     array([[2., 1.],
            [1., 2.]])
     """
+    # As in numpy.histogram2d, bins of another length are the edges of both dimensions.
     if not isinstance(bins, int | np.integer) and len(bins) not in (1, 2):
         bins = [np.asarray(bins)] * 2
     hist, edges = histogramdd((x, y), bins, range, density, weights, split_every=split_every)
@@ -262,20 +266,21 @@ def _check_density(density: object) -> None:
 
 
 def _points(sample: Any) -> dict[str, Any]:
-    """Return the collections of points by what errors call them."""
+    """Return the collections of points by their names in error messages."""
     if not isinstance(sample, da.Array):
-        return {f"sample[{k}]": each for k, each in enumerate(sample)}
+        return {f"sample[{k}]": collection for k, collection in enumerate(sample)}
     if sample.ndim != 2:
         raise ValueError(f"sample: expected shape (N, D), got {sample.shape}")
+    # A block must have all coordinates of its points.
     return {"sample": sample.rechunk({1: -1}) if len(sample.chunks[1]) > 1 else sample}
 
 
 def _each_bins(bins: Any, dims: int) -> list[Any]:
     """Return the edges of each dimension, or how many bins it has."""
-    each = list(bins) if isinstance(bins, list | tuple) or np.ndim(bins) else [bins] * dims
-    if len(each) != dims:
+    per_dim = list(bins) if isinstance(bins, list | tuple) or np.ndim(bins) else [bins] * dims
+    if len(per_dim) != dims:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
-    return [np.asarray(one) if np.ndim(one) else int(one) for one in each]
+    return [np.asarray(one) if np.ndim(one) else int(one) for one in per_dim]
 
 
 def _blocks_with_weights(points: dict[str, Any], weights: Any) -> list[tuple[Any, ...]]:
@@ -284,6 +289,7 @@ def _blocks_with_weights(points: dict[str, Any], weights: Any) -> list[tuple[Any
     if weights is None:
         return [(*row, None) for row in rows]
     first = next(iter(points.values()))
+    # Weights follow the chunks of the points, which fix the number of tasks.
     if isinstance(first, da.Array) and isinstance(weights, da.Array) and weights.chunks[0] != first.chunks[0]:
         weights = weights.rechunk((first.chunks[0],))
     of_weights = blocks_of(weights=weights).rows
@@ -301,40 +307,46 @@ def _binned(a: Any, weights: Any, bins: Any, ends: Any) -> Partial:
 
 
 def _first(whole: Partial, number: int) -> Any:
-    found = whole.result()
-    if number and len(found) > number:
+    counts = whole.result()
+    # The Dask array was declared with `minlength` elements, so more bins would contradict its shape.
+    if number and len(counts) > number:
         raise ValueError(
-            f"x: expected elements below minlength={number}, the length of the Dask array, got {len(found) - 1}; "
+            f"x: expected elements below minlength={number}, the length of the Dask array, got {len(counts) - 1}; "
             "minlength=0 takes any"
         )
-    return found
+    return counts
 
 
 def _binned_dd(points: Sequence[Any], weights: Any, bins: Any, ranges: Any) -> Partial:
-    sample = [on_host(each) for each in points]
-    given = sample[0] if len(sample) == 1 and sample[0].ndim == 2 else sample
-    counts, _ = histogram_of_points(given, bins, ranges, weights=on_host(weights))
+    sample = [on_host(block) for block in points]
+    # One block of shape (N, D) has all coordinates; otherwise there is one block for each dimension.
+    coordinates = sample[0] if len(sample) == 1 and sample[0].ndim == 2 else sample
+    counts, _ = histogram_of_points(coordinates, bins, ranges, weights=on_host(weights))
     return partial_of(operators.add(np.float64), counts, len(sample[0]))
 
 
 def _extents(points: Sequence[Any], dims: int | None) -> Any:
     """Return the least and the greatest element of each dimension; None of an empty block."""
-    pairs = [split("points", on_host(each)) for each in points]
+    pairs = [split("points", on_host(block)) for block in points]
     arrays, missing = [array for array, _ in pairs], any_missing(*(mask for _, mask in pairs))
     if missing is not None:
+        # A point counts only if all of its coordinates are present.
         present = ~(missing if dims is None else missing.any(1))
         arrays = [array[present] for array in arrays]
-    arrays = [each.astype(np.uint8) if each.dtype.kind == "b" else each for each in arrays]
+    # As in NumPy, whose histograms convert booleans to uint8.
+    arrays = [array.astype(np.uint8) if array.dtype.kind == "b" else array for array in arrays]
     if dims is not None:
         arrays = [arrays[0][:, k] for k in range(dims)]
-    return [(each.min(), each.max()) for each in arrays] if arrays[0].size else None
+    return [(array.min(), array.max()) for array in arrays] if arrays[0].size else None
 
 
 def _joined_extents(parts: Sequence[Any]) -> Any:
-    found = [each for each in parts if each is not None]
-    if not found:
+    extents = [part for part in parts if part is not None]
+    if not extents:
         return None
-    return [(np.min([low for low, _ in ends]), np.max([high for _, high in ends])) for ends in zip(*found, strict=True)]
+    return [
+        (np.min([low for low, _ in ends]), np.max([high for _, high in ends])) for ends in zip(*extents, strict=True)
+    ]
 
 
 def _edge_dtype(dtype: np.dtype) -> np.dtype:
@@ -343,7 +355,7 @@ def _edge_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _stub(extents: Any, dtype: np.dtype) -> np.ndarray:
-    """Return data of the same extents, of which NumPy makes the same edges."""
+    """Return minimal data with the same extents, for which NumPy makes the same edges."""
     if extents is None:
         return np.zeros((0, 1), dtype)
     return np.array([[low for low, _ in extents], [high for _, high in extents]], dtype)

@@ -30,10 +30,10 @@ from clhist.grouped.spi import (
 from clhist.operators.c_types import check_booleans, integer, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.partial import Partial, combined, merge, neutral_arrays
-from clhist.statistics.outputs import Column
-from clhist.statistics.table import TABLE, column_of, named_statistics
+from clhist.statistics.spi import TABLE, Column, column_of, named_statistics
 
-_MERGED = tuple(name for name, each in TABLE.items() if each.merges or name in ("size", "nunique"))
+# Statistics whose results of blocks can be merged; "nunique" merges pairs of a key and a value instead.
+_MERGED = tuple(name for name, entry in TABLE.items() if entry.merges or name in ("size", "nunique"))
 _WHOLE = ("cumsum", "cumprod", "cummin", "cummax", "cumcount", "ngroup", "rank", "nth", "weighted_mean")
 _NUMBERS = "integers, the numbers of groups, or categories"
 
@@ -100,23 +100,25 @@ class GroupBy:
 
     def __init__(self, keys: Any, num_groups: int | None = None, sort: bool = True) -> None:
         check_booleans(sort=sort)
-        given = _columns(keys)
-        names = ["keys"] if given is None else [f"keys[{n}]" for n in range(len(given))]
-        self._given = [keys] if given is None else given
-        columns = dict(zip(names, self._given, strict=True))
-        self._one, self._sort = given is None, sort
-        self._categories = {name: _categories(each) for name, each in columns.items()}
+        collections = _columns(keys)
+        names = ["keys"] if collections is None else [f"keys[{n}]" for n in range(len(collections))]
+        self._collections = [keys] if collections is None else collections
+        columns = dict(zip(names, self._collections, strict=True))
+        self._one, self._sort = collections is None, sort
+        # Codes in the known categories of a column are integer keys, equal in all partitions.
+        self._categories = {name: _categories(column) for name, column in columns.items()}
         self._keys = {
-            name: each if self._categories[name] is None else _codes_of(name, each, self._categories[name])
-            for name, each in columns.items()
+            name: column if self._categories[name] is None else _codes_of(name, column, self._categories[name])
+            for name, column in columns.items()
         }
-        known = self._categories["keys"] if given is None else None
-        if given is not None and num_groups is not None:
-            raise TypeError(f"num_groups: expected none with keys of {len(given)} columns, got {num_groups!r}")
-        if known is not None and num_groups not in (None, len(known)):
-            raise ValueError(f"num_groups: expected {len(known)}, the categories of the keys; got {num_groups}")
-        number = num_groups if known is None else len(known)
+        categories = self._categories["keys"] if collections is None else None
+        if collections is not None and num_groups is not None:
+            raise TypeError(f"num_groups: expected none with keys of {len(collections)} columns, got {num_groups!r}")
+        if categories is not None and num_groups not in (None, len(categories)):
+            raise ValueError(f"num_groups: expected {len(categories)}, the categories of the keys; got {num_groups}")
+        number = num_groups if categories is None else len(categories)
         self.num_groups = None if number is None else integer("num_groups", number, 0)
+        # Keys that are found become numbers of groups, which are int32.
         self._dtype: np.dtype = np.dtype(np.int32)
         if self.num_groups is not None:
             self._dtype = _dtype_of_collection("keys", self._keys["keys"], np.dtype(np.int64), _NUMBERS)
@@ -133,24 +135,24 @@ class GroupBy:
     def keys(self) -> Any:
         """The keys of the groups, numbers or categories; Dask arrays if they are to be found, one for each column."""
         if self.num_groups is not None:
-            known = self._categories["keys"]
-            return np.arange(self.num_groups) if known is None else known
+            categories = self._categories["keys"]
+            return np.arange(self.num_groups) if categories is None else categories
         check_unmasked(**self._keys)
         whole = self._whole((), blocks_of(**self._keys), None)
-        found = []
-        for n, (name, each) in enumerate(self._keys.items()):
-            known = self._categories[name]
-            dtype = getattr(each if known is None else known, "dtype", np.int64)
+        labels = []
+        for n, (name, column) in enumerate(self._keys.items()):
+            categories = self._categories[name]
+            dtype = getattr(column if categories is None else categories, "dtype", np.int64)
             dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(object)
-            found.append(as_array(task(_labels)(whole, n, known), (np.nan,), dtype))
-        return found[0] if self._one else tuple(found)
+            labels.append(as_array(task(_labels)(whole, n, categories), (np.nan,), dtype))
+        return labels[0] if self._one else tuple(labels)
 
-    def _whole(self, asked: tuple[tuple[str, Column], ...], blocks: Any, split_every: int | None) -> Any:
-        """Return the task of the groups that occur, and of what is asked of them."""
-        coded = tuple(each is not None for each in self._categories.values())
+    def _whole(self, requests: tuple[tuple[str, Column], ...], blocks: Any, split_every: int | None) -> Any:
+        """Return the task of the groups that occur, with their accumulators for `requests`."""
+        coded = tuple(categories is not None for categories in self._categories.values())
         starts = blocks.starts or [None] * len(blocks.rows)
         rows = zip(starts, blocks.rows, strict=True)
-        parts = [task(_part)(asked, coded, self._one, self._sort, start, *row) for start, row in rows]
+        parts = [task(_part)(requests, coded, self._one, self._sort, start, *row) for start, row in rows]
         return tree(parts, partial(_joined, sort=self._sort), split_every)
 
     def agg(
@@ -191,43 +193,55 @@ class GroupBy:
         Needs devices with double precision. Variances are combined together with means, which takes locks on GPUs.
         """
         check_booleans(skipna=skipna)
-        names = {name: _names(name, given) for name, given in columns.items()}
-        merged = {name: [each for each in own if each != "nunique"] for name, own in names.items()}
-        asked = tuple(
-            (name, _asked(name, (columns[name][0], *own), skipna, ddof, dtype)) for name, own in merged.items() if own
+        names = {name: _names(name, request) for name, request in columns.items()}
+        # Distinct values are counted from merged pairs of key and value; other statistics have accumulators.
+        merged = {name: [statistic for statistic in own if statistic != "nunique"] for name, own in names.items()}
+        requests = tuple(
+            (name, _request(name, (columns[name][0], *own), skipna, ddof, dtype)) for name, own in merged.items() if own
         )
-        found: dict[str, dict[str, da.Array]] = {name: {} for name in columns}
-        if asked:
-            found |= self._computed(asked, {name: columns[name][0] for name, _ in asked}, split_every)
+        table: dict[str, dict[str, da.Array]] = {name: {} for name in columns}
+        if requests:
+            table |= self._computed(requests, {name: columns[name][0] for name, _ in requests}, split_every)
         for name, own in names.items():
             if "nunique" in own:
                 number = self._number_of_different(name, columns[name][0], skipna, split_every)
-                found[name] = {each: number if each == "nunique" else found[name][each] for each in own}
-        columns_of_keys = tuple(getattr(getattr(each, "_meta", None), "name", None) for each in self._given)
-        return LazyTable(found, self._key_arrays, columns_of_keys)
+                table[name] = {
+                    statistic: number if statistic == "nunique" else table[name][statistic] for statistic in own
+                }
+        columns_of_keys = tuple(
+            getattr(getattr(collection, "_meta", None), "name", None) for collection in self._collections
+        )
+        return LazyTable(table, self._key_arrays, columns_of_keys)
 
     def _key_arrays(self) -> Any:
         return self.keys
 
     def _number_of_different(self, name: str, x: Any, skipna: bool, split_every: int | None) -> da.Array:
-        """Return how many different values each group has: the pairs of a key and a value that occur are merged."""
+        """Return the number of distinct values of each group, by merging the distinct pairs of key and value."""
+        # Pairs with a missing value are in no group, so missing values cannot count as one more.
         if not skipna:
             raise TypeError(f"skipna: expected True with 'nunique' of {name} in blocks, got {skipna!r}")
-        pairs = GroupBy([*self._given, x], sort=False)
+        pairs = GroupBy([*self._collections, x], sort=False)
         blocks = blocks_of(**dict(zip([*self._keys, name], pairs._keys.values(), strict=True)))
         whole = None if self.num_groups is not None else self._whole((), blocks_of(**self._keys), split_every)
         counted = task(_number_of_pairs)(pairs._whole((), blocks, split_every), whole, self.num_groups)
         return as_array(counted, (np.nan if self.num_groups is None else self.num_groups,), np.dtype(np.int64))
 
     def _computed(
-        self, asked: tuple[tuple[str, Column], ...], collections: dict[str, Any], split_every: int | None
+        self, requests: tuple[tuple[str, Column], ...], collections: dict[str, Any], split_every: int | None
     ) -> dict[str, dict[str, da.Array]]:
-        """Return what is asked of collections; of None, their numbers of groups are the values."""
-        _spec_of(self._dtype, asked, 1).spec()  # raises what is wrong with it
-        named = {f"values of {name!r}" if name in self._keys else name: each for name, each in collections.items()}
+        """Return the requested statistics of collections; None stands for the group numbers as values."""
+        _spec_of(self._dtype, requests, 1).spec()  # raises for wrong options, before any task is made
+        named = {
+            f"values of {name!r}" if name in self._keys else name: collection
+            for name, collection in collections.items()
+        }
         check_unmasked(**self._keys, **named)
         blocks = blocks_of(**self._keys, **named)
-        if blocks.starts is None and any(TABLE[each].is_position for _, column in asked for each in column.statistics):
+        # Positions in the whole collection need the number of elements of every earlier block.
+        if blocks.starts is None and any(
+            TABLE[statistic].is_position for _, column in requests for statistic in column.statistics
+        ):
             first = next(iter(self._keys.values()))
             if getattr(first, "ndim", 1) != 1:
                 raise ValueError(f"keys: expected one dimension, since positions are asked for, got {first.ndim}")
@@ -236,18 +250,21 @@ class GroupBy:
                 "compute_chunk_sizes(), columns to_dask_array(lengths=True)"
             )
         if self.num_groups is None:
-            whole = task(_results_of_keys)(asked, self._whole(asked, blocks, split_every))
+            whole = task(_results_of_keys)(requests, self._whole(requests, blocks, split_every))
         else:
             of_groups, starts = (
-                _spec_of(self._dtype, asked, self.num_groups),
+                _spec_of(self._dtype, requests, self.num_groups),
                 blocks.starts or [None] * len(blocks.rows),
             )
             parts = [task(_partial)(of_groups, start, *row) for start, row in zip(starts, blocks.rows, strict=True)]
             whole = task(_results)(of_groups, tree(parts, merge, split_every), self.num_groups)
         shape = (np.nan if self.num_groups is None else self.num_groups,)
         return {
-            name: {each: as_array(whole[name][each], shape, TABLE[each].dtype(column)) for each in column.statistics}
-            for name, column in asked
+            name: {
+                statistic: as_array(whole[name][statistic], shape, TABLE[statistic].dtype(column))
+                for statistic in column.statistics
+            }
+            for name, column in requests
         }
 
     def size(self, *, split_every: int | None = None) -> da.Array:
@@ -276,8 +293,9 @@ class GroupBy:
         """
         results = self.agg(x=(x, statistic), split_every=split_every, **options)["x"][statistic]
         blocks = blocks_of(**self._keys)
+        # Each row finds its group by its key among the merged groups.
         whole = None if self.num_groups is not None else self._whole((), blocks, split_every)
-        coded = tuple(each is not None for each in self._categories.values())
+        coded = tuple(categories is not None for categories in self._categories.values())
         parts = [task(_of_rows)(whole, results, self.num_groups, coded, self._one, *row) for row in blocks.rows]
         first = next(iter(self._keys.values()))
         sizes = first.chunks[0] if isinstance(first, da.Array) else [np.nan] * len(parts)
@@ -308,7 +326,7 @@ class LazyTable(Table[Any]):
 
     @cached_property
     def _task(self) -> Delayed:
-        return delayed(_computed_table)({name: {**each} for name, each in self.items()}, self._keys(), self._names)
+        return delayed(_computed_table)({name: {**column} for name, column in self.items()}, self._keys(), self._names)
 
     def compute(self, **options: Any) -> Table[Any]:
         """Return the table of NumPy arrays; `options` are those of ``dask.compute``."""
@@ -358,19 +376,20 @@ def _returned(value: Any) -> Any:
     return value
 
 
-def _names(name: str, given: Any) -> tuple[str, ...]:
+def _names(name: str, request: Any) -> tuple[str, ...]:
     """Return the names of the statistics of one column."""
-    if not isinstance(given, tuple | list) or len(given) < 2:
-        raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {given!r}")
-    return named_statistics(given[1:])
+    if not isinstance(request, tuple | list) or len(request) < 2:
+        raise TypeError(f"{name}: expected a tuple of a collection and its statistics, got {request!r}")
+    return named_statistics(request[1:])
 
 
 def _number_of_pairs(pairs: _Part, whole: _Part | None, number: int | None) -> np.ndarray:
-    """Return how many pairs have the key of each group: those of `whole`, or the numbers of groups."""
+    """Return the number of pairs of each group: the groups of `whole`, or integers below `number`."""
     *keys, _ = pairs.keys
     if whole is None:
         own = np.asarray(keys[0]).astype(np.int64)
         return np.bincount(own[(own >= 0) & (own < (number or 0))], minlength=number or 0).astype(np.int64)
+    # Number the keys of the groups and of the pairs together: equal keys get equal numbers.
     columns = [np.concatenate(column) for column in zip(whole.keys, keys, strict=True)]
     numbers, size, _ = _grouped(columns, len(columns) == 1, True)
     counts = np.bincount(numbers[whole.number :], minlength=size)
@@ -385,18 +404,18 @@ def _columns(keys: Any) -> list[Any] | None:
             twice = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"keys: expected columns of different names, got {twice!r} twice")
         return [keys[name] for name in keys.columns]
-    if not isinstance(keys, list | tuple) or all(isinstance(each, Delayed) for each in keys):
-        return None  # the blocks of one
+    if not isinstance(keys, list | tuple) or all(isinstance(part, Delayed) for part in keys):
+        return None  # a list of Delayed is the blocks of one collection
     return list(keys)
 
 
 def _categories(column: Any) -> np.ndarray | None:
-    """Return the categories of a column; None of one that has none, or unknown ones."""
+    """Return the categories of a column; None if it has none, or if they are unknown."""
     return np.asarray(column.cat.categories) if hasattr(column, "cat") and column.cat.known else None
 
 
 def _codes_of(name: str, column: Any, categories: Any) -> Any:
-    """Return the numbers of the values of a column in its categories, in which those of partitions may differ."""
+    """Return the codes of a column in `categories`; partitions may have other categories, in another order."""
     meta = meta_of(column).cat.codes.astype(np.int64)
     return column.map_partitions(_codes_of_partition, name, categories, meta=meta)
 
@@ -412,17 +431,17 @@ def _codes_of_partition(part: Any, name: str, categories: np.ndarray) -> Any:
     return codes
 
 
-def _asked(name: str, given: Any, skipna: bool, ddof: int, dtype: DTypeLike | None) -> Column:
-    """Return what is asked of one collection, checked."""
-    statistics = named_statistics(given[1:])
-    for each in (each for each in statistics if each in TABLE and not TABLE[each].merges):
+def _request(name: str, request: Any, skipna: bool, ddof: int, dtype: DTypeLike | None) -> Column:
+    """Return the checked request of the statistics of one collection."""
+    statistics = named_statistics(request[1:])
+    for statistic in (statistic for statistic in statistics if statistic in TABLE and not TABLE[statistic].merges):
         raise ValueError(
-            f"{name}: expected statistics that can be merged, got {each!r}, which blocks have no part of; "
+            f"{name}: expected statistics that can be merged, got {statistic!r}, which blocks have no part of; "
             "clhist.group_by of NumPy arrays computes it"
         )
-    if np.ndim(given[0]) == 0 and not hasattr(given[0], "dask"):
-        raise TypeError(f"{name}: expected a Dask collection, got {type(given[0]).__name__}")
-    values = _dtype_of_collection(name, given[0], np.dtype(np.float64))
+    if np.ndim(request[0]) == 0 and not hasattr(request[0], "dask"):
+        raise TypeError(f"{name}: expected a Dask collection, got {type(request[0]).__name__}")
+    values = _dtype_of_collection(name, request[0], np.dtype(np.float64))
     values = number_of(supported_dtype(values, name))
     if values.names:
         raise TypeError(f"{name}: expected numbers, got {values}")
@@ -433,11 +452,11 @@ def _dtype_of_collection(name: str, collection: Any, otherwise: np.dtype, expect
     """Return the dtype of an array or a column; `otherwise` of what has none."""
     if hasattr(collection, "columns") and not hasattr(collection, "dtype"):
         raise TypeError(f"{name}: expected a column, got a dataframe of {', '.join(map(str, collection.columns))}")
-    given = getattr(collection, "dtype", otherwise)
+    dtype = getattr(collection, "dtype", otherwise)
     try:
-        return np.dtype(given)
-    except TypeError:  # of pandas alone
-        raise TypeError(f"{name}: expected {expected}, got {given}") from None
+        return np.dtype(dtype)
+    except TypeError:  # an extension dtype of pandas
+        raise TypeError(f"{name}: expected {expected}, got {dtype}") from None
 
 
 def _spec_of(keys: np.dtype, columns: tuple[tuple[str, Any], ...], number: int) -> GroupSpec:
@@ -445,12 +464,14 @@ def _spec_of(keys: np.dtype, columns: tuple[tuple[str, Any], ...], number: int) 
 
 
 def _results(of_groups: GroupSpec, whole: Partial, number: int) -> dict[str, dict[str, np.ndarray]]:
-    found = of_groups.results(whole)
-    return {name: {each: array[:number] for each, array in column.items()} for name, column in found.items()}
+    results = of_groups.results(whole)
+    return {
+        name: {statistic: array[:number] for statistic, array in column.items()} for name, column in results.items()
+    }
 
 
 def _keys_of(block: Any) -> np.ndarray:
-    """Return the keys of a block, of which a `Delayed` does not say what they are."""
+    """Return the keys of a block; raise TypeError if they are no integers, since a `Delayed` has no dtype to check."""
     array = integers(block)
     if array.size and array.dtype.kind not in "iub":
         raise TypeError(f"keys: expected {_NUMBERS}, got {array.dtype}")
@@ -459,13 +480,15 @@ def _keys_of(block: Any) -> np.ndarray:
 
 def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -> Partial:
     numbers = _keys_of(keys)
-    if of_groups.keys.kind == "u" and numbers.size and numbers.min() < 0:  # which it cannot say
+    # Masked keys became -1, which unsigned keys cannot represent.
+    if of_groups.keys.kind == "u" and numbers.size and numbers.min() < 0:
         raise ValueError(f"keys: expected signed integers, since some are masked, got {of_groups.keys}")
     arrays = [np.ascontiguousarray(numbers, of_groups.keys)]
-    for (name, column), each in zip(of_groups.columns, values, strict=True):
-        arrays.append(np.ascontiguousarray(refuse_missing(name, on_host(each)), column.dtype))
+    for (name, column), block in zip(of_groups.columns, values, strict=True):
+        arrays.append(np.ascontiguousarray(refuse_missing(name, on_host(block)), column.dtype))
     part = of_groups.spec().partial(*arrays, start=start)
-    return part if start is not None else replace(part, positions=None)  # of a block whose begin is unknown
+    # The position of the first element is unknown: claim none, or merging would see the same positions twice.
+    return part if start is not None else replace(part, positions=None)
 
 
 @dataclass(frozen=True)
@@ -481,23 +504,28 @@ class _Part:
 
 
 def _part(
-    asked: tuple[tuple[str, Column], ...], coded: tuple[bool, ...], one: bool, sort: bool, start: int | None, *row: Any
+    requests: tuple[tuple[str, Column], ...],
+    coded: tuple[bool, ...],
+    one: bool,
+    sort: bool,
+    start: int | None,
+    *row: Any,
 ) -> _Part:
-    """Return the groups of a block, of which `row` has the keys and the values."""
+    """Return the groups of a block; `row` has the key columns, then the values."""
     keys = _keys_of_block(coded, row)
     numbers, number, labels = _grouped(keys, one, sort)
-    if not asked:
+    if not requests:
         return _Part(labels, None)
-    values = [numbers if each is None else each for each in row[len(coded) :]]
-    # Few different sizes, so that what was made for one block does for others.
-    of_groups = _spec_of(numbers.dtype, asked, 1 << max(0, number - 1).bit_length())
+    values = [numbers if block is None else block for block in row[len(coded) :]]
+    # Round the number of groups up to a power of two, so that blocks share plans and compiled kernels.
+    of_groups = _spec_of(numbers.dtype, requests, 1 << max(0, number - 1).bit_length())
     return _Part(labels, _partial(of_groups, start, numbers, *values))
 
 
 def _keys_of_block(coded: tuple[bool, ...], row: Sequence[Any]) -> list[Any]:
-    """Return the columns of keys of a block; codes of categories are -1 where there is none."""
+    """Return the key columns of a block, with negative codes of categories masked."""
     columns = zip(row, coded, strict=False)
-    return [np.ma.masked_less(each, 0) if is_coded else used_categories(each) for each, is_coded in columns]
+    return [np.ma.masked_less(column, 0) if is_coded else used_categories(column) for column, is_coded in columns]
 
 
 def _of_rows(
@@ -509,8 +537,10 @@ def _of_rows(
         places = np.where((numbers >= 0) & (numbers < (number or 0)), numbers, -1)
         return np.asarray(picked_or_missing(results, places))
     numbers, _, labels = _grouped(_keys_of_block(coded, row), one, True)
+    # Number the keys of all groups and of this block together: equal keys get equal numbers.
     columns = [np.concatenate(column) for column in zip(whole.keys, labels, strict=True)]
     joined, size, _ = _grouped(columns, len(columns) == 1, True)
+    # Both tables end with -1, which the number -1 of a missing key selects.
     group = np.full(size + 1, -1)  # the group of each key
     group[joined[: whole.number]] = np.arange(whole.number)
     of_block = np.append(group[joined[whole.number :]], -1)
@@ -530,7 +560,7 @@ def _grouped(keys: Sequence[Any], one: bool, sort: bool) -> tuple[np.ndarray, in
 
 
 def _joined(parts: Sequence[_Part], sort: bool) -> _Part:
-    """Return the groups of several parts as one: each is combined with the groups of its own keys."""
+    """Merge the groups of several parts: groups with equal keys are combined."""
     some = [part for part in parts if part.number]
     if len(some) < 2:
         return some[0] if some else parts[0]
@@ -543,12 +573,13 @@ def _joined(parts: Sequence[_Part], sort: bool) -> _Part:
     places = np.split(numbers, np.cumsum([part.number for part in some[:-1]]))
     for place, part in zip(places, some, strict=True):
         assert part.partial is not None
-        own = replace(whole, arrays=tuple(each[place] for each in whole.arrays))
-        more = replace(part.partial, arrays=tuple(each[: part.number] for each in part.partial.arrays))
-        found = combined(own, more, "keys", in_place=True)
-        for into, each in zip(whole.arrays, found.arrays, strict=True):
-            into[place] = each
-        whole = replace(found, arrays=whole.arrays)
+        # Within a part each group occurs once, so bins can be gathered, combined and scattered back.
+        current = replace(whole, arrays=tuple(array[place] for array in whole.arrays))
+        addition = replace(part.partial, arrays=tuple(array[: part.number] for array in part.partial.arrays))
+        merged = combined(current, addition, "keys", in_place=True)
+        for into, array in zip(whole.arrays, merged.arrays, strict=True):
+            into[place] = array
+        whole = replace(merged, arrays=whole.arrays)
     return _Part(labels, whole)
 
 
@@ -556,6 +587,6 @@ def _labels(whole: _Part, column: int, categories: np.ndarray | None) -> np.ndar
     return whole.keys[column] if categories is None else categories[whole.keys[column]]
 
 
-def _results_of_keys(asked: tuple[tuple[str, Column], ...], whole: _Part) -> dict[str, dict[str, np.ndarray]]:
+def _results_of_keys(requests: tuple[tuple[str, Column], ...], whole: _Part) -> dict[str, dict[str, np.ndarray]]:
     assert whole.partial is not None
-    return _results(_spec_of(np.dtype(np.int32), asked, whole.number), whole.partial, whole.number)
+    return _results(_spec_of(np.dtype(np.int32), requests, whole.number), whole.partial, whole.number)

@@ -51,7 +51,7 @@ def reduce(spec: Spec, *collections: Any, split_every: int | None = None) -> Any
     """
     if not isinstance(spec, Spec):
         raise TypeError(f"spec: expected a clhist.Spec, got {type(spec).__name__}")
-    blocks = blocks_of(**{f"collections[{k}]": each for k, each in enumerate(collections)})
+    blocks = blocks_of(**{f"collections[{k}]": collection for k, collection in enumerate(collections)})
     return task(spec.result)(partial_of(spec, blocks, split_every))
 
 
@@ -118,12 +118,14 @@ def reduce_by_index(
         operator = operator_on_bins(op, initial.dtype)
     check_pickles("op", operator)
     blocks = blocks_of(indices=indices, values=1 if isinstance(op, str) and op == COUNT else values)
+    # Structured values bring their positions; plain ones get them from the start of their block.
     if operator.positional and getattr(of_values, "names", None) is None and blocks.starts is None:
         raise ValueError(
             f"values: expected chunks of known sizes, since {operator.name} needs positions, got unknown ones; "
             "x.compute_chunk_sizes() finds them"
         )
     if reproducible:
+        # The initial contents of a bin are one more value.
         operator = reproducible_form(operator, max_abs, 2**40 if blocks.size is None else blocks.size + 1)
     if shards is not None:
         return sharded(operator, shape[0], blocks, shards, split_every, initial)
@@ -143,7 +145,8 @@ def partial_of(spec: Any, blocks: Blocks, split_every: int | None) -> Any:
 
 def _partial(spec: Spec, start: int | None, *arrays: Any) -> Partial:
     part = spec.partial(*(on_host(array) for array in arrays), start=start)
-    return part if start is not None else replace(part, positions=None)  # of a block whose begin is unknown
+    # The position of the first element is unknown: claim none, or merging would see the same positions twice.
+    return part if start is not None else replace(part, positions=None)
 
 
 def _bins(dest: Any) -> tuple[np.ndarray | None, tuple[int, ...]]:
@@ -156,7 +159,7 @@ def _bins(dest: Any) -> tuple[np.ndarray | None, tuple[int, ...]]:
 
 
 def _dtype_of(values: Any, op: Any, initial: np.ndarray | None) -> np.dtype:
-    """Return the dtype of values, if that is known; of `Delayed` only what `op` or the bins say."""
+    """Return the dtype of the values; for `Delayed`, which has none, the dtype of the operator or the bins."""
     if not isinstance(values, Delayed | list):
         dtype = getattr(values, "dtype", None)
         return np.result_type(values) if dtype is None else dtype

@@ -1,4 +1,4 @@
-"""Blocks of Dask collections, and the tree in which what is made of them becomes one."""
+"""Blocks of Dask collections, and the tree of tasks that merges their partial results."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ def blocks_of(**collections: Any) -> Blocks:
     TypeError, ValueError
         If there is no collection, they do not fit; they are named.
     """
-    given = {name: unlabelled(value) for name, value in collections.items()}
-    given |= _arrays(given)
-    columns = {name: _delayed(value) for name, value in given.items()}
+    arguments = {name: unlabelled(value) for name, value in collections.items()}
+    arguments |= _arrays(arguments)
+    columns = {name: _delayed(value) for name, value in arguments.items()}
     numbers = {name: len(column) for name, column in columns.items() if column is not None}
     if not numbers:
-        raise TypeError(f"{', '.join(given)}: expected a Dask collection, got none")
+        raise TypeError(f"{', '.join(arguments)}: expected a Dask collection, got none")
     (first, number), *rest = numbers.items()
     for name, other in rest:
         if other != number:
             raise ValueError(f"{name}: expected {number} blocks as of {first}, got {other}")
-    each = [columns[name] or [given[name]] * number for name in given]
-    array = next((value for value in given.values() if isinstance(value, da.Array)), None)
+    block_columns = [columns[name] or [arguments[name]] * number for name in arguments]
+    array = next((value for value in arguments.values() if isinstance(value, da.Array)), None)
     starts, size = (None, None) if array is None else _starts_and_size(array)
-    return Blocks(tuple(zip(*each, strict=True)), starts, size)
+    return Blocks(tuple(zip(*block_columns, strict=True)), starts, size)
 
 
-def _arrays(given: Mapping[str, Any]) -> dict[str, da.Array]:
-    """Return the arrays among collections as Dask's, cut alike; raises ValueError if their shapes differ."""
-    arrays = {name: value for name, value in given.items() if isinstance(value, da.Array)}
+def _arrays(arguments: Mapping[str, Any]) -> dict[str, da.Array]:
+    """Return the arrays among collections as Dask arrays of equal chunks; raise ValueError if their shapes differ."""
+    arrays = {name: value for name, value in arguments.items() if isinstance(value, da.Array)}
     first = next(iter(arrays), None)
-    for name, value in given.items():
+    for name, value in arguments.items():
         if _delayed(value) is None and np.ndim(value) > 0:  # NumPy's
             plain = masked(name, value)
             if first is None:
@@ -80,13 +80,15 @@ def _arrays(given: Mapping[str, Any]) -> dict[str, da.Array]:
     for name, array in arrays.items():
         if first is not None and not _same_shape(arrays[first].shape, array.shape):
             raise ValueError(f"{name}: expected shape {arrays[first].shape} as of {first}, got {array.shape}")
+    # Chunks of unknown sizes cannot be rechunked: blocks are paired in order.
     if first is None or any(math.isnan(n) for array in arrays.values() for n in array.shape):
         return arrays
+    # Equal chunks pair the blocks of all arrays element by element.
     return {name: array.rechunk(arrays[first].chunks) for name, array in arrays.items()}
 
 
 def _starts_and_size(array: da.Array) -> tuple[tuple[int, ...] | None, int | None]:
-    """Return where the blocks of an array begin, if it has one dimension, and its size; None of what is unknown."""
+    """Return the starts of the blocks of a 1-D array, and the size of an array; None for unknown ones."""
     if any(math.isnan(n) for n in array.shape):
         return None, None
     starts = tuple(int(n) for n in np.cumsum([0, *array.chunks[0][:-1]])) if array.ndim == 1 else None
@@ -94,7 +96,7 @@ def _starts_and_size(array: da.Array) -> tuple[tuple[int, ...] | None, int | Non
 
 
 def tree(parts: Sequence[Any], join: Callable[[Sequence[Any]], Any], split_every: int | None = None) -> Any:
-    """Return what `join` makes of all parts, some at a time.
+    """Join all parts by a tree of tasks.
 
     Parameters
     ----------
@@ -109,12 +111,14 @@ def tree(parts: Sequence[Any], join: Callable[[Sequence[Any]], Any], split_every
     level = list(parts)
     joined = delayed(join, pure=True, traverse=True)
     while len(level) > 1:
+        # A single part at the end goes to the next level as it is.
         level = [joined(level[k : k + width]) if len(level) > k + 1 else level[k] for k in range(0, len(level), width)]
     return level[0]
 
 
 def task(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that makes a task of each call."""
+    # Equal calls of a pure function have the same key, so Dask computes them once.
     made: Callable[..., Any] = delayed(function, pure=True, traverse=False)
     return made
 
@@ -145,7 +149,7 @@ def check_pickles(name: str, value: Any) -> None:
     """Raise TypeError, which names the argument, if `value` cannot go to other processes."""
     try:
         pickle.dumps(value)
-    except Exception as error:  # of whatever kind its parts raise
+    except Exception as error:  # the objects to pickle may raise anything
         raise TypeError(f"{name}: expected what can be pickled, since it goes to workers: {error}") from error
 
 
@@ -157,7 +161,7 @@ def _delayed(value: Any) -> list[Any] | None:
         return list(value.to_delayed())
     if isinstance(value, Delayed):
         return [value]
-    if isinstance(value, list | tuple) and value and all(isinstance(each, Delayed) for each in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(part, Delayed) for part in value):
         return list(value)
     return None
 

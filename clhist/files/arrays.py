@@ -42,6 +42,7 @@ def read_npz(
         It is not an .npz file, is damaged, or lacks an array.
     """
     with open_regular(path) as file:
+        # Members are compared with the size of the file, since sizes in an archive are not trusted.
         size = os.fstat(file.fileno()).st_size
         try:
             with zipfile.ZipFile(file) as archive:
@@ -75,6 +76,7 @@ def read_npy(file: BinaryIO, kinds: str = NUMBERS) -> npt.NDArray[Any]:
     """Return the array of a .npy file; raise ValueError if it is none, or of other `kinds`."""
     size = os.fstat(file.fileno()).st_size
     try:
+        # The header must account for every byte of the file before memory is allocated.
         declared, dtype = _declared(file)
         if dtype.kind not in kinds or declared != size:
             raise ValueError(f"expected {_KINDS[kinds]} in {size} bytes, got {dtype} in {declared}")
@@ -86,7 +88,8 @@ def read_npy(file: BinaryIO, kinds: str = NUMBERS) -> npt.NDArray[Any]:
 
 _WIDE = np.dtype(np.uint32)  # a character of text
 _KINDS = {NUMBERS: "integers or floats"}
-_MOST_SHRUNK = 1032  # times, by deflate; a larger claim is false
+# Deflate shrinks by at most this factor; a file that claims more is damaged.
+_MOST_SHRUNK = 1032
 
 
 def _keys(archive: zipfile.ZipFile) -> list[str]:
@@ -97,6 +100,7 @@ def _read_member(
     archive: zipfile.ZipFile, name: str, archive_size: int, kinds: str, compressed: bool
 ) -> npt.NDArray[Any]:
     info = archive.getinfo(f"{name}.npy")
+    # The directory may claim anything, but not more bytes than the file has.
     stored = min(info.compress_size, archive_size)
     ratios = {zipfile.ZIP_STORED: 1} | ({zipfile.ZIP_DEFLATED: _MOST_SHRUNK} if compressed else {})
     if info.compress_type not in ratios:
@@ -105,6 +109,7 @@ def _read_member(
     if info.file_size > possible:
         raise ValueError(f"{name}: expected at most {possible} bytes in {stored}, got {info.file_size}")
     try:
+        # Compare the header with the sizes before memory is allocated.
         with archive.open(info) as member:
             declared, dtype = _declared(member)
         if dtype.kind not in kinds or dtype.hasobject or not dtype.itemsize:
@@ -113,6 +118,7 @@ def _read_member(
             raise ValueError(f"shape: expected one of {info.file_size} bytes, the size of the member, got {declared}")
         with archive.open(info) as member:
             array = npy.read_array(member, allow_pickle=False)
+        # A character has 32 bits, of which Unicode uses 21: Python has no text with larger ones.
         characters = np.frombuffer(array.tobytes(), _WIDE.newbyteorder(dtype.byteorder)) if dtype.kind == "U" else ()
         if np.max(characters, initial=0) > sys.maxunicode:
             raise ValueError("expected text of Unicode")
@@ -124,6 +130,7 @@ def _read_member(
 def _declared(file: Any) -> tuple[int, np.dtype]:
     """How many bytes a .npy file says that it has, and of which type."""
     version = npy.read_magic(file)
+    # Versions above 1.0 all have a length of 32 bits.
     read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read_header(file)
     if min(shape, default=0) < 0:

@@ -13,7 +13,8 @@ Array = npt.NDArray[Any]
 _NEWLINE, _RETURN, _QUOTE, _DOT, _MINUS, _PLUS = b'\n\r".-+'
 _MISSING = frozenset(("", "na", "n/a", "null", "none", "nan", "-nan"))
 _PADDING = 64
-_WIDEST = 32  # characters of a number that is computed here; of a key twice as many
+# Characters of a number that is parsed here; a key may have twice as many.
+_WIDEST = 32
 _DIGITS = 18  # of an integer that int64 holds
 _WHOLE = 1 << 53  # integers up to here are floats exactly
 _POWERS = 10.0 ** np.arange(_DIGITS + 1)  # exact, as all up to 10^22 are
@@ -45,10 +46,11 @@ class Fields:
         begin = np.zeros(len(ends), np.intp)
         begin[1:] = separators[ends[:-1]] + 1
         end = separators[ends]
+        # The return before a newline is no part of the last field; rows that are empty without it are dropped.
         end = end - ((end > begin) & (self._bytes[end - 1] == _RETURN))
-        kept = end > begin
-        if not kept.all():
-            first, begin, end, ends = first[kept], begin[kept], end[kept], ends[kept]
+        is_filled = end > begin
+        if not is_filled.all():
+            first, begin, end, ends = first[is_filled], begin[is_filled], end[is_filled], ends[is_filled]
         self._first, self._begin, self._end, self._number = first, begin, end, ends - first + 1
 
     @classmethod
@@ -60,6 +62,8 @@ class Fields:
         NotSimple
             If a quote is inside of a field, or the bytes are no text of lines that end in a newline.
         """
+        # A zero byte, and a return without a newline behind it, are left to csv.
+        # The block may end between a return and its newline.
         if b"\0" in data or (b"\r" in data and data.count(b"\r") != data.count(b"\r\n") + data.endswith(b"\r")):
             raise NotSimple
         there = np.frombuffer(data, np.uint8)
@@ -67,16 +71,19 @@ class Fields:
         has_quotes = b'"' in data
         if has_quotes:
             quotes = there == _QUOTE
+            # Behind an odd number of quotes, a separator is a part of a quoted field.
             is_separator &= ~np.bitwise_xor.accumulate(quotes)
         separators = np.flatnonzero(is_separator)
         ends = np.flatnonzero(there[separators] == _NEWLINE)
         if not len(ends):
             if is_last:
-                raise NotSimple  # a quote that does not close
+                # An unclosed quote.
+                raise NotSimple
             return None
         size = int(separators[ends[-1]]) + 1
         if has_quotes and not _is_well_quoted(there, np.flatnonzero(quotes[:size]), delimiter):
             raise NotSimple
+        # Bytes behind the last newline of the file belong to a quote that is not closed.
         if is_last and size != len(data):
             raise NotSimple
         if not data.isascii():
@@ -92,7 +99,7 @@ class Fields:
     def skip_row(self) -> None:
         """Forget the first row."""
         self._first, self._begin, self._end, self._number = (
-            each[1:] for each in (self._first, self._begin, self._end, self._number)
+            array[1:] for array in (self._first, self._begin, self._end, self._number)
         )
 
     def row_without(self, place: int) -> tuple[int, int] | None:
@@ -125,19 +132,19 @@ class Fields:
         if self._has_quotes:
             quoted = (self._bytes[begin] == _QUOTE).astype(np.intp)
             begin, end = begin + quoted, end - quoted
-        found, is_simple = _decimals(self._bytes, begin, end)
+        values, is_simple = _decimals(self._bytes, begin, end)
         is_empty = end == begin
         if complete and is_empty.any():
             raise error(int(is_empty.argmax()), "")
-        found[is_empty] = np.nan
+        values[is_empty] = np.nan
         rows = np.flatnonzero(~is_simple & ~is_empty)
         if len(rows):
-            self._others(found, rows, begin[rows], end[rows], error, complete=complete)
-        return found
+            self._others(values, rows, begin[rows], end[rows], error, complete=complete)
+        return values
 
     def _others(
         self,
-        found: Array,
+        values: Array,
         rows: Array,
         begin: Array,
         end: Array,
@@ -146,34 +153,40 @@ class Fields:
         complete: bool,
     ) -> None:
         """Read numbers with exponents or many digits together, words one by one."""
+        # `| 0x20` turns ASCII letters into lower case.
         first = self._bytes[begin] | 0x20
         is_word = ((first >= ord("a")) & (first <= ord("z"))) | (end - begin > _WIDEST)
         plain = np.flatnonzero(~is_word)
         if len(plain):
             texts = _fixed_width(self._bytes, begin[plain], end[plain])
             try:
-                if b"_" in texts.tobytes():  # NumPy reads 1_000 as a number
+                # NumPy would read 1_000 as a number.
+                if b"_" in texts.tobytes():
                     raise ValueError
-                found[rows[plain]] = texts.astype(np.float64)
+                values[rows[plain]] = texts.astype(np.float64)
             except ValueError:
+                # One bad text fails the conversion of all, so read each of them alone.
                 is_word[:] = True
-        known: dict[bytes, float] = {}
-        for row, low, high in zip(*(each[is_word].tolist() for each in (rows, begin, end)), strict=True):
+        # Words repeat, such as those for missing values: parse each once.
+        cache: dict[bytes, float] = {}
+        for row, low, high in zip(*(array[is_word].tolist() for array in (rows, begin, end)), strict=True):
             text = self._data[low:high]
-            if text not in known:
+            if text not in cache:
                 value = number_of(text.decode().replace('""', '"'), complete=complete)
                 if value is None:
                     raise error(row, text.decode())
-                known[text] = value
-            found[row] = known[text]
+                cache[text] = value
+            values[row] = cache[text]
 
     def keys(self, place: int, dictionary: Dictionary) -> Array:
         """Return the number in `dictionary` of the text at `place`, of all rows."""
         begin, end = self._extents(place)
         width = int((end - begin).max(initial=0))
+        # All rows take as many words as the longest key, so very long ones are looked up one by one.
         if width > 2 * _WIDEST:
             texts = [self._data[low:high] for low, high in zip(begin.tolist(), end.tolist(), strict=True)]
             return np.array([dictionary.number(text) for text in texts], np.int32)
+        # Texts as 64-bit words, padded with zero bytes, which no text contains.
         words = np.zeros((max(1, -(-width // 8)), len(begin)), np.uint64)
         lengths = end - begin
         for n in range(width):
@@ -205,29 +218,33 @@ class Dictionary:
 
     def number(self, text: bytes) -> int:
         """Return the number of a field; a new one gets the next."""
-        found = self._numbers.setdefault(text, len(self._numbers))
-        if found == len(self.texts):
+        code = self._numbers.setdefault(text, len(self._numbers))
+        if code == len(self.texts):
             self.texts.append(_unquoted(text))
-        return found
+        return code
 
     def numbers(self, words: Array) -> Array:
         """Return the number of each text, given as 8 bytes a row of `words`; new ones get the next."""
         hashes = _hashes(words)
         places = np.searchsorted(self._known, hashes)
+        # A hash above all others has no place; the first one differs from it, so it counts as new.
         places[places == len(self._known)] = 0
         new = np.ones(len(hashes), bool) if not len(self._known) else self._known[places] != hashes
         if new.any():
+            # New texts get their numbers in the order of their first appearance.
             _, first = np.unique(hashes[new], return_index=True)
             self._add(words[:, np.flatnonzero(new)[np.sort(first)]])
             places = np.searchsorted(self._known, hashes)
-        found = self._of_known[places]
+        codes = self._of_known[places]
         rows = max(len(words), len(self._words))
+        # Equal hashes do not prove equal texts, so compare the words.
         for n in range(rows):
             here = words[n] if n < len(words) else np.uint64(0)
-            there = self._words[n][found] if n < len(self._words) else np.uint64(0)
-            if np.any(here != there):  # two texts of one hash
+            there = self._words[n][codes] if n < len(self._words) else np.uint64(0)
+            # Two texts have the same hash: compare them one by one.
+            if np.any(here != there):
                 return np.array([self.number(text) for text in _texts(words)], np.int32)
-        return found
+        return codes
 
     def _add(self, words: Array) -> None:
         numbers = np.array([self.number(text) for text in _texts(words)], np.int32)
@@ -238,9 +255,9 @@ class Dictionary:
         grown[:, numbers] = 0
         grown[: len(words), numbers] = words
         self._words = grown
-        known = np.concatenate([self._known, _hashes(words)])
-        order = np.argsort(known)
-        self._known, self._of_known = known[order], np.concatenate([self._of_known, numbers])[order]
+        hashes = np.concatenate([self._known, _hashes(words)])
+        order = np.argsort(hashes)
+        self._known, self._of_known = hashes[order], np.concatenate([self._of_known, numbers])[order]
 
 
 def number_of(text: str, *, complete: bool = False) -> float | None:
@@ -278,12 +295,13 @@ def is_missing(text: str) -> bool:
 
 
 def _unquoted(text: bytes) -> str:
-    found = text.decode()
-    return found[1:-1].replace('""', '"') if found.startswith('"') else found
+    decoded = text.decode()
+    return decoded[1:-1].replace('""', '"') if decoded.startswith('"') else decoded
 
 
 def _is_well_quoted(there: Array, quotes: Array, delimiter: int) -> bool:
     """Whether each quote begins or ends a field, or is doubled in one that is quoted."""
+    # Quotes open and close in turn. A doubled one closes and opens again, so a quote may also stand beside another.
     opening, closing = quotes[::2], quotes[1::2]
     before = there[opening - 1]
     begins = (opening == 0) | (before == delimiter) | (before == _NEWLINE) | (before == _QUOTE)
@@ -307,9 +325,11 @@ def _decimals(there: Array, begin: Array, end: Array) -> tuple[Array, Array]:
     first = there[begin]
     is_minus = first == _MINUS
     has_sign = is_minus | (first == _PLUS)
+    # Horner's scheme over character n of all fields at once.
     for n in range(width):
         byte = there[np.minimum(begin + n, len(there) - 1)]
         is_there = lengths > n
+        # Bytes below that of 0 wrap, and so are no digits either.
         digit = byte - np.uint8(48)
         is_digit = (digit < 10) & is_there
         is_point = (byte == _DOT) & is_there
@@ -319,9 +339,10 @@ def _decimals(there: Array, begin: Array, end: Array) -> tuple[Array, Array]:
         fraction += is_digit & (points > 0)
         points += is_point
         simple &= is_digit | is_point | ~is_there | (has_sign if n == 0 else False)
+    # More digits than int64 holds wrap silently; their count refuses these fields.
     simple &= (digits > 0) & (digits <= _DIGITS) & (points <= 1) & (whole <= _WHOLE)
-    found = whole / _POWERS[np.minimum(fraction, _DIGITS)]
-    return np.where(is_minus, -found, found), simple
+    values = whole / _POWERS[np.minimum(fraction, _DIGITS)]
+    return np.where(is_minus, -values, values), simple
 
 
 def _fixed_width(there: Array, begin: Array, end: Array) -> Array:
@@ -329,19 +350,21 @@ def _fixed_width(there: Array, begin: Array, end: Array) -> Array:
     lengths = end - begin
     width = int(lengths.max())
     places = np.arange(width)
-    found = there[np.minimum(begin[:, None] + places, len(there) - 1)]
-    found[places >= lengths[:, None]] = 0
-    return np.ascontiguousarray(found).view(f"S{width}")[:, 0]
+    characters = there[np.minimum(begin[:, None] + places, len(there) - 1)]
+    characters[places >= lengths[:, None]] = 0
+    return np.ascontiguousarray(characters).view(f"S{width}")[:, 0]
 
 
 def _hashes(words: Array) -> Array:
-    found = words[0].copy()
+    # The multiplier is 2^64 divided by the golden ratio, an odd number that mixes all bits.
+    hashes = words[0].copy()
     for word in words[1:]:
-        if word.any():  # trailing zeros leave the hash as it is
-            found = np.where(
-                word == 0, found, (found ^ (found >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15) + word
+        # Words of zeros leave the hash unchanged.
+        if word.any():
+            hashes = np.where(
+                word == 0, hashes, (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15) + word
             )
-    return found
+    return hashes
 
 
 def _texts(words: Array) -> list[bytes]:

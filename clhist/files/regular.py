@@ -55,6 +55,7 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"file: expected a path, got {path!r}")
+    # A symbolic link stays one: the file that it leads to is replaced.
     target = os.path.realpath(path)
     try:
         mode: int | None = os.stat(target).st_mode
@@ -62,6 +63,7 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
         mode = None
     if mode is not None and not stat.S_ISREG(mode):
         raise ValueError(f"{path}: expected a regular file")
+    # In the same folder, since a rename cannot cross file systems.
     temporary = os.path.join(os.path.dirname(target), f".clhist-{secrets.token_hex(8)}")
     file = open(temporary, "xb")  # noqa: SIM115
     try:
@@ -70,6 +72,7 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
+        # The new file keeps the permissions of the old one.
         if mode is not None:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)

@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 
 def read_sealed(path: Path, key: str) -> bytes | None:
-    """Return what `write_sealed` wrote for this key; None if there is no such file, or a damaged one.
+    """Return the content that `write_sealed` wrote for this key; None if there is no such file, or a damaged one.
 
     A file that is damaged, or that cannot be read, is named by one warning of the process.
     """
@@ -48,8 +48,10 @@ def write_sealed(path: Path, key: str, content: bytes) -> None:
     """Write a file that `read_sealed` reads; without a word if that is impossible, since it is only a cache."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():  # which nothing could take the place of
+        # A directory cannot be replaced by a rename.
+        if path.is_dir():
             shutil.rmtree(path)
+        # Not durable: the checksum reveals a file that a loss of power has cut off.
         with replaced(path, durable=False) as file:
             file.write(_digest(key, content) + content)
     except (OSError, ValueError):
@@ -92,6 +94,7 @@ def warn_of_damage(path: Path | str, reason: str, instead: str = "it is made aga
         if os.fspath(path) in _named:
             return
         _named.add(os.fspath(path))
+    # Outside of the lock: handlers of warnings are foreign code, which may warn of another file.
     warnings.warn(f"{path}: a damaged file of a cache ({reason}); {instead}", RuntimeWarning, stacklevel=3)
 
 

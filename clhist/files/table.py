@@ -69,14 +69,15 @@ def different_names(names: Sequence[str]) -> tuple[list[str], dict[str, list[int
 
     Columns that share a name are called by their position.
     """
-    repeated = {name: [n for n, each in enumerate(names) if each == name] for name in set(names)}
+    repeated = {name: [n for n, other in enumerate(names) if other == name] for name in set(names)}
     repeated = {name: places for name, places in repeated.items() if len(places) > 1}
-    taken = set(names)
-    found = []
+    used = set(names)
+    unique = []
     for n, name in enumerate(names):
-        position = str(n) if str(n) not in taken else f"{name} ({n})"
-        found.append(position if name in repeated else name)
-    return found, repeated
+        # A column may have a number as its name, which a position must not repeat.
+        position = str(n) if str(n) not in used else f"{name} ({n})"
+        unique.append(position if name in repeated else name)
+    return unique, repeated
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,10 @@ class Table:
 
     def dtype(self, name: str) -> np.dtype:
         """Return the dtype of a column of numbers."""
-        found = self.dtypes[self.named(name)]
-        if isinstance(found, str):
-            raise TableError(f"{self.path}: expected numbers in column {name!r}, got {found}")
-        return found
+        dtype = self.dtypes[self.named(name)]
+        if isinstance(dtype, str):
+            raise TableError(f"{self.path}: expected numbers in column {name!r}, got {dtype}")
+        return dtype
 
     def chunks(self, numbers: Sequence[str], keys: Sequence[str] = ()) -> Iterator[Chunk]:
         """Yield the columns under the names that they are asked for by."""
@@ -145,7 +146,8 @@ def table_errors(path: Path) -> Iterator[None]:
         yield
     except TableError:
         raise
-    except OSError as error:  # gzip's have no number
+    except OSError as error:
+        # Errors of gzip have no errno.
         if error.errno is not None:
             raise
         raise TableError(f"{path}: {first_line(error)}") from error

@@ -33,10 +33,13 @@ def _gzip(file: BinaryIO) -> Any:
 
 COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {".gz": _gzip, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
 ENDINGS = (".csv", ".tsv", ".txt")
-_BLOCK = 1 << 22  # bytes: fits the caches, with what is computed of it
+# Bytes of a block: with intermediate results it fits the caches.
+_BLOCK = 1 << 22
 _LONGEST = 1 << 26  # bytes of a line
-_CSV_ROWS = 1 << 16  # rows of text are Python's strings for a moment
-_MOST_TEXTS = 1 << 16  # that are remembered from block to block
+# Rows are Python strings for a moment, so few at a time.
+_CSV_ROWS = 1 << 16
+# Distinct texts that are remembered from block to block.
+_MOST_TEXTS = 1 << 16
 _BLANKS = " "  # the separator of files whose fields any number of blanks and tabs separate
 
 
@@ -104,6 +107,7 @@ class _Lines:
         while True:
             part = self._file.read(size)
             data += part
+            # Cut at a line end, which comments and runs of blanks do not cross; a too long line is cut anywhere.
             end = data.rfind(b"\n") + 1 if part and len(data) <= _LONGEST else len(data)
             if end or not part:
                 self._rest = data[end:]
@@ -143,6 +147,7 @@ class _Header:
         first, second = _first_lines(path, comments=complete)
         separator = max(",;\t", key=first.count)
         words = first.removeprefix("#").split()
+        # Blanks separate if nothing else does, and this line or the next one is a row of numbers, or a `#` begins it.
         if separator not in first and len(words) > 1:
             is_row = any(map(is_number, words))
             numbers = words if is_row else second.split()
@@ -158,14 +163,14 @@ class _Header:
 
 def _first_lines(path: Path, *, comments: bool) -> tuple[str, str]:
     """Return the first two lines that are not empty, without comments; empty ones if there are none."""
-    found: list[str] = []
+    lines: list[str] = []
     with _opened(path) as (_, raw), _text(raw, "utf-8-sig") as file:
-        while len(found) < 2 and (line := file.readline(1 << 20)):
+        while len(lines) < 2 and (line := file.readline(1 << 20)):
             line = line.partition("#")[0].strip(" \r\n") if comments else line.strip("\r\n")
-            found += [line] if line else []
-    if not found and comments:
+            lines += [line] if line else []
+    if not lines and comments:
         raise TableError(f"{path}: expected rows of numbers, got none")
-    return (*found, "", "")[0], (*found, "", "")[1]
+    return (*lines, "", "")[0], (*lines, "", "")[1]
 
 
 @dataclass
@@ -200,8 +205,10 @@ class _Reader:
             read = file.read(wanted)
             data = rest + read
             is_last = not read
+            # UTF-8's byte order mark is no part of the first field.
             if is_first and data.startswith(b"\xef\xbb\xbf"):
                 data = data[3:]
+            # Rows end in a newline, the last one as well.
             if is_last and data and not data.endswith(b"\n"):
                 data += b"\n"
             if not data:
@@ -209,8 +216,10 @@ class _Reader:
             try:
                 fields = Fields.of(data, ord(self.header.separator), is_last=is_last)
             except NotSimple:
+                # Python's csv module takes over from here.
                 break
             if fields is None:  # no whole line yet
+                # Read as much again as there is: doubling keeps the cost of a long line linear.
                 rest, wanted = data, len(data)
                 is_first = False
                 if len(data) > _LONGEST:
@@ -232,15 +241,16 @@ class _Reader:
         keys: dict[str, Array] = {}
         labels: dict[str, list[Any]] = {}
         valid = np.ones(len(fields), bool)
+        # Refuse rows with too many or too few fields before any column is computed.
         beyond = fields.row_beyond(len(self.names))
         if beyond is not None:
-            row, found = beyond
-            raise self._other_number(line + fields.line_of(row), found)
+            row, count = beyond
+            raise self._other_number(line + fields.line_of(row), count)
         for place in self._places.values():
             short = fields.row_without(place)
             if short is not None:
-                row, found = short
-                raise self._other_number(line + fields.line_of(row), found)
+                row, count = short
+                raise self._other_number(line + fields.line_of(row), count)
         for name in self.numbers:
 
             def error(row: int, text: str, name: str = name) -> TableError:
@@ -248,6 +258,7 @@ class _Reader:
 
             columns[name] = fields.numbers(self._places[name], error, complete=self.header.complete)
         for name in self._dictionaries:
+            # Chunks have labels of their own, so the dictionary may begin anew, which bounds its memory.
             if len(self._dictionaries[name].texts) > _MOST_TEXTS:
                 self._dictionaries[name] = Dictionary()
             keys[name] = fields.keys(self._places[name], self._dictionaries[name])
@@ -255,8 +266,8 @@ class _Reader:
             valid &= there
         return Chunk(columns, None if valid.all() else valid, done, keys, labels)
 
-    def _other_number(self, line: int, found: int) -> TableError:
-        return TableError(f"{self.path}, line {line}: expected {len(self.names)} fields, got {found}")
+    def _other_number(self, line: int, count: int) -> TableError:
+        return TableError(f"{self.path}, line {line}: expected {len(self.names)} fields, got {count}")
 
     def _no_number(self, line: int, name: str, text: str) -> TableError:
         shown = text.strip()
@@ -293,13 +304,13 @@ class _Reader:
                 yield Chunk(columns, None if valid.all() else valid, raw.tell() / size, keys, labels)
 
     def _numbers(self, texts: list[str], first_line: int, name: str) -> Array:
-        found = np.empty(len(texts))
+        values = np.empty(len(texts))
         for n, text in enumerate(texts):
             number = number_of(text, complete=self.header.complete)
             if number is None:
                 raise self._no_number(first_line + n, name, text)
-            found[n] = number
-        return found
+            values[n] = number
+        return values
 
 
 class _Rest(io.RawIOBase):

@@ -19,6 +19,7 @@ def read_text(path: Path, most: int) -> str:
         If it is larger, no regular file, or no UTF-8. A pipe or a device is not waited for.
     """
     with open_regular(path) as file:
+        # One byte more than allowed shows whether the file is larger, without reading all of it.
         content = file.read(most + 1)
         if len(content) > most:
             raise ValueError(f"expected at most {most} bytes, got {max(len(content), os.fstat(file.fileno()).st_size)}")

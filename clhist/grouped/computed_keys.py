@@ -32,13 +32,16 @@ def interval_key(name: Any, column: Any, edges: np.ndarray, codes: np.ndarray, r
     texts = labels or _texts(edges, right)
     if hasattr(column, "dictionary_encode"):
         pyarrow = import_module("pyarrow")
+        # PyArrow: a dictionary has no index -1, so a mask marks numbers without an interval.
         indices = pyarrow.array(codes.astype(np.int32), mask=codes < 0)
         return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(texts, pyarrow.string()), ordered=True)
     if hasattr(column, "to_physical"):
         polars = import_module("polars")
+        # Polars: gathering a null index yields a null; the Enum keeps the order of the intervals.
         places = polars.Series(codes).set(polars.Series(codes < 0), None)
         return polars.Series(name, texts, polars.Enum(texts)).gather(places)
     pandas = import_module("pandas")
+    # Pandas: code -1 is a missing category.
     intervals = labels or pandas.IntervalIndex.from_arrays(edges[:-1], edges[1:], "right" if right else "left")
     values = pandas.Categorical.from_codes(codes, intervals, ordered=True)
     return pandas.Series(values, index=column.index, name=name)
@@ -47,6 +50,7 @@ def interval_key(name: Any, column: Any, edges: np.ndarray, codes: np.ndarray, r
 def _texts(edges: np.ndarray, right: bool) -> list[str]:
     """Return texts of intervals, with as many digits as they need to differ."""
     begin, end = "(]" if right else "[)"
+    # 17 significant digits distinguish any two float64 numbers.
     for digits in range(6, 18):
         numbers = [f"{edge:.{digits}g}" for edge in edges.tolist()]
         if len({*numbers}) == len(numbers):
@@ -68,43 +72,60 @@ def numbers_of(argument: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def part_of_dates(column: Any, part: str) -> Any:
     """Return a part of the dates of a column, in its time zone; Monday is weekday 0."""
-    _check_dates(column)
+    column = _checked_dates(column)
     if hasattr(column, "dictionary_encode"):
         return getattr(import_module("pyarrow.compute"), _ARROW.get(part, part))(column)
     if hasattr(column, "to_physical"):
+        # Polars counts weekdays from 1.
         values = getattr(column.dt, _POLARS.get(part, part))()
         return values - 1 if part == "weekday" else values
     values = column.dt.isocalendar().week if part == "week" else getattr(column.dt, _PANDAS.get(part, part))
     return values.astype("Int32") if values.dtype.kind == "f" else values  # of NaT, which has none
 
 
-def bin_of_dates(column: Any, width: np.timedelta64, origin: datetime | np.datetime64 | None) -> Any:
-    """Return the begin of the bin of each date, in its time zone, of bins of `width` from `origin` on.
+def bin_of_dates(column: Any, width: np.timedelta64, origin: datetime | np.datetime64 | np.timedelta64 | None) -> Any:
+    """Return the begin of the bin of each date or duration, in its time zone, of bins of `width` from `origin` on.
 
     Raises
     ------
     TypeError, ValueError
-        If the column has no dates, or no time zone though `origin` has one, or a unit that `width` is no multiple of.
+        If the column has no dates or durations, or no time zone though `origin` has one, or `origin` is of the other
+        kind, or `width` or `origin` is no multiple of the unit.
     """
-    _check_dates(column)
+    column = _checked_dates(column, "mM")
+    # A pandas column stored by PyArrow is binned by PyArrow and stored by it again.
     if hasattr(getattr(column, "dtype", None), "pyarrow_dtype"):
         pandas = import_module("pandas")
         begin = bin_of_dates(import_module("pyarrow").array(column), width, origin)
         return pandas.Series(begin, index=column.index, name=column.name, dtype=pandas.ArrowDtype(begin.type))
     library = library_of(column) or ""
-    column, zone = _with_time(column, library)
+    is_duration = _as_dates(column).dtype.kind == "m"
+    if origin is not None and isinstance(origin, np.timedelta64) != is_duration:
+        expected = "duration" if is_duration else "date"
+        raise TypeError(f"origin: expected a {expected}, as the column has, got {origin!r}")
+    column, zone = (column, None) if is_duration else _with_time(column, library)
     if isinstance(origin, datetime) and origin.tzinfo is not None:
         if zone is None:
             raise TypeError(f"origin: expected a date without time zone, as those of the column are, got {origin}")
+        # The time that the clocks of the column show at the instant of the origin.
         origin = origin.astimezone(_as_zone(zone)).replace(tzinfo=None)
+    # Bins follow the clocks of the zone, so that a day begins at midnight there.
     local = _localized(column, library, zone)
     dates = _as_dates(local)
     unit, _ = np.datetime_data(dates.dtype)
+    # Integers in the unit of the column are exact; a width between two of them has no such form.
     ticks, remainder = divmod(width, np.timedelta64(1, cast(Any, unit)))
     if not ticks or remainder:
         raise ValueError(f"width: expected a multiple of the unit of the column, {unit}, got {width}")
-    first = np.datetime64(_ORIGIN if origin is None else origin).astype(dates.dtype).astype(np.int64)
-    beyond = (dates.view(np.int64) - first) % np.int64(ticks)
+    if origin is None:
+        origin = np.timedelta64(0) if is_duration else _ORIGIN
+    origin = exact_date(origin)
+    first = np.asarray(origin, dates.dtype)
+    if first != origin:  # it has a finer unit, or is NaT
+        raise ValueError(f"origin: expected a multiple of the unit of the column, {unit}, got {origin}")
+    # By a positive divisor a remainder of NumPy is not negative, so dates before the origin are rounded down as well.
+    beyond = (dates.view(np.int64) - first.astype(np.int64)) % np.int64(ticks)
+    # NaT, the least integer, wraps in the subtraction: NaT minus 0 remains NaT.
     beyond = np.where(np.isnat(dates), 0, beyond).view(f"m8[{unit}]")
     begin = _minus(local, beyond, library)
     if zone is None:
@@ -116,6 +137,13 @@ def bin_of_dates(column: Any, width: np.timedelta64, origin: datetime | np.datet
     shown = _as_dates(_localized(by_instant, library, zone))
     is_between = (shown != dates - beyond) & ~np.isnat(dates)  # a change of the offset is between begin and date
     return _chosen(is_between, _in_zone(begin, library, zone), by_instant, library) if is_between.any() else by_instant
+
+
+def exact_date(date: Any) -> np.datetime64 | np.timedelta64:
+    """Return a date or duration of Python, NumPy or pandas as NumPy's, with the nanoseconds that pandas' has."""
+    if isinstance(date, timedelta | np.timedelta64):
+        return date.to_timedelta64() if hasattr(date, "to_timedelta64") else np.timedelta64(date)
+    return date.to_datetime64() if hasattr(date, "to_datetime64") else np.datetime64(date)
 
 
 def _as_dates(column: Any) -> np.ndarray:
@@ -132,12 +160,24 @@ def _chosen(mask: np.ndarray, column: Any, other: Any, library: str) -> Any:
     return other.where(~mask, column)
 
 
-def _check_dates(column: Any) -> None:
+def _checked_dates(column: Any, kinds: str = "M") -> Any:
+    """Return a column of dates, with kinds "mM" or durations; Python's own in a column of pandas become pandas'.
+
+    Raises
+    ------
+    TypeError
+        If it has others.
+    """
+    if hasattr(column, "infer_objects") and column.dtype.kind == "O":
+        # Method infer_objects converts datetime and timedelta objects, but no date objects.
+        kind = import_module("pandas").api.types.infer_dtype(column)
+        column = column.astype("datetime64[s]") if kind == "date" else column.infer_objects()
     data = read_column(column)
     values = getattr(column, "dtype", None) if data is None else data.values.dtype
-    if getattr(values, "kind", "") != "M":
-        kind = getattr(column, "dtype", getattr(column, "type", "none"))
-        raise TypeError(f"column: expected dates, got {kind}")
+    if getattr(values, "kind", None) not in [*kinds]:
+        expected = "dates or durations" if "m" in kinds else "dates"
+        raise TypeError(f"column: expected {expected}, got {getattr(column, 'dtype', getattr(column, 'type', 'none'))}")
+    return column
 
 
 def _with_time(column: Any, library: str) -> tuple[Any, Any]:
@@ -177,12 +217,14 @@ def _in_zone(local: Any, library: str, zone: Any) -> Any:
         return compute.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
     if library == "polars":
         begin = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        # Clock times in a gap are null here: replace them by the instant of the transition.
         skipped = (begin.is_null() & local.is_not_null()).arg_true()
         if not len(skipped):
             return begin
         clocks = local.gather(skipped).to_list()
         instants = {clock: _end_of_gap(clock, _as_zone(zone)) for clock in {*clocks}}
         return begin.scatter(skipped, [instants[clock] for clock in clocks])
+    # Of an hour that occurs twice, True chooses daylight saving time, the first one.
     begin = local.dt.tz_localize(zone, ambiguous=np.ones(len(local), bool), nonexistent="NaT")
     skipped = np.flatnonzero(begin.isna() & local.notna())
     if skipped.size:  # "shift_forward" of pandas takes each gap for an hour
@@ -209,6 +251,7 @@ def _end_of_gap(clock: datetime, zone: tzinfo) -> datetime:
     # PEP 495: of a time that is skipped `fold` chooses between the offsets before and after the gap.
     offset = {fold: cast(timedelta, clock.replace(tzinfo=zone, fold=fold).utcoffset()) for fold in (0, 1)}
     low, high = ((clock - offset[fold]).replace(tzinfo=UTC) for fold in (1, 0))
+    # Bisection: the transition lies after `low`, and not after `high`.
     while high - low > timedelta.resolution:
         middle = low + (high - low) / 2
         low, high = (middle, high) if middle.astimezone(zone).utcoffset() == offset[0] else (low, middle)
@@ -236,6 +279,7 @@ def width_of(width: Any) -> np.timedelta64:
         except (TypeError, ValueError):
             raise TypeError(f"{expected}, got {width!r:.60}") from None
     unit, _ = np.datetime_data(result.dtype)
+    # Years and months have no fixed length, and a generic unit has none at all.
     if unit in ("Y", "M", "generic") or np.isnat(result) or result <= np.timedelta64(0, cast(Any, unit)):
         raise ValueError(f"{expected}, got {width!r:.60}")
     return cast(np.timedelta64, result)

@@ -1,4 +1,4 @@
-"""Keys of any type as the numbers of their groups, on a device where that can be."""
+"""Number keys of any type on the device, or on the host if the device has no kernel for the type."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def numbered_by_device(
 ) -> Numbering:
     """Return keys as numbers; the parameters are those of `clhist.grouped.factorized.factorized`."""
     is_device = is_device_array(keys)
-    found = queue or (keys.queue if is_device else None) or default_queue()
-    if can_number(keys.dtype, found.device) and keys.size < MOST_ELEMENTS:
+    own_queue = queue or (keys.queue if is_device else None) or default_queue()
+    if can_number(keys.dtype, own_queue.device) and keys.size < MOST_ELEMENTS:
         dtype = keys.dtype
         if not is_device:
             keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
-        numbering = number_keys(keys, found, sort=sort, first=first, missing=missing, as_is=as_is, on_host=on_host)
+        # Kernels need native byte order; the distinct keys then get the order of the caller back.
+        numbering = number_keys(keys, own_queue, sort=sort, first=first, missing=missing, as_is=as_is, on_host=on_host)
         return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
-    numbers, *others = numbered_by_host(fetched(keys, found) if is_device else keys, sort, first, missing)
-    placed = (each if each is None or not is_device else to_device(found, each) for each in others)
-    return Numbering(numbers if on_host else to_device(found, numbers), *placed)
+    # No kernel for these keys: number them on the host, and put the results on the device of the keys.
+    numbers, *others = numbered_by_host(fetched(keys, own_queue) if is_device else keys, sort, first, missing)
+    placed = (array if array is None or not is_device else to_device(own_queue, array) for array in others)
+    return Numbering(numbers if on_host else to_device(own_queue, numbers), *placed)

@@ -1,4 +1,4 @@
-"""Statistics of groups as one `Spec`: what processes compute of parts of the data, and what is made of the whole."""
+"""Statistics of groups as one `Spec`: partial results of parts of the data, and the statistics of the whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS = Numbers(np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64)
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """The request of the groups of some keys.
+    """A request of statistics of groups.
 
     Attributes
     ----------
@@ -38,13 +38,14 @@ class GroupSpec:
     num_groups: int
 
     def spec(self) -> Spec:
-        """Return the sweep; its arguments are keys and values, and the positions begin at the last."""
+        """Return the Spec of the sweep; its arguments are keys, values and the position of the first element."""
         by_name, emits = {}, []
         arguments = [f"const {c_name(self.keys)} *keys"]
         for c, (_, column) in enumerate(self.columns):
             arguments.append(f"const {c_name(column.dtype)} *x{c}")
             calls = []
             for k, output in enumerate(_outputs(column)):
+                # Of several outputs each has a value type of its own name, and positions count from `first`.
                 name = f"{c}s{k}"
                 by_name[name] = output.operator
                 value = output.value.replace("value_t", f"value_{name}_t").replace("v, i}", "v, first + i}")
@@ -56,30 +57,34 @@ class GroupSpec:
 
     def results(self, whole: Partial[Named]) -> dict[str, dict[str, np.ndarray]]:
         """Return the statistics of each column by their names."""
-        found: Mapping[str, Any] = whole.result()
+        histograms: Mapping[str, Any] = whole.result()
         named = {}
         for c, (name, column) in enumerate(self.columns):
             results: dict[str, np.ndarray] = {}
             for k, output in enumerate(_outputs(column)):
-                array = found[f"{c}s{k}"]
+                array = histograms[f"{c}s{k}"]
                 fields = [array[field] for field in array.dtype.names or ()] or [array]
-                results |= {each: part for each, part in zip(output.statistics, fields, strict=True) if each}
+                results |= {
+                    statistic: part for statistic, part in zip(output.statistics, fields, strict=True) if statistic
+                }
+            # Standard deviations and errors follow from the merged variance; roots of partial results cannot be merged.
             if "var" in results:
                 variance = results["var"]
                 spreads = {"var": variance, "std": np.sqrt(variance)}
                 if "sem" in column.statistics:
                     with np.errstate(all="ignore"):
                         spreads["sem"] = np.sqrt(variance / results["count"])
-                results |= {each: array.astype(column.result) for each, array in spreads.items()}
+                results |= {statistic: array.astype(column.result) for statistic, array in spreads.items()}
             named[name] = {statistic: np.ascontiguousarray(results[statistic]) for statistic in column.statistics}
         return named
 
 
 def _outputs(column: Column) -> tuple[Output, ...]:
-    """Return the histograms of one sweep: the variance by the operator that joins those of parts."""
+    """Return the histograms of one sweep; variances use an operator whose partial results can be merged."""
     first = outputs_of(column.without(column.spreads), _NUMBERS)
     if not column.spreads:
         return first
+    # The standard error divides by the count, which must be merged as well.
     if "sem" in column.spreads and "count" not in column.statistics:
         counted = replace(column, statistics=(*column.without(column.spreads).statistics, "count"))
         first = outputs_of(counted, _NUMBERS)

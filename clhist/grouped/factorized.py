@@ -1,4 +1,4 @@
-"""Keys of any type as the numbers of their groups: on the device, or on the host where there are few, or no kernels."""
+"""Number keys of any type: on the device, or on the host if they are few or of a type without kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def factorized(
     as_is: bool = False,
     on_host: bool | None = None,
 ) -> Numbering:
-    """Return keys as numbers, as `clhist.grouped.numbering.number_keys`; of any type that can be hashed and sorted.
+    """Return the numbering of keys of any type that can be hashed and sorted; see `number_keys`.
 
     Parameters
     ----------
@@ -51,35 +51,39 @@ def factorized(
 
 
 def are_few(keys: np.ndarray, queue: cl.CommandQueue | None) -> bool:
-    """Whether the host numbers keys sooner than the device."""
+    """Whether the host numbers the keys faster than the device."""
     if is_small("unique", keys.size, queue):
         return True
-    return is_small("factorize", keys.size, queue) and are_hashed(keys)  # in this order: the latter may import pandas
+    # `are_hashed` may import pandas, so ask it last.
+    return is_small("factorize", keys.size, queue) and are_hashed(keys)
 
 
 def factorized_column(
     column: ColumnData, queue: cl.CommandQueue | None, *, sort: bool, first: bool = False, missing: bool = False
 ) -> Numbering:
-    """Return the values of a column as numbers, as `factorized`; missing ones are one more value if `missing` is true.
+    """Return the numbering of a column; missing elements are one more value if `missing` is true.
 
-    The keys are those of `column`, with a mask or NaT; a missing one comes last in their order.
+    The keys are of the type of `column`, masked or NaT if missing; a missing key is the last in sorted order.
     """
     nan = missing or column.nan_is_value
-    of_nat = missing and column.values.dtype.kind in "mM"  # NaT is missing itself
+    of_nat = missing and column.values.dtype.kind in "mM"  # NaT marks the missing value in the array itself
     if column.missing is None or of_nat:
-        found = factorized(column.values.reshape(-1), queue, sort=sort, first=first, missing=nan)
-        return found._replace(keys=_like(column, found.keys, missing))
+        numbering = factorized(column.values.reshape(-1), queue, sort=sort, first=first, missing=nan)
+        return numbering._replace(keys=_like(column, numbering.keys, missing))
     mask = column.missing.reshape(-1)
+    # Number the present elements only, and scatter their numbers to their positions.
     present = np.flatnonzero(~mask)
+    # The missing key takes its place by first position, so those of the other keys are needed, too.
     is_counted = missing and len(present) < mask.size
-    found = factorized(column.present.reshape(-1), queue, sort=sort, first=first or is_counted, missing=nan)
-    numbers = np.full(mask.size, -1, found.numbers.dtype)
-    numbers[present] = found.numbers
-    keys: np.ndarray = found.keys
-    positions = None if found.first is None else present[found.first]
+    numbering = factorized(column.present.reshape(-1), queue, sort=sort, first=first or is_counted, missing=nan)
+    numbers = np.full(mask.size, -1, numbering.numbers.dtype)
+    numbers[present] = numbering.numbers
+    keys: np.ndarray = numbering.keys
+    positions = None if numbering.first is None else present[numbering.first]
     if is_counted:
         assert positions is not None
         at = int(mask.argmax())
+        # Insert the missing key: last if sorted, otherwise by its first position.
         place = len(keys) if sort else int(np.searchsorted(positions, at))
         numbers[numbers >= place] += 1
         numbers[mask] = place
@@ -89,7 +93,7 @@ def factorized_column(
 
 
 def _like(column: ColumnData, keys: np.ndarray, missing: bool) -> Any:
-    """Return different values as the column has them; masked if one may be missing."""
+    """Return distinct values in the type of the column; a masked array if one may be missing."""
     if column.like is not None:
         return column.like(keys)
     return np.ma.asarray(keys) if missing and keys.dtype.kind not in "mM" else keys

@@ -6,12 +6,16 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
-from numpy.typing import DTypeLike
 
+from clhist._core.runtime.columns import read_column
+from clhist.grouped.dates import NAT, as_integers
 from clhist.grouped.frames import Frame, key_values, picked_or_missing
 from clhist.grouped.groups import groups_of
 from clhist.operators.c_types import check_booleans
 from clhist.statistics.table import named_statistics, place_of, quantile_of
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 COUNTS = ("size", "count", "nunique")  # which are 0 without values
 OPTIONS = ("skipna", "ddof", "dtype", "reproducible")  # of `GroupBy.agg`, where no column has such a name
@@ -117,8 +121,10 @@ class FrameGroupBy:
         labels: dict[Any, str] = {}  # what messages call a column, by its name or the identity of an array
         inputs: dict[str, tuple[Any, list[str]]] = {}  # a column and its statistics, by label
         outputs: dict[str, tuple[str, str]] = {}  # the label and statistic of each result
+        # Collect the statistics of each input, so that a column is read once, whatever results it has.
         for name, argument in columns.items():
             column, *names = self._checked(name, argument)
+            # Arrays cannot be hashed; `columns` keeps them alive, so that no two have one id.
             key = column if self._frame.is_name(column) else id(column)
             if weights is not None:
                 self._check_weighted(name, names)
@@ -145,6 +151,7 @@ class FrameGroupBy:
         weights: Any,
     ) -> dict[str, Any]:
         """Return the results of `agg` by name, each a statistic of an input."""
+        # Beside the requested statistics, counts say which groups reach `min_count`, and sizes which have an n-th row.
         by_weight = None if weights is None else self._frame.values_of("weights", weights)
         requests = {
             label: [name for name in names if by_weight is None or name in COUNTS]
@@ -163,6 +170,7 @@ class FrameGroupBy:
                 result = self._weighted(name, values, statistic, by_weight, options)
             else:
                 result = parts[statistic]
+            # Results of groups with too few values or rows are missing.
             are_many = np.ones(len(self), bool)
             if min_count > 0 and statistic not in COUNTS:
                 are_many &= np.asarray(parts["count"]) >= min_count
@@ -191,10 +199,12 @@ class FrameGroupBy:
                 return self.groups.weighted_mean(x, weights, skipna=skipna, dtype=dtype)
             return self.groups.quantile(x, q, method=method, weights=weights, skipna=skipna, dtype=dtype)
         except (TypeError, ValueError) as error:
+            # Methods of arrays call the values `x`; the caller knows them by the name of the result.
             raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
 
     def _combined(self, name: str, columns: list[Any], statistics: Collection[str]) -> np.ndarray | None:
         """Return numbers of the combinations of several columns, masked where one is missing; None of an array."""
+        # A list of integers is an array of values, though integers may be names of columns.
         if not columns or not all(map(self._frame.is_name, columns)) or isinstance(columns[0], int):
             return None
         if {*statistics} != {"nunique"}:
@@ -264,9 +274,46 @@ class FrameGroupBy:
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n: expected a number of rows, got {n!r:.60}")
         values = self._frame.values_of("column", column)
-        ranks = np.ma.filled(self.groups.rank(values, "first", ascending=ascending), np.nan)
-        rows = np.flatnonzero(ranks <= n)
-        return self._frame.rows(rows[np.lexsort((ranks[rows], self.groups.ngroup()[rows]))])
+        numbers, groups = self.groups.ngroup(), self.groups
+        # Ranks need a sort: sort only the rows that may be among the first `n` of their group.
+        rows = self._candidates(n, values, numbers, ascending)
+        if rows is not None:
+            groups, values = self._numbered(numbers[rows], len(self)), _plain(values)[0][rows]
+        ranks = np.ma.filled(groups.rank(values, "first", ascending=ascending), np.nan)
+        largest = np.flatnonzero(ranks <= n)
+        places = largest if rows is None else rows[largest]
+        # In the order of the groups, and by rank within a group.
+        return self._frame.rows(places[np.lexsort((ranks[largest], numbers[places]))])
+
+    def _candidates(self, n: int, values: Any, numbers: np.ndarray, ascending: bool) -> np.ndarray | None:
+        """Return the rows that may be among the `n` largest or least of their group; None of all.
+
+        Each group is dealt into blocks. Its n-th largest value is not less than the n-th largest maximum of a block, so
+        that values below it need no rank.
+        """
+        # Blocks of fewer than 4 rows on average would exclude few rows.
+        blocks = max(16, 4 * n)
+        array, missing = _plain(values)
+        # Rows without a key, -1 here, would read the limit of a group, and there may be none.
+        if n == 0 or not len(self) or array is None or array.shape != numbers.shape:
+            return None
+        if blocks * len(self) * 4 > numbers.size:
+            return None
+        # A key for each block of each group; rows without a group or value have -1.
+        keys = numbers * blocks + np.arange(numbers.size) % blocks
+        keys[(numbers < 0) if missing is None else (numbers < 0) | missing] = -1
+        extreme = "min" if ascending else "max"
+        extremes = self._numbered(keys, blocks * len(self)).agg(x=(array, extreme))["x"][extreme]
+        if array.dtype.kind == "f":  # blocks without a value have NaN
+            extremes[np.isnan(extremes)] = np.inf if ascending else -np.inf
+        ordered = np.sort(extremes.reshape(len(self), blocks), 1)
+        # Rows without a group read the limit of group 0; their key -1 excludes them below.
+        limits = ordered[:, n - 1 if ascending else -n][np.maximum(numbers, 0)]
+        return np.flatnonzero(((array <= limits) if ascending else (array >= limits)) & (keys >= 0))
+
+    def _numbered(self, numbers: np.ndarray, num_groups: int) -> Any:
+        """Return groups of arrays by their numbers."""
+        return type(self.groups)(groups_of(numbers, num_groups, True, None))
 
     def _keys(self) -> dict[Any, Any]:
         """Return the keys of the groups as columns of the library, by name."""
@@ -285,6 +332,21 @@ class FrameGroupBy:
 
     def _label(self, name: str, column: Any, labels: Collection[str]) -> str:
         label = str(column) if self._frame.is_name(column) else name
+        # Labels become keyword arguments of `GroupBy.agg`, which has options of its own.
         while label in labels or label in ("self", *OPTIONS):
             label += "_"
         return label
+
+
+def _plain(values: Any) -> tuple[Any, np.ndarray | None]:
+    """Return numbers or dates as an array of NumPy, dates as integers, and which are missing; None of others."""
+    column = read_column(values)
+    array, missing = (values, None) if column is None else (column.values, column.missing)
+    if column is None and hasattr(array, "to_numpy"):
+        array = array.to_numpy()
+    array, dates = as_integers(array)
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        return None, None
+    if column is not None and column.nan_is_value and np.isnan(array).any():  # the greatest value, of polars
+        return None, None
+    return array, missing if dates is None else array == NAT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -70,6 +69,8 @@ class Frame:
         number = self.names.count(name)
         if number == 0:
             texts = [text for text in self.names if isinstance(text, str)]
+            from difflib import get_close_matches  # for errors alone
+
             close = get_close_matches(name, texts, 1) if isinstance(name, str) else []
             hint = f"; did you mean {close[0]!r}?" if close else ""
             dots = ", ..." if len(self.names) > _MOST_NAMES else ""
@@ -88,15 +89,20 @@ class Frame:
             return like(result)
         if statistic == "count" and getattr(dtype, "kind", "") == "O" and not hasattr(dtype, "pyarrow_dtype"):
             return np.asarray(result)  # of text, which has no nullable counts in pandas
-        if isinstance(result, np.ma.MaskedArray) and hasattr(dtype, "pyarrow_dtype"):
+        is_masked = isinstance(result, np.ma.MaskedArray)
+        # Results of a pandas column stored by PyArrow are stored by PyArrow, so that missing ones are its nulls.
+        if hasattr(dtype, "pyarrow_dtype") and (is_masked or (is_plain and result.dtype.kind in "mM")):
             pyarrow = import_module("pyarrow")
             array = pyarrow.array(result)
             return import_module("pandas").array(array, dtype=import_module("pandas").ArrowDtype(array.type))
         return result
 
     def is_name(self, column: Any) -> bool:
-        """Whether `column` is the name of a column, rather than an array."""
-        return isinstance(column, str | int) or (isinstance(column, tuple) and column in self.names)
+        """Whether `column` is the name of a column (text, an integer or a tuple of pandas), rather than an array."""
+        # A tuple may be one name of a pandas MultiIndex, or values beside the table.
+        if not isinstance(column, tuple):
+            return isinstance(column, str | int | np.integer)
+        return all(np.ndim(level) == 0 for level in column) and column in self.names
 
     def values_of(self, argument: str, column: Any) -> Any:
         """Return a column by its name, or an array beside the table.
@@ -140,14 +146,14 @@ class Frame:
         return arrow_table({name: values})[name]
 
 
-def key_columns(frame: Frame, *keys: Any) -> dict[str, Any]:
+def key_columns(frame: Frame, *keys: Any) -> dict[Any, Any]:
     """Return columns of keys by name.
 
     Parameters
     ----------
     frame : Frame
         The table.
-    *keys : str, or named column or expression of the library of the table
+    *keys : str, int, tuple, or named column or expression of the library of the table
         Names of columns, or columns beside the table; or one list of them.
 
     Raises
@@ -155,19 +161,21 @@ def key_columns(frame: Frame, *keys: Any) -> dict[str, Any]:
     KeyError, TypeError, ValueError
         If there is no such column, a column has no name or another length, or two have one name.
     """
-    listed = keys[0] if len(keys) == 1 and isinstance(keys[0], list | tuple) else keys
+    # A tuple that is the name of a column is one key, not a list of keys.
+    is_list = len(keys) == 1 and isinstance(keys[0], list | tuple) and not frame.is_name(keys[0])
+    listed = keys[0] if is_list else keys
     if not listed:
         raise TypeError("keys: expected the name of at least one column of the table, got none")
-    columns: dict[str, Any] = {}
+    columns: dict[Any, Any] = {}
     for key in listed:
-        name, column = (key, None) if isinstance(key, str) else _named(frame, key)
+        name, column = (key, None) if frame.is_name(key) else _named(frame, key)
         if name in columns:
             raise ValueError(f"keys: expected different names of columns, got {name!r} twice; rename one")
         columns[name] = frame.column("keys", name) if column is None else column
     return columns
 
 
-def _named(frame: Frame, key: Any) -> tuple[str, Any]:
+def _named(frame: Frame, key: Any) -> tuple[Any, Any]:
     """Return a column beside the table with its name; an expression of polars, or a `ComputedKey`, is computed."""
     if isinstance(key, ComputedKey):
         is_name = frame.is_name(key.column)
@@ -177,10 +185,11 @@ def _named(frame: Frame, key: Any) -> tuple[str, Any]:
     if library_of(key) != frame.library:
         shown = f"{key!r:.60}" if np.ndim(key) == 0 else f"{type(key).__name__} of another library"
         raise TypeError(f"{what}, got {shown}")
+    # An expression has no values yet: polars evaluates it on the table.
     if frame.library == "polars" and hasattr(key, "over"):
         (key,) = frame.table.select(key).get_columns()
     name = getattr(key, "name", None)
-    if not isinstance(name, str):
+    if not frame.is_name(name) and not isinstance(name, tuple):
         hint = "append it to the table" if frame.library == "pyarrow" else "rename it"
         raise TypeError(f"{what}, got a column named {name!r}; {hint}")
     if len(key) != len(frame.table):
@@ -212,13 +221,21 @@ def picked_or_missing(results: Any, places: np.ndarray) -> Any:
         results = np.asarray(results, object)
     if not isinstance(results, np.ma.MaskedArray):
         if results.dtype.kind in "fc":
+            # Place -1 selects the appended NaN.
             return np.append(results, results.dtype.type(np.nan))[places]
+        # Booleans and integers have no missing value, so they are masked.
         results = np.ma.array(results) if results.dtype.kind in "biu" else results
     return picked(results, places)
 
 
+def is_column_number(table: Any, number: Any) -> bool:
+    """Whether a column of a DataFrame of pandas has an integer as its name."""
+    return type(number) is int and hasattr(table, "iloc") and hasattr(table, "columns") and number in table.columns
+
+
 def library_of(value: Any) -> str | None:
     """Return "pandas", "polars" or "pyarrow" of a table or column of that library; None of anything else."""
+    # The bases count as well, for subclasses in other packages; no library is imported for the test.
     modules = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
     return next((library for library in ("pandas", "polars", "pyarrow") if library in modules), None)
 
@@ -235,6 +252,7 @@ def read_frame(table: Any) -> Frame | None:
     """
     if isinstance(table, np.ndarray) or is_device_array(table):
         return None
+    # Libraries are recognised by their attributes, so that none is imported.
     if hasattr(table, "iloc") and hasattr(table, "columns"):
         return Frame(table, "pandas")
     if hasattr(table, "get_columns"):

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Never
+from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 import numpy as np
-import pyopencl as cl
 
 from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array
-from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.masks import mask_of
-from clhist._core.opencl.new_arrays import empty, shares_memory
-from clhist._core.opencl.operands import in_place
-from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.columns import ColumnData, from_arrow, of_list, picked
-from clhist._core.runtime.each import Elementwise
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array
-from clhist._core.runtime.scatter import native
 from clhist._core.runtime.small import is_small
 from clhist.grouped import host
 from clhist.grouped.columns import by_its_library, like_keys, scattered, without_missing
 from clhist.grouped.factorized import factorized
 from clhist.grouped.hints import check_index, check_keys, check_number
-from clhist.grouped.numbering import number_keys
-from clhist.operators.c_types import c_name, integer
+from clhist.operators.c_types import integer
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 
 class Groups(NamedTuple):
@@ -89,30 +83,31 @@ def groups_of(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQu
     columns = _columns(keys)
     check_number(num_groups)
     names: Any = getattr(keys, "column_names", None)  # which columns of PyArrow have not
+    # Number each column separately; the combinations of these numbers are then keys themselves.
     if columns is not None and len(columns) > 1:
         if num_groups is not None:
             raise TypeError(f"num_groups: expected none with keys of {len(columns)} columns, got {num_groups!r}")
         _check_columns(columns, queue)
-        each_column = [_one_column(each, None, True, queue) for each in columns]
-        for n, each in enumerate(columns):
-            check_index(f"keys[{n}]", each, each_column[0].index)
+        each_column = [_one_column(column, None, True, queue) for column in columns]
+        for n, column in enumerate(columns):
+            check_index(f"keys[{n}]", column, each_column[0].index)
         joined = _joined(each_column, sort)
         return joined if names is None else joined._replace(names=tuple(names))
-    found = _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
-    return found if names is None else found._replace(names=tuple(names))
+    groups = _one_column(keys if columns is None else columns[0], num_groups, sort, queue)
+    return groups if names is None else groups._replace(names=tuple(names))
 
 
 def _columns(keys: Any) -> list[Any] | None:
     """Return the columns of a dataframe or of a list of arrays; None of one column."""
     if hasattr(keys, "columns") and hasattr(keys, "shape"):
-        found = columns_of_frame(keys)  # by position, since names may occur twice
+        columns = columns_of_frame(keys)  # by position, since names may occur twice
     elif isinstance(keys, list | tuple) and any(map(_is_column, keys)):
-        found = list(keys)
+        columns = list(keys)
     else:
         return None
-    if not found:
+    if not columns:
         raise TypeError("keys: expected a column at least, got none")
-    return found
+    return columns
 
 
 def columns_of_frame(frame: Any) -> list[Any]:
@@ -124,15 +119,18 @@ def columns_of_frame(frame: Any) -> list[Any]:
     return list(frame.columns) if hasattr(frame, "column_names") else [frame[name] for name in frame.columns]
 
 
-def _is_column(each: Any) -> bool:
-    return getattr(each, "shape", ()) != () or hasattr(each, "__arrow_c_array__") or hasattr(each, "__arrow_c_stream__")
+def _is_column(value: Any) -> bool:
+    return (
+        getattr(value, "shape", ()) != () or hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
+    )
 
 
 def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.CommandQueue | None) -> Groups:
     names = (getattr(keys, "name", None),)
     numbers, labels, on_device = numbers_of(keys, num_groups is not None, sort, queue)
+    # Statistics run on the device that has the numbers.
     if queue is None and is_device_array(numbers):
-        queue = numbers.queue or default_queue()
+        queue = numbers.queue or _default_queue()
     if queue is not None:
         check_context([("keys", numbers)], queue.context)
     if labels is None:
@@ -141,8 +139,9 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
         raise TypeError(f"num_groups: expected none for keys that are no integers, which have {len(labels)}")
     else:
         number = len(labels)
+    # For many elements or groups a device pays off; few leave `queue` None, and the host computes.
     if queue is None and not is_small("group_by", max(numbers.size, number), None):
-        queue = default_queue()
+        queue = _default_queue()
     return Groups(
         numbers,
         number,
@@ -155,6 +154,12 @@ def _one_column(keys: Any, num_groups: int | None, sort: bool, queue: cl.Command
     )
 
 
+def _default_queue() -> cl.CommandQueue:
+    from clhist._core.opencl.device import default_queue  # PyOpenCL, which few elements do without
+
+    return default_queue()
+
+
 def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue | None) -> tuple[Array, Any, bool]:
     """Return the numbers of one column and the keys, which are None if integers are the numbers of groups."""
     if is_device_array(keys):
@@ -163,9 +168,9 @@ def numbers_of(keys: Any, are_numbers: bool, sort: bool, queue: cl.CommandQueue 
             if keys.dtype.kind not in "iub":
                 raise TypeError(f"keys: expected integers on a device, got {keys.dtype}")
             return as_bytes(keys) if keys.dtype.kind == "b" else keys, None, True
-        found = factorized(_flat(keys), queue, sort=sort, as_is=sort)
-        numbers = as_bytes(found.numbers) if found.numbers.dtype.kind == "b" else found.numbers
-        return numbers.reshape(keys.shape), found.keys, True
+        numbering = factorized(_flat(keys), queue, sort=sort, as_is=sort)
+        numbers = as_bytes(numbering.numbers) if numbering.numbers.dtype.kind == "b" else numbering.numbers
+        return numbers.reshape(keys.shape), numbering.keys, True
     return *_numbers_on_host(keys, are_numbers, sort, queue), False
 
 
@@ -176,21 +181,28 @@ def _numbers_on_host(
         keys = from_arrow(keys)
     if hasattr(getattr(keys, "cat", None), "codes"):  # a Series of categories
         keys = keys.array
+    # A Categorical has a group for each category, also for those that do not occur.
     if hasattr(keys, "codes") and hasattr(keys, "categories"):
         return np.asarray(keys.codes), np.asarray(keys.categories)
-    if (known := by_its_library(keys, sort)) is not None:
-        return known
+    if (codes_and_labels := by_its_library(keys, sort)) is not None:
+        return codes_and_labels
     present, missing, nan_is_key = without_missing(of_list("keys", keys))
     if are_numbers and present.dtype.kind in "iub":
         present = as_bytes(present) if present.dtype.kind == "b" else present
         return (present if missing is None else scattered(present, missing)), None
     # On another device than the host's they stay: the numbers are needed there.
-    stays = present.size and missing is None and queue is not None and not shares_memory(queue.device)
+    stays = bool(present.size) and missing is None and queue is not None and not _shares_memory(queue.device)
     options = {"sort": sort, "as_is": sort, "missing": nan_is_key, "on_host": not stays}
-    found = factorized(np.reshape(present, -1), queue, **options)
-    numbers = found.numbers.reshape(present.shape)
+    numbering = factorized(np.reshape(present, -1), queue, **options)
+    numbers = numbering.numbers.reshape(present.shape)
     numbers = as_bytes(numbers) if numbers.dtype.kind == "b" else numbers
-    return (numbers if missing is None else scattered(numbers, missing)), found.keys
+    return (numbers if missing is None else scattered(numbers, missing)), numbering.keys
+
+
+def _shares_memory(device: cl.Device) -> bool:
+    from clhist._core.opencl.new_arrays import shares_memory
+
+    return shares_memory(device)
 
 
 _OF_COLUMNS = ("isna", "to_arrow", "dictionary_encode")  # attributes of columns of pandas, polars and PyArrow
@@ -206,7 +218,8 @@ def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.Comma
     TypeError
         If the values cannot be hashed, or compared where that is asked for.
     """
-    x, compares = unlabelled(x), any(each not in ("first", "last", "count") for each in statistics)
+    # Positions and counts ignore the order of the values, which then need no sort.
+    x, compares = unlabelled(x), any(statistic not in ("first", "last", "count") for statistic in statistics)
     dtype = getattr(x, "dtype", None)
     if dtype is None and not hasattr(x, "dictionary_encode"):
         if not isinstance(x, list | tuple):
@@ -225,8 +238,8 @@ def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.Comma
         numbers, labels, _ = numbers_of(x, False, compares, queue)
     except TypeError as error:
         raise TypeError(str(error).replace("keys:", f"{name}:", 1)) from error
-    found = np.asarray(numbers.get() if is_device_array(numbers) else numbers).astype(np.int64)
-    missing = found < 0
+    codes = np.asarray(numbers.get() if is_device_array(numbers) else numbers).astype(np.int64)
+    missing = codes < 0
 
     def labelled(numbers: np.ndarray) -> Any:
         places = np.ma.filled(numbers, -1)
@@ -234,7 +247,7 @@ def numbered_texts(name: str, x: Any, statistics: Sequence[str], queue: cl.Comma
             return type(getattr(x, "array", x)).from_codes(places, dtype=dtype)
         return picked(np.asarray(labels, object), places)
 
-    return ColumnData(np.where(missing, 0, found), missing if missing.any() else None, labelled)
+    return ColumnData(np.where(missing, 0, codes), missing if missing.any() else None, labelled)
 
 
 def _flat(keys: Array) -> Array:
@@ -247,6 +260,7 @@ def _check_columns(columns: Sequence[Any], queue: cl.CommandQueue | None) -> Non
     Columns of PyArrow and lists have no shape; theirs are checked when they are joined.
     """
     of_device = next((column for column in columns if is_device_array(column)), None)
+    # Without a queue of the caller, the first device array decides the context.
     context = None if of_device is None else of_device.context if queue is None else queue.context
     for n, column in enumerate(columns):
         if is_device_array(column) != is_device_array(columns[0]):
@@ -274,71 +288,48 @@ def _check_shapes(shapes: Sequence[Any]) -> None:
 def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
     """Return the groups of the combinations of keys that occur."""
     first, *others = columns
-    names = tuple(each.names[0] for each in columns)
-    _check_shapes([each.numbers.shape for each in columns])
+    names = tuple(column.names[0] for column in columns)
+    _check_shapes([column.numbers.shape for column in columns])
     for n, other in enumerate(others, 1):
         if other.on_device != first.on_device:
             _refuse_kind(n, first.on_device)
     queue = first.queue
     numbers, number = first.numbers, first.num_groups
-    known: list[Any] = []
+    keys_of_pairs: list[Any] = []
+    # Number the pairs after each column: a product of two counts fits 64 bits, one of all counts may not.
     for n, other in enumerate(others, 1):
         if queue is None:
             pairs = host.joined(numbers, number, other.numbers, other.num_groups)
+            # Only the last numbering has to be in the requested order; sorted ones need no first positions.
             numbers, keys = host.numbered(pairs, number * other.num_groups, sort=sort or n < len(others))
             number = len(keys)
-            known.append(keys)
+            keys_of_pairs.append(keys)
             continue
+        from clhist.grouped.element_kernels import join
+        from clhist.grouped.numbering import number_keys
+
         joined = join(numbers, number, other.numbers, other.num_groups, queue)
         is_last = n == len(others)
-        on_host = is_last and not first.on_device and (shares_memory(queue.device) or not joined.size)
-        found = number_keys(joined, queue, sort=sort or not is_last, none=-1, on_host=on_host)
-        numbers, number = found.numbers, len(found.keys)
-        known.append(found.keys)
-    held = [(each.labels, each.num_groups) for each in columns]
+        # Intermediate numbers stay on the device; the last ones go to the host if that costs no copy.
+        on_host = is_last and not first.on_device and (_shares_memory(queue.device) or not joined.size)
+        numbering = number_keys(joined, queue, sort=sort or not is_last, none=-1, on_host=on_host)
+        numbers, number = numbering.numbers, len(numbering.keys)
+        keys_of_pairs.append(numbering.keys)
+    # The closure keeps the labels alone: whole columns would keep the memory of all elements.
+    label_sources = [(column.labels, column.num_groups) for column in columns]
 
     def labels() -> tuple[np.ndarray, ...]:
-        found = [labels_of(*held[0])]
-        for keys, (own, n) in zip(known, held[1:], strict=True):
+        arrays = [labels_of(*label_sources[0])]
+        for keys, (own, n) in zip(keys_of_pairs, label_sources[1:], strict=True):
+            # A pair has the number left * n + right: gather the labels so far by left, the next ones by right.
             left, right = np.divmod(keys.get() if is_device_array(keys) else keys, max(1, n))
-            found = [*(each[left] for each in found), labels_of(own, n)[right]]
-        return tuple(found)
+            arrays = [*(array[left] for array in arrays), labels_of(own, n)[right]]
+        return tuple(arrays)
 
-    like = tuple(each.like[0] for each in columns)
+    like = tuple(column.like[0] for column in columns)
     return Groups(
         numbers.reshape(first.numbers.shape), number, labels, names, first.on_device, first.queue, like
     )._replace(index=first.index)
-
-
-def join(a: Array, num_a: int, b: Array, num_b: int, queue: cl.CommandQueue, outside: int = -1) -> Array:
-    """Return numbers of two columns as one in the order of both, -1 where either has none; the second has `outside`."""
-    a, b = (in_place(flattened(each), queue) for each in (a, b))
-    dtype = np.dtype(np.int32 if num_a * num_b < 2**31 else np.int64)
-    joined = empty(queue, (a.size,), dtype, True)
-    chain = chain_on(queue, "to join keys")
-    _joiner(queue.context, a.dtype, b.dtype, dtype)(chain, a.size, [joined, a, b, num_a, num_b, outside])
-    chain.finish(joined)
-    return joined
-
-
-@kept_by_context
-def _joiner(context: cl.Context, a: np.dtype, b: np.dtype, joined: np.dtype) -> Elementwise:
-    second = "long second = (ulong)b[i] < num_b ? (long)b[i] : outside; "
-    return Elementwise(
-        context,
-        f"{c_name(joined)} *joined, const {c_name(a)} *a, const {c_name(b)} *b, const ulong num_a, "
-        "const ulong num_b, const long outside",
-        f"{second}joined[i] = (ulong)a[i] < num_a && second >= 0 "
-        f"? ({c_name(joined)})((ulong)a[i] * num_b + second) : -1",
-        "clhist_join",
-    )
-
-
-def flattened(array: Array) -> Array:
-    """Return an array in one dimension; one of NumPy as kernels take it."""
-    if is_device_array(array):
-        return array if array.ndim == 1 else array.reshape(-1)
-    return np.require(array.reshape(-1), native(array.dtype), ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def labels_of(labels: Any, number: int) -> Any:

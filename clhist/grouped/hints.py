@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
-from clhist._core.opencl.device import memory_budget
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 
 class Hints:
@@ -40,6 +40,7 @@ def check_keys(keys: Any) -> None:
 def check_index(name: str, x: Any, index: Any) -> None:
     """Raise ValueError if a Series of pandas has another index than the keys, with which it goes by position."""
     own = x.index if hasattr(x, "iloc") else None
+    # Identity and length first, since comparing elements takes long; other lengths fail the check of shapes.
     if index is None or own is None or own is index or len(own) != len(index) or own.equals(index):
         return
     raise ValueError(
@@ -48,19 +49,21 @@ def check_index(name: str, x: Any, index: Any) -> None:
     )
 
 
-def check_number(given: Any) -> None:
+def check_number(num_groups: Any) -> None:
     """Raise TypeError if names of columns were given where the number of groups is expected."""
-    names = given if isinstance(given, list | tuple) else [given]
-    if not names or not all(isinstance(each, str) for each in names):
+    names = num_groups if isinstance(num_groups, list | tuple) else [num_groups]
+    if not names or not all(isinstance(name, str) for name in names):
         return
+    noun = "column" if num_groups is names[0] else "columns"
     raise TypeError(
-        f"num_groups: expected a number, got {given!r:.60}; pass the {'column' if given is names[0] else 'columns'}: "
-        f"group_by(df[{given!r:.60}])"
+        f"num_groups: expected a number, got {num_groups!r:.60}; pass the {noun}: group_by(df[{num_groups!r:.60}])"
     )
 
 
 def check_room(num_groups: int, queue: cl.CommandQueue, *sizes: int) -> None:
-    """Raise MemoryError for groups that 32 bits do not number, or without memory for arrays of such bytes for each."""
+    """Raise MemoryError for more groups than 32 bits can number, or than fit arrays of `sizes` bytes a group."""
+    from clhist._core.opencl.device import memory_budget  # PyOpenCL, which few elements do without
+
     device = queue.device
     most = min(memory_budget(device) // max(sizes), device.global_mem_size // sum(sizes), 2**32 - 2)
     if num_groups > most:

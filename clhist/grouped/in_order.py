@@ -1,7 +1,6 @@
-"""Places and ranks: the number of elements of a group that come before an element, or that are less.
+"""Places and ranks of elements in their groups, on the device.
 
-Elements are sorted by group, and by value before that for ranks, and what they have is a segmented scan of them in this
-order. All of it runs on the device.
+Elements are sorted by group, and for ranks by value before that. Places and ranks are segmented scans in this order.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
 from clhist._core.runtime.chain import Chain, chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
-from clhist._core.runtime.each import Elementwise
+from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist._core.runtime.scan import Scan
 from clhist._core.runtime.small import is_small
 from clhist.operators.c_types import c_name, literal
@@ -27,7 +26,7 @@ from clhist.operators.equivalents import encoded
 _UINT, _INT64 = np.dtype(np.uint32), np.dtype(np.int64)
 MOST_ELEMENTS = 2**31 - 1
 
-RANKS = {
+_RANK_TEXTS = {
     "average": "(low + high) / ({real})2",
     "min": "low",
     "max": "high",
@@ -80,7 +79,7 @@ def in_order(
     descending: bool = False,
     is_date: bool = False,
 ) -> Ordered:
-    """Return elements sorted by group; before that by value, so that NaN and NaT are in no group, if there are any."""
+    """Return the elements sorted by group, and within a group by value if there are values; NaN and NaT are in none."""
     if keys.size > MOST_ELEMENTS:
         raise ValueError(f"keys: expected at most {MOST_ELEMENTS} elements, which are sorted by group, got {keys.size}")
     size, dtype = keys.size, None if values is None else values.dtype
@@ -90,10 +89,13 @@ def in_order(
         word = _word(values.dtype)
         keyed = chain.new(size, word)
         kernels["words"](chain, size, [values, keyed, positions])
+        # The digit sort is stable: sorted by value first, elements of a group stay in the order of their values.
         _, positions = sorted_by_digits(chain, keyed, positions, size, word, 8 * word.itemsize)
+    # Elements in no group, and NaN and NaT of values, get the number behind all groups and sort last.
     kernels["groups"](chain, size, [keys, *([] if values is None else [values]), groups, positions, num_groups])
-    bits = max(1, num_groups.bit_length())  # there is a number for those in no group
+    bits = max(1, num_groups.bit_length())  # elements outside of all groups have the number num_groups
     groups, positions = sorted_by_digits(chain, groups, positions, size, _UINT, bits)
+    # One entry more, for the elements in no group; groups without elements keep 0 and 0.
     begins, ends = (chain.filled(num_groups + 1, _UINT, 0) for _ in range(2))
     kernels["ends"](chain, size, [groups, begins, ends])
     return Ordered(groups, positions, begins, ends)
@@ -102,8 +104,7 @@ def in_order(
 def counting_sort(keys: Array, num_keys: int) -> CountingSort:
     """Return counts, offsets and the stable order of integers; those outside [0, `num_keys`) have no key.
 
-    Arrays of NumPy, PyOpenCL and CUDA are taken, one element and one key at least. Device arrays are not read on
-    the host.
+    `keys` is an array of NumPy, PyOpenCL or CUDA with at least one element. Device arrays are not read to the host.
     """
     on_device = is_device_array(keys)
     if not on_device and is_small("group_by", max(keys.size, num_keys), None):
@@ -119,6 +120,7 @@ def counting_sort(keys: Array, num_keys: int) -> CountingSort:
     counts, counts_memory = chain.result(num_keys, _INT64, on_device)
     offsets, offsets_memory = chain.result(num_keys + 1, _INT64, on_device)
     order, order_memory = chain.result(size, _INT64, on_device)
+    # One work-item for each offset: there is one more than counts.
     _offsets(queue.context)(chain, num_keys + 1, [words, counts_memory, offsets_memory, size])
     _positions(queue.context)(chain, size, [positions, order_memory])
     chain.finish()
@@ -127,7 +129,8 @@ def counting_sort(keys: Array, num_keys: int) -> CountingSort:
 
 def _counting_sort_on_host(keys: Array, num_keys: int) -> CountingSort:
     has_key = (keys >= 0) & (keys < num_keys)
-    words = np.where(has_key, keys, np.int64(num_keys))  # which a narrow dtype of keys may not hold
+    words = np.where(has_key, keys, np.int64(num_keys))  # the dtype of the keys may be too narrow for num_keys
+    # NumPy sorts integers of 16 bits by radix sort.
     words = words.astype(np.uint16 if num_keys < 1 << 16 else np.int64)
     counts = np.bincount(words[has_key], minlength=num_keys)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64, copy=False)
@@ -136,14 +139,14 @@ def _counting_sort_on_host(keys: Array, num_keys: int) -> CountingSort:
 
 def place_of_each(keys: Array, num_groups: int, queue: cl.CommandQueue, ascending: bool = True) -> Array:
     """Return how many elements of its group come before each element, or after it; -1 of one that is in no group."""
-    found = empty(queue, (keys.size,), _INT64, True)
+    places = empty(queue, (keys.size,), _INT64, True)
     if not keys.size:
-        return found
+        return places
     chain = chain_on(queue, PURPOSE)
     order = in_order(keys, num_groups, chain)
-    _placing(queue.context)(chain, keys.size, [*order, found, num_groups, int(ascending)])
-    chain.finish(found)
-    return found
+    _placing(queue.context)(chain, keys.size, [*order, places, num_groups, int(ascending)])
+    chain.finish(places)
+    return places
 
 
 def rank_of_each(
@@ -159,18 +162,19 @@ def rank_of_each(
 ) -> Array:
     """Return the rank of each value in its group, from 1 on, or its part of the largest; NaN of NaN and NaT."""
     size = keys.size
-    found = empty(queue, (size,), real, True)
+    ranks = empty(queue, (size,), real, True)
     if not size:
-        return found
+        return ranks
     chain = chain_on(queue, PURPOSE)
     order = in_order(keys, num_groups, chain, values, not ascending, is_date)
+    # Number the runs of equal values in a group by a scan over marks; `firsts` ends with the end of the last run.
     runs, firsts = chain.new(size, _UINT), chain.new(size + 1, _UINT)
     mark, rank = _ranking(queue.context, values.dtype, method, pct, real)
     mark(chain, size, [*order[:2], values, runs])
     _runs(queue.context)(chain, size, [runs, firsts])
-    rank(chain, size, [*order, runs, firsts, found, num_groups])
-    chain.finish(found)
-    return found
+    rank(chain, size, [*order, runs, firsts, ranks, num_groups])
+    chain.finish(ranks)
+    return ranks
 
 
 def nth_of_groups(keys: Array, num_groups: int, values: Array, n: int, none: Any, queue: cl.CommandQueue) -> Array:
@@ -179,11 +183,11 @@ def nth_of_groups(keys: Array, num_groups: int, values: Array, n: int, none: Any
         return to_device(queue, np.full(num_groups, none, values.dtype))
     chain = chain_on(queue, PURPOSE)
     order = in_order(keys, num_groups, chain)
-    found = empty(queue, (num_groups,), values.dtype, True)
-    given = [order.positions, order.begins, order.ends, values, found, n, none]
-    _nth(queue.context, values.dtype)(chain, num_groups, given)
-    chain.finish(found)
-    return found
+    nth_values = empty(queue, (num_groups,), values.dtype, True)
+    arguments = [order.positions, order.begins, order.ends, values, nth_values, n, none]
+    _nth(queue.context, values.dtype)(chain, num_groups, arguments)
+    chain.finish(nth_values)
+    return nth_values
 
 
 PURPOSE = "to sort elements by group"
@@ -197,36 +201,37 @@ def _word(dtype: np.dtype) -> np.dtype:
 def _sorting(
     context: cl.Context, keys: np.dtype, values: np.dtype | None, descending: bool, is_date: bool
 ) -> dict[str, Elementwise]:
-    key, at, counts, kernels = c_name(keys), "i", "", {}
+    key, at, counts, parts = c_name(keys), "i", "", {}
     if values is None:
-        given, number = "", "positions[i] = i"
+        # Without values the elements are in their first order, and this kernel writes their positions, too.
+        parameter, number = "", "positions[i] = i"
     else:
-        word, at, given, number = c_name(_word(values)), "positions[i]", f"const {c_name(values)} *values, ", ""
+        word, at, parameter, number = c_name(_word(values)), "positions[i]", f"const {c_name(values)} *values, ", ""
+        # NaN differs from itself, and NaT is the least integer: elements with these are in no group.
         counts = " && values[at] == values[at]" if values.kind == "f" else ""
         counts = f" && values[at] != {literal(np.iinfo(values).min, values)}" if is_date else counts
         code = encoded("v", values)
-        value = "values[i] == 0 ? 0 : values[i]" if values.kind == "f" else "values[i]"  # both zeros are one
-        kernels["words"] = Elementwise(
-            context,
+        # -0.0 and 0.0 tie, so their encodings must not differ.
+        value = "values[i] == 0 ? 0 : values[i]" if values.kind == "f" else "values[i]"
+        parts["words"] = (
             f"const {c_name(values)} *values, {word} *words, uint *positions",
+            # Complements sort in descending order; reversing the result would reverse ties as well.
             f"const {c_name(values)} v = {value}; "
             f"words[i] = {'~' if descending else ''}({word}){code}; positions[i] = i",
             "clhist_words_of_values",
         )
-    kernels["groups"] = Elementwise(
-        context,
-        f"const {key} *keys, {given}uint *groups, uint *positions, const uint none",
+    parts["groups"] = (
+        f"const {key} *keys, {parameter}uint *groups, uint *positions, const uint none",
         f"const ulong at = {at}; groups[i] = (ulong)keys[at] < none{counts} ? (uint)keys[at] : none; {number}",
         "clhist_groups_of_elements",
     )
-    kernels["ends"] = Elementwise(
-        context,
+    parts["ends"] = (
         "const uint *groups, uint *begins, uint *ends",
         "if (i == 0 || groups[i] != groups[i - 1]) begins[groups[i]] = i; "
         "if (i + 1 == size || groups[i] != groups[i + 1]) ends[groups[i]] = i + 1",
         "clhist_ends_of_groups",
     )
-    return kernels
+    return dict(zip(parts, Elementwise.together(context, [*parts.values()]), strict=True))
 
 
 @kept_by_context
@@ -272,25 +277,21 @@ def _placing(context: cl.Context) -> Elementwise:
 
 @kept_by_context
 def _runs(context: cl.Context) -> Scan:
-    """Return the scan that numbers runs of equal elements; a mark says where each begins, and becomes the number."""
+    """Return the scan that numbers runs of equal elements: it replaces the marks of first elements by run numbers."""
     output = "if (runs[i]) firsts[item - 1] = i; if (i + 1 == size) firsts[item] = size; runs[i] = item - 1;"
     return Scan(context, ScanSpec("runs", "uint *runs, uint *firsts", "uint", 4, "runs[i]", "a + b", "0", output))
 
 
 @kept_by_context
-def _ranking(
-    context: cl.Context, values: np.dtype, method: str, pct: bool, real: np.dtype
-) -> tuple[Elementwise, Elementwise]:
-    mark = Elementwise(
-        context,
+def _ranking(context: cl.Context, values: np.dtype, method: str, pct: bool, real: np.dtype) -> list[Elementwise]:
+    mark = (
         f"const uint *groups, const uint *positions, const {c_name(values)} *values, uint *runs",
         "runs[i] = i == 0 || groups[i] != groups[i - 1] || values[positions[i]] != values[positions[i - 1]]",
         "clhist_begins_of_runs",
     )
-    number, kind = c_name(real), RANKS[method].format(real=c_name(real))
+    number, kind = c_name(real), _RANK_TEXTS[method].format(real=c_name(real))
     of_all = "runs[end - 1] - runs[begin] + 1" if method == "dense" else "end - begin"
-    rank = Elementwise(
-        context,
+    rank = (
         "const uint *groups, const uint *positions, const uint *begins, const uint *ends, const uint *runs, "
         f"const uint *firsts, {number} *found, const uint none",
         f"""const uint g = groups[i], begin = begins[g], end = ends[g], run = runs[i];
@@ -299,7 +300,7 @@ def _ranking(
         found[positions[i]] = g == none ? NAN : ({number})({kind}){f" / ({of_all})" if pct else ""}""",
         "clhist_rank_in_groups",
     )
-    return mark, rank
+    return Elementwise.together(context, [mark, rank])
 
 
 @kept_by_context

@@ -1,12 +1,13 @@
-"""Keys of any sortable values as numbers, on the host.
+"""Number keys of any sortable values on the host.
 
-Values are hashed by what is installed: PyArrow, else pandas, else Python's dictionaries, or numbers sorted by NumPy.
-The results are the same.
+PyArrow hashes the values if it is installed, else pandas, else Python's dictionaries; NumPy sorts numbers. The result
+does not depend on the library.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections import defaultdict
 from functools import lru_cache
@@ -19,12 +20,13 @@ import numpy as np
 from clhist._core.cuda.imported import is_complete
 from clhist._core.opencl.arrays import Array
 
-# A library that is not imported yet takes longer to import than fewer keys than this to number without it.
+# Below so many keys, importing a library takes longer than numbering them without it.
 _WORTH_AN_IMPORT = 1 << 19
-_CHUNK = 1 << 14
+_CHUNK = 1 << 14  # keys converted to Python objects at a time, which bounds the memory of these
 _CLOSE = 1 << 14  # range of integers that are marked in a table rather than sorted
-_FEW = 1 << 11  # which NumPy sorts before pandas has hashed them
-# Objects are distinguished by their addresses where no more than this part of some elements are different ones.
+_FEW = 1 << 11  # below so many keys, NumPy's sort is faster than pandas' hash table
+_PIECE, _SAMPLE = 1 << 18, 1 << 14  # least texts for a thread; texts that show whether few are distinct
+# Objects are compared by address first if less than this share of a sample of the elements are distinct objects.
 _SOME, _DIFFERENT = 1 << 16, 0.98
 
 
@@ -69,9 +71,11 @@ def numbered(keys: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarra
 def distinct(keys: np.ndarray) -> np.ndarray:
     """Return the distinct numbers of a native array of 32 or 64 bits, sorted; NaN is one number, the last."""
     if keys.dtype.kind == "f":
-        found: np.ndarray = np.unique(keys)
-        return found + found.dtype.type(0)  # one zero, whichever came first
+        unique_keys: np.ndarray = np.unique(keys)
+        return unique_keys + unique_keys.dtype.type(0)  # -0.0 becomes 0.0, whichever came first
+    # Keys of a small range: marks take one pass, and no sort.
     if keys.size >= _FEW and int(most := keys.max()) - int(least := keys.min()) < keys.size:
+        # Python integers: a difference of two int64 may wrap.
         is_there = np.zeros(int(most) - int(least) + 1, bool)
         is_there[keys - least] = True
         return np.flatnonzero(is_there).astype(keys.dtype) + least
@@ -105,17 +109,20 @@ def are_hashed(keys: np.ndarray) -> bool:
 
 def _of_integers(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return distinct integers or booleans, sorted, and the number of each key."""
-    found = _by_marks(keys)
-    if found is None and keys.size >= _FEW and (found := hashed(keys)) is not None:
-        return _sorted(*found)
-    return _factorized(keys) if found is None else found
+    numbering = _by_marks(keys)
+    # Without a small range: pandas hashes many keys, NumPy sorts few.
+    if numbering is None and keys.size >= _FEW and (numbering := hashed(keys)) is not None:
+        return _sorted(*numbering)
+    return _factorized(keys) if numbering is None else numbering
 
 
 def _of_objects(keys: np.ndarray, sort: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same of objects; where many elements are one object, of the different objects."""
+    """Return distinct objects and the number of each key; hash repeated objects once, by their address."""
     libraries = library("pyarrow", keys.size), library("pandas", keys.size)
+    # An array of objects consists of their addresses, but NumPy refuses to view it as integers.
     addresses = np.frombuffer(memoryview((ctypes.c_char * keys.nbytes).from_address(keys.ctypes.data)), np.intp)
     some = addresses[:: max(1, keys.size // _SOME)]
+    # Many elements are the same object: number the addresses, then only the distinct objects.
     if libraries != (None, None) and len(sorted_distinct(some)) < _DIFFERENT * len(some):
         different, codes = _by_bits(addresses)
         labels, numbers = _of_objects(keys[_firsts(codes, len(different))], sort)
@@ -124,24 +131,26 @@ def _of_objects(keys: np.ndarray, sort: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _firsts(codes: np.ndarray, number: int) -> np.ndarray:
-    """Return the first position of each of so many numbers, which have the order of these; there may be -1."""
+    """Return the first position of each of `number` codes that are in the order of first occurrence; -1 is no code."""
     size = _SOME
+    # All codes mostly occur within the first elements.
     while size < codes.size and codes[:size].max() + 1 < number:
         size *= 4
     return np.flatnonzero(np.diff(np.maximum.accumulate(codes[:size]), prepend=-1))
 
 
 def _of_texts(keys: np.ndarray, sort: bool, arrow: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the same of objects, by PyArrow, if those that are not missing are texts."""
+    """Return distinct texts and the number of each, by PyArrow; None if some objects are neither text nor missing."""
     try:
         texts = arrow.array(keys, from_pandas=True)
         if not arrow.types.is_string(texts.type):
             return None
         codes, texts = encoded(texts)
-    except (arrow.ArrowException, ValueError, TypeError, OverflowError):  # of several types, or no text of UTF-8
-        return None
+    except (arrow.ArrowException, ValueError, TypeError, OverflowError):
+        return None  # mixed types, or text that is not valid UTF-8
     labels = keys[_firsts(codes, len(texts))]
-    if not {str, np.str_}.issuperset(map(type, labels)):  # others may compare in their own way
+    # Subclasses of str may define their own equality.
+    if not {str, np.str_}.issuperset(map(type, labels)):
         return None
     order = order_of_texts(texts) if sort else np.arange(len(texts))
     return labels[order], renumbered(order, codes)
@@ -149,10 +158,30 @@ def _of_texts(keys: np.ndarray, sort: bool, arrow: Any) -> tuple[np.ndarray, np.
 
 def encoded(texts: Any) -> tuple[np.ndarray, Any]:
     """Return the number of each text of an array of PyArrow's, -1 of null, and these texts, in the order they occur."""
-    found = texts.dictionary_encode()
-    chunks = getattr(found, "chunks", [found])  # with one dictionary, which comparing takes long to find out
-    indices = import_module("pyarrow").chunked_array([each.indices for each in chunks], "int32")
-    return indices.fill_null(-1).to_numpy(), chunks[-1].dictionary if chunks else texts.combine_chunks()
+    encoding = _encoded_by_threads(texts)
+    # All chunks share one dictionary: join the indices alone, since PyArrow would compare the dictionaries.
+    chunks = getattr(encoding, "chunks", [encoding])
+    indices = import_module("pyarrow").chunked_array([chunk.indices for chunk in chunks], "int32")
+    return (indices.fill_null(-1) if indices.null_count else indices).to_numpy(), chunks[
+        -1
+    ].dictionary if chunks else texts.combine_chunks()
+
+
+def _encoded_by_threads(texts: Any) -> Any:
+    """Return texts with one dictionary in the order they occur; if few are different, by a thread for each core."""
+    threads = min(os.cpu_count() or 1, len(texts) // _PIECE)
+    first = texts[:_SAMPLE].dictionary_encode() if threads > 1 else texts
+    chunks = getattr(first, "chunks", [first])
+    # Unifying the large dictionaries of many distinct texts costs what the threads save.
+    if threads < 2 or len(chunks[-1].dictionary) > _SAMPLE // 8:
+        return texts.dictionary_encode()
+    from concurrent.futures import ThreadPoolExecutor  # 5 ms, for texts alone
+
+    arrow, share = import_module("pyarrow"), -(-len(texts) // threads)
+    with ThreadPoolExecutor(threads) as pool:
+        pieces = [*pool.map(lambda n: texts[n * share : (n + 1) * share].dictionary_encode(), range(threads))]
+    chunks = [chunk for piece in pieces for chunk in getattr(piece, "chunks", [piece])]
+    return arrow.chunked_array(chunks).unify_dictionaries()
 
 
 def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -166,11 +195,12 @@ def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return labels, codes
     if kind == "T":
         return _by_dictionary(keys)
+    # NumPy sorts integers, records, empty strings, and long doubles, whose padding may differ.
     if kind not in "fcmMSU" or not width or keys.dtype.type is np.longdouble or keys.dtype.type is np.clongdouble:
         labels, codes = np.unique(keys, return_inverse=True)
         return labels, codes.reshape(-1)
     native = keys.dtype if kind in "SU" else keys.dtype.newbyteorder("=")
-    # Bits are compared. There is one zero, and what is not equal to itself is left out later.
+    # Compare bits: adding 0 turns -0.0 into 0.0. NaN and NaT, of several bit patterns, are left out later.
     with np.errstate(invalid="ignore"):  # signaling NaN
         flat = np.ascontiguousarray(keys + native.type(0) if kind in "fc" else keys, native)
     bits = flat.view(f"i{width}") if kind in "fmM" else flat
@@ -179,7 +209,7 @@ def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_marks(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the same of integers close to each other, which are sorted then; None of others."""
+    """Return distinct integers, sorted, and the number of each key, by marks; None if their range is large."""
     if not keys.size:
         return None
     dtype = keys.dtype
@@ -187,36 +217,38 @@ def _by_marks(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     least, most = keys.min(), keys.max()
     if int(most) - int(least) >= max(_CLOSE, keys.size):
         return None
+    # Differences of narrow integers may wrap in their dtype; those of 64 bits fit, as the range is small.
     places = (keys - least if keys.itemsize == 8 else keys.astype(np.intp) - least).astype(np.intp, copy=False)
     marks = np.zeros(int(most) - int(least) + 1, bool)
     marks[places] = True
-    found = np.flatnonzero(marks)
+    present = np.flatnonzero(marks)
     ranks = np.zeros(marks.size, np.int32)
-    ranks[found] = np.arange(found.size)
-    return (found.astype(keys.dtype) + least).astype(dtype, copy=False), ranks[places]
+    ranks[present] = np.arange(present.size)
+    return (present.astype(keys.dtype) + least).astype(dtype, copy=False), ranks[places]
 
 
 def _by_bits(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same of keys that are equal if their bytes are."""
+    """Return distinct keys and the number of each, for keys that are equal if their bytes are."""
     if (arrow := library("pyarrow", keys.size)) is not None:
         if keys.dtype.kind == "i":
-            given = arrow.array(keys)
+            array = arrow.array(keys)
         else:
+            # Compare bytes of a fixed width, in place.
             memory = arrow.py_buffer(keys.view(np.uint8))
             parts = arrow.binary(keys.dtype.itemsize), keys.size, [None, memory]
-            given = arrow.FixedSizeBinaryArray.from_buffers(*parts)
-        found = given.dictionary_encode()
-        size = len(found.dictionary)
-        labels = np.frombuffer(found.dictionary.buffers()[1], keys.dtype, size) if size else keys[:0]
-        return labels, found.indices.to_numpy()
+            array = arrow.FixedSizeBinaryArray.from_buffers(*parts)
+        encoding = array.dictionary_encode()
+        size = len(encoding.dictionary)
+        labels = np.frombuffer(encoding.dictionary.buffers()[1], keys.dtype, size) if size else keys[:0]
+        return labels, encoding.indices.to_numpy()
     pandas = library("pandas", keys.size)
     if pandas is not None and (keys.dtype.kind != "U" or reads_whole_texts(pandas)):
-        codes, found = pandas.factorize(keys)
-        return np.asarray(found, keys.dtype), codes
+        codes, labels = pandas.factorize(keys)
+        return np.asarray(labels, keys.dtype), codes
     if keys.dtype.kind in "SU":
         return _by_dictionary(keys)
-    found, codes = np.unique(keys, return_inverse=True)
-    return found, codes.reshape(-1)
+    labels, codes = np.unique(keys, return_inverse=True)
+    return labels, codes.reshape(-1)
 
 
 @lru_cache(maxsize=1)
@@ -226,7 +258,7 @@ def reads_whole_texts(pandas: Any) -> bool:
 
 
 def _by_dictionary(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same by a dictionary of Python's, a chunk at a time."""
+    """Return distinct keys and the number of each by a Python dictionary, a chunk at a time."""
     numbers: defaultdict[Any, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     listed = chain.from_iterable(keys[begin : begin + _CHUNK].tolist() for begin in range(0, keys.size, _CHUNK))
@@ -237,64 +269,71 @@ def _by_dictionary(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sorted(labels: np.ndarray, codes: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels that are not missing, sorted, and the numbers in them; -1 stays, as of missing ones."""
-    kept = np.flatnonzero(~_missing(labels))
+    """Return the labels that are not missing, sorted, and the codes of these; missing keys have code -1."""
+    present = np.flatnonzero(~_missing(labels))
     if not sort:
-        order = kept
-    elif labels.dtype.kind == "O":  # which NumPy sorts at a third of Python's speed
-        order = np.array(sorted(kept.tolist(), key=labels.tolist().__getitem__), np.intp)
+        order = present
+    elif labels.dtype.kind == "O":
+        # NumPy sorts objects at a third of the speed of Python's sorted().
+        order = np.array(sorted(present.tolist(), key=labels.tolist().__getitem__), np.intp)
     else:
-        order = kept[np.argsort(labels[kept], kind="stable")]
+        order = present[np.argsort(labels[present], kind="stable")]
     codes = renumbered(order, codes, len(labels))
     labels = labels[order]
     if labels.dtype.kind in "fc":
-        labels = (labels + labels.dtype.type(0)).astype(labels.dtype, copy=False)  # one zero, whichever came first
+        labels = (labels + labels.dtype.type(0)).astype(labels.dtype, copy=False)  # -0.0 becomes 0.0
     return labels, codes
 
 
 def order_of_texts(labels: Any) -> np.ndarray:
-    """Return what sorts an array of different texts of PyArrow's: by 8 bytes at a time, or if 64 agree by PyArrow.
+    """Return the permutation that sorts an array of distinct texts of PyArrow.
 
-    UTF-8 sorts as the characters do. Labels are often numbered, so the first 8 bytes come after those that all share.
+    Texts are compared by 8 bytes at a time after their common prefix, since labels are often numbered. PyArrow sorts
+    those that agree in 64 bytes. The order of UTF-8 bytes is that of the code points.
     """
     compute = import_module("pyarrow.compute")
     if not len(labels):
         return np.empty(0, np.intp)
-    least, most = (each.as_py().encode() for each in compute.min_max(labels).values())
+    least, most = (bound.as_py().encode() for bound in compute.min_max(labels).values())
     shared = next((n for n, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
     _, offsets, data = labels.buffers()
     places = np.frombuffer(offsets, np.int64 if str(labels.type).startswith("large") else np.int32)
     places = places[labels.offset : labels.offset + len(labels) + 1].astype(np.int64)
+    # Padding: the word that begins at the last byte ends behind the data.
     characters = np.zeros(places[-1] + 8, np.uint8)
     characters[:-8] = np.frombuffer(data or b"", np.uint8)[: places[-1]]
+    # A word begins at each byte, without a copy; big-endian words have the order of their bytes.
     words = np.ndarray(len(characters) - 7, ">u8", characters, strides=(1,))
-    order, tied, runs = (np.arange(len(labels)) for _ in range(3))  # tied: positions of texts that agree so far
+    # tied: positions in `order` whose texts agree with a neighbour so far; runs: which of them agree.
+    order, tied, runs = (np.arange(len(labels)) for _ in range(3))
     for begin in range(shared, shared + 64, 8):
         rows = order[tied]
         ends = places[1:][rows]
         begins = np.minimum(places[rows] + begin, ends)
-        beyond = (64 - 8 * np.minimum(ends - begins, 8)).astype(np.uint64)  # bits of the next text
-        found = words[begins].astype(np.uint64) >> beyond << beyond
+        # Clear the bits that belong to the next text.
+        beyond = (64 - 8 * np.minimum(ends - begins, 8)).astype(np.uint64)
+        prefixes = words[begins].astype(np.uint64) >> beyond << beyond
         if begin > shared:
-            found = runs * len(rows) + np.unique(found, return_inverse=True)[1]
-        by = np.argsort(found)
-        order[tied], found = rows[by], found[by]
-        same = np.r_[False, found[1:] == found[:-1], False]
+            # Sort within each run of texts that agree so far.
+            prefixes = runs * len(rows) + np.unique(prefixes, return_inverse=True)[1]
+        by = np.argsort(prefixes)
+        order[tied], prefixes = rows[by], prefixes[by]
+        same = np.r_[False, prefixes[1:] == prefixes[:-1], False]
         if not same.any():
             return order
-        tied, runs = (each[same[1:] | same[:-1]] for each in (tied, np.cumsum(~same[:-1])))
+        tied, runs = (array[same[1:] | same[:-1]] for array in (tied, np.cumsum(~same[:-1])))
     rows = order[tied]
     order[tied] = rows[compute.sort_indices(labels.take(import_module("pyarrow").array(rows))).to_numpy()]
     return order
 
 
 def renumbered(order: np.ndarray, codes: np.ndarray, number: int | None = None) -> np.ndarray:
-    """Return the numbers in sorted order of `number` labels, of which some may be missing; -1 stays."""
+    """Return codes that refer to the labels in `order`; labels that `order` lacks, and code -1, become -1."""
     number = len(order) if number is None else number
     dtype = np.int32 if number < np.iinfo(np.int32).max else np.int64
     places = np.full(number + 1, -1, dtype)  # the last is that of -1
     places[order] = np.arange(len(order), dtype=dtype)
-    return places.take(codes, mode="wrap")  # which checks no bounds
+    return places.take(codes, mode="wrap")  # mode="wrap" maps -1 to the last entry, and skips the check of bounds
 
 
 def _missing(labels: np.ndarray) -> np.ndarray:
@@ -308,25 +347,27 @@ def _is_missing(label: Any) -> bool:
         return True
     try:
         return bool(label != label)
-    except (TypeError, ValueError):  # pandas.NA, which is neither
-        return type(label).__name__ == "NAType"
+    except (TypeError, ValueError):
+        return type(label).__name__ == "NAType"  # pandas.NA has no truth value
 
 
 def library(name: str, size: int = _WORTH_AN_IMPORT) -> Any:
-    """Return a library if it is installed, and imported already or worth it for so many keys."""
+    """Return a module if it is imported, or if it is installed and `size` keys justify the import; else None."""
+    # A library that another thread is importing lacks names, so it does not count.
     if is_complete(name):
         return sys.modules[name]
     if size < _WORTH_AN_IMPORT:
         return None
     try:
-        found = import_module(name)
+        module = import_module(name)
     except ImportError:
         return None
-    return found if is_complete(name) else None
+    return module if is_complete(name) else None
 
 
 def numbered_by_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Numbering:
-    """Return keys as numbers, as `clhist.grouped.factorized.factorized`, by the host."""
+    """Return the numbering of keys by the host; see `clhist.grouped.factorized.factorized`."""
+    # Integers are never missing, and pandas numbers them in the order they occur: no sort is needed.
     in_order = None if sort or first else hashed(keys)
     if in_order is not None:
         return Numbering(in_order[1].astype(np.int32 if keys.size < 2**31 else np.int64), in_order[0], None)
@@ -334,9 +375,10 @@ def numbered_by_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -
     numbers = numbers.astype(np.int32 if keys.size < 2**31 else np.int64, copy=False)
     has_none = numbers < 0
     if missing and has_none.any():
+        # All missing keys are one key, the last one; the first of them is its label.
         numbers = np.where(has_none, numbers.dtype.type(len(labels)), numbers)
         one = keys[has_none][:1].astype(labels.dtype, copy=False)
-        labels = np.concatenate([labels, one], dtype=labels.dtype)  # whose byte order is not NumPy's choice
+        labels = np.concatenate([labels, one], dtype=labels.dtype)  # dtype= keeps the byte order
     if sort and not first:
         return Numbering(numbers, labels, None)
     ordered, others, positions = in_first_order(numbers, labels)
@@ -346,15 +388,16 @@ def numbered_by_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -
 
 
 def in_first_order(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return numbers and labels in the order of the labels' first positions, and these, in the order of before.
+    """Return numbers and labels in the order of first occurrence, and the first position of each original label.
 
-    A number of -1 stays.
+    Numbers of -1 stay.
     """
     positions = np.zeros(len(labels) + 1, np.int64)
     flat = numbers.reshape(-1)
-    positions[flat[::-1]] = np.arange(flat.size - 1, -1, -1)  # the last that is written is the first one
+    # Written from the last element to the first: the first position of each label overwrites later ones.
+    positions[flat[::-1]] = np.arange(flat.size - 1, -1, -1)
     positions = positions[: len(labels)]
     order = np.argsort(positions)
     ranks = np.full(len(labels) + 1, -1, numbers.dtype)
     ranks[order] = np.arange(len(labels), dtype=numbers.dtype)
-    return ranks.take(numbers, mode="wrap"), labels[order], positions  # which checks no bounds
+    return ranks.take(numbers, mode="wrap"), labels[order], positions  # "wrap" maps -1 to the last rank, -1

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeAlias, TypeVar, cast
-
-from numpy.typing import DTypeLike
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from clhist._core.opencl.arrays import is_device_array
 from clhist._core.runtime.columns import read_column
@@ -14,10 +12,14 @@ from clhist.grouped.hints import check_index
 from clhist.grouped.placed import OF_ORDER, Placed
 from clhist.grouped.running import RUNNING
 from clhist.statistics.table import OF_ANY, named_statistics
-from clhist.typing import DeviceArray, HostArray, Others
 
-A = TypeVar("A", HostArray, DeviceArray)  # the results, and the keys
-X: TypeAlias = A | Others  # values, of the kind of the keys
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from clhist.typing import DeviceArray, HostArray, Others
+
+A = TypeVar("A", "HostArray", "DeviceArray")  # the results, and the keys
+X: TypeAlias = "A | Others"  # values, of the kind of the keys
 
 
 class Methods(Placed, Generic[A]):
@@ -138,20 +140,23 @@ class Methods(Placed, Generic[A]):
         (statistic,) = named_statistics([statistic]) if callable(statistic) else (statistic,)
         if not isinstance(statistic, str):
             raise TypeError(f"statistic: expected the name of one, got {statistic!r:.60}")
+        # These have a result for each element already.
         if statistic in ("rank", *RUNNING):
             of_rows: A = getattr(self, statistic)(x, **options)
             return of_rows
-        found: A
+        result: A
         check_index("x", x, self._index)
         column = read_column(x)
         if column is None and not is_device_array(x) and statistic in OF_ORDER:
-            column = numbered_texts("x", x, (statistic,), self._given_queue)
+            column = numbered_texts("x", x, (statistic,), self._user_queue)
+        # Kernels gather numbers only: gather first, then convert to the type of the column.
         if column is not None and column.like is not None and statistic not in ("count", "argmin", "argmax", *OF_ANY):
             x = cast(Any, column._replace(like=None))
             rows: Any = self._rows(self._one(x, statistic, **options))
+            # Durations, such as the spread of dates, are not of the type of the column.
             return cast(A, column.like(rows) if rows.dtype.kind != "m" else rows)
-        found = self._rows(self._one(x, statistic, **options))
-        return found
+        result = self._rows(self._one(x, statistic, **options))
+        return result
 
     @takes_cuda_as("_keys")
     def cumcount(self, *, ascending: bool = True) -> A:
@@ -163,8 +168,8 @@ class Methods(Placed, Generic[A]):
             False counts those that come after it. ``x[groups.cumcount() < n]`` are the first n of each group, as
             pandas' ``head(n)``, and with ``ascending=False`` the last, as ``tail(n)``; -1 is less, too.
         """
-        found: A = self._places(ascending)
-        return found
+        places: A = self._places(ascending)
+        return places
 
     @takes_cuda_as("_keys")
     def ngroup(self) -> A:
@@ -180,7 +185,7 @@ class Methods(Placed, Generic[A]):
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def cumsum(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
-        """Return the sum of the values of its group up to each element.
+        """Return the sum of the values of its group up to each element, of float64 with its rounding errors.
 
         Parameters
         ----------
@@ -196,26 +201,26 @@ class Methods(Placed, Generic[A]):
         array of the shape of the keys
             NaN or 0 of elements in no group; masked of a nullable column or masked array, as its missing values are.
         """
-        found: A = self._along("cumsum", x, skipna, dtype)
-        return found
+        sums: A = self._along("cumsum", x, skipna, dtype)
+        return sums
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def cumprod(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the product of the values of its group up to each element; see `cumsum`."""
-        found: A = self._along("cumprod", x, skipna, dtype)
-        return found
+        products: A = self._along("cumprod", x, skipna, dtype)
+        return products
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def cummin(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the least value of its group up to each element, which may be a date; see `cumsum`."""
-        found: A = self._along("cummin", x, skipna)
-        return found
+        minima: A = self._along("cummin", x, skipna)
+        return minima
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def cummax(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the largest value of its group up to each element, which may be a date; see `cumsum`."""
-        found: A = self._along("cummax", x, skipna)
-        return found
+        maxima: A = self._along("cummax", x, skipna)
+        return maxima
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def rank(self, x: X[A], method: str = "average", *, ascending: bool = True, pct: bool = False) -> A:
@@ -238,8 +243,8 @@ class Methods(Placed, Generic[A]):
         array of the shape of the keys
             NaN of NaN and NaT, and of elements in no group; masked of a nullable column or masked array.
         """
-        found: A = self._ranked(x, method, ascending, pct)
-        return found
+        ranks: A = self._ranked(x, method, ascending, pct)
+        return ranks
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def nth(self, x: X[A], n: int) -> A:
@@ -248,10 +253,10 @@ class Methods(Placed, Generic[A]):
         Where a group has fewer, it is NaN, NaT, 0 or False. Missing values count; of a nullable column or masked array,
         and where it has fewer, the result is masked.
         """
-        found: A = self._nth(x, n)
-        return found
+        values: A = self._nth(x, n)
+        return values
 
     def _one(self, x: X[A], statistic: str, **options: Any) -> A:
         own: Any = self
-        found: A = own.agg(x=(x, statistic), **options)["x"][statistic]
-        return found
+        result: A = own.agg(x=(x, statistic), **options)["x"][statistic]
+        return result

@@ -1,10 +1,10 @@
-"""Keys of any range as the numbers of their groups, on the device.
+"""Number keys of any range on the device: the number of each element's group, and the distinct keys.
 
-Integers close to each other are marked in a table by themselves. A GPU numbers others as a sample of them says; see
-`clhist.grouped.sampled_keys`. All that is left, and those of CPUs, are put into a hash table of open addressing, which
-grows where it is too small; the different keys are sorted by their digits, or ordered by their first positions, and
-each element looks the number of its key up. Memory beyond the input: 4 bytes an element, and the table; by ranges 17
-to 25 bytes an element where keys have 64 bits, and 13 to 17 where they have 32.
+Integers of a small range are marked in a table that their value indexes. GPUs sample other keys first and choose by
+the sample; see `clhist.grouped.sampled_keys`. The remaining keys, and those of CPUs, go into a hash table of open
+addressing, which grows if it is too small. The distinct keys are sorted by digits, or ordered by first position, and
+each element looks up the number of its key. Memory beyond the input: 4 bytes an element, and the table; by ranges 17
+to 25 bytes an element for keys of 64 bits, and 13 to 17 for keys of 32 bits.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from clhist._core.runtime.chain import Chain, chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
 from clhist.grouped.keys import Numbering
-from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, Known, Sample, SampledKeys, different
+from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, DistinctKeys, Sample, SampledKeys, different
 
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
 
-# Of some elements, this part of all within these numbers, the different keys are counted to know how large a table is
-# needed, with room for more keys than that says. One that is too small grows so much at least, less if it is large.
+# The distinct keys of a part of the elements, within these bounds, predict the size of the table; _SPARE adds room.
+# A table that is too small grows by at least so many bits of its size: 4, or 2 from 2**22 slots on.
 _PART, _FEWEST_SOME, _MOST_SOME = 4, 1 << 12, 1 << 16
 _SPARE, _GROWTH_BITS, _LARGE_BITS, _MOST_BITS = 1.2, (4, 2), 22, 31
-_TOLD = 64  # keys that a work-group adds before it says so, at most
-# Marks are used where they are as few as the elements, within these. Keys too far apart mostly are so at the ends.
+_TOLD = 64  # keys that a work-group inserts before it adds them to the shared count, at most
+# Marks are used for a range of keys below the number of elements, within these bounds. The first and last elements
+# often show that the range is larger, without a pass over all keys.
 _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
 _GROUPS = 8  # work-groups for each compute unit
 
 
 def can_number(dtype: np.dtype, device: cl.Device) -> bool:
-    """Whether keys of a type can be numbered on a device: 64 bits need a compare-exchange of as many."""
+    """Whether a device can number keys of a type: keys of 64 bits need a compare-and-swap of 64 bits."""
     if dtype.kind not in "iufbmM" or dtype.itemsize not in (1, 2, 4, 8):
         return False
     return dtype.itemsize < 8 or claims(device, "int64_base_atomics")
@@ -108,20 +109,20 @@ def number_keys(
 
 
 class _Table(NamedTuple):
-    """A hash table in which keys are: its slots and what kernels that put keys there need, in their order."""
+    """A hash table of keys, with the arguments of the kernels that insert keys."""
 
     slots: int
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     state: Any
     first: Any
 
     @property
     def words(self) -> Any:
-        return self.given[0]
+        return self.arguments[0]
 
 
 class _Work:
-    """One numbering: kernels that follow each other on a device."""
+    """One numbering: a chain of kernels on one queue."""
 
     def __init__(
         self,
@@ -142,14 +143,17 @@ class _Work:
         self._groups, self._lanes = units * _GROUPS, 1 if device_kind(queue.device) == "cpu" else min(LANES, most)
         self._on_device, self.keys_on_device = not on_host, is_device_array(keys)
         self._chain = chain or chain_on(queue, "to number keys")
-        self._given, self.memory = self._chain.place(keys), None
+        self._key_memory, self.memory = self._chain.place(keys), None
         self._positions: Array | None = None
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
+        # Keys of 8 or 16 bits have few distinct values; a table of these is small in any case.
         is_small = self.size < FEWEST or self.spec.dtype.itemsize < 4
         samples = None if self._lanes == 1 or is_small or self._room < LOCAL_MEMORY else self._samples()
+        # Allocate the result while the device samples; keys that may be their own numbers might not need it.
         sample = None if samples is None else samples.look(lambda: None if self._as_is else self._make_numbers())
+        # Cheapest first: marks need no hashing, a sample keeps distinct keys in local memory, a table takes any keys.
         if (extent := self._extent(sample)) is not None:
             self.by_marks(*extent)
         elif samples is None or sample is None or not self._by_sample(samples, sample):
@@ -163,16 +167,18 @@ class _Work:
 
     def _samples(self) -> SampledKeys:
         more = {"missing": self._missing, "by_slots": not self._sort}
-        return SampledKeys(self._chain, self.spec, self._given, self.size, **more)
+        return SampledKeys(self._chain, self.spec, self._key_memory, self.size, **more)
 
     def _extent(self, sample: Sample | None) -> tuple[int, int] | None:
-        """Return the least key and how many there are up to the largest, where marks are enough."""
+        """Return the least key and the length of the range of the keys, or None if marks would be too many."""
         if self.spec.dtype.kind not in "iub":
             return None
+        # Booleans need no pass: both values are in the range.
         if self.spec.dtype.kind == "b":
             return 0, 2
         most = max(_FEWEST_MARKS, min(_MOST_MARKS, self.size))
         if sample is not None:
+            # The range of the sample is a lower bound of that of all keys.
             if sample.greatest - sample.least >= most:
                 return None
         elif self.size > 2 * _ENDS:
@@ -185,111 +191,131 @@ class _Work:
     def _ends(self) -> np.ndarray:
         if not self.keys_on_device:
             return np.append(self.keys[:_ENDS], self.keys[-_ENDS:])
-        memory, offset = self._given
+        memory, offset = self._key_memory
         step = (self.size - _ENDS) * self.spec.dtype.itemsize
         return self._chain.fetched_rows(memory, (2, _ENDS), self.spec.dtype, offset, step)
 
     def by_marks(self, least_key: int, slots: int) -> None:
+        """Number integers in [least_key, least_key + slots), with a mark for each value that occurs."""
         self.spec = replace(self.spec, marked=True)
         least = int(self.spec.words_of(np.array([least_key], self.spec.dtype))[0])
         marks, first = self._chain.filled(slots, np.uint8, 0), self._firsts(slots)
-        self._enqueue("mark", self._groups_of(self.size), *self._given, self.size, least, marks, first)
+        self._enqueue("mark", self._groups_of(self.size), *self._key_memory, self.size, least, marks, first)
         state = self._chain.filled(1, np.uint32, 0)
         listed = self._tallied(marks, slots, least, state)
         number = int(self._chain.fetched(state, 1, np.uint32)[0])
+        # The keys are 0 to number - 1 already: they are their own numbers.
         if self._as_is and number == slots and not least_key:
             self.numbers, self._positions = self.keys, None
             self.labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
             return
+        # Each value that occurs gets its rank; then every element looks up the rank of its value.
         ranks = self._rank(number, slots, marks, least, self._ordered(number, listed, first), first)
         self._make_numbers()
-        self._enqueue("look_up", self._groups_of(self.size), *self._given, self.size, least, ranks, self.memory)
+        self._enqueue("look_up", self._groups_of(self.size), *self._key_memory, self.size, least, ranks, self.memory)
 
     def _by_sample(self, samples: SampledKeys, sample: Sample) -> bool:
-        """Number the elements as a sample says; return whether that was possible."""
+        """Number the elements with the help of a sample; return False if the sample does not allow it."""
         self._make_numbers()
         number = sample.number
-        while (known := samples.find(sample, self.memory, number)) is not None:
+        # Look up every element among the sampled keys, and once more if keys were added.
+        while (distinct := samples.find(sample, self.memory, number)) is not None:
             if self._sort:
-                ordered = known.words, known.slots
-                self._rank(known.groups, known.number + 2, known.words, known.number, ordered, known.first)
-            if (found := samples.known()) is None:
+                ordered = distinct.words, distinct.slots
+                self._rank(
+                    distinct.groups, distinct.number + 2, distinct.words, distinct.number, ordered, distinct.first
+                )
+            if (outcome := samples.outcome()) is None:
                 break
-            if found.number == number:
+            if outcome.number == number:
                 if not self._sort:
-                    ranks = self._ranks_of_known(known)
+                    ranks = self._ranks_of_distinct(distinct)
                     self._enqueue("number", self._groups_of(self.size), self.memory, self.size, ranks)
                 return True
-            number = found.number  # with those that the sample had not
+            # Elements had keys that the sample lacked; these are added now, so look all elements up again.
+            number = outcome.number
         try:
+            # More keys than local memory holds: number them range by range.
             if not samples.divide(sample):
                 return False
-        except MemoryError:  # a table needs less
+        except MemoryError:
+            return False  # the caller uses a table, which needs less memory
+        if self._sort:
+            # Enqueued before the outcome is read, so that the device does not wait for the host.
+            samples.put_back(self.memory)
+        if (distinct := samples.outcome()) is None:
             return False
         if self._sort:
-            samples.put_back(self.memory)  # which is for nothing if there was no room
-        if (known := samples.known()) is None:
-            return False
-        if self._sort:
-            samples.write(*self._results(known.groups))
+            samples.write(*self._results(distinct.groups))
             return True
-        first, positions = self._chain.result(known.groups, np.int64)
+        first, positions = self._chain.result(distinct.groups, np.int64)
         samples.write(None, positions)
-        # In the order of the positions, which are keys themselves.
+        # For the order of first occurrence the distinct first positions are numbered as keys, by marks.
         of_positions = KeySpec(np.dtype(np.int64)), first, self.queue
         order = _Work(*of_positions, sort=True, missing=False, as_is=False, on_host=False, chain=self._chain)
         order.keys_on_device = self.keys_on_device
         order.by_marks(0, self.size)
-        self.labels, labels = self._chain.result(known.groups, self.spec.dtype, self.keys_on_device)
+        self.labels, labels = self._chain.result(distinct.groups, self.spec.dtype, self.keys_on_device)
         samples.write(labels, None, order.memory)
         samples.put_back(self.memory, order.memory)
         self._positions = order.labels
         return True
 
-    def _ranks_of_known(self, known: Known) -> Any:
-        """Return the numbers of keys that are in order; make their results."""
+    def _ranks_of_distinct(self, distinct: DistinctKeys) -> Any:
+        """Return the ranks of distinct keys in the order of their first positions; make the results of the keys."""
         state = self._chain.filled(5, np.uint32, 0)
-        for place, there in ((2, known.has_ones), (3, known.has_missing)):
+        for place, there in ((2, distinct.has_ones), (3, distinct.has_missing)):
             if there:
                 self._chain.fill(state, np.uint32, -1, 1, place)
-        return self._ranks_of(_Table(known.number, (known.words,), state, known.first), known)
+        return self._ranks_of(_Table(distinct.number, (distinct.words,), state, distinct.first), distinct)
 
     def _by_table(self, expected: float | None) -> None:
-        """Number the elements, which have about as many keys as `expected`, if that is known."""
+        """Number the elements by a hash table; `expected` is an estimate of the number of distinct keys, or None."""
         self._make_numbers()
         numbers, groups, some = self.memory, self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
         can_look = some >= _FEWEST_SOME and expected is None
+        # Without an estimate, insert a strided part of the elements first, which predicts the size of the table.
         size, stride = (some, self.size // some) if can_look else (self.size, 1)
         bits = min(_MOST_BITS, _bits_of(size if expected is None else min(size, _SPARE * expected)))
         while True:
             table = self._table(bits)
-            self._enqueue("insert", groups, *self._given, size, stride, *table.given, table.state, numbers, table.first)
+            self._enqueue(
+                "insert", groups, *self._key_memory, size, stride, *table.arguments, table.state, numbers, table.first
+            )
             added, is_full, ones, missing, seen = self._chain.fetched(table.state, 5, np.uint32).tolist()
+            # All elements are in the table: rank its keys, and replace the slot of each element by its rank.
             if not is_full and size == self.size:
-                ranks = self._ranks_of(table, Known(added, bool(ones), bool(missing) and self._missing))
+                ranks = self._ranks_of(table, DistinctKeys(added, bool(ones), bool(missing) and self._missing))
                 return self._enqueue("number", groups, numbers, self.size, ranks)
             needed = _bits_of(_SPARE * different(added, seen, self.size))
             if is_full:
                 if bits == _MOST_BITS:
                     raise MemoryError(f"keys: expected at most {table.slots // 2} different ones, got more")
+                # A full table saw part of the keys, so the estimate may be too small: grow in any case.
                 needed = max(needed, bits + _GROWTH_BITS[bits >= _LARGE_BITS])
+            # Next all elements, in a table for the predicted number of keys.
             bits, size, stride = min(_MOST_BITS, needed, _bits_of(self.size)), self.size, 1
 
     def _table(self, bits: int) -> _Table:
-        """Return a table of so many slots, which is empty."""
+        """Return an empty table of 2**bits slots."""
+        # At most half of the slots may be filled, which keeps probe sequences short.
         slots, most = 1 << bits, 1 << bits - 1
+        # The keys that work-groups have inserted but not announced must fit beside `most` announced ones.
         told = min(_TOLD, max(1, most // self._groups_of(self.size)))
+        # All bits set mark an empty slot; a random seed of the hash keeps inputs from colliding on purpose.
         words = self._chain.filled(slots, self.spec.word, -1)
-        given = words, slots - 1, most, told, secrets.randbits(64)
-        return _Table(slots, given, self._chain.filled(5, np.uint32, 0), self._firsts(slots + 2))
+        arguments = words, slots - 1, most, told, secrets.randbits(64)
+        return _Table(slots, arguments, self._chain.filled(5, np.uint32, 0), self._firsts(slots + 2))
 
-    def _ranks_of(self, table: _Table, known: Known) -> Any:
-        """Return the numbers of the slots; make the results of the keys."""
-        listed = self._tallied(table.words, table.slots + 1 + known.has_missing, table.slots, table.state)
-        number = known.groups
+    def _ranks_of(self, table: _Table, distinct: DistinctKeys) -> Any:
+        """Return the rank of the key of each slot; make the results of the keys."""
+        # Behind the slots come two more: the key like an empty slot, and elements without a key.
+        listed = self._tallied(table.words, table.slots + 1 + distinct.has_missing, table.slots, table.state)
+        number = distinct.groups
         ordered = self._ordered(number, listed, table.first)
         ranks = self._rank(number, table.slots + 2, table.words, table.slots, ordered, table.first)
-        if not known.has_missing:
+        if not distinct.has_missing:
+            # Elements without a key share a slot, whose rank reads as -1 in int32.
             self._chain.fill(ranks, np.uint32, NONE, 1, table.slots + 1)
         return ranks
 
@@ -297,7 +323,7 @@ class _Work:
         return self._chain.filled(number, np.uint32, NONE) if self.spec.first else None
 
     def _tallied(self, table: Any, slots: int, least: int, state: Any) -> tuple[Any, ...]:
-        """Count the keys of shares of the slots; return what the kernel that lists them takes first."""
+        """Count the keys in each share of the slots; return the first arguments of the kernel that lists them."""
         tile = self._lanes * EACH
         share = tile * max(1, -(-slots // (tile * self._groups)))
         self._shares, tallies = -(-slots // share), self._chain.new(self._groups, np.uint32)
@@ -305,25 +331,27 @@ class _Work:
         return table, slots, share, least, state, tallies
 
     def _ordered(self, number: int, listed: tuple[Any, ...], first: Any) -> tuple[Any, Any]:
-        """Return words of the keys in their order, or their first positions, in order, and the slots of each."""
+        """Return the words of the keys, or their first positions, in sorted order, and the slot of each."""
         word, new = self.spec.word, self._chain.new
-        found = new(number, word), new(number, np.uint32)
-        self._enqueue("list", self._shares, *listed, first, int(not self._sort), *found)
+        words_and_slots = new(number, word), new(number, np.uint32)
+        # List the keys, each work-group behind the tallies of those before it.
+        self._enqueue("list", self._shares, *listed, first, int(not self._sort), *words_and_slots)
+        # Marks list keys in ascending order already.
         if number < 2 or (self.spec.marked and self._sort):
-            return found
-        return sorted_by_digits(self._chain, *found, number, word, 8 * word.itemsize if self._sort else 32)
+            return words_and_slots
+        return sorted_by_digits(self._chain, *words_and_slots, number, word, 8 * word.itemsize if self._sort else 32)
 
     def _rank(self, number: int, slots: int, table: Any, least: int, ordered: tuple[Any, Any], first: Any) -> Any:
-        """Return the numbers of the slots that have a key; make the results of the keys."""
+        """Return the rank of the key in each slot that has one; make the results of the keys."""
         labels, positions = self._results(number)
         ranks = self._chain.new(slots, np.uint32)
         if number:
-            given = table, least, ordered[0], int(self._sort), ordered[1], number
-            self._enqueue("rank", self._groups_of(number), *given, first, ranks, labels, positions)
+            arguments = table, least, ordered[0], int(self._sort), ordered[1], number
+            self._enqueue("rank", self._groups_of(number), *arguments, first, ranks, labels, positions)
         return ranks
 
     def _results(self, number: int) -> tuple[Any, Any]:
-        """Make the arrays of so many keys, and of their first positions; return their memory."""
+        """Allocate the results for so many keys: labels and first positions; return their memory."""
         self.labels, labels = self._chain.result(number, self.spec.dtype, self.keys_on_device)
         positions = None
         if self.spec.first:
@@ -339,7 +367,7 @@ class _Work:
 
 
 def _bits_of(keys: float) -> int:
-    """Return the bits of the number of slots for so many keys."""
+    """Return log2 of the number of slots for so many keys, at a load of at most 1/2."""
     return max(1, ceil(log2(2 * keys)))
 
 

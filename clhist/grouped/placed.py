@@ -1,69 +1,49 @@
-"""Where the arrays of groups are: the caller's as kernels take them, and results as the caller gets them."""
+"""Conversions around the kernels of groups: arrays of the caller to kernel arguments, and results back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pyopencl as cl
-from numpy.typing import DTypeLike
 
 from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array
-from clhist._core.opencl.device import default_queue
-from clhist._core.opencl.elementwise import as_numbers
+from clhist._core.opencl.halves import as_numbers
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.masks import check_unmasked, mask_of
-from clhist._core.opencl.new_arrays import empty, shares_memory, to_device
-from clhist._core.opencl.operands import in_place
 from clhist._core.runtime.columns import ColumnData, of_list, picked, read_column
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array, check_width
-from clhist._core.runtime.scatter import native
 from clhist.grouped import host
-from clhist.grouped.dates import (
-    FILLED,
-    NAT,
-    SWEPT,
-    as_durations,
-    as_integers,
-    dates_of,
-    halves,
-    mean_of_halves,
-)
-from clhist.grouped.different import most_frequent, number_of_different
-from clhist.grouped.each_row import result_of_each
+from clhist.grouped.columns import flattened
+from clhist.grouped.dates import FILLED, NAT, SWEPT, as_durations, as_integers, dates_of, halves, mean_of_halves
 from clhist.grouped.factorized import factorized
-from clhist.grouped.groups import Groups, flattened, join, numbered_texts, numbers_of
+from clhist.grouped.groups import Groups, numbered_texts, numbers_of
 from clhist.grouped.hints import check_index, check_room
-from clhist.grouped.in_order import RANKS, nth_of_groups, place_of_each, rank_of_each
-from clhist.grouped.running import RUNNING, running, running_of_each
-from clhist.operators.c_types import check_booleans, literal, supported_dtype
+from clhist.grouped.running import RUNNING, running
+from clhist.operators.c_types import check_booleans, literal, native, supported_dtype
 from clhist.operators.names import name_hint
 from clhist.statistics.host import Grouped
 from clhist.statistics.outputs import Column, Numbers
-from clhist.statistics.selection import select, sorts
-from clhist.statistics.selection_texts import Method, Nan, Order
-from clhist.statistics.table import (
-    OF_ANY,
-    TABLE,
-    column_of,
-    host_statistics,
-    place_of,
-    quantile_of,
-    split_statistics,
-)
+from clhist.statistics.quantiles import Method
+from clhist.statistics.table import OF_ANY, TABLE, column_of, host_statistics, place_of, quantile_of, split_statistics
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+    from numpy.typing import DTypeLike
+
+    from clhist.statistics.selection_texts import Nan
 
 OF_ORDER = ("first", "last", "min", "max", "mode", "argmin", "argmax", "count")  # of text by its numbers, too
 
 
 class Placed:
-    """The keys of groups on a queue, of a caller whose arrays are on a device or not."""
+    """Keys of groups, with the conversions of values and results that their statistics need."""
 
     num_groups: int
     _keys: Array
-    _given_queue: cl.CommandQueue | None
+    _user_queue: cl.CommandQueue | None
     _on_device: bool
     _numbers: Numbers
     _shape: tuple[int, ...]
@@ -72,12 +52,16 @@ class Placed:
     @property
     def _on_host(self) -> bool:
         """Whether the host computes statistics, since there are few elements and no queue."""
-        return self._given_queue is None
+        return self._user_queue is None
 
     @property
     def _queue(self) -> cl.CommandQueue:
         """Where kernels run, also those of the few things that only kernels compute."""
-        return default_queue() if self._given_queue is None else self._given_queue
+        if self._user_queue is not None:
+            return self._user_queue
+        from clhist._core.opencl.device import default_queue  # PyOpenCL, which few elements do without
+
+        return default_queue()
 
     def _grouped(self, array: Array, column: Column, nan: str = "") -> Grouped:
         return Grouped(self._keys, array, column, max(1, self.num_groups), nan)
@@ -102,9 +86,11 @@ class Placed:
             raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
         if array.dtype.kind == "O":
             check_width(name, array, array)
-            types = sorted({type(each).__name__ for each in array.flat})
+            types = sorted({type(element).__name__ for element in array.flat})
             hint = "; convert them to float64, or to integers of their least unit" if "Decimal" in types else ""
             hint = "; pandas.array(..., dtype='Int64') has missing numbers" if {*types} <= {"int", "NoneType"} else hint
+            if {*types} <= {"date", "datetime", "timedelta", "NoneType"}:
+                hint = "; convert them to datetime64 or timedelta64, as pandas.to_datetime does"
             if "str" in types:
                 hint = f"; statistics of text are {', '.join((*OF_ORDER, *OF_ANY))}"
             raise TypeError(
@@ -142,29 +128,33 @@ class Placed:
             if not {*names} <= {*OF_ANY}:
                 self._array(name, x)
 
-    def _apart(self, columns: Mapping[str, Any], skipna: bool, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the statistics of each column that sweeps of its array compute, and those that are computed here.
+    def _split_columns(
+        self, columns: Mapping[str, Any], skipna: bool, **options: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the statistics of each column that sweeps compute, and the results of all others.
 
-        These are of columns with missing values, of dates but for what `SWEPT` names, and of text by its numbers.
+        The others are those of columns with missing values, of dates except those in `SWEPT`, and of text.
         """
-        split = {name: split_statistics(name, given) for name, given in columns.items()}
-        found: dict[str, Any] = {name: {} for name in split}
+        split = {name: split_statistics(name, request) for name, request in columns.items()}
+        computed: dict[str, Any] = {name: {} for name in split}
         if self._index is not None:
-            for name, given in columns.items():
-                check_index(name, given[0], self._index)
-        for name, (names, (x, *asked)) in ((name, each) for name, each in split.items() if each[1]):
-            if type(x) is np.ndarray and x.dtype.kind in "biufc":  # the most frequent, without a missing value
+            for name, request in columns.items():
+                check_index(name, request[0], self._index)
+        for name, (names, (x, *statistics)) in ((name, item) for name, item in split.items() if item[1]):
+            # Fast path: such arrays have no missing values and need no conversion.
+            if type(x) is np.ndarray and x.dtype.kind in "biufc":
                 continue
             if (column := read_column(x)) is None and not is_device_array(x):
-                if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not {*asked} <= {*SWEPT}:
+                is_swept = skipna and {*statistics} <= {*SWEPT}
+                if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not is_swept:
                     column = ColumnData(np.asarray(x), None)
-                elif {*asked} <= {*OF_ORDER}:
-                    column = numbered_texts(name, x, asked, self._given_queue)
+                elif {*statistics} <= {*OF_ORDER}:
+                    column = numbered_texts(name, x, statistics, self._user_queue)
             if column is not None:
                 self._check(name, False, column.values.shape)
-                found[name] = self._of_column(name, column, tuple(asked), skipna, options)
+                computed[name] = self._of_column(name, column, tuple(statistics), skipna, options)
                 split[name] = names, ()
-        return split, found
+        return split, computed
 
     def _of_column(
         self, name: str, column: ColumnData, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]
@@ -173,10 +163,11 @@ class Placed:
         if column.values.dtype.kind in "mM":
             results = self._of_dates(name, column.values, names, skipna, options)
             return results if column.like is None else {
-                own: column.like(each) if each.dtype.kind == "M" else each for own, each in results.items()
+                own: column.like(array) if array.dtype.kind == "M" else array for own, array in results.items()
             }  # fmt: skip
         groups, missing = self._without(column.missing), column.missing
-        if column.nan_is_value:  # of polars, whose extremes are those of numbers
+        # In polars NaN is a value, but not an extreme: extremes need a sweep that skips NaN.
+        if column.nan_is_value:
             extremes = tuple(own for own in names if own in ("min", "max", "argmin", "argmax"))
             others = *(own for own in names if own not in extremes), "count"
             results = groups.agg(skipna=False, **options, **{name: (column.values, *others)})[name]
@@ -192,18 +183,19 @@ class Placed:
             has_nan = np.zeros(self.num_groups, bool)
         empty, masked = results["count"] == 0, {}
         for own in names:
-            each = results[own]
-            mask = empty if own in (*FILLED, "mode") else (each != each) & ~has_nan
+            result = results[own]
+            mask = empty if own in (*FILLED, "mode") else (result != result) & ~has_nan
             if own in ("argmin", "argmax"):
-                mask = each < 0
-                each = np.where(mask, NAT, each)  # no index, as -1 is, where the mask is lost
+                # Behind the mask stands NAT: a consumer that drops the mask must not take -1 for an index.
+                mask = result < 0
+                result = np.where(mask, NAT, result)
             if column.nan_is_value and own in ("var", "std", "sem"):
                 mask = results["count"] <= options.get("ddof", 0)
-            masked[own] = np.ma.array(each, mask=mask)
+            masked[own] = np.ma.array(result, mask=mask)
         if missing is not None and not skipna:
             self._propagate(masked, column)
         return masked if column.like is None else {
-            own: each if own in ("argmin", "argmax", "count") else column.like(each) for own, each in masked.items()
+            own: data if own in ("argmin", "argmax", "count") else column.like(data) for own, data in masked.items()
         }  # fmt: skip
 
     def _propagate(self, results: dict[str, Any], column: ColumnData) -> None:
@@ -211,26 +203,44 @@ class Placed:
         own = cast(Any, self)
         number = own.agg(x=(column.missing, "sum"))["x"]["sum"]
         some = number > 0
-        for name, each in results.items():
+        for name, result in results.items():
             if name in ("first", "last"):
-                found = own.agg(x=(column.values, name), missing=(column.missing, name))
-                each.data[...], each.mask[...] = found["x"][name], found["missing"][name] | each.mask & ~some
+                both = own.agg(x=(column.values, name), missing=(column.missing, name))
+                result.data[...], result.mask[...] = both["x"][name], both["missing"][name] | result.mask & ~some
             elif name == "count":
-                each.data[...] += number  # as of NaN
-            elif name in ("any", "all"):  # which the others may decide
-                each.mask |= some & (each.data == (name == "all"))
+                result.data[...] += number  # skipna=False counts missing values, as it counts NaN
+            elif name in ("any", "all"):
+                # The other values may decide: any() with a True, all() with a False.
+                result.mask |= some & (result.data == (name == "all"))
             else:
-                each.mask |= some
+                result.mask |= some
+
+    def _propagate_nat(self, results: dict[str, Any], dates: np.ndarray) -> None:
+        """Change in place the results of groups with NaT, as NaN changes those of floats."""
+        own = cast(Any, self)
+        is_missing = np.isnat(dates)
+        missing = own.agg(x=(is_missing, "sum", "argmax"))["x"]
+        some = missing["sum"] > 0
+        for name, result in results.items():
+            if name == "count":
+                result += missing["sum"]
+            elif name in ("argmin", "argmax"):
+                result[some] = missing["argmax"][some]
+            elif name in ("first", "last"):
+                is_nat = own.agg(x=(is_missing, name))["x"][name]
+                result[is_nat & some] = "NaT"
+            else:
+                result[some] = "NaT"
 
     def _of_dates(
         self, name: str, dates: np.ndarray, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return statistics of dates or durations, without NaT; those of sums are exact."""
+        """Return statistics of dates or durations; those of sums are exact."""
         ticks, dtype = as_integers(dates)
-        column = column_of(name, ticks.dtype, names, self._numbers.real, skipna, 0, None, dtype)
+        column = column_of(name, ticks.dtype, names, self._numbers.real, True, 0, None, dtype)
         if options.get("dtype") is not None:
             raise TypeError(f"dtype: expected none for {name}, which has dates or durations, got {options['dtype']!r}")
-        swept, own = tuple(each for each in names if each in SWEPT), cast(Any, self)
+        swept, own = tuple(name for name in names if name in SWEPT), cast(Any, self)
         results: dict[str, Any] = own.agg(x=(dates, *swept))["x"] if swept else {}
         missing = ticks == NAT
         groups = self._without(missing if missing.any() else None)
@@ -249,10 +259,13 @@ class Placed:
             results["median"] = Placed._of_order(groups, ticks, column, None).view(dtype)
         if "std" in names:
             present = ticks if not missing.any() else ticks[~missing]
-            least = np.int64(present.min() if present.size else 0)  # differences may need 64 bits without a sign
+            # Shift by the least date: float64 rounds ticks since 1970, and differences need unsigned 64 bits.
+            least = np.int64(present.min() if present.size else 0)
             shifted = (ticks.view(np.uint64) - least.view(np.uint64)).astype(np.float64)
             ddof, is_exact = options.get("ddof", 0), options.get("reproducible", False)
             results["std"] = as_durations(groups.std(shifted, ddof=ddof, reproducible=is_exact), dtype)
+        if not skipna:
+            self._propagate_nat(results, dates)
         return results
 
     def _of_order(self, values: np.ndarray, column: Column, q: float | None, method: Method = "linear") -> np.ndarray:
@@ -262,8 +275,9 @@ class Placed:
         if not values.size:
             none = NAT if column.result.kind == "i" else np.nan
             return np.full(self.num_groups, none, column.result)
-        found = self._selected(self._placed(flattened(as_numbers(values))), column, q, nan="greatest", method=method)
-        return np.asarray(self._returned(found))
+        array = self._placed(flattened(as_numbers(values)))
+        quantiles = self._selected(array, column, q, nan="greatest", method=method)
+        return np.asarray(self._returned(quantiles))
 
     def _without(self, missing: np.ndarray | None) -> Any:
         """Return the same groups without the elements that are missing."""
@@ -273,10 +287,12 @@ class Placed:
         if self._on_host:
             keys = host.joined(self._keys, self.num_groups, missing, 1)
         else:
+            from clhist.grouped.element_kernels import join
+
             keys = join(self._keys, self.num_groups, as_bytes(missing), 1, self._queue)  # 1 is outside of [0, 1)
             keys = keys if is_device_array(self._keys) else keys.get(self._queue)
         new = cast(Any, type(self))
-        return new(Groups(keys.reshape(self._shape), self.num_groups, None, (None,), False, self._given_queue))
+        return new(Groups(keys.reshape(self._shape), self.num_groups, None, (None,), False, self._user_queue))
 
     def _check(self, name: str, on_device: bool, shape: tuple[int, ...]) -> None:
         """Raise TypeError or ValueError if an array is not where the keys are, or not of their shape."""
@@ -289,14 +305,22 @@ class Placed:
             raise ValueError(f"{name}: expected shape {self._shape} as of the keys, got {shape}{hint}")
 
     def _placed(self, array: Array) -> Array:
-        """Return an array in one dimension, where kernels take it without a copy for each of them."""
+        """Return an array in one dimension, copied to the device once unless that shares the host's memory."""
         flat = flattened(array)
-        stays = self._on_host or is_device_array(flat) or shares_memory(self._queue.device) or not flat.size
-        return flat if stays else to_device(self._queue, flat)
+        if self._on_host or is_device_array(flat) or not flat.size:
+            return flat
+        from clhist._core.opencl.new_arrays import shares_memory
+
+        return flat if shares_memory(self._queue.device) else self._to_device(flat)
+
+    def _to_device(self, array: np.ndarray) -> Array:
+        from clhist._core.opencl.new_arrays import to_device
+
+        return to_device(self._queue, array)
 
     def _like_keys(self, result: Array) -> Array:
         if is_device_array(self._keys):
-            return result if is_device_array(result) else to_device(self._queue, result)
+            return result if is_device_array(result) else self._to_device(result)
         return result.get(self._queue) if is_device_array(result) else result
 
     def _returned_column(self, results: dict[str, Any], column: Column, names: tuple[str, ...]) -> dict[str, Any]:
@@ -308,7 +332,7 @@ class Placed:
         return {name: returned[name] for name in names}
 
     def _returned(self, result: Array) -> Any:
-        """Return a result where the caller's arrays are, without the group that is made where there are none."""
+        """Return a result where the caller's arrays are, without the group that kernels need if there are none."""
         if is_device_array(result) and not self._on_device:
             result = result.get(self._queue)
         return result if result.shape[0] == self.num_groups else result[: self.num_groups]
@@ -318,39 +342,38 @@ class Placed:
         shape = len(results), self.num_groups
         if not self._on_device:
             return np.stack(results) if results else np.empty(shape, dtype)
-        found = empty(self._queue, shape, dtype, True)
-        for row, each in zip(found, results, strict=True):
-            row[:] = each
-        return found
+        from clhist._core.opencl.new_arrays import empty
+
+        stacked = empty(self._queue, shape, dtype, True)
+        for row, result in zip(stacked, results, strict=True):
+            row[:] = result
+        return stacked
 
     def _most_frequent(self, array: Array, column: Column) -> Array:
         if self._on_host:
             return host_statistics(self._grouped(array, column), ("mode",))["mode"]
+        from clhist.grouped.different import most_frequent
+
         return self._like_keys(most_frequent(self._keys, self._bins(8, 8, 8), array, column.skipna, self._queue))
 
     def _with_any(
-        self,
-        found: dict[str, Any],
-        name: str,
-        x: Any,
-        names: tuple[str, ...],
-        skipna: bool,
-        dtype: DTypeLike | None,
+        self, computed: dict[str, Any], name: str, x: Any, names: tuple[str, ...], skipna: bool, dtype: DTypeLike | None
     ) -> dict[str, Any]:
         """Return the statistics of a column in the order of their names, with quantiles and those of any values."""
         results = {}
-        for each in names:
-            order, place = quantile_of(each), place_of(each)
+        for statistic in names:
+            order, place = quantile_of(statistic), place_of(statistic)
             try:
                 if order is not None:
                     q, method = order
-                    results[each] = cast(Any, self).quantile(x, q, method=method, skipna=skipna, dtype=dtype)
+                    results[statistic] = cast(Any, self).quantile(x, q, method=method, skipna=skipna, dtype=dtype)
                 elif place is not None:
-                    results[each] = cast(Any, self).nth(x, place)
+                    results[statistic] = cast(Any, self).nth(x, place)
             except (TypeError, ValueError) as error:
                 raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
-            if each not in results:
-                results[each] = self._of_any(name, x, each, skipna) if each in OF_ANY else found[each]
+            if statistic not in results:
+                is_any = statistic in OF_ANY
+                results[statistic] = self._of_any(name, x, statistic, skipna) if is_any else computed[statistic]
         return results
 
     def _of_any(self, name: str, x: Any, statistic: str, skipna: bool) -> Any:
@@ -364,19 +387,21 @@ class Placed:
         groups, dtype = self._bins(8), getattr(x, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and dtype.itemsize <= 8 and mask_of(x) is None:
             array = self._placed(self._array(name, x))
-            if array.size and not self._on_host and sorts(array, groups, self._queue):
+            if array.size and not self._on_host and _sorts(array, groups, self._queue):
                 column = column_of(name, array.dtype, (), self._numbers.real, skipna, 0, None)
                 return self._returned(self._like_keys(self._selected(array, column, counts=True)))
         try:
-            numbers, labels, on_device = numbers_of(x, False, getattr(dtype, "kind", "") != "O", self._given_queue)
+            numbers, labels, on_device = numbers_of(x, False, getattr(dtype, "kind", "") != "O", self._user_queue)
         except (TypeError, ValueError) as error:
             raise type(error)(str(error).replace("keys:", f"{name}:", 1)) from error
         self._check(name, on_device, numbers.shape)
         if self._on_host:
-            found = host.number_of_different(self._keys, groups, numbers, len(labels), skipna)
-            return self._returned(found)
-        given = self._keys, groups, numbers, len(labels), skipna, self._queue
-        return self._returned(self._like_keys(number_of_different(*given)))
+            counts = host.number_of_different(self._keys, groups, numbers, len(labels), skipna)
+            return self._returned(counts)
+        from clhist.grouped.different import number_of_different
+
+        arguments = self._keys, groups, numbers, len(labels), skipna, self._queue
+        return self._returned(self._like_keys(number_of_different(*arguments)))
 
     def _selected(
         self,
@@ -395,10 +420,14 @@ class Placed:
                 return cast(Any, TABLE["quantile"].host)(self._grouped(array, column, nan or ""), q, method)
         if not array.size:
             nothing = np.full(bins, np.nan, column.result)
-            return to_device(self._queue, nothing) if self._on_device else nothing
+            return self._to_device(nothing) if self._on_device else nothing
+        from clhist._core.opencl.operands import in_place
+        from clhist.statistics.selection import select
+        from clhist.statistics.selection_texts import Order
+
         arrays = [self._keys, array] if weights is None else [self._keys, array, weights]
-        arrays = [as_bytes(each) if each.dtype.kind == "b" else each for each in arrays]
-        keys, array, *rest = (in_place(each, self._queue) for each in arrays)
+        arrays = [as_bytes(operand) if operand.dtype.kind == "b" else operand for operand in arrays]
+        keys, array, *rest = (in_place(operand, self._queue) for operand in arrays)
         nan = nan or ("skipped" if column.skipna else "greatest" if counts else "propagated")
         dtypes = keys.dtype, array.dtype, np.dtype(np.int64) if counts else column.result, self._numbers.real
         order = Order(*dtypes, nan, q is None, rest[0].dtype if rest else None, counts, method)
@@ -413,28 +442,33 @@ class Placed:
         keys, is_elsewhere = self._keys, is_device_array(self._keys) and not self._on_device
         if not self._on_device and (isinstance(results, np.ma.MaskedArray) or results.dtype.kind in "mMO"):
             return picked(results, self._rows(np.arange(self.num_groups), -1))
-        found = result_of_each(keys, to_device(self._queue, results) if is_elsewhere else results, none)
-        found = found.reshape(self._shape)
-        return found.get(self._queue) if is_elsewhere else found
+        if is_device_array(keys):
+            from clhist.grouped.element_kernels import result_of_each
+
+            rows = result_of_each(keys, self._to_device(results) if is_elsewhere else results, none)
+        else:
+            rows = host.result_of_each(keys, results, none)
+        rows = rows.reshape(self._shape)
+        return rows.get(self._queue) if is_elsewhere else rows
 
     def _group_numbers(self) -> Any:
         """Return the number of the group of each element, where the caller's arrays are."""
         check_process()
         numbers = np.arange(self.num_groups)
-        return self._rows(to_device(self._queue, numbers) if self._on_device else numbers, -1)
+        return self._rows(self._to_device(numbers) if self._on_device else numbers, -1)
 
     def _places(self, ascending: bool) -> Any:
         """Return the place in its group of each element."""
         check_booleans(ascending=ascending)
         check_process()
-        return self._of_rows((place_of_each, host.place_of_each), ascending=bool(ascending))
+        return self._of_rows(host.place_of_each, _in_order, ascending=bool(ascending))
 
     def _extremes_beside_nan(self, name: str, values: np.ndarray) -> Any:
         """Return running extremes as polars has them, where NaN is no extreme unless there is nothing else."""
         is_nan, worst = np.isnan(values), np.inf if name == "cummin" else -np.inf
-        found = Placed._along(self, name, np.where(is_nan, values.dtype.type(worst), values), True)
-        found[Placed._along(self, "cummax", ~is_nan, True) == 0] = np.nan
-        return found
+        extremes = Placed._along(self, name, np.where(is_nan, values.dtype.type(worst), values), True)
+        extremes[Placed._along(self, "cummax", ~is_nan, True) == 0] = np.nan
+        return extremes
 
     def _along(self, name: str, x: Any, skipna: bool, dtype: DTypeLike | None = None) -> Any:
         """Return what the values of its group up to each element are combined to: by "cumsum" and the like."""
@@ -443,15 +477,15 @@ class Placed:
         if (data := read_column(x)) is not None:
             groups, is_skipped = self._without(data.missing), skipna and not data.nan_is_value
             if data.nan_is_value and name in ("cummin", "cummax"):
-                found = Placed._extremes_beside_nan(groups, name, data.values)
+                scan = Placed._extremes_beside_nan(groups, name, data.values)
             else:
-                found = Placed._along(groups, name, data.values, is_skipped, dtype)
+                scan = Placed._along(groups, name, data.values, is_skipped, dtype)
             if data.values.dtype.kind in "mM":
-                return found if data.like is None else data.like(found)
+                return scan if data.like is None else data.like(scan)
             mask = ~Placed._rows(groups, np.ones(self.num_groups, bool))
             if not skipna and data.missing is not None:
                 mask |= self._along("cummax", data.missing, True)
-            return np.ma.array(found, mask=mask | ((found != found) if is_skipped else False))
+            return np.ma.array(scan, mask=mask | ((scan != scan) if is_skipped else False))
         array, column, dates = self._checked(x, RUNNING[name], skipna, dtype)
         result = TABLE[RUNNING[name]].dtype(column)
         nan = "NAN" if result.kind == "f" else "0" if dates is None else literal(NAT, column.dtype)
@@ -460,23 +494,23 @@ class Placed:
         result, is_bool = (np.dtype(np.uint8), True) if result.kind == "b" else (result, False)
         array = as_bytes(array) if array.dtype.kind == "b" else array
         of = running(name, native(array.dtype), result, self._numbers.real, missing, nan)
-        found = self._of_rows((running_of_each, host.running_of_each), array, of=of)
-        return found if dates is None and not is_bool else found.view(dates or np.bool_)
+        scan = self._of_rows(host.running_of_each, _running_kernels, array, of=of)
+        return scan if dates is None and not is_bool else scan.view(dates or np.bool_)
 
     def _ranked(self, x: Any, method: str, ascending: bool, pct: bool) -> Any:
         """Return the rank of each value in its group."""
-        if method not in RANKS:
+        if method not in host.RANKS:
             raise ValueError(
-                f"method: expected one of {', '.join(RANKS)}, got {method!r:.60}{name_hint(method, [*RANKS])}"
+                f"method: expected one of {', '.join(host.RANKS)}, got {method!r:.60}{name_hint(method, [*host.RANKS])}"
             )
         check_booleans(ascending=ascending, pct=pct)
         check_index("x", x, self._index)
         if (column := read_column(x)) is not None:
             values = column.values
             if column.nan_is_value:  # of polars, the greatest
-                values = factorized(values.reshape(-1), self._given_queue, missing=True).numbers.reshape(values.shape)
-            found = Placed._ranked(self._without(column.missing), values, method, ascending, pct)
-            return np.ma.array(found, mask=found != found)
+                values = factorized(values.reshape(-1), self._user_queue, missing=True).numbers.reshape(values.shape)
+            ranks = Placed._ranked(self._without(column.missing), values, method, ascending, pct)
+            return np.ma.array(ranks, mask=ranks != ranks)
         array, _, dates = self._checked(x, "argmin", True, None)
         array = as_bytes(array) if array.dtype.kind == "b" else array
         options: dict[str, Any] = {
@@ -485,7 +519,7 @@ class Placed:
             "pct": bool(pct),
             "is_date": dates is not None,
         }
-        return self._of_rows((rank_of_each, host.rank_of_each), array, real=self._numbers.real, **options)
+        return self._of_rows(host.rank_of_each, _in_order, array, real=self._numbers.real, **options)
 
     def _nth(self, x: Any, n: int) -> Any:
         """Return the n-th value of each group."""
@@ -493,21 +527,22 @@ class Placed:
             raise TypeError(f"n: expected an integer, got {n!r:.60}")
         check_index("x", x, self._index)
         if (column := read_column(x)) is None and not is_device_array(x):
-            column = numbered_texts("x", x, ("first",), self._given_queue)
+            column = numbered_texts("x", x, ("first",), self._user_queue)
         if column is not None:
-            found = self._nth(column.values, n)
+            nth_values = self._nth(column.values, n)
             if column.values.dtype.kind not in "mM":
                 there = np.ones(self._shape, bool) if column.missing is None else ~column.missing
-                found = np.ma.array(found, mask=~self._nth(there, n))
-            return found if column.like is None else column.like(found)
+                nth_values = np.ma.array(nth_values, mask=~self._nth(there, n))
+            return nth_values if column.like is None else column.like(nth_values)
         array, _, dates = self._checked(x, "first", True, None)
         is_bool = array.dtype.kind == "b"
         array = as_bytes(array) if is_bool else array
         none = NAT if dates is not None else np.nan if array.dtype.kind == "f" else 0
         place = min(max(int(n), -(2**32)), 2**32)  # no group has more elements, and kernels take 64 bits
-        ways = nth_of_groups, host.nth_of_groups
-        found = self._of_rows(ways, array, shape=None, n=place, none=array.dtype.type(none))[: self.num_groups]
-        return found if dates is None and not is_bool else found.view(dates or np.bool_)
+        nth_values = self._of_rows(
+            host.nth_of_groups, _in_order, array, shape=None, n=place, none=array.dtype.type(none)
+        )[: self.num_groups]
+        return nth_values if dates is None and not is_bool else nth_values.view(dates or np.bool_)
 
     def _checked(
         self, x: Any, statistic: str, skipna: bool, dtype: DTypeLike | None
@@ -522,23 +557,44 @@ class Placed:
 
     def _of_rows(
         self,
-        ways: tuple[Callable[..., Array], Callable[..., Array]],
+        of_host: Callable[..., Array],
+        module: Callable[[], Any],
         *values: Array,
         shape: tuple[int, ...] | None = (),
         **options: Any,
     ) -> Any:
         """Return what is computed of keys and values, of the shape of the keys, as the caller gets it.
 
-        `ways` compute it on a device and on the host.
+        On a device the function of the same name computes it, of the module that `module` returns.
         """
         options["num_groups"] = self._bins(8)
-        if self._on_host:
-            found = ways[1](self._keys, **dict(zip(["values"], map(flattened, values), strict=False)), **options)
-            return found if shape is None else found.reshape(self._shape)
-        arrays = [self._keys, *(self._placed(each) for each in values)]
-        keys, *rest = (in_place(each, self._queue) for each in arrays)
+        if self._on_host and not host.rows_pay_off(of_host, self._keys.size):
+            result = of_host(self._keys, **dict(zip(["values"], map(flattened, values), strict=False)), **options)
+            return result if shape is None else result.reshape(self._shape)
+        from clhist._core.opencl.operands import in_place
+
+        arrays = [self._keys, *(self._placed(value) for value in values)]
+        keys, *rest = (in_place(array, self._queue) for array in arrays)
         if rest:
             options["values"] = rest[0]
-        found = ways[0](keys, queue=self._queue, **options)
-        found = found if self._on_device else found.get(self._queue)
-        return found if shape is None else found.reshape(self._shape)
+        result = getattr(module(), of_host.__name__)(keys, queue=self._queue, **options)
+        result = result if self._on_device else result.get(self._queue)
+        return result if shape is None else result.reshape(self._shape)
+
+
+def _in_order() -> Any:
+    from clhist.grouped import in_order  # PyOpenCL, which few elements do without
+
+    return in_order
+
+
+def _running_kernels() -> Any:
+    from clhist.grouped import running_kernels
+
+    return running_kernels
+
+
+def _sorts(values: Array, num_groups: int, queue: cl.CommandQueue) -> bool:
+    from clhist.statistics.selection import sorts
+
+    return sorts(values, num_groups, queue)

@@ -30,12 +30,12 @@ _OF_SUMS = ("sum", "mean", "var", "std", "sem")
 
 
 def names_of(column: Column) -> tuple[str, ...]:
-    """Return the statistics of a column that sum floats; of integers the sums themselves are exact.
+    """Return the statistics of a column whose rounding depends on the order; sums of integers are exact.
 
     Raises
     ------
     TypeError
-        If one of them has no such form.
+        If one of them has no reproducible form.
     """
     others = [name for name in column.statistics if TABLE[name].rounds and name not in _OF_SUMS]
     if column.dtype.kind == "c" or others or (column.dtype.kind == "f" and "prod" in column.statistics):
@@ -50,21 +50,23 @@ def reproducible_statistics(
     """Return sums, means, variances and standard deviations of one column by their names, on the host."""
     values, terms = column.dtype, (f"({c_name(numbers.real)})v", "1")
     counted = operators.add(numbers.real), operators.add(numbers.count)
+    # First sweep: exact sums and counts, which the host divides.
     total, size = _sums((keys, array), values, column.skipna, terms, counted, num_groups, queue)
     count = size.astype(numbers.real.type)
-    found: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     with np.errstate(all="ignore"):
         mean = total / count
-        found |= {"sum": total.astype(column.total), "mean": mean.astype(column.result)}
+        results |= {"sum": total.astype(column.total), "mean": mean.astype(column.result)}
         if column.spreads:
-            given = to_device(queue, mean) if is_device_array(keys) else mean
+            # Second sweep: exact sums of the deviations from these means.
+            means = to_device(queue, mean) if is_device_array(keys) else mean
             terms, summed = deviation_terms(terms[0], "means[g]"), (counted[0],) * 2
-            arrays = keys, array, given, num_groups
+            arrays = keys, array, means, num_groups
             shift, squared = _sums(arrays, values, column.skipna, terms, summed, num_groups, queue)
             var = variance(count, shift, squared, column.ddof)
             spreads = {"var": var, "std": np.sqrt(var), "sem": np.sqrt(var / count)}
-            found |= {name: each.astype(column.result) for name, each in spreads.items()}
-    return {name: found[name] for name in names_of(column)}
+            results |= {name: spread.astype(column.result) for name, spread in spreads.items()}
+    return {name: results[name] for name in names_of(column)}
 
 
 def reproducible_mean(
@@ -91,13 +93,13 @@ def _sums(
 
     `args` are keys, values of this dtype, and weights, or means of the groups and how many of these there are.
     """
-    dtypes = tuple(each.dtype for each in args[:3])
+    dtypes = tuple(array.dtype for array in args[:3])
     engine = _engine(queue.context, dtypes, Column(values, (), skipna, 0, values, values), tuple(terms), of)
     try:
-        return [on_host(each, queue) for each in engine.run(args, Call(num_groups, queue=queue)).results]
-    except OutOfMemoryError:  # which says what for
+        return [on_host(result, queue) for result in engine.run(args, Call(num_groups, queue=queue)).results]
+    except OutOfMemoryError:  # its message names the purpose
         raise
-    except MemoryError as error:  # of the plan, which names a budget that no caller of ours gives
+    except MemoryError as error:  # from the planner, whose message names a budget that callers cannot set
         device = queue.device.name.strip()
         fewer = f"fewer, for whose exact sums {device} has memory, got {num_groups}"
         raise MemoryError(f"num_groups: expected {fewer}") from error
@@ -112,6 +114,7 @@ def _engine(
     arguments = ", ".join(f"const {c_name(dtype)} *{name}" for name, dtype in zip(names, dtypes, strict=False))
     elements = f"const {c_name(dtypes[0])} g = keys[i]; const {c_name(dtypes[1])} v = values[i];"
     if are_around:
+        # The map reads the mean of a group before the engine checks its number.
         arguments, condition = f"{arguments}, const long groups", f"if (g >= 0 && g < groups) {condition}"
     elif len(dtypes) > 2:
         elements += f" const {c_name(dtypes[2])} w = weights[i];"

@@ -1,8 +1,8 @@
-"""Keys of any range as numbers on a GPU, as a sample of them says.
+"""Number keys of any range on a GPU with the help of a sorted sample.
 
-If some elements, in order, have few different keys, all elements are looked up among these by each work-group for
-itself. Else they say where ranges of keys begin that have about as many elements each (a sample sort), of which one
-work-group numbers the different keys in local memory.
+If the sample has few distinct keys, each work-group looks its elements up among them in local memory. Otherwise the
+sample splits the keys into ranges of about equally many elements, as in a sample sort; one work-group a range then
+numbers the distinct keys in local memory.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.runtime.chain import Chain
 
 FEWEST = 1 << 12
-"""Elements of which a sample is worth its kernels."""
+"""Least number of elements for which a sample pays off."""
 
 LOCAL_MEMORY = 1 << 15
-"""Bytes that its kernels need, at most; a Raspberry Pi has half as many."""
+"""Most bytes of local memory that the kernels need; a Raspberry Pi has half as many."""
 
-_PART, _MOST_SAMPLES, _MOST_SEEN = 4, 1 << 16, 1 << 19  # of all elements; of those whose different keys are counted
-_SURE = 0.99  # of the keys that may be looked up, those that are expected
+# Samples: one of 4 elements at most, and 64 Ki; the distinct keys of up to 512 Ki elements are counted approximately.
+_PART, _MOST_SAMPLES, _MOST_SEEN = 4, 1 << 16, 1 << 19
+_SURE = 0.99  # largest expected share of the keys that the lookup has room for
 # Target load of a range's table; uneven ranges reach twice that. Note [Load of a range], docs/decisions/0019.
 _FILLED = 0.45
-_SAMPLES, _PIECE_SAMPLES, _ELEMENTS = 8, 10, 1024  # of a range, of each of its pieces, and of a range, at least
-_RANGES = 4  # for each compute unit, where keys are fewer
-_TABLE_KEYS, _TABLE_ELEMENTS = 1 << 18, 1 << 24  # at most and at least, of a table that is in the second-level cache
-_UNSORTED_KEYS = 1_700_000  # at most, of a table of 32 MB; those by first positions need two kernels more
-_ROOM = 2, 8  # for so many times the keys that are expected, and for this part of the elements
-_BLOCK = 1024  # elements that a work-group without a tile takes
+_SAMPLES, _PIECE_SAMPLES, _ELEMENTS = 8, 10, 1024  # at least: samples a range, samples a piece, elements a range
+_RANGES = 4  # for each compute unit at least, to balance the load
+# A table that stays in the second-level cache is as fast: at most so many keys, for more than so many elements.
+_TABLE_KEYS, _TABLE_ELEMENTS = 1 << 18, 1 << 24
+# In the order of first positions ranges need two more kernels: up to so many keys, a table of 32 MB is preferred.
+_UNSORTED_KEYS = 1_700_000
+_ROOM = 2, 8  # memory for twice the expected keys, or for an eighth of the elements if these are more
+_BLOCK = 1024  # elements of one step of a work-group, in kernels without tiles
 _UNKNOWN = NONE - 1
 _STATE, _TABLE = 12, 6  # words: those of `key_sample.mako`, and of them those of a table
 
@@ -71,8 +74,8 @@ class Sample(NamedTuple):
     greatest: int
 
 
-class Known(NamedTuple):
-    """Different keys.
+class DistinctKeys(NamedTuple):
+    """The distinct keys of an array.
 
     Attributes
     ----------
@@ -106,8 +109,8 @@ class SampledKeys:
         What enqueues them.
     spec : KeySpec
         The keys.
-    given : tuple
-        Their memory, and the bytes before them.
+    key_memory : tuple
+        The memory of the keys, and their offset in bytes.
     size : int
         How many there are.
     missing : bool
@@ -117,9 +120,9 @@ class SampledKeys:
     """
 
     def __init__(
-        self, chain: Chain, spec: KeySpec, given: tuple[Any, int], size: int, *, missing: bool, by_slots: bool
+        self, chain: Chain, spec: KeySpec, key_memory: tuple[Any, int], size: int, *, missing: bool, by_slots: bool
     ) -> None:
-        self._chain, self._spec, self._keys = chain, spec, (*given, size)
+        self._chain, self._spec, self._keys = chain, spec, (*key_memory, size)
         self._size, self._missing, self._by_slots = size, missing, by_slots
         room = planning_profile(chain.queue.device).local_memory
         self._sizes, self._units, self._lanes, self._kernels = _kernels(chain.queue.context, spec, room)
@@ -127,28 +130,32 @@ class SampledKeys:
         self._seed, self._state, self._has_failed = secrets.randbits(64), chain.new(_STATE, np.uint32), False
 
     def look(self, meanwhile: Callable[[], None], most: int = _MOST_SAMPLES) -> Sample:
-        """Return a sample of so many elements at most; it is waited for, while something else is done."""
+        """Return a sample of at most `most` elements; call `meanwhile` before waiting for it."""
         new, word, samples = self._chain.new, self._spec.word, min(self._size // _PART, most)
         chunks, more = ceil(samples / CHUNK), min(self._size, _MOST_SEEN)
         size = chunks * CHUNK
         unsorted, words, others = new(size, word), new(size, word), new(2 * chunks, np.uint32)
         different, bits = new(self._known, word), new(BITS // 32, np.uint32)
+        # Each work-group sorts a chunk of the sample; then chunks are merged, and more elements set bits by hash.
         self._run("sample", chunks, samples, self._seed, unsorted, others, bits, self._state, lanes=self._sizes.lanes)
-        given = more, self._seed, unsorted, others, size, samples, words, different, bits, self._state
-        self._run("merge", size // max(1, self._lanes // MERGING) + ceil(more / _BLOCK), *given)
+        arguments = more, self._seed, unsorted, others, size, samples, words, different, bits, self._state
+        self._run("merge", size // max(1, self._lanes // MERGING) + ceil(more / _BLOCK), *arguments)
+        # The host works while the device samples.
         meanwhile()
         state = self._chain.fetched(self._state, _STATE, np.uint32)
         number, _, ones, missing, _, once, are_set, seen = state[:8].tolist()
         least, greatest = state[8:].view(np.uint64).tolist()
         some = samples - ones - missing
+        # Linear counting: the share of unset bits estimates how many distinct keys set them.
         expected = _expected(number, some, -BITS * log1p(-are_set / BITS), seen, self._size)
         return Sample(words, different, some, number, once, expected, ones > 0, missing > 0, least, greatest)
 
-    def find(self, sample: Sample, numbers: Any, number: int) -> Known | None:
-        """Write the places of all keys among the first `number` different ones of a sample, if these are few.
+    def find(self, sample: Sample, numbers: Any, number: int) -> DistinctKeys | None:
+        """Write the place of each element's key among the first `number` distinct keys of a sample; None if too many.
 
-        Keys that are none of them are added to these, if some are expected.
+        Keys that the sample lacks are added to the distinct ones, if the sample predicts such keys.
         """
+        # A key met once in the sample predicts keys that it lacks; these are added to at most KNOWN distinct keys only.
         if sample.expected > self._known * _SURE or number > (KNOWN if sample.once else self._known):
             return None
         new, has_missing = self._chain.new, sample.has_missing and self._missing
@@ -156,70 +163,79 @@ class SampledKeys:
         first = self._chain.filled(number + 2, np.uint32, NONE) if self._spec.first else None
         different = sample.different, number, int(sample.has_ones)
         self._run_alone("known", number + 2, self._lanes, *different, words, slots)
+        # The place of an element without a key: a group behind all others, unknown, or none.
         missing = number + (1 if self._by_slots else sample.has_ones)
+        # The sample met no missing key though it would be a group: an element without a key must report failure.
         if has_missing != self._missing:
             missing = _UNKNOWN
         elif not self._missing and not self._by_slots:
             missing = NONE
         are_many = number > KNOWN
         groups = min(self._units * (1 if are_many else self._sizes.groups), ceil(self._size / _BLOCK))
+        # Without a key that occurs once, all keys are taken to be in the sample: no table for others.
         table = self._chain.filled(self._known, self._spec.word, -1) if sample.once else None
-        given = _BLOCK, words, number, number if sample.has_ones else _UNKNOWN, missing, self._seed
+        arguments = _BLOCK, words, number, number if sample.has_ones else _UNKNOWN, missing, self._seed
         name, lanes = ("find_more", self._sizes.lanes) if are_many else ("find", self._lanes)
-        self._run(name, groups, *given, sample.different, table, self._state, numbers, first, lanes=lanes)
-        return Known(number, sample.has_ones, has_missing, words, slots, first)
+        self._run(name, groups, *arguments, sample.different, table, self._state, numbers, first, lanes=lanes)
+        return DistinctKeys(number, sample.has_ones, has_missing, words, slots, first)
 
     def divide(self, sample: Sample) -> bool:
-        """Number the keys of ranges; return whether there can be so many, and a table is not as fast."""
+        """Number the keys range by range; return False if there are too many keys, or a table is as fast."""
         sizes, new, spec, expected = self._sizes, self._chain.new, self._spec, sample.expected
         if expected <= _UNSORTED_KEYS if self._by_slots else expected <= _TABLE_KEYS and self._size > _TABLE_ELEMENTS:
             return False
+        # So many keys need more ranges, and the bounds of these a larger sample.
         if _PIECE_SAMPLES * expected > _FILLED * sizes.most_keys * sample.size:
             sample = self.look(lambda: None, 4 * _MOST_SAMPLES)
         most = min(sizes.most_ranges, sample.size // _SAMPLES, self._size // _ELEMENTS)
         if most < 1:
             return False
+        # As many ranges as occupy the device and as their tables need, with enough samples for the bounds.
         ranges = min(most, max(self._units * _RANGES, ceil(expected / (_FILLED * sizes.most_keys))))
         pieces = 1 << (ceil(expected / (_FILLED * sizes.most_keys * ranges)) - 1).bit_length()
+        # A range of too many keys for local memory is numbered a piece after the other, between further samples.
         if pieces > PIECES:
             return False
+        # Memory for the keys is allocated before their number is known; the kernels report if it is too small.
         room = min(self._size, max(int(_ROOM[0] * expected), self._size // _ROOM[1]))
+        # Two more parts than ranges: the key like an empty slot, and elements without a key.
         tiles, parts = ceil(self._size / sizes.tile), ranges + 2
         words, places, own = (new(tiles * sizes.tile, dtype) for dtype in (spec.word, np.uint16, np.uint16))
         starts, starts_of_tiles = (new((parts + 1) * tiles, np.uint16) for _ in range(2))
         cells = new(ranges, spec.word), new(sizes.cells, np.uint32)
         counts, where, begins = (new(parts * PIECES, np.uint32) for _ in range(3))
-        kept, first = new(room, spec.word), new(room, np.uint32) if spec.first else None
+        key_words, first = new(room, spec.word), new(room, np.uint32) if spec.first else None
+        # After a failure of `find` its counters are those of a part of the keys: clear them.
         if self._has_failed:
             self._chain.fill(self._state, np.uint32, 0, _TABLE)
         common, lanes = (sample.words, sample.size, ranges, tiles), sizes.lanes
         self._run_alone("begin_cells", sizes.cells // self._lanes, self._lanes, *common[:3], *cells)
         self._run("divide", tiles, *common, *cells, words, places, starts, starts_of_tiles, lanes=lanes)
-        grouped, to = (words, places, starts, *common), (room, counts, where, kept, first, own, self._state)
+        grouped, to = (words, places, starts, *common), (room, counts, where, key_words, first, own, self._state)
         self._run_alone("number_range", parts, sizes.numbering_lanes, *grouped, pieces, self._seed, *to)
         self._run_alone("begin_ranges", 1, lanes, counts, ranges, int(self._missing), begins, self._state)
         self._tiled = tiles, (places, own, starts_of_tiles, begins, parts, self._size)
-        self._ranged = parts, (kept, first, counts, where, begins, ranges)
+        self._ranged = parts, (key_words, first, counts, where, begins, ranges)
         return True
 
     def put_back(self, numbers: Any, ranks: Any = None) -> None:
-        """Write the numbers of all elements, or the ranks of these."""
-        tiles, given = self._tiled
-        self._run_alone("put_back", tiles, self._sizes.lanes, *given, ranks, numbers)
+        """Write the number of each element; with `ranks`, the rank of that number."""
+        tiles, arguments = self._tiled
+        self._run_alone("put_back", tiles, self._sizes.lanes, *arguments, ranks, numbers)
 
-    def known(self) -> Known | None:
-        """Return the keys that were found, or divided, without their memory; None if there were others, or no room.
+    def outcome(self) -> DistinctKeys | None:
+        """Wait for `find` or `divide`; return the count of distinct keys, or None if there was no room.
 
-        They are waited for.
+        The result of `find` may count keys that its sample lacked. The memory of the keys is not in the result.
         """
         number, failed, ones, missing = self._chain.fetched(self._state, 4, np.uint32).tolist()
         self._has_failed = bool(failed)
-        return None if failed else Known(number, bool(ones), bool(missing) and self._missing)
+        return None if failed else DistinctKeys(number, bool(ones), bool(missing) and self._missing)
 
     def write(self, labels: Any, positions: Any, ranks: Any = None) -> None:
-        """Write divided keys in order, or by their ranks, and their first positions, where there is memory for them."""
-        parts, given = self._ranged
-        self._run_alone("join_ranges", parts, self._lanes, *given, ranks, labels, positions)
+        """Write the keys of all ranges, in order or by ranks, and their first positions; None stands for neither."""
+        parts, arguments = self._ranged
+        self._run_alone("join_ranges", parts, self._lanes, *arguments, ranks, labels, positions)
 
     def _run(self, name: str, groups: int, *arguments: Any, lanes: int = 0) -> None:
         """Enqueue a kernel that reads the keys."""
@@ -230,11 +246,11 @@ class SampledKeys:
 
 
 def different(added: float, seen: int, size: int) -> float:
-    """Return how many different keys there are, of which `seen` elements have had `added`, if all are as frequent."""
+    """Estimate the number of distinct keys, if `seen` elements have `added` and all are equally frequent."""
     added = max(1, added)
     if added >= seen:
         return max(size, added)
-    # If each key is seen x times on average, (1 - exp(-x)) / x of the elements are new. This begins with more.
+    # If each key is seen x times on average, (1 - exp(-x)) / x of the elements are new. Start above the solution.
     part = added / seen
     often = min(1, 2 * (1 - part)) / part
     for _ in range(5):  # Newton's method
@@ -243,9 +259,10 @@ def different(added: float, seen: int, size: int) -> float:
 
 
 def _expected(number: int, some: int, more_number: float, more: int, size: int) -> float:
-    """Return how many keys `size` elements have, of which `some` have `number`, and `more` others `more_number`.
+    """Return an estimate of the distinct keys of `size` elements, from two parts of them.
 
-    If all keys are as frequent, both say the same. Else there are more the more elements are looked at, and so on.
+    `some` elements have `number` distinct keys, `more` others have `more_number`. If all keys are equally frequent,
+    both predict the same. Otherwise the prediction grows with the part, and the growth is extrapolated.
     """
     least, most = different(number, some, size), different(more_number, more, size)
     if more < size and more > some and number:

@@ -3,32 +3,6 @@
 
 from __future__ import annotations
 
-# Numbers of groups, and their order.
-from clhist.grouped.columns import integers as integers
+from clhist.grouped.host_spi import *  # noqa: F403
 from clhist.grouped.in_order import MOST_ELEMENTS as MOST_ELEMENTS, counting_sort as counting_sort
-from clhist.grouped.groups import groups_of as groups_of, labels_of as labels_of
-
-# Tables of other libraries, and results as tables.
-from clhist.grouped.frames import (
-    ComputedKey as ComputedKey,
-    Frame as Frame,
-    key_columns as key_columns,
-    key_values as key_values,
-    picked_or_missing as picked_or_missing,
-    read_frame as read_frame,
-    used_categories as used_categories,
-)
-from clhist.grouped.frame_groups import COUNTS as COUNTS, OPTIONS as OPTIONS, FrameGroupBy as FrameGroupBy
-from clhist.grouped.table import Table as Table
 from clhist.grouped.distributed import GroupSpec as GroupSpec
-
-# Keys that are computed from a column.
-from clhist.grouped.computed_keys import (
-    PARTS as PARTS,
-    bin_of_dates as bin_of_dates,
-    interval_key as interval_key,
-    numbers_of as numbers_of,
-    part_of_dates as part_of_dates,
-    probabilities as probabilities,
-    width_of as width_of,
-)

@@ -1,4 +1,4 @@
-"""The sweeps that compute statistics of groups: their kernels, and how results come out of them."""
+"""The sweeps that compute statistics of groups: their kernels and their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sweep:
 
     def __call__(self, *args: Any, num_groups: int, queue: cl.CommandQueue, on_device: bool) -> list[dict[str, Array]]:
         """Return the statistics of each column by their names."""
-        found: list[dict[str, Array]] = [{} for _ in self.outputs]
+        results: list[dict[str, Array]] = [{} for _ in self.outputs]
         out: dict[str, Any] = {}
 
         def new(dtype: np.dtype) -> Array:
@@ -38,11 +38,12 @@ class Sweep:
         for c, outputs in enumerate(self.outputs):
             for k, output in enumerate(outputs):
                 dtype = output.operator.dtype
+                # An array for each field of a structured result, which is a statistic or unused.
                 arrays = tuple(new(dtype[name]) for name in dtype.names or ()) or (new(dtype),)
                 out[_suffix(c, k)] = arrays if dtype.names else arrays[0]
-                found[c] |= {name: each for name, each in zip(output.statistics, arrays, strict=True) if name}
+                results[c] |= {name: array for name, array in zip(output.statistics, arrays, strict=True) if name}
         self.kernel(*args, num_bins=num_groups, out=out, queue=queue)
-        return found
+        return results
 
 
 def statistics_of(
@@ -55,38 +56,40 @@ def statistics_of(
     *,
     on_device: bool,
 ) -> list[dict[str, Array]]:
-    """Return the statistics of each column by their names, and those that others needed; all but medians."""
+    """Return the statistics of each column by name, with those that others depend on; without order statistics."""
     firsts = tuple(column.first for column in columns)
     where: dict[str, Any] = {"num_groups": num_groups, "queue": queue, "on_device": on_device}
-    given = tuple(array.dtype for array in arrays)
-    first, second = _first_sweep(queue.context, keys.dtype, firsts, given, numbers), None
+    dtypes = tuple(array.dtype for array in arrays)
+    first, second = _first_sweep(queue.context, keys.dtype, firsts, dtypes, numbers), None
+    # Variances need the means of the first sweep.
     if spread := [c for c, column in enumerate(columns) if column.spreads]:
-        again = tuple(columns[c] for c in spread), tuple(given[c] for c in spread)
+        again = tuple(columns[c] for c in spread), tuple(dtypes[c] for c in spread)
         second = _second_sweep(queue.context, keys.dtype, *again, numbers)
-    outputs = [each for of in (*first.outputs, *(second.outputs if second else ())) for each in of]
-    check_room(num_groups, queue, *(each.operator.dtype.itemsize for each in outputs))
-    found = first(keys, *arrays, **where)
+    # Check the memory of both sweeps before the first one is enqueued.
+    outputs = [output for of in (*first.outputs, *(second.outputs if second else ())) for output in of]
+    check_room(num_groups, queue, *(output.operator.dtype.itemsize for output in outputs))
+    results = first(keys, *arrays, **where)
     if second:
-        means = [found[c]["mean"] for c in spread]
+        means = [results[c]["mean"] for c in spread]
         more = second(keys, *(arrays[c] for c in spread), *means, num_groups, **where)
-        for c, each in zip(spread, more, strict=True):
-            found[c] |= each
-    return found
+        for c, spreads in zip(spread, more, strict=True):
+            results[c] |= spreads
+    return results
 
 
 @kept_by_context
 def _first_sweep(
-    context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], given: tuple[np.dtype, ...], numbers: Numbers
+    context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], dtypes: tuple[np.dtype, ...], numbers: Numbers
 ) -> Sweep:
     outputs = tuple(outputs_of(column, numbers) for column in columns)
     parts = [_emitted(c, column, outputs[c]) for c, column in enumerate(columns)]
     code = f"const {c_name(keys)} g = keys[i]; {' '.join(parts)}"
-    return Sweep(_kernel(context, outputs, [_array(keys, "keys"), *_values(given)], code), outputs)
+    return Sweep(_kernel(context, outputs, [_array(keys, "keys"), *_values(dtypes)], code), outputs)
 
 
 @kept_by_context
 def _second_sweep(
-    context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], given: tuple[np.dtype, ...], numbers: Numbers
+    context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], dtypes: tuple[np.dtype, ...], numbers: Numbers
 ) -> Sweep:
     outputs = tuple((spread_of(column, numbers),) for column in columns)
     means = [_array(column.result, f"m{c}") for c, column in enumerate(columns)]
@@ -94,8 +97,9 @@ def _second_sweep(
         f"{{ const {c_name(column.result)} m = m{c}[g]; {_emitted(c, column, outputs[c])} }}"
         for c, column in enumerate(columns)
     ]
+    # The map reads the mean of a group before the engine checks its number.
     code = f"const {c_name(keys)} g = keys[i]; if (g >= 0 && g < groups) {{ {' '.join(parts)} }}"
-    arguments = [_array(keys, "keys"), *_values(given), *means, "const long groups"]
+    arguments = [_array(keys, "keys"), *_values(dtypes), *means, "const long groups"]
     return Sweep(_kernel(context, outputs, arguments, code), outputs)
 
 
@@ -111,6 +115,7 @@ def weighted_kernel(
 ) -> Engine:
     """Return the kernel of weighted means, which are the first field of its results."""
     column = Column(values, (), skipna, 0, result, result)
+    # C converts scalars implicitly, but not the vectors of complex numbers.
     converted = "v" if values == result or result.kind != "c" else f"convert_{c_name(result)}(v)"
     condition = f"{column.condition}{'if (w == w) ' if skipna and weights.kind == 'f' else ''}"
     return Engine.of(
@@ -132,7 +137,11 @@ def size_kernel(context: cl.Context, keys: np.dtype) -> Engine:
 
 
 def _kernel(context: cl.Context, outputs: Sequence[Sequence[Output]], arguments: Sequence[str], code: str) -> Engine:
-    by_name = {_suffix(c, k): output.operator for c, each in enumerate(outputs) for k, output in enumerate(each)}
+    by_name = {
+        _suffix(c, k): output.operator
+        for c, column_outputs in enumerate(outputs)
+        for k, output in enumerate(column_outputs)
+    }
     return Engine.of(context, by_name, arguments=", ".join(arguments), map=code, emits=1)
 
 
@@ -149,8 +158,8 @@ def _suffix(c: int, k: int) -> str:
     return f"{c}s{k}"
 
 
-def _values(given: Sequence[np.dtype]) -> list[str]:
-    return [_array(dtype, f"x{c}") for c, dtype in enumerate(given)]
+def _values(dtypes: Sequence[np.dtype]) -> list[str]:
+    return [_array(dtype, f"x{c}") for c, dtype in enumerate(dtypes)]
 
 
 def _array(dtype: np.dtype, name: str) -> str:

@@ -14,6 +14,8 @@ from clhist._core.opencl.arrays import is_device_array
 
 A = TypeVar("A")
 
+_OF_ARROW = ("s", "ms", "us", "ns")  # units of dates and durations
+
 
 def _imported(module: str, called: str, method: str) -> Any:
     """Return a library that only one method needs."""
@@ -44,6 +46,7 @@ class Table(dict[str, dict[str, A]]):
                 f"Table: cannot be pickled, since [{column!r}][{statistic!r}] is on a device of this process; its "
                 "to_pandas() and to_arrow() can be, and tables of NumPy arrays"
             )
+        # The keys are read now: the function that returns them may hold arrays of a device.
         return type(self), (dict(self), partial(_returned, self._keys()), self._names, self._like)
 
     def __copy__(self) -> Table[A]:
@@ -108,7 +111,7 @@ class Table(dict[str, dict[str, A]]):
         """Return the keys in columns as those that they came from."""
         keys = self._keys()
         columns = keys if isinstance(keys, tuple) else (keys,)
-        return [each if like is None else like(each) for each, like in zip(columns, self._like, strict=True)]
+        return [column if like is None else like(column) for column, like in zip(columns, self._like, strict=True)]
 
     def _named_columns(self) -> dict[str, Any]:
         """Return the keys and the statistics by the names that they have in tables."""
@@ -126,12 +129,12 @@ class Table(dict[str, dict[str, A]]):
 
     def _arrays(self) -> dict[tuple[str, str], Any]:
         """Return the statistics on the host, by column and name."""
-        return {names: each.get() if is_device_array(each) else each for names, each in self._pairs().items()}
+        return {names: array.get() if is_device_array(array) else array for names, array in self._pairs().items()}
 
     def _pairs(self) -> dict[tuple[str, str], Any]:
         """Return the statistics by column and name."""
-        given: dict[str, dict[str, Any]] = {**self}
-        return {(column, name): each for column, found in given.items() for name, each in found.items()}
+        table: dict[str, dict[str, Any]] = {**self}
+        return {(column, name): array for column, statistics in table.items() for name, array in statistics.items()}
 
 
 def _returned(value: Any) -> Any:
@@ -141,20 +144,20 @@ def _returned(value: Any) -> Any:
 def pandas_frame(keys: Sequence[Any], names: Sequence[Any], columns: Mapping[Any, Any]) -> Any:
     """Return a pandas.DataFrame of columns, whose index are the keys under their names."""
     pandas = _imported("pandas", "pandas", "to_pandas")
-    keys = [as_pandas(each, pandas) for each in keys]
+    keys = [as_pandas(key, pandas) for key in keys]
     if len(keys) > 1:
         index = pandas.MultiIndex.from_arrays(keys, names=names)
     else:
         values = keys[0].tolist() if keys[0].dtype == object else keys[0]
         # Tuples without a name come from a MultiIndex and become one; those of a named column stay tuples.
         index = pandas.Index(values, name=names[0], tupleize_cols=names[0] is None)
-    return pandas.DataFrame({name: as_pandas(each, pandas) for name, each in columns.items()}, index=index)
+    return pandas.DataFrame({name: as_pandas(column, pandas) for name, column in columns.items()}, index=index)
 
 
 def arrow_table(columns: Mapping[str, Any]) -> Any:
     """Return a pyarrow.Table of columns by name."""
     pyarrow = _imported("pyarrow", "PyArrow", "to_arrow")
-    return pyarrow.table([_of_arrow(each, pyarrow) for each in columns.values()], [*columns])
+    return pyarrow.table([_of_arrow(column, pyarrow) for column in columns.values()], [*columns])
 
 
 def polars_frame(columns: Mapping[str, Any]) -> Any:
@@ -163,8 +166,8 @@ def polars_frame(columns: Mapping[str, Any]) -> Any:
     pyarrow = _imported("pyarrow", "PyArrow", "to_polars")
     return polars.DataFrame(
         {
-            name: each if isinstance(each, polars.Series) else polars.from_arrow(_of_arrow(each, pyarrow))
-            for name, each in columns.items()
+            name: column if isinstance(column, polars.Series) else polars.from_arrow(_of_arrow(column, pyarrow))
+            for name, column in columns.items()
         }
     )
 
@@ -184,4 +187,7 @@ def _of_arrow(column: Any, pyarrow: Any) -> Any:
         return column.to_arrow()
     if isinstance(column, np.ndarray):
         column = column.astype(column.dtype.newbyteorder("="), copy=False)
+        days = ("D",) if column.dtype.kind == "M" else ()
+        if column.dtype.kind in "mM" and np.datetime_data(column.dtype) not in [(u, 1) for u in (*_OF_ARROW, *days)]:
+            column = column.astype(f"{column.dtype.kind}8[s]")  # PyArrow has no days, hours or minutes
     return column if isinstance(column, pyarrow.Array | pyarrow.ChunkedArray) else pyarrow.array(column)

@@ -1,4 +1,4 @@
-"""From boost-histogram's axes to axes of kernels: its own `index` decides on the host where each bin begins."""
+"""Axes of kernels for boost-histogram's axes, whose own `index` decides on the host where each bin begins."""
 
 from __future__ import annotations
 
@@ -11,14 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clhist._core.spi import are_converted, from_keys, has_keys, kernel_dtype, key_dtype, key_range, keys_of
-from clhist.axes.axis import Axis
-from clhist.axes.kinds import FixedKind, IntegerKind, TurnKind
-from clhist.axes.pieces import Pieces, flow_axis, pieces_by, wrapped_axis
-from clhist.axes.thresholds import first_keys
+from clhist.axes.spi import (
+    Axis,
+    FixedKind,
+    IntegerKind,
+    Pieces,
+    TurnKind,
+    first_keys,
+    flow_axis,
+    pieces_by,
+    wrapped_axis,
+)
 
 Array: TypeAlias = NDArray[Any]
-_WINDOW = 64  # numbers on either side of a threshold where a transform is looked at
-_MOST_CACHED = 2**18  # bytes of the edges of an axis that is kept
+# Numbers on either side of a predicted threshold at which a transform is evaluated.
+_WINDOW = 64
+# Bytes of edges up to which an axis is cached.
+_MOST_CACHED = 2**18
 
 
 def number_kind(ax: Any) -> str:
@@ -36,9 +45,9 @@ def grows_in_value(ax: Any) -> bool:
 def flow_bins(ax: Any, index: Array) -> Array:
     """Return bins of ``view(flow=True)`` for what ``ax.index`` gives: -1 for those that the axis lacks."""
     traits = ax.traits
-    found = np.asarray(index, np.int64) + traits.underflow
+    bins = np.asarray(index, np.int64) + traits.underflow
     outside = (index < -int(traits.underflow)) | (index >= len(ax) + traits.overflow)
-    return np.where(outside, -1, found)
+    return np.where(outside, -1, bins)
 
 
 def fixed_axis(number: int, extent: int) -> Axis:
@@ -68,14 +77,16 @@ def device_axis(ax: Any, dtype: np.dtype, *, fp64: bool) -> Axis | None:
         return _integer_axis(ax, dtype, fp64)
     if not has_keys(dtype) or not _is_known(ax):
         return None
+    # The state decides the bins, except for metadata (a dict). Arrays become bytes, which can be part of a cache key.
     state = ax._ax.__getstate__()
-    plain = [each.tobytes() if isinstance(each, np.ndarray) else each for each in state if not isinstance(each, dict)]
-    if sum(len(each) for each in plain if isinstance(each, bytes)) > _MOST_CACHED:
+    plain = [item.tobytes() if isinstance(item, np.ndarray) else item for item in state if not isinstance(item, dict)]
+    if sum(len(item) for item in plain if isinstance(item, bytes)) > _MOST_CACHED:
         return _real_axis(ax, dtype, fp64)
-    kept = _kept_axes((type(ax._ax), *plain), dtype, fp64)
-    if not kept:
-        kept.append(_real_axis(ax, dtype, fp64))
-    return kept[0]
+    # A list that is empty at first: None is a valid entry, for axes that have no kernel.
+    cached = _kept_axes((type(ax._ax), *plain), dtype, fp64)
+    if not cached:
+        cached.append(_real_axis(ax, dtype, fp64))
+    return cached[0]
 
 
 @lru_cache(maxsize=256)
@@ -99,16 +110,19 @@ def _integer_axis(ax: Any, dtype: np.dtype, fp64: bool) -> Axis | None:
 def _category_axis(values: tuple[int, ...], dtype: np.dtype, extent: int, missing: int, fp64: bool) -> Axis:
     dtype = kernel_dtype(dtype)
     low, high = key_range(dtype)
-    known: dict[int, int] = {}
+    # Categories that `dtype` cannot represent never occur; the first of equal ones wins.
+    bin_of: dict[int, int] = {}
     for number, value in enumerate(values):
         if low <= value <= high:
-            known.setdefault(value, number)
+            bin_of.setdefault(value, number)
+    # Each category is a piece of one key. A piece of missing values follows up to the next category.
     keys, bins = [low], [missing]
-    for value in sorted(known):
+    for value in sorted(bin_of):
+        # Adjacent categories have no gap between them.
         if keys[-1] == value:
             keys.pop(), bins.pop()
         keys.append(value)
-        bins.append(known[value])
+        bins.append(bin_of[value])
         if value < high:
             keys.append(value + 1)
             bins.append(missing)
@@ -119,6 +133,7 @@ def _category_axis(values: tuple[int, ...], dtype: np.dtype, extent: int, missin
 def _real_axis(ax: Any, dtype: np.dtype, fp64: bool) -> Axis | None:
     """Return the axis of a Regular or Variable, or None if bins must be found on the host."""
     circular = ax.traits.circular
+    # Kernels wrap the data of a circular axis in float64.
     if circular and not are_converted(dtype, fp64):
         return None
     if circular and isinstance(ax, bh.axis.Regular):
@@ -145,10 +160,12 @@ def _edge_pieces(ax: Any, dtype: np.dtype) -> Pieces:
     """Return the pieces between the edges of a Variable axis."""
     edges, size = _edges(ax), len(ax)
     via = None if dtype.kind == "f" else np.dtype(np.float64)
-    closed = not ax.traits.overflow  # then the last bin has its upper edge
+    # Without an overflow bin, the last bin includes its upper edge.
+    closed = not ax.traits.overflow
     keys = first_keys(edges[:-1] if closed else edges, dtype, via)
     if closed:
         keys = np.append(keys, first_keys(edges[-1:], dtype, via, strict=True))
+    # The first piece begins at the lowest key: its values are below all edges.
     keys = np.insert(keys, 0, key_range(dtype)[0]).astype(key_dtype(dtype))
     raw = np.arange(-1, len(keys) - 1)
     return Pieces(dtype, keys, flow_bins(ax, raw), int(flow_bins(ax, np.array(size))))
@@ -157,8 +174,8 @@ def _edge_pieces(ax: Any, dtype: np.dtype) -> Pieces:
 def _is_known(ax: Any) -> bool:
     """Whether an axis has no transform of a user's own, which need not be monotone."""
     transform = getattr(ax, "transform", None)
-    known = bh.axis.transform.log, bh.axis.transform.sqrt
-    return transform is None or isinstance(transform, bh.axis.transform.Pow) or transform in known
+    transforms = bh.axis.transform.log, bh.axis.transform.sqrt
+    return transform is None or isinstance(transform, bh.axis.transform.Pow) or transform in transforms
 
 
 def _index_pieces(ax: Any, dtype: np.dtype) -> Pieces | None:
@@ -176,8 +193,8 @@ def _index_pieces(ax: Any, dtype: np.dtype) -> Pieces | None:
     zero = int(keys_of(np.zeros(1, dtype))[0])
     near = _keys_near(ax.edges, dtype)
     spans = [(low, high)] if transform is None or low >= zero else [(low, zero - 1), (zero, high)]
-    found = [pieces_by(index, dtype, span, near) for span in spans]
-    keys, raw = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    pieces = [pieces_by(index, dtype, span, near) for span in spans]
+    keys, raw = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     keys = keys.astype(key_dtype(dtype))
     if transform is not None and not _holds(index, dtype, keys, raw):
         return None
@@ -192,6 +209,7 @@ def _keys_near(edges: Array, dtype: np.dtype) -> Array:
         info = np.iinfo(dtype)
         # The largest float64 below 2^63 and 2^64 are as near as need be.
         keys = np.clip(np.nan_to_num(edges), float(info.min), np.nextafter(float(info.max), 0)).astype(key_dtype(dtype))
+    # An axis whose start exceeds its stop has descending edges.
     return keys if edges[0] <= edges[-1] else keys[::-1]
 
 
@@ -201,6 +219,7 @@ def _holds(index: Callable[[Array], Array], dtype: np.dtype, keys: Array, raw: A
     if high - low <= 2 * _WINDOW:
         around = np.arange(low, high + 1, dtype=keys.dtype)
     else:
+        # Clip before the offsets are added: keys near the ends would wrap around.
         begin = np.clip(keys, low + _WINDOW, high - _WINDOW) - keys.dtype.type(_WINDOW)
         around = np.unique(begin[:, None] + np.arange(2 * _WINDOW + 1, dtype=keys.dtype))
     # Of pieces that begin at the same key the last one counts.

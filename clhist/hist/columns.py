@@ -27,13 +27,14 @@ from clhist._core.spi import (
     to_device,
     zeros,
 )
-from clhist.axes.axis import Axis
+from clhist.axes.spi import Axis
 from clhist.binned.spi import Binned, extent, queue_for
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
-from clhist.hist.categories import grown, string_bins
+from clhist.hist.categories import category_bins, grown
 from clhist.operators.halves import number_of
 
 _INT32 = np.iinfo(np.int32)
+MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Columns:
     @property
     def arrays(self) -> list[Any]:
         """The arrays of a sweep: the data, the last axis first, then weights and samples."""
-        return [*self.binned.arrays, *(each for each in (self.weight, self.sample) if is_column(each))]
+        return [*self.binned.arrays, *(column for column in (self.weight, self.sample) if is_column(column))]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -84,14 +85,14 @@ class Columns:
 
 
 def as_column(value: Any) -> Any:
-    """Return what a fill is given as an array of NumPy or PyOpenCL, or as a scalar."""
+    """Return an argument of a fill as an array of NumPy or PyOpenCL, or as a scalar."""
     if isinstance(value, np.ndarray):
         return value if value.ndim else value[()]
     if value is None or isinstance(value, str | bytes) or is_device_array(value):
         return value
     if hasattr(value, "__iter__") or hasattr(value, "__array__"):
-        found = np.asarray(value)
-        return found if found.ndim else found[()]
+        array = np.asarray(value)
+        return array if array.ndim else array[()]
     return value
 
 
@@ -116,6 +117,7 @@ def present_columns(args: Sequence[Any], weight: Any, sample: Any) -> tuple[list
         If the only entry of an argument is missing, or a part of the cells of a weight.
     """
     values = (*args, weight, sample)
+    # These types have no missing entries, so no masks are made.
     if are_plain(values):
         if weight is not None or sample is not None:
             weight, sample = as_column(weight), as_column(sample)
@@ -126,15 +128,20 @@ def present_columns(args: Sequence[Any], weight: Any, sample: Any) -> tuple[list
         value, missing = _split_entries(name, value)
         columns.append(as_column(value))
         masks.append(rows_missing(name, missing))
-    some, lengths = [mask for mask in masks if mask is not None], {len(each) for each in columns if is_column(each)}
+    some, lengths = (
+        [mask for mask in masks if mask is not None],
+        {len(column) for column in columns if is_column(column)},
+    )
     if not some or len(lengths) > 1 or any(map(is_device_array, columns)):
-        for name, mask in zip(names, masks, strict=True):  # these columns do not fit, whatever is missing
+        # Name the first column that does not fit, with or without missing elements.
+        for name, mask in zip(names, masks, strict=True):
             if mask is not None and any(map(is_device_array, columns)):
                 raise TypeError(f"{name}: expected a PyOpenCL array as the others are, got a NumPy array")
         *columns, weight, sample = columns
         return columns, weight, sample, None
+    # An entry counts only if it is present in all arguments.
     present = ~np.logical_or.reduce(some)
-    *columns, weight, sample = (each[present] if is_column(each) else each for each in columns)
+    *columns, weight, sample = (column[present] if is_column(column) else column for column in columns)
     return columns, weight, sample, present
 
 
@@ -148,8 +155,32 @@ def adds_up(weight: Any, sample: Any) -> bool:
     return is_column(weight) or is_column(sample)
 
 
+def storage_of(h: Any) -> type:
+    """Return the storage type of a histogram; boost-histogram takes 8 µs to name it, so each is kept."""
+    kind = type(h._hist)
+    storage = _storages.get(kind)
+    if storage is None:
+        storage = _storages[kind] = h.storage_type
+    return storage
+
+
+_storages: dict[type, type] = {}  # by the classes of boost-histogram in C++
+
+
+def refuses_threads(h: Any, threads: int | None) -> bool:
+    """Whether boost-histogram raises for this number of threads, as it does for means."""
+    return threads not in (None, 1) and storage_of(h) in MEANS
+
+
 def columns_of(
-    h: Any, args: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue | None, *, reproducible: bool = False
+    h: Any,
+    args: Sequence[Any],
+    weight: Any,
+    sample: Any,
+    queue: cl.CommandQueue | None,
+    *,
+    reproducible: bool = False,
+    threads: int | None = None,
 ) -> Columns | None:
     """Return the arguments of a fill, or None if boost-histogram must take them.
 
@@ -165,32 +196,40 @@ def columns_of(
         Where it runs; small NumPy arrays as well then.
     reproducible : bool
         Whether sums are bitwise the same in any order; kernels sum small NumPy arrays as well then.
+    threads : int, optional
+        As of `clhist.hist.fill`.
 
     Raises
     ------
     TypeError, ValueError
         If some arrays are NumPy's and some PyOpenCL's, or one is of another context.
     """
-    named = [*((f"args[{n}]", each) for n, each in enumerate(args)), ("weight", weight), ("sample", sample)]
-    arrays = [(name, each) for name, each in named if is_column(each)]
+    if refuses_threads(h, threads):
+        return None
+    named = [*((f"args[{n}]", value) for n, value in enumerate(args)), ("weight", weight), ("sample", sample)]
+    arrays = [(name, value) for name, value in named if is_column(value)]
     _check_contiguous(arrays)
-    storage = h.storage_type
-    size = _common_length([array for _, array in arrays], storage)
+    storage = storage_of(h)
+    size = common_length([array for _, array in arrays], storage)
+    # Arrays of unequal length, and fills whose only array is the weight, are left to boost-histogram.
     if size is None or len(args) != len(h.axes) or not any(map(is_column, (*args, sample))):
         return None
     on_device = any(is_device_array(array) for _, array in arrays)
     sums = reproducible and adds_up(weight, sample)
-    if not on_device and is_small("boost-histogram", size, queue, reproducible=sums):
+    # NumPy computes means of small arrays on the host, so they have another threshold of size.
+    call = "boost-histogram" if storage not in MEANS else "boost-histogram, means"
+    if not on_device and is_small(call, size, queue, reproducible=sums):
         return None
-    if not (all(map(_is_usual, h.axes, args)) and _is_number(weight) and _is_number(sample)):
+    if not are_usual(h, args, weight, sample):
         return None
-    strings = {id(each) for ax, each in zip(h.axes, args, strict=True) if number_kind(ax) == "string"}
-    queue = queue_for(queue, [(name, each) for name, each in arrays if not on_device or id(each) not in strings])
-    if not all(_fits(ax, each, queue) for ax, each in zip(h.axes, args, strict=True)):
+    # Strings are binned on the host, so a NumPy column of them may accompany device arrays.
+    strings = {id(value) for ax, value in zip(h.axes, args, strict=True) if number_kind(ax) == "string"}
+    queue = queue_for(queue, [(name, value) for name, value in arrays if not on_device or id(value) not in strings])
+    if not all(fits(ax, value, queue) for ax, value in zip(h.axes, args, strict=True)):
         return None
     grown(h, args, queue)
-    found = [_column(ax, each, queue, on_device) for ax, each in zip(h.axes, args, strict=True)]
-    axes, data = _with_data(found, size, queue, on_device)
+    columns = [_column(ax, value, queue, on_device) for ax, value in zip(h.axes, args, strict=True)]
+    axes, data = _with_data(columns, size, queue, on_device)
     return Columns(storage, axes, data, size, _numbers(weight), _numbers(sample), queue, on_device)
 
 
@@ -202,20 +241,27 @@ def _check_contiguous(named: Iterable[tuple[str, Any]]) -> None:
 
 
 def _with_data(
-    found: Sequence[tuple[Axis, Any]], size: int, queue: cl.CommandQueue, on_device: bool
+    columns: Sequence[tuple[Axis, Any]], size: int, queue: cl.CommandQueue, on_device: bool
 ) -> tuple[tuple[Axis, ...], tuple[Any, ...]]:
     """Return the axes and their data: of samples alone, which have none, the first one gets codes."""
-    axes, data = tuple(axis for axis, _ in found), tuple(each for _, each in found)
-    if any(each is not None for each in data):
+    axes, data = tuple(axis for axis, _ in columns), tuple(array for _, array in columns)
+    if any(array is not None for array in data):
         return axes, data
+    # All elements have code 0, whose bin is the fixed one of the first axis.
     codes = zeros(queue, (size,), np.dtype(np.int32)) if on_device else np.zeros(size, np.int32)
     first = Axis(codes_axis(1).kind, (), (0, 1, axes[0].scalars[0], -1, -1), axes[0].extent)
     return (first, *axes[1:]), (codes, *data[1:])
 
 
-def _common_length(arrays: Iterable[Any], storage: type) -> int | None:
+def are_usual(h: Any, args: Sequence[Any], weight: Any, sample: Any) -> bool:
+    """Whether the axes take arguments as a kernel does, and weights and samples are numbers."""
+    return all(map(_is_usual, h.axes, args)) and _is_number(weight) and _is_number(sample)
+
+
+def common_length(arrays: Iterable[Any], storage: type) -> int | None:
     """Return the length of all arrays, or None if they have not one."""
     cells = storage is bh.storage.MultiCell
+    # A wrong number of dimensions counts as length 0, which is refused like an empty array.
     lengths = {array.shape[0] if array.ndim == 1 or (cells and array.ndim == 2) else 0 for array in arrays}
     return lengths.pop() or None if len(lengths) == 1 else None
 
@@ -246,16 +292,17 @@ def _is_number(value: Any) -> bool:
     return number_of(value.dtype).kind in "biuf" and _is_plain(value)
 
 
-def _fits(ax: Any, value: Any, queue: cl.CommandQueue) -> bool:
+def fits(ax: Any, value: Any, queue: cl.CommandQueue | None) -> bool:
     """Whether integers for an axis that counts them fit in 32 bits."""
     if number_kind(ax) != "integer":
         return True
     if not is_column(value):
         return isinstance(value, int | np.integer | np.bool_) and _INT32.min <= int(value) <= _INT32.max
+    # Types whose values all fit need no reduction over the data.
     if not looks_at_content(ax, value):
         return True
-    found = extent(value, None, queue)
-    return found is None or bool(_INT32.min <= found[0] and found[1] <= _INT32.max)
+    ends = extent(value, None, queue)
+    return ends is None or bool(_INT32.min <= ends[0] and ends[1] <= _INT32.max)
 
 
 def looks_at_content(ax: Any, value: Any) -> bool:
@@ -268,21 +315,24 @@ def looks_at_content(ax: Any, value: Any) -> bool:
 def _column(ax: Any, value: Any, queue: cl.CommandQueue, on_device: bool) -> tuple[Axis, Any]:
     """Return the axis for one column, and the array that it bins."""
     if not is_column(value):
-        return fixed_axis(_bin_of(ax, value), ax.extent), None
+        # One value for all elements: the host finds its bin once.
+        return fixed_axis(bin_of(ax, value), ax.extent), None
     if number_kind(ax) == "string":
-        return codes_axis(ax.extent), _placed(string_bins(ax, value), queue, on_device)
+        return codes_axis(ax.extent), _placed(category_bins(ax, value), queue, on_device)
     value = _numbers(value)
     axis = device_axis(ax, value.dtype, fp64=has_fp64(queue.device))
     if axis is None:
+        # No kernel finds these bins, such as those of a custom transform; boost-histogram finds them on the host.
         values = on_host(value, queue).astype(np.float64)
         return codes_axis(ax.extent), _placed(host_bins(ax, values), queue, on_device)
     return axis, value
 
 
-def _bin_of(ax: Any, value: Any) -> int:
+def bin_of(ax: Any, value: Any) -> int:
     """Return the bin of one value, or -1."""
     if isinstance(ax, bh.axis.Boolean):
         value = bool(value)
+    # `index` of categories raises KeyError for unknown values, so it is not called.
     if isinstance(ax, bh.axis.IntCategory | bh.axis.StrCategory):
         values = list(ax)
         index = values.index(value) if value in values else len(values)

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist._core.spi import (
-    Held,
+    DeviceAccumulators,
     HoldsBins,
     Remembered,
     Updates,
@@ -27,9 +27,10 @@ from clhist._core.spi import (
 from clhist.accumulator import CHUNK_BYTES
 from clhist.binned.spi import Sweep, shaped
 from clhist.hist.axes import grows_in_value
-from clhist.hist.columns import Columns, adds_up, columns_of, is_column, present_columns
-from clhist.hist.filling import KnownFill, by_boost_histogram, check_room, positions
-from clhist.hist.storages import MEANS, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
+from clhist.hist.categories import growth_undone_on_error
+from clhist.hist.columns import MEANS, Columns, adds_up, columns_of, is_column, present_columns
+from clhist.hist.filling import KnownFill, check_room, fill_on_host, positions
+from clhist.hist.storages import merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
 from clhist.operators.c_types import check_booleans, integer
 
 _SOURCES = "_clhist_sources"  # attribute of a partial histogram
@@ -83,15 +84,17 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         for n, ax in enumerate(h.axes):
             if grows_in_value(ax):
                 raise ValueError(f"h: expected Regular and Variable axes that do not grow, got axes[{n}] = {ax!r}")
+        # The initial content is stored separately: `partial` returns only what was added here.
         self._first = copy.deepcopy(h)
         self._added = copy.deepcopy(h).reset()
+        # `reset` leaves the flag as it is, but the variances of empty bins are known.
         self._added._variance_known = True
         self._storage = h.storage_type
         self._queue, self._reproducible = queue, reproducible
         self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._grows = any(ax.traits.growth for ax in h.axes)
         # Sums on the device, by what they are multiplied with in the end, and by their names and sizes.
-        self._held: dict[tuple[Any, tuple[str, ...], Any], Held] = {}
+        self._held: dict[tuple[Any, tuple[str, ...], Any], DeviceAccumulators] = {}
         self._of: cl.CommandQueue | None = None
         self._source, self._is_filled, self._merged = uuid.uuid4().hex, False, frozenset[str]()
         self._known: Remembered[KnownFill] = Remembered(16)
@@ -114,38 +117,45 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
                 f"fill: expected the axes {[getattr(ax, 'name', None) for ax in self._added.axes][len(args) :]} by "
                 f"name, got {list(named)}"
             )
-        given = (*args, *rest, weight, sample)
-        may_repeat = not (self._grows or self._reproducible) and any(map(is_device_array, given))
-        key = signature_of(*given) if may_repeat else None
-        known = self._known.get(key)
-        if known is not None:
-            self._sweep(known.sweep, known.scale, [given[n] for n in known.places])
+        inputs = (*args, *rest, weight, sample)
+        # Repeats by signature skip all checks. Growth depends on the content of arrays, and a reproducible fill has no
+        # single sweep to repeat.
+        may_repeat = not (self._grows or self._reproducible) and any(map(is_device_array, inputs))
+        key = signature_of(*inputs) if may_repeat else None
+        cached = self._known.get(key)
+        if cached is not None:
+            self._sweep(cached.sweep, cached.scale, [inputs[n] for n in cached.places])
             self._is_filled = True
             self._updates.is_open = False
             return self
         values, weight, sample, _ = present_columns((*args, *rest), weight, sample)
-        if self._grows:  # what is on the device would lack the new bins
+        # Bins on the device would lack those that a growing axis adds.
+        if self._grows:
             self._flush()
-        columns = columns_of(self._added, values, weight, sample, self._queue, reproducible=self._reproducible)
         storage = self._storage
-        if columns is None or not takes(self._added, columns):
-            by_boost_histogram(self._added, values, weight, sample, threads, self._queue, self._reproducible)
-            self._is_filled = True
-            return self
-        check_room(self._added, columns)
+        with growth_undone_on_error(self._added):
+            columns = columns_of(
+                self._added, values, weight, sample, self._queue, reproducible=self._reproducible, threads=threads
+            )
+            if columns is None or not takes(self._added, columns):
+                fill_on_host(self._added, values, weight, sample, threads, self._queue, self._reproducible)
+                self._is_filled = True
+                return self
+            check_room(self._added, columns)
+        # Sums of device arrays stay on the device. Means are joined on the host, as are sums in NumPy arrays.
         stays = storage not in MEANS and (columns.on_device or self._in_pieces(columns))
         for piece in self._pieces(columns):
             swept = sums_sweep(piece, reproducible=self._reproducible) if stays else None
             if swept is not None:
                 scale = _scale(weight)
-                self._known.put(key, KnownFill.of(self._added, given, columns, swept, scale))
+                self._known.put(key, KnownFill.of(self._added, inputs, columns, swept, scale))
                 self._sweep(swept, scale, piece.arrays)
                 continue
             sums = sums_of(piece, num_cells(self._added, storage), reproducible=self._reproducible)
             if stays:
                 key = _scale(weight), tuple(sums), tuple(part.shape for part in sums.values())
-                held = self._on(key, piece.queue)
-                self._hold(key, held, [*sums.values()])
+                accumulators = self._on(key, piece.queue)
+                self._hold(key, accumulators, [*sums.values()])
             else:
                 self._updates.begin()
                 merge(self._added, storage, piece.weight, sums, piece.queue)
@@ -177,6 +187,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
                 "them again"
             )
         self._flush()
+        # Merge into a copy: if the axes differ, `_join` raises and the bins here are unchanged.
         added = copy.deepcopy(self._added)
         _join(added, part)
         self._added, self._merged = added, self._merged | sources
@@ -185,16 +196,17 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
     def partial(self) -> Any:
         """Return a histogram of what has been added here alone: it can be pickled, sent and merged."""
         self._flush()
-        found = copy.deepcopy(self._added)
-        setattr(found, _SOURCES, self._sources())  # which copies and pickles of a histogram keep
-        return found
+        part = copy.deepcopy(self._added)
+        # An attribute of the histogram survives copies and pickles.
+        setattr(part, _SOURCES, self._sources())
+        return part
 
     def result(self) -> Any:
         """Return the histogram with all that has been added; more can be added then."""
         self._flush()
-        found = copy.deepcopy(self._first)
-        _join(found, self._added)
-        return found
+        total = copy.deepcopy(self._first)
+        _join(total, self._added)
+        return total
 
     def plan(self, size: int, *dtypes: Any, weight: Any = None, sample: Any = None) -> Any:
         """Return the `Plan` of a fill with `size` entries: how and where bins are updated.
@@ -225,8 +237,9 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         if not self._in_pieces(columns):
             yield columns
             return
-        arrays = [each for each in (*columns.data, columns.weight, columns.sample) if is_column(each)]
-        row = sum(each.nbytes for each in arrays) // columns.size
+        arrays = [column for column in (*columns.data, columns.weight, columns.sample) if is_column(column)]
+        # Bytes of one entry in all columns; the limit of a chunk is in bytes, its step in entries.
+        row = sum(column.nbytes for column in arrays) // columns.size
         step = max(1, self._chunk_bytes // row)
         for begin in range(0, columns.size, step):
             end = min(columns.size, begin + step)
@@ -234,7 +247,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
             def placed(value: Any, begin: int = begin, end: int = end) -> Any:
                 return cl_array.to_device(columns.queue, value[begin:end]) if is_column(value) else value
 
-            data = tuple(placed(each) for each in columns.data)
+            data = tuple(placed(column) for column in columns.data)
             yield replace(
                 columns,
                 data=data,
@@ -246,29 +259,31 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
 
     def _sweep(self, sweep: Sweep, scale: Any, arrays: Sequence[Any]) -> None:
         """Add the sums of arrays to those on the device."""
-        held = self._on((key := (scale, sweep.names, sweep.known.call.num_bins)), sweep.queue)
-        if held is None or not sweep.may_combine:
-            self._hold(key, held, sweep.run(arrays))
+        accumulators = self._on((key := (scale, sweep.names, sweep.template.call.num_bins)), sweep.queue)
+        # Counters narrower than their results cannot continue from earlier sums: count from 0, then add.
+        if accumulators is None or not sweep.may_combine:
+            self._hold(key, accumulators, sweep.run(arrays))
         else:
-            like = sweep.known.engine.outputs.like
-            held.check()
-            held.join(lambda dest, out, begun: sweep.run(arrays, like(dest), like(out), begun), self._updates)
+            like = sweep.template.engine.outputs.like
+            accumulators.check()
+            accumulators.join(lambda dest, out, begun: sweep.run(arrays, like(dest), like(out), begun), self._updates)
 
-    def _on(self, key: Any, queue: cl.CommandQueue) -> Held | None:
+    def _on(self, key: Any, queue: cl.CommandQueue) -> DeviceAccumulators | None:
         """Return the sums of this scale and of these names and sizes on the device of `queue`, if there are any."""
+        # Arrays of another context cannot be added on this device; the host adds what is there so far.
         if self._of is not None and not _same_memory(self._of, queue):
             self._flush()
         self._of = queue
         return self._held.get(key)
 
-    def _hold(self, key: Any, held: Held | None, sums: list[Any]) -> None:
+    def _hold(self, key: Any, accumulators: DeviceAccumulators | None, sums: list[Any]) -> None:
         """Hold sums, together with those that were held before."""
-        if held is None:
+        if accumulators is None:
             assert self._of is not None
-            forms = [sum_of(each.dtype) for each in sums]
-            held = Held(self._of, device_profile(self._of.device), forms, [])
-        held.add(sums, self._updates)
-        self._held[key] = held
+            forms = [sum_of(array.dtype) for array in sums]
+            accumulators = DeviceAccumulators(self._of, device_profile(self._of.device), forms, [])
+        accumulators.add(sums, self._updates)
+        self._held[key] = accumulators
 
     def _sources(self) -> frozenset[str]:
         """Return the identities of the fillers whose entries are here, this one's if it was filled."""
@@ -277,14 +292,17 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
     def _flush(self) -> None:
         """Add what is on the device to what is on the host."""
         self._updates.check()
+        # Sums have the first axis fastest, so their shape is reversed.
         shape = tuple(ax.extent for ax in self._added.axes)[::-1]
-        for held in self._held.values():
-            held.check()
+        # Check all before the first is merged: an error then leaves the bins of the host unchanged.
+        for accumulators in self._held.values():
+            accumulators.check()
         if self._held:
             self._updates.begin()
-        for (scale, names, _), held in self._held.items():
-            sums = (shaped(each, shape) if each.ndim == 1 else each for each in held.arrays)
-            merge(self._added, self._storage, scale, dict(zip(names, sums, strict=True)), held.queue)
+        for (scale, names, _), accumulators in self._held.items():
+            # Accumulators of a sweep are flat, and some have a spare bin behind the others.
+            sums = (shaped(array, shape) if array.ndim == 1 else array for array in accumulators.arrays)
+            merge(self._added, self._storage, scale, dict(zip(names, sums, strict=True)), accumulators.queue)
         self._held = {}
         self._updates.end()
 
@@ -295,12 +313,12 @@ def _same_memory(one: cl.CommandQueue, other: cl.CommandQueue) -> bool:
 
 
 def _scale(weight: Any) -> Any:
-    """Return what counts are multiplied with in the end."""
+    """Return the factor by which counts are multiplied in the end."""
     return None if weight is None else "each" if is_column(weight) else float(weight)
 
 
 def _join(h: Any, part: Any) -> None:
     """Add the histogram `part` to `h`; whether variances are known stays known, which ``+=`` forgets."""
-    known = h._variance_known and part._variance_known
+    has_variance = h._variance_known and part._variance_known
     h += part
-    h._variance_known = known
+    h._variance_known = has_variance

@@ -14,7 +14,7 @@ import pyopencl as cl
 from boost_histogram import Histogram as BoostHistogram  # as it is now, should a program put ours in its place
 
 from clhist._core.spi import (
-    Remembered,
+    call_templates,
     check_host_way,
     is_cuda,
     is_device_array,
@@ -25,11 +25,22 @@ from clhist._core.spi import (
 )
 from clhist.binned.spi import Sweep
 from clhist.hist.axes import number_kind
-from clhist.hist.columns import Columns, adds_up, columns_of, is_column, looks_at_content, present_columns
+from clhist.hist.categories import growth_undone_on_error
+from clhist.hist.columns import (
+    Columns,
+    adds_up,
+    columns_of,
+    is_column,
+    looks_at_content,
+    present_columns,
+    refuses_threads,
+)
+from clhist.hist.means import add_means
 from clhist.hist.storages import merge, num_cells, sums_of, sums_sweep, takes
 from clhist.operators.c_types import check_booleans
 
-_MOST_BYTES = 32  # of a bin, but for MultiCell
+# Bytes of a bin of any storage except MultiCell.
+_MOST_BYTES = 32
 
 
 class KnownFill(NamedTuple):
@@ -50,13 +61,15 @@ class KnownFill(NamedTuple):
     places: tuple[int, ...]
 
     @classmethod
-    def of(cls, h: Any, given: Sequence[Any], columns: Columns, sweep: Sweep, scale: Any) -> KnownFill | None:
-        """Return it, or None if a fill with arrays alike may differ; `given` ends in weight and sample."""
-        dims = len(given) - 2
-        places = [n for n in (*reversed(range(dims)), dims, dims + 1) if is_column(given[n])]
+    def of(cls, h: Any, inputs: Sequence[Any], columns: Columns, sweep: Sweep, scale: Any) -> KnownFill | None:
+        """Return the fill, or None if one with arrays alike may differ; `inputs` ends in weight and sample."""
+        dims = len(inputs) - 2
+        # A sweep takes the data of the last axis first, then weights and samples.
+        places = [n for n in (*reversed(range(dims)), dims, dims + 1) if is_column(inputs[n])]
         arrays = columns.arrays
-        as_given = len(arrays) == len(places) and all(a is given[n] for a, n in zip(arrays, places, strict=True))
-        if not as_given or any(looks_at_content(ax, each) for ax, each in zip(h.axes, given, strict=False)):
+        # A converted column, or bins found on the host, differ from the caller's array, which a repeat would pass.
+        as_given = len(arrays) == len(places) and all(a is inputs[n] for a, n in zip(arrays, places, strict=True))
+        if not as_given or any(looks_at_content(ax, value) for ax, value in zip(h.axes, inputs, strict=False)):
             return None
         return cls(sweep, scale, tuple(places))
 
@@ -112,7 +125,7 @@ def fill(
     -----
     Bins are boost-histogram's for each number, counts are exact, and sums are float64. boost-histogram itself takes
     small NumPy arrays, unless there is a `queue` or their sums are `reproducible`, axes of numbers that grow, and
-    fractions as weights of integer storages.
+    fractions as weights of integer storages. NumPy takes small arrays of samples.
 
     Examples
     --------
@@ -129,54 +142,63 @@ def fill(
     if rest is None:
         return type(h).fill(h, *args, weight=weight, sample=sample, threads=threads, **named)
     args = (*args, *rest)
-    given = (*args, weight, sample)
+    inputs = (*args, weight, sample)
     key = None
-    if any(map(is_device_array, given)) and not reproducible:
-        key = signature_of(id(h._hist), queue, *given)
-        known = _known.get(key)
-        if known is not None and known[0]() is h._hist:
-            _, storage, known_fill = known
-            sweep = known_fill.sweep
-            merge(h, storage, weight, sweep([given[n] for n in known_fill.places]), sweep.queue)
+    if any(map(is_device_array, inputs)) and not reproducible:
+        # The key has the id of the C++ histogram. An id may be reused, which the weak reference in the entry reveals.
+        signature = signature_of(id(h._hist), queue, *inputs)
+        key = signature and ("fill", signature)
+        entry: tuple[Callable[[], Any], type, KnownFill] | None = call_templates.get(key)
+        if entry is not None and entry[0]() is h._hist:
+            _, storage, template = entry
+            sweep = template.sweep
+            merge(h, storage, weight, sweep([inputs[n] for n in template.places]), sweep.queue)
             return h
     values, weight, sample, _ = present_columns(args, weight, sample)
-    columns = None
-    if threads in (None, 1) or h.storage_type not in (bh.storage.Mean, bh.storage.WeightedMean):
-        columns = columns_of(h, values, weight, sample, queue, reproducible=reproducible)
-    if columns is None or not takes(h, columns):
-        by_boost_histogram(h, values, weight, sample, threads, queue, reproducible)
-        return h
-    check_room(h, columns)
-    found = sums_of(columns, num_cells(h, columns.storage), reproducible=reproducible)
-    merge(h, columns.storage, weight, found, columns.queue)
+    with growth_undone_on_error(h):
+        columns = columns_of(h, values, weight, sample, queue, reproducible=reproducible, threads=threads)
+        if columns is None or not takes(h, columns):
+            fill_on_host(h, values, weight, sample, threads, queue, reproducible)
+            return h
+        check_room(h, columns)
+        sums = sums_of(columns, num_cells(h, columns.storage), reproducible=reproducible)
+        merge(h, columns.storage, weight, sums, columns.queue)
+    # Axes that grow depend on the content of arrays, so such a fill has to be planned anew.
     if key is not None and not any(ax.traits.growth for ax in h.axes):
-        _remember(key, h, given, columns)
+        _remember(key, h, inputs, columns)
     return h
 
 
-def by_boost_histogram(
+def fill_on_host(
     h: Any, values: Sequence[Any], weight: Any, sample: Any, threads: int | None, queue: Any, reproducible: bool
 ) -> None:
-    """Let boost-histogram fill `h`, of whose arguments `as_column` was taken.
+    """Fill `h` by NumPy if it has means, otherwise by boost-histogram; `as_column` was taken of the arguments.
 
     Raises
     ------
     TypeError
         If the sums are to be reproducible, which they are not.
     """
-    given = [*values, weight, sample]
-    are_arrays = _ARRAYS.issuperset(map(type, given))
+    inputs = [*values, weight, sample]
+    are_arrays = _ARRAYS.issuperset(map(type, inputs))
     if not are_arrays:
-        given = _expanded(h, [on_host(each) for each in given])
-    *args, weight, sample = given
-    options = {"weight": weight, "sample": sample, "threads": threads}
+        inputs = [on_host(value) for value in inputs]
     if reproducible and adds_up(weight, sample):
-        BoostHistogram.fill(copy.deepcopy(h), *args, **options)  # raises what is wrong with the arguments
+        _fill_by_boost_histogram(copy.deepcopy(h), inputs, threads)  # raises what is wrong with the arguments
         check_host_way(_OF_BOOST_HISTOGRAM, queue, reproducible=True)
     check_host_way(_OF_BOOST_HISTOGRAM, queue)
     if not are_arrays and any(map(is_cuda, (*values, weight, sample))):
         warn_of_host("clhist.hist.fill", _OF_BOOST_HISTOGRAM)
-    BoostHistogram.fill(h, *args, **options)
+    if sample is None or refuses_threads(h, threads) or not add_means(h, inputs[:-2], *inputs[-2:]):
+        _fill_by_boost_histogram(h, inputs, threads)
+
+
+def _fill_by_boost_histogram(h: Any, inputs: Sequence[Any], threads: int | None) -> None:
+    """Let boost-histogram fill `h`; `inputs` ends in weight and sample."""
+    if not _ARRAYS.issuperset(map(type, inputs)):
+        inputs = _expanded(h, inputs)
+    *args, weight, sample = inputs
+    BoostHistogram.fill(h, *args, weight=weight, sample=sample, threads=threads)
 
 
 def _expanded(h: Any, columns: Sequence[Any]) -> list[Any]:
@@ -207,23 +229,22 @@ def _repeated(value: Any, size: int, kind: str) -> Any:
 _ARRAYS = {np.ndarray, type(None)}
 _OF_BOOST_HISTOGRAM = "axes, weights or samples that only boost-histogram takes"
 
-# Fills of device arrays, with what has the axes and bins of the histogram, which is not kept.
-_known: Remembered[tuple[Callable[[], Any], type, KnownFill]] = Remembered(16)
 
-
-def _remember(key: Hashable, h: Any, given: Sequence[Any], columns: Columns) -> None:
+def _remember(key: Hashable, h: Any, inputs: Sequence[Any], columns: Columns) -> None:
     """Keep what a fill of the same histogram with arrays alike needs again."""
     sweep = sums_sweep(columns, reproducible=False)
-    known = None if sweep is None else KnownFill.of(h, given, columns, sweep, None)
-    if known is not None:
-        _known.put(key, (weakref.ref(h._hist), columns.storage, known))
+    template = None if sweep is None else KnownFill.of(h, inputs, columns, sweep, None)
+    if template is not None:
+        # A weak reference: the cache must not keep the histogram alive.
+        call_templates.put(key, (weakref.ref(h._hist), columns.storage, template))
 
 
 def check_room(h: Any, columns: Columns) -> None:
     """Raise MemoryError if a device cannot hold the bins."""
     device, bins = columns.queue.device, prod(columns.shape)
     if bins * _MOST_BYTES <= device.global_mem_size and bins < 2**31 and columns.storage is not bh.storage.MultiCell:
-        return  # a view takes time
+        # Return before a view is made, which takes longer than the check.
+        return
     view = h.view(flow=True)
     if view.nbytes > device.global_mem_size or view.size >= 2**31:
         raise MemoryError(

@@ -12,21 +12,22 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.spi import Engine, device_kind, is_device_array, kept_by_context, on_host, takes_cuda, to_device
-from clhist.axes.block_search import ABSENT, BLOCK, ahead_of
-from clhist.axes.kinds import Kind
+from clhist.axes.spi import ABSENT, BLOCK, Kind, ahead_of
 from clhist.binned.spi import BLOCK_OF_ELEMENTS, arguments_of, functions_of, mask_array
-from clhist.hist.columns import Columns, as_column, columns_of, is_column, present_columns
+from clhist.hist.columns import MEANS, Columns, as_column, columns_of, is_column, present_columns, storage_of
 from clhist.hist.filling import check_room, fill, positions
-from clhist.hist.storages import MEANS, merge, num_cells, outputs_of, takes
+from clhist.hist.storages import merge, num_cells, outputs_of, takes
 from clhist.operators.c_types import c_name, check_booleans
 from clhist.operators.operator import Operator
 
-_MOST_TOGETHER = 10  # histograms of one sweep: more take longer to compile, and gain little
-_MOST_HELD = 2**20  # bytes of bins on a CPU, which its cache should hold
+# Histograms of one sweep: more take longer to compile and gain little.
+_MOST_TOGETHER = 10
+# Bytes of the bins of one sweep that a CPU's cache should hold.
+_MOST_HELD = 2**20
 
 
 @dataclass(frozen=True)
-class _Part:
+class _FillPart:
     """One histogram of a sweep.
 
     Attributes
@@ -57,20 +58,20 @@ class _Many:
         Of the distinct arrays.
     axes : tuple of (Kind, int or None)
         Distinct axes, each with the number of the array that it bins.
-    parts : tuple of _Part
+    parts : tuple of _FillPart
         The histograms.
     """
 
     columns: tuple[np.dtype, ...]
     axes: tuple[tuple[Kind, int | None], ...]
-    parts: tuple[_Part, ...]
+    parts: tuple[_FillPart, ...]
 
     def arguments(self) -> str:
         """Return the declarations of the arguments."""
-        found = [f"const {c_name(dtype)} *c{n}" for n, dtype in enumerate(self.columns)]
+        declarations = [f"const {c_name(dtype)} *c{n}" for n, dtype in enumerate(self.columns)]
         for n, (kind, _) in enumerate(self.axes):
-            found += [kind.parameters(n), f"int size{n}"]
-        return ", ".join([*found, "long count"])
+            declarations += [kind.parameters(n), f"int size{n}"]
+        return ", ".join([*declarations, "long count"])
 
     def code(self, *, in_blocks: bool) -> str:
         """Return C of the map, for element `i` or for the block number `i`."""
@@ -78,6 +79,7 @@ class _Many:
         if not in_blocks:
             finds = [f"const int part{n} = {kind.call(f'c{c}[i]', n)};" for n, (kind, c) in enumerate(self.axes)]
             return "\n".join([*finds, emits])
+        # In blocks, each axis finds the bins of BLOCK elements in a loop of its own before any is emitted.
         finds = [kind.block(f"c{c}", n, f"part{n}") for n, (kind, c) in enumerate(self.axes)]
         binned = {column for _, column in self.axes}
         declared = "int " + ", ".join(f"part{n}[{BLOCK}]" for n in range(len(self.axes))) + ";"
@@ -92,20 +94,21 @@ class _Many:
             emits=emits,
         )
 
-    def _emits(self, part: _Part, number: int, in_blocks: bool) -> str:
+    def _emits(self, part: _FillPart, number: int, in_blocks: bool) -> str:
         bins = [f"part{n}[e]" if in_blocks else f"part{n}" for n in part.axes]
         steps = [f"int bin = {bins[0]};"]
+        # Combine the indices in row-major order. An OR is negative if either index is, so one miss drops the element.
         steps += [
-            f"bin = (bin | {each}) < 0 ? -1 : bin * size{n} + {each};"
-            for n, each in zip(part.axes[1:], bins[1:], strict=True)
+            f"bin = (bin | {index}) < 0 ? -1 : bin * size{n} + {index};"
+            for n, index in zip(part.axes[1:], bins[1:], strict=True)
         ]
         if part.mask is not None:
             steps.append(f"if (!c{part.mask}[i]) bin = -1;")
         if part.cells:
             ((name, _, value),) = part.outputs
             emit = f"EMIT_{name}_{number}(bin * {part.cells} + cell, {value});"
-            each = f"\n#pragma unroll 1\nfor (int cell = 0; cell < {part.cells}; ++cell) {emit}"
-            return f"{{ {' '.join(steps)} if (bin >= 0) {{ {each} }} }}"
+            loop = f"\n#pragma unroll 1\nfor (int cell = 0; cell < {part.cells}; ++cell) {emit}"
+            return f"{{ {' '.join(steps)} if (bin >= 0) {{ {loop} }} }}"
         steps += [f"EMIT_{name}_{number}(bin, {value});" for name, _, value in part.outputs]
         return f"{{ {' '.join(steps)} }}"
 
@@ -171,13 +174,16 @@ def _fill_many(fills: Sequence[Sequence[Any]], *, queue: cl.CommandQueue | None,
         where = options.pop("where", None)
         named = dict(args) if isinstance(args, dict) else {}
         args = () if named else tuple(args)
+        # Wrong names leave too few columns; then `fill` runs for this histogram alone and raises its error.
         more = positions(h, args, named) or ()
         values, weight, sample, present = present_columns((*args, *more), options.get("weight"), options.get("sample"))
-        if present is not None:  # from here on without what is missing
+        # From here on only the present elements count.
+        if present is not None:
             args, named = tuple(values), {}
             options |= {key: value for key, value in (("weight", weight), ("sample", sample)) if key in options}
             where = None if where is None else on_host(mask_array(where, present.shape))[present]
-        together = not reproducible and h.storage_type not in MEANS
+        # Means take several sweeps, axes that grow change shape, and unknown options must raise: each is filled alone.
+        together = not reproducible and storage_of(h) not in MEANS
         together = together and options.keys() <= {"weight", "sample"} and not any(ax.traits.growth for ax in h.axes)
         columns = columns_of(h, values, weight, sample, queue) if together else None
         if columns is None or not takes(h, columns):
@@ -185,6 +191,7 @@ def _fill_many(fills: Sequence[Sequence[Any]], *, queue: cl.CommandQueue | None,
             continue
         check_room(h, columns)
         mask = mask_array(where, (columns.size,))
+        # A sweep has one number of elements and one device: launch the group before a fill that does not fit.
         if group and (len(group) == _MOST_TOGETHER or not _fit(group[0][1], columns)):
             _fill_group(group)
             group = []
@@ -206,14 +213,15 @@ def _fill_alone(
         return
 
     def chosen(value: Any) -> Any:
+        # A fill of one histogram has no mask, so entries are selected on the host.
         value = as_column(value)
         if not is_column(value):
             return value
-        found = on_host(value)[on_host(where).astype(bool)]
-        return to_device(value.queue, found) if is_device_array(value) and len(found) else found
+        selected = on_host(value)[on_host(where).astype(bool)]
+        return to_device(value.queue, selected) if is_device_array(value) and len(selected) else selected
 
-    named = {name: chosen(each) for name, each in named.items()}
-    options = {name: chosen(each) for name, each in options.items()}
+    named = {name: chosen(value) for name, value in named.items()}
+    options = {name: chosen(value) for name, value in options.items()}
     fill(h, *map(chosen, args), queue=queue, reproducible=reproducible, **named, **options)
 
 
@@ -223,23 +231,25 @@ class _Group:
     def __init__(self, group: Sequence[tuple[Any, Columns, Any]]) -> None:
         self._arrays: dict[int, Any] = {}
         self._axes: dict[tuple[int, int | None], tuple[Any, int | None]] = {}
-        self.parts = tuple(self._part(*each) for each in group)
+        self.parts = tuple(self._part(*item) for item in group)
 
     def _number_of(self, array: Any) -> int:
+        # The dict also keeps the array alive: an id is unique only during the lifetime of its object.
         self._arrays.setdefault(id(array), array)
         return list(self._arrays).index(id(array))
 
-    def _part(self, h: Any, columns: Columns, mask: Any) -> _Part:
+    def _part(self, h: Any, columns: Columns, mask: Any) -> _FillPart:
         cells = num_cells(h, columns.storage)
         outputs, values = outputs_of(columns, cells)
-        given = [self._number_of(value) for value in values]
+        value_numbers = [self._number_of(value) for value in values]
         numbers = []
         for axis, data in zip(columns.axes[::-1], columns.data[::-1], strict=True):
+            # Equal axes mostly are one cached object; with the same data, their bins are found once.
             key = id(axis), None if data is None else self._number_of(data)
             self._axes.setdefault(key, (axis, key[1]))
             numbers.append(list(self._axes).index(key))
-        renamed = tuple((name, op, _renamed(value, given)) for name, op, value in outputs)
-        return _Part(tuple(numbers), None if mask is None else self._number_of(mask), renamed, cells)
+        renamed = tuple((name, op, _renamed(value, value_numbers)) for name, op, value in outputs)
+        return _FillPart(tuple(numbers), None if mask is None else self._number_of(mask), renamed, cells)
 
     @property
     def kinds(self) -> tuple[tuple[Kind, int | None], ...]:
@@ -248,7 +258,7 @@ class _Group:
 
     def data(self) -> list[Any]:
         """Return the arrays in the types in which kernels take them."""
-        arrays = [each.view(np.uint8) if each.dtype == np.bool_ else each for each in self._arrays.values()]
+        arrays = [array.view(np.uint8) if array.dtype == np.bool_ else array for array in self._arrays.values()]
         return [_bits(array, [kind for kind, column in self.kinds if column == n]) for n, array in enumerate(arrays)]
 
     def arguments(self, queue: cl.CommandQueue, on_device: bool) -> Iterator[Any]:
@@ -266,22 +276,23 @@ def _fill_group(group: Sequence[tuple[Any, Columns, Any]]) -> None:
         for j, ((_, columns, _), part) in enumerate(zip(group, parts, strict=True))
         for name, _, _ in part.outputs
     }
-    held = sum(
+    accumulator_bytes = sum(
         prod(shapes[f"{name}_{j}"]) * op.bin_bytes for j, part in enumerate(parts) for name, op, _ in part.outputs
     )
-    in_blocks = device_kind(queue.device) == "cpu" and BLOCK <= first.size < 2**31 and held <= _MOST_HELD
+    # CPUs process blocks of elements, unless the bins are too large for the cache.
+    in_blocks = device_kind(queue.device) == "cpu" and BLOCK <= first.size < 2**31 and accumulator_bytes <= _MOST_HELD
     many = _Many(tuple(array.dtype for array in data), together.kinds, parts)
     kernel = _kernel(queue.context, many, in_blocks)
     size = -(-first.size // BLOCK) if in_blocks else first.size
     of_axes = together.arguments(queue, first.on_device)
-    found = kernel(*data, *of_axes, first.size, num_bins=shapes, size=size, queue=queue)
+    results = kernel(*data, *of_axes, first.size, num_bins=shapes, size=size, queue=queue)
     for j, ((h, columns, _), part) in enumerate(zip(group, parts, strict=True)):
-        merge(h, columns.storage, columns.weight, {name: found[f"{name}_{j}"] for name, _, _ in part.outputs}, queue)
+        merge(h, columns.storage, columns.weight, {name: results[f"{name}_{j}"] for name, _, _ in part.outputs}, queue)
 
 
-def _renamed(value: str, given: Sequence[int]) -> str:
+def _renamed(value: str, numbers: Sequence[int]) -> str:
     """Return C of a value with the arrays `v0`, `v1`, ... by their numbers among those of the sweep."""
-    return re.sub(r"\bv(\d+)\[", lambda found: f"c{given[int(found[1])]}[", value)
+    return re.sub(r"\bv(\d+)\[", lambda match: f"c{numbers[int(match[1])]}[", value)
 
 
 def _bits(array: Any, kinds: Sequence[Kind]) -> Any:

@@ -33,7 +33,8 @@ class Hist(hist.Hist, family=hist):
         **named: Any,
     ) -> Any:
         """Fill on an OpenCL device; the parameters, the results and the errors are those of `clhist.hist.fill`."""
-        if positions(self, args, named) is None:  # hist says what is wrong
+        # Let hist raise its own error.
+        if positions(self, args, named) is None:
             return super().fill(*args, weight=weight, sample=sample, threads=threads, **named)
         return fill(
             self, *args, weight=weight, sample=sample, threads=threads, queue=queue, reproducible=reproducible, **named

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -21,18 +21,19 @@ from clhist._core.spi import Array, Call, Engine, check_fp64, device_kind, has_f
 from clhist._core.spi import reproducible as reproducible_engine
 from clhist.binned.spi import BinnedKind, Sweep, sweep, sweep_engine
 from clhist.hist.axes import number_kind
-from clhist.hist.columns import Columns, columns_of, is_column
+from clhist.hist.columns import MEANS, Columns, columns_of, is_column
 from clhist.operators.c_types import c_name, integer
 from clhist.operators.operator import Operator
-from clhist.statistics.variance import deviation_terms, sum_of_deviations
+from clhist.statistics.spi import deviation_terms, sum_of_deviations
 
 Sums = dict[str, Any]
 _Output = tuple[str, Operator, str]
 
-_MOST_COUNTED = 2**32  # in 32 bits
-_FAR = 8  # units in the last place of a mean, to which its error costs no digit of the variance
+# Elements that counters of 32 bits can count.
+_MOST_COUNTED = 2**32
+# An error of the mean up to so many units in its last place costs no digit of the variance.
+_FAR = 8
 _INTEGERS = (bh.storage.Int64, bh.storage.AtomicInt64)
-MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
 
 
 def takes(h: Any, columns: Columns) -> bool:
@@ -46,7 +47,8 @@ def takes(h: Any, columns: Columns) -> bool:
         return sample is not None and (not is_column(sample) or sample.ndim == 1)
     if sample is not None:
         return False
-    if storage in _INTEGERS and weight is not None:  # it cuts off fractions after each addition
+    # Integer storages truncate after each addition, so sums of fractions depend on the order.
+    if storage in _INTEGERS and weight is not None:
         if is_column(weight):
             return weight.dtype.kind in "bi" or (weight.dtype.kind == "u" and weight.dtype.itemsize < 8)
         return float(weight).is_integer()
@@ -93,6 +95,7 @@ def sums_sweep(columns: Columns, *, reproducible: bool) -> Sweep | None:
     if columns.storage in (*MEANS, bh.storage.MultiCell) or reproducible:
         return None
     outputs, values = outputs_of(columns)
+    # Float32 sums take the reproducible form, which has no sweep that can be repeated.
     if _is_exact(outputs):
         return None
     _check_precision(columns, outputs)
@@ -102,12 +105,15 @@ def sums_sweep(columns: Columns, *, reproducible: bool) -> Sweep | None:
 def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, queue: cl.CommandQueue) -> Any:
     """Return the plan of the sweep of a fill; see `clhist.hist.Filler.plan`."""
     defaults = {"real": np.float64, "integer": np.int32, "string": np.str_}
-    found = dtypes or [defaults[number_kind(ax)] for ax in h.axes]
-    one = [np.ones(1, dtype) for dtype in found]
+    axis_dtypes = dtypes or [defaults[number_kind(ax)] for ax in h.axes]
+    # One element of each dtype: the plan depends on types and `size`, not on values.
+    one = [np.ones(1, dtype) for dtype in axis_dtypes]
     weight, sample = (None if dtype is None else np.ones(1, dtype) for dtype in (weight, sample))
     columns = columns_of(copy.deepcopy(h), one, weight, sample, queue)
     if columns is None or not takes(h, columns) or columns.storage is bh.storage.MultiCell:
-        raise ValueError(f"plan: expected columns that a kernel takes, got {[str(np.dtype(each)) for each in found]}")
+        raise ValueError(
+            f"plan: expected columns that a kernel takes, got {[str(np.dtype(dtype)) for dtype in axis_dtypes]}"
+        )
     outputs, values = outputs_of(replace(columns, size=size))
     engine = sweep_engine(queue.context, columns.binned.kind, outputs, tuple(array.dtype for array in values))
     return engine.plan(queue.device, integer("size", size, 0), [columns.shape] * len(outputs))
@@ -116,7 +122,7 @@ def plan_of(h: Any, size: int, dtypes: Sequence[Any], weight: Any, sample: Any, 
 def outputs_of(
     columns: Columns, num_cells: int = 0, *, separate: bool = False
 ) -> tuple[tuple[_Output, ...], tuple[Any, ...]]:
-    """Return what the first sweep over the columns computes, and the arrays that it takes values from.
+    """Return the outputs of the first sweep over the columns, and the arrays that it takes values from.
 
     Of MultiCell, which has `num_cells` sums in a bin, it is that for the number `cell`. CPUs update the sums of weights
     and of their squares as the parts of one complex number, "both", unless they are to be `separate`.
@@ -125,12 +131,14 @@ def outputs_of(
     if storage is bh.storage.MultiCell:
         return (("cells", _sum(), f"(double)v0[(long)i * {num_cells} + cell]"),), (weight,)
     w = "(double)v0[i]"
-    values = tuple(each for each in (weight, sample) if is_column(each))
+    # These arrays are v0 and v1 in the C expressions of the outputs.
+    values = tuple(value for value in (weight, sample) if is_column(value))
     if not is_column(weight):
         outputs: list[_Output] = [("count", _counter(columns.size < _MOST_COUNTED), "1")]
     elif storage in _INTEGERS:
         outputs = [("weight", operators.add(np.int64), "(long)v0[i]")]
     elif storage is bh.storage.Double and weight.dtype == np.float32 and not has_fp64(columns.queue.device):
+        # Without float64 on the device, float32 weights are summed exactly in the reproducible form.
         outputs = [("weight", operators.add(np.float32), "v0[i]")]
     else:
         outputs = [("weight", _sum(), w)]
@@ -170,11 +178,11 @@ def sum_of(dtype: np.dtype) -> Operator:
 def _swept(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
     """Return the outputs of one sweep by name; reproducible ones of one sweep each."""
     _check_precision(columns, outputs)
-    groups = [(each,) for each in outputs] if reproducible else [outputs]
-    found: Sums = {}
+    groups = [(output,) for output in outputs] if reproducible else [outputs]
+    sums: Sums = {}
     for group in groups:
-        found |= sweep(columns.binned, group, values, queue=columns.queue, reproducible=reproducible)
-    return found
+        sums |= sweep(columns.binned, group, values, queue=columns.queue, reproducible=reproducible)
+    return sums
 
 
 def _is_exact(outputs: tuple[_Output, ...]) -> bool:
@@ -189,49 +197,74 @@ def _check_precision(columns: Columns, outputs: tuple[_Output, ...]) -> None:
 
 def _moments(columns: Columns, outputs: tuple[_Output, ...], values: tuple[Any, ...], reproducible: bool) -> Sums:
     """Return sums of weights and of samples, then those of squared deviations from the mean of each bin."""
-    weight, sample, queue = columns.weight, columns.sample, columns.queue
-    found = _swept(columns, outputs, values, reproducible)
-    found = _on_host(found, queue)
-    total = found["weight"] if is_column(weight) else found["count"].astype(np.float64)
+    sums = _on_host(_swept(columns, outputs, values, reproducible), columns.queue)
+
+    def around(means: Array) -> tuple[np.ndarray, np.ndarray]:
+        return _around(columns, values, means, reproducible)
+
+    return moments(sums, columns.weight, columns.sample, around)
+
+
+def moments(
+    sums: Sums, weight: Any, sample: Any, around: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+) -> Sums:
+    """Return sums by bins with the means, and with the squared deviations from them.
+
+    Parameters
+    ----------
+    sums : dict of str to numpy.ndarray
+        "weight" and "square" of weights that are an array, otherwise "count"; "sum" of samples that are an array.
+    weight, sample : array, float or None
+        As of `Columns`.
+    around : callable
+        Takes a mean of each bin, and returns the weighted sums of the deviations from it, and of their squares.
+    """
+    total = sums["weight"] if is_column(weight) else sums["count"].astype(np.float64)
     if is_column(sample):
         with np.errstate(all="ignore"):
-            found["mean"] = found["sum"] / total
+            sums["mean"] = sums["sum"] / total
+        # Correct the mean by the sum of deviations from it; repeat if rounding of a large offset dominates the squares.
         for _ in range(2):
-            shift, squares = _around(columns, values, found["mean"], reproducible)
-            found["deviations"] = sum_of_deviations(total, shift, squares)
+            shift, squares = around(sums["mean"])
+            sums["deviations"] = sum_of_deviations(total, shift, squares)
             with np.errstate(all="ignore"):
+                # Infinite or NaN samples have no finite correction; their mean stays as it is.
                 moved = np.where(np.isfinite(shift), shift / total, 0.0)
-                is_far = np.abs(moved) > _FAR * np.spacing(np.abs(found["mean"]))
-                found["mean"] = found["mean"] + moved
+                is_far = np.abs(moved) > _FAR * np.spacing(np.abs(sums["mean"]))
+                sums["mean"] = sums["mean"] + moved
                 # Rounded sums of an offset: around such a mean, most of the squares is the mean's error.
-                if not (is_far & (shift * moved > np.abs(found["deviations"]))).any():
+                if not (is_far & (shift * moved > np.abs(sums["deviations"]))).any():
                     break
     else:
-        found["mean"] = np.where(total != 0, float(sample), 0.0)
+        # All samples are equal: the mean is their value, and deviations are 0, or NaN if it is not finite.
+        sums["mean"] = np.where(total != 0, float(sample), 0.0)
         if not np.isfinite(float(sample)):
-            found["deviations"] = np.where(total != 0, np.nan, 0.0)
+            sums["deviations"] = np.where(total != 0, np.nan, 0.0)
     if not is_column(weight):
+        # One weight for all elements scales the counts, instead of being summed.
         scale = 1.0 if weight is None else float(weight)
-        found["weight"], found["square"] = total * scale, total * scale * scale
-        if "deviations" in found:
-            found["deviations"] = found["deviations"] * scale
-    return found
+        sums["weight"], sums["square"] = total * scale, total * scale * scale
+        if "deviations" in sums:
+            sums["deviations"] = sums["deviations"] * scale
+    return sums
 
 
 def _around(
     columns: Columns, values: tuple[Any, ...], means: Array, reproducible: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the weighted sums of the deviations from a mean of each bin, and of their squares."""
-    queue, means = columns.queue, np.append(means, 0.0)  # one more of what has no bin
+    # One more entry, for elements without a bin.
+    queue, means = columns.queue, np.append(means, 0.0)
     w = "(double)v0[i]" if is_column(columns.weight) else ""
     terms = deviation_terms(f"(double)v{len(values) - 1}[i]", f"v{len(values)}[max(bin, 0)]", w)
-    given = *values, to_device(queue, means) if columns.on_device else means
-    if not reproducible and device_kind(queue.device) == "cpu":  # both sums of a bin are in one cache line
+    arrays = *values, to_device(queue, means) if columns.on_device else means
+    # On CPUs update both sums of a bin together, in one cache line.
+    if not reproducible and device_kind(queue.device) == "cpu":
         pair = (("both", _pair(), f"(double2)({', '.join(terms)})"),)
-        both = on_host(_swept(columns, pair, given, False)["both"], queue)
+        both = on_host(_swept(columns, pair, arrays, False)["both"], queue)
         return both.real, both.imag
     outputs = tuple((name, _sum(), term) for name, term in zip(("shift", "squares"), terms, strict=True))
-    sums = _swept(columns, outputs, given, reproducible)
+    sums = _swept(columns, outputs, arrays, reproducible)
     return on_host(sums["shift"], queue), on_host(sums["squares"], queue)
 
 
@@ -239,10 +272,10 @@ def _cells(columns: Columns, num_cells: int, reproducible: bool) -> Any:
     weight = columns.weight
     _check_precision(columns, (("cells", _sum(), "v"),))
     engine = _cells_engine(columns.queue.context, columns.binned.kind, weight.dtype, num_cells)
-    given = [*columns.binned.arguments(columns.queue), weight]
+    arguments = [*columns.binned.arguments(columns.queue), weight]
     call = Call((*columns.shape, num_cells), columns.size, queue=columns.queue)
-    (found,) = (reproducible_engine(engine) if reproducible else engine).run(given, call).results
-    return found
+    (cells,) = (reproducible_engine(engine) if reproducible else engine).run(arguments, call).results
+    return cells
 
 
 @kept_by_context
@@ -253,16 +286,16 @@ def _cells_engine(context: cl.Context, kind: BinnedKind, weight: np.dtype, num_c
     return kind.engine(context, _sum(), f"{kind.code()}\n{emits}", f"const {c_name(weight)} *weights", emits=num_cells)
 
 
-def _on_host(found: Mapping[str, Any], queue: cl.CommandQueue) -> Sums:
+def _on_host(results: Mapping[str, Any], queue: cl.CommandQueue) -> Sums:
     """Return sums as separate NumPy arrays."""
-    sums = {name: on_host(part, queue) for name, part in found.items()}
+    sums = {name: on_host(part, queue) for name, part in results.items()}
     if "both" in sums:
         both = sums.pop("both")
         sums |= {"weight": both.real, "square": both.imag}
     return sums
 
 
-def merge(h: Any, storage: type, weight: Any, found: Mapping[str, Any], queue: cl.CommandQueue) -> None:
+def merge(h: Any, storage: type, weight: Any, results: Mapping[str, Any], queue: cl.CommandQueue) -> None:
     """Add the sums of a fill to a histogram.
 
     Parameters
@@ -273,12 +306,12 @@ def merge(h: Any, storage: type, weight: Any, found: Mapping[str, Any], queue: c
         Of it.
     weight : array, float or None
         As of `Columns`.
-    found : mapping of str to array
+    results : mapping of str to array
         Of `sums_of`.
     queue : pyopencl.CommandQueue
         Of device arrays.
     """
-    sums = {name: part.T for name, part in _on_host(found, queue).items()}
+    sums = {name: part.T for name, part in _on_host(results, queue).items()}
     plain = np.asarray(h.view(flow=True))
     # All fields of bins change in one step, before or after which Ctrl-C is heard.
     if storage is bh.storage.MultiCell:
@@ -286,7 +319,7 @@ def merge(h: Any, storage: type, weight: Any, found: Mapping[str, Any], queue: c
         plain += sums["cells"]
     elif storage in MEANS:
         joined = plain.copy()
-        join_means(joined, sums, _mean_fields(storage))
+        join_means(joined, sums, mean_fields(storage))
         plain[...] = joined
     elif storage is bh.storage.Weight:
         scale = 1.0 if weight is None or "weight" in sums else float(weight)
@@ -295,8 +328,10 @@ def merge(h: Any, storage: type, weight: Any, found: Mapping[str, Any], queue: c
             sums["weight"] if "weight" in sums else sums["count"] * scale,
             sums["square"] if "square" in sums else sums["count"] * (scale * scale),
         )
-        deque(map(np.add, fields, more, fields), maxlen=0)  # Python hears no signal within
+        # A loop in C, which no signal interrupts: all fields are updated, or none.
+        deque(map(np.add, fields, more, fields), maxlen=0)
     else:
+        # As in boost-histogram: weights in a storage without variances make the variances unknown.
         if weight is not None:
             h._variance_known = False
         if "weight" in sums:
@@ -307,26 +342,28 @@ def merge(h: Any, storage: type, weight: Any, found: Mapping[str, Any], queue: c
             plain += sums["count"] * (int(weight) if storage in _INTEGERS else float(weight))
 
 
-def _mean_fields(storage: type) -> tuple[str, str | None, str]:
+def mean_fields(storage: type) -> tuple[str, str | None, str]:
     """Return the fields of the sum of weights, of their squares, and of the squared deviations."""
     if storage is bh.storage.Mean:
         return "count", None, "_sum_of_deltas_squared"
     return "sum_of_weights", "sum_of_weights_squared", "_sum_of_weighted_deltas_squared"
 
 
-def join_means(held: Array, more: Mapping[str, Array], fields: tuple[str, str | None, str]) -> None:
+def join_means(stored: Array, more: Mapping[str, Array], fields: tuple[str, str | None, str]) -> None:
     """Join means and squared deviations with more of them (Chan, Golub, LeVeque 1979)."""
     total, squares, spread = fields
-    n1, n2 = held[total], more["weight"]
-    before, after = held["value"], more["mean"]
+    n1, n2 = stored[total], more["weight"]
+    before, after = stored["value"], more["mean"]
     filled = n2 != 0
     with np.errstate(all="ignore"):
         both = n1 + n2
+        # A bin without earlier weight takes the new mean unrounded.
         value = np.where(n1 == 0, after, (n1 * before + n2 * after) / both)
         between = np.where(n1 == 0, 0.0, (after - before) ** 2 * (n1 * (n2 / both)))
-        deviations = held[spread] + more.get("deviations", 0.0) + between
-    held["value"] = np.where(filled, value, before)
-    held[spread] = np.where(filled, deviations, held[spread])
-    held[total] = both
+        deviations = stored[spread] + more.get("deviations", 0.0) + between
+    # Bins without new weight stay bitwise the same, NaN included.
+    stored["value"] = np.where(filled, value, before)
+    stored[spread] = np.where(filled, deviations, stored[spread])
+    stored[total] = both
     if squares is not None:
-        held[squares] += more["square"]
+        stored[squares] += more["square"]

@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.spi import taken, takes_cuda
-from clhist.binned.spi import check_ends, check_number
+from clhist._core.host_spi import takes_cuda
 from clhist.ndimage.extremes import extremes_of
-from clhist.ndimage.kernels import center_kernel, histogram_kernel
-from clhist.ndimage.regions import by_scipy, few_by_scipy, regions_of, without_missing
+from clhist.ndimage.regions import by_scipy, few_on_host, regions_of, without_missing
 from clhist.operators.c_types import integer
 from clhist.statistic_types import (
     centres_of_regions,
@@ -79,12 +77,13 @@ sum = sum_labels
 
 def _statistic(function: str, name: str, input: Any, labels: Any, index: Any) -> Any:
     """Return a statistic of `clhist.group_by` of each region, or what `function` of SciPy finds."""
-    if (found := few_by_scipy(function, input, labels, index)) is not None:
-        return found
+    if (few := few_on_host(function, input, labels, index)) is not None:
+        return few
     input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
     if regions is None or (regions.is_complex and name not in ("sum", "mean")):
         return by_scipy(function, input, labels, index)
+    # As in SciPy, sums have double precision, and a median has the dtype of its values.
     real = np.complex128 if regions.is_complex else np.float64
     dtype = regions.real if name == "sum" else None if name == "median" else real
     return regions.picked(regions.of(name, dtype=dtype))
@@ -262,10 +261,13 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     regions = regions_of(input, labels, index)
     if regions is None or regions.is_complex or not regions.shape:
         return by_scipy("center_of_mass", input, labels, index)
+    from clhist.ndimage.kernels import center_kernel
+
     sums = regions.picked_host(center_kernel(regions.groups, regions.values, regions.shape))
     with np.errstate(invalid="ignore", divide="ignore"):
         centers = sums[..., 1:] / sums[..., :1]
-    return tuple(centers) if regions.is_one else [tuple(each) for each in np.moveaxis(centers, -1, 0).T]
+    # As in SciPy, which transposes the results: an index of two dimensions has its axes swapped.
+    return tuple(centers) if regions.is_one else [tuple(center) for center in np.moveaxis(centers, -1, 0).T]
 
 
 @histogram_of_regions
@@ -298,22 +300,29 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
     regions = regions_of(input, labels, index)
     if regions is None or regions.is_complex:
         return by_scipy("histogram", input, min, max, bins, labels, index)
+    from clhist._core.spi import gather
+    from clhist.binned.spi import check_ends, check_number
+    from clhist.ndimage.kernels import histogram_kernel
+
     check_number(bins)
     check_ends("min, max", (min, max))
     bins = integer("bins", bins, 0)
     edges = np.linspace(min, max, bins + 1)
+    # Kernels need finite edges that do not descend; SciPy defines the result for others.
     if len(edges) < 2 or not bool(np.all(np.isfinite(edges))) or not np.all(edges[:-1] <= edges[1:]):
         return by_scipy("histogram", input, min, max, bins, labels, index)
-    found = histogram_kernel(regions.groups, regions.values, edges)
+    counts = histogram_kernel(regions.groups, regions.values, edges)
+    # A device has no arrays of objects: regions without values have rows of zeros there.
     if regions.on_device and not regions.is_one:
-        return found if regions.index is None else taken(found, regions.index)
-    found = regions.picked_host(found)
+        return counts if regions.index is None else gather(counts, regions.index)
+    counts = regions.picked_host(counts)
+    # SciPy returns None only for empty regions that `index` names.
     if regions.is_one and index is None:
-        return found
+        return counts
     sizes = regions.picked_host(regions.groups.size())
     if regions.is_one:
-        return found if sizes else None
+        return counts if sizes else None
     result: Any = np.empty(sizes.shape, object)
     for at in np.ndindex(sizes.shape):
-        result[at] = found[at] if sizes[at] else None
+        result[at] = counts[at] if sizes[at] else None
     return result

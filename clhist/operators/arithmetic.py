@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist.operators import equivalents as lifts
 from clhist.operators import fixed_point, host
@@ -15,6 +15,9 @@ from clhist.operators.halves import number_of
 from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
 from clhist.operators.narrow import exact, window
 from clhist.operators.operator import Equivalent, Operator
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 def product(
@@ -54,12 +57,14 @@ def product(
             raise TypeError(f"operators[{field!r}]: expected a clhist.Operator, got {operator!r}")
     if dtype is None:
         dtype = struct_of({field: operator.dtype for field, operator in operators.items()})
+    # A product of lifted fields: those without a limit, since one limit would be that of the whole product.
     lifted = {
         field: next((other.operator for other in operator.equivalents if other.most_values is None), operator)
         for field, operator in operators.items()
     }
     better = Operator(dtype, lifted, name=name) if not (lift or finish) and lifted != dict(operators) else ()
     combined = Operator(dtype, operators, name=name, lift=lift, finish=finish, equivalents=better)
+    # The host combines fields as they are, without conversions in C.
     return combined if lift or finish else combined.changed(host=host.of_fields(operators))
 
 
@@ -72,12 +77,12 @@ def add(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
     array([4., 2.], dtype=float32)
     """
-    found = number_dtype(dtype)
-    if found.kind == "b":
-        return logical_or(found)
+    value_dtype = number_dtype(dtype)
+    if value_dtype.kind == "b":
+        return logical_or(value_dtype)
     # Where additions of float32 are loops of compare-exchange, exact sums are faster by skew.
-    better = [Equivalent(exact(found), fixed_point.MOST_EXACT_VALUES)] if found == np.float32 else []
-    return _by_ufunc(np.add, Operator(found, "a + b", 0, "add", equivalents=better))
+    better = [Equivalent(exact(value_dtype), fixed_point.MOST_EXACT_VALUES)] if value_dtype == np.float32 else []
+    return _by_ufunc(np.add, Operator(value_dtype, "a + b", 0, "add", equivalents=better))
 
 
 def count(dtype: DTypeLike = np.int64) -> Operator:
@@ -141,29 +146,33 @@ def reproducible_add(
     >>> clhist.reduce_by_index(1, operator, [0, 0, 0], np.array([1e16, 1.0, -1e16]))
     array([1.])
     """
-    found = float_dtype(dtype)
+    value_dtype = float_dtype(dtype)
     if max_abs is None:
         if bits is not None or count is not None:
-            name, given = ("bits", bits) if bits is not None else ("count", count)
-            raise TypeError(f"{name}: expected none without max_abs, since the sums are exact; got {given!r}")
-        return exact(found)
-    bits = 8 * number_of(found).itemsize if bits is None else bits
+            name, value = ("bits", bits) if bits is not None else ("count", count)
+            raise TypeError(f"{name}: expected none without max_abs, since the sums are exact; got {value!r}")
+        return exact(value_dtype)
+    bits = 8 * number_of(value_dtype).itemsize if bits is None else bits
     count = 2**31 - 1 if count is None else count
     if bits not in (32, 64):
         raise ValueError(f"bits: expected 32 or 64, got {bits!r}")
+    # True would pass for the number 1.
     if isinstance(max_abs, bool | np.bool_):
         raise TypeError(f"max_abs: expected a finite number that is not negative, got {max_abs!r}")
     limit = same_value(max_abs, np.dtype(np.float64), "max_abs")
     if not 0 <= limit < np.inf:  # type: ignore[operator]
         raise ValueError(f"max_abs: expected a finite number that is not negative, got {max_abs!r}")
-    least = fixed_point.least_of(found)
+    least = fixed_point.least_of(value_dtype)
     if 0 < limit < least:  # type: ignore[operator]  # no value but 0 is as small: it is meant for another dtype
-        raise ValueError(f"max_abs: expected 0, or {least:g} or more, the least number of {found}; got {max_abs!r}")
+        raise ValueError(
+            f"max_abs: expected 0, or {least:g} or more, the least number of {value_dtype}; got {max_abs!r}"
+        )
     if not isinstance(count, int | np.integer) or not 0 < count <= fixed_point.MOST_VALUES:
         raise ValueError(f"count: expected an integer in [1, {fixed_point.MOST_VALUES}], got {count!r}")
+    # Rounded up to 2^k - 1, so that similar bounds share an operator.
     count = max(2**31 - 1, 2 ** int(count).bit_length() - 1)
-    exponent = fixed_point.exponent_of(float(limit), found, bits)  # type: ignore[arg-type]
-    return window(found, exponent, bits, count)
+    exponent = fixed_point.exponent_of(float(limit), value_dtype, bits)  # type: ignore[arg-type]
+    return window(value_dtype, exponent, bits, count)
 
 
 def multiply(dtype: DTypeLike) -> Operator:
@@ -175,13 +184,14 @@ def multiply(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
     array([3., 2.], dtype=float32)
     """
-    found = number_dtype(dtype)
-    if found.kind == "b":
-        return logical_and(found)
-    if found.kind == "c":
-        product = f"({c_name(found)})(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
-        return _by_ufunc(np.multiply, Operator(found, product, 1, "multiply", verified=True))
-    return _by_ufunc(np.multiply, Operator(found, "a * b", 1, "multiply"))
+    value_dtype = number_dtype(dtype)
+    if value_dtype.kind == "b":
+        return logical_and(value_dtype)
+    if value_dtype.kind == "c":
+        # OpenCL multiplies two-vectors component by component.
+        product = f"({c_name(value_dtype)})(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
+        return _by_ufunc(np.multiply, Operator(value_dtype, product, 1, "multiply", verified=True))
+    return _by_ufunc(np.multiply, Operator(value_dtype, "a * b", 1, "multiply"))
 
 
 def minimum(dtype: DTypeLike) -> Operator:
@@ -193,12 +203,13 @@ def minimum(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, np.nan, 2], np.float32))
     array([nan,  2.], dtype=float32)
     """
-    found = real_dtype(dtype)
-    if number_of(found).kind == "f":
-        combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(found)
-        least = Operator(found, combine, largest_of(found), "minimum", equivalents=lifted, verified=True)
+    value_dtype = real_dtype(dtype)
+    if number_of(value_dtype).kind == "f":
+        # A NaN in b is taken, and one in a stays, since all comparisons with it are false.
+        combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(value_dtype)
+        least = Operator(value_dtype, combine, largest_of(value_dtype), "minimum", equivalents=lifted, verified=True)
     else:
-        least = Operator(found, "min(a, b)", largest_of(found), "minimum")
+        least = Operator(value_dtype, "min(a, b)", largest_of(value_dtype), "minimum")
     return _by_ufunc(np.minimum, least)
 
 
@@ -211,12 +222,12 @@ def maximum(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, np.nan, 2], np.float32))
     array([nan,  2.], dtype=float32)
     """
-    found = real_dtype(dtype)
-    if number_of(found).kind == "f":
-        combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(found)
-        largest = Operator(found, combine, smallest_of(found), "maximum", equivalents=lifted, verified=True)
+    value_dtype = real_dtype(dtype)
+    if number_of(value_dtype).kind == "f":
+        combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(value_dtype)
+        largest = Operator(value_dtype, combine, smallest_of(value_dtype), "maximum", equivalents=lifted, verified=True)
     else:
-        largest = Operator(found, "max(a, b)", smallest_of(found), "maximum")
+        largest = Operator(value_dtype, "max(a, b)", smallest_of(value_dtype), "maximum")
     return _by_ufunc(np.maximum, largest)
 
 
@@ -229,10 +240,10 @@ def fmin(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, np.nan, 2], np.float32))
     array([3., 2.], dtype=float32)
     """
-    found = real_dtype(dtype)
-    if number_of(found).kind != "f":
-        return minimum(found)
-    return _by_ufunc(np.fmin, Operator(found, "fmin(a, b)", np.nan, "fmin", equivalents=lifts.fmin(found)))
+    value_dtype = real_dtype(dtype)
+    if number_of(value_dtype).kind != "f":
+        return minimum(value_dtype)
+    return _by_ufunc(np.fmin, Operator(value_dtype, "fmin(a, b)", np.nan, "fmin", equivalents=lifts.fmin(value_dtype)))
 
 
 def fmax(dtype: DTypeLike) -> Operator:
@@ -244,10 +255,10 @@ def fmax(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, np.nan, 2], np.float32))
     array([3., 2.], dtype=float32)
     """
-    found = real_dtype(dtype)
-    if number_of(found).kind != "f":
-        return maximum(found)
-    return _by_ufunc(np.fmax, Operator(found, "fmax(a, b)", np.nan, "fmax", equivalents=lifts.fmax(found)))
+    value_dtype = real_dtype(dtype)
+    if number_of(value_dtype).kind != "f":
+        return maximum(value_dtype)
+    return _by_ufunc(np.fmax, Operator(value_dtype, "fmax(a, b)", np.nan, "fmax", equivalents=lifts.fmax(value_dtype)))
 
 
 def bitwise_and(dtype: DTypeLike) -> Operator:
@@ -259,11 +270,11 @@ def bitwise_and(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
     array([1, 2], dtype=int32)
     """
-    found = integer_dtype(dtype)
-    if found.kind == "b":
-        return logical_and(found)
-    all_bits = -1 if found.kind == "i" else np.iinfo(found).max
-    return _by_ufunc(np.bitwise_and, Operator(found, "a & b", all_bits, "bitwise_and"))
+    value_dtype = integer_dtype(dtype)
+    if value_dtype.kind == "b":
+        return logical_and(value_dtype)
+    all_bits = -1 if value_dtype.kind == "i" else np.iinfo(value_dtype).max
+    return _by_ufunc(np.bitwise_and, Operator(value_dtype, "a & b", all_bits, "bitwise_and"))
 
 
 def bitwise_or(dtype: DTypeLike) -> Operator:
@@ -275,10 +286,10 @@ def bitwise_or(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
     array([3, 2], dtype=int32)
     """
-    found = integer_dtype(dtype)
-    if found.kind == "b":
-        return logical_or(found)
-    return _by_ufunc(np.bitwise_or, Operator(found, "a | b", 0, "bitwise_or"))
+    value_dtype = integer_dtype(dtype)
+    if value_dtype.kind == "b":
+        return logical_or(value_dtype)
+    return _by_ufunc(np.bitwise_or, Operator(value_dtype, "a | b", 0, "bitwise_or"))
 
 
 def bitwise_xor(dtype: DTypeLike) -> Operator:
@@ -290,10 +301,10 @@ def bitwise_xor(dtype: DTypeLike) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
     array([2, 2], dtype=int32)
     """
-    found = integer_dtype(dtype)
-    if found.kind == "b":
-        return logical_xor(found)
-    return _by_ufunc(np.bitwise_xor, Operator(found, "a ^ b", 0, "bitwise_xor"))
+    value_dtype = integer_dtype(dtype)
+    if value_dtype.kind == "b":
+        return logical_xor(value_dtype)
+    return _by_ufunc(np.bitwise_xor, Operator(value_dtype, "a ^ b", 0, "bitwise_xor"))
 
 
 def logical_and(dtype: DTypeLike = np.bool_) -> Operator:
@@ -352,23 +363,23 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.int32))
     array([3, 2], dtype=int32)
     """
-    found = real_dtype(dtype)
-    if found.kind == "b":
+    value_dtype = real_dtype(dtype)
+    if value_dtype.kind == "b":
         raise TypeError("dtype: expected an integer or a float for saturating_add, got bool")
-    limit = literal(same_value(maximum, found, "maximum"), found)
+    limit = literal(same_value(maximum, value_dtype, "maximum"), value_dtype)
     if not maximum > 0:
         raise ValueError(f"maximum: expected a positive number, got {maximum!r}")
     # Written so that nothing can wrap: a + b is formed only where it stays within the limit.
-    combine = f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(found)})(a + b)"
-    exact = lifts.exact_sums(found, int(maximum)) if found.kind in "iu" else ()
-    return Operator(found, combine, 0, "saturating_add", equivalents=exact, verified=True)
+    combine = f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(value_dtype)})(a + b)"
+    exact = lifts.exact_sums(value_dtype, int(maximum)) if value_dtype.kind in "iu" else ()
+    return Operator(value_dtype, combine, 0, "saturating_add", equivalents=exact, verified=True)
 
 
 def _logical(dtype: DTypeLike, combine: str, neutral: int, name: str) -> Operator:
-    found = real_dtype(dtype)
+    value_dtype = real_dtype(dtype)
     # Lifted values are 0 or 1, of which the neutral element is the identity.
     lifted = {"accumulator": np.uint32, "lift": "v != 0", "finish": "a != 0"}
-    operator = Operator(found, combine, neutral, name, verified=True, **lifted)  # type: ignore[arg-type]
+    operator = Operator(value_dtype, combine, neutral, name, verified=True, **lifted)  # type: ignore[arg-type]
     return operator.changed(host=partial(host.by_logic, getattr(np, name)))
 
 

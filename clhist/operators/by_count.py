@@ -31,9 +31,11 @@ def finished_by_count(reduce: str, dtype: np.dtype, empty: float | None) -> Oper
     number = number_of(dtype)
     nothing = "" if empty is None else literal(number.type(empty), number)
     if reduce == "mean":
-        held, lift = np.dtype(np.float64), "v"
-        operator = Operator(dtype, "a + b", 0.0, "mean", accumulator=held, lift=lift, finish="a")
-        result = f"({c_name(number)})(a / ({c_name(held)})n)"
+        # The accumulator needs no count, which is the length of a row.
+        sums, lift = np.dtype(np.float64), "v"
+        operator = Operator(dtype, "a + b", 0.0, "mean", accumulator=sums, lift=lift, finish="a")
+        result = f"({c_name(number)})(a / ({c_name(sums)})n)"
     else:
         operator, result = operator_on_bins(reduce, dtype), "a"
+    # Equivalent forms have a `finish` of their own, without the count.
     return operator.changed(by_count=f"n ? {result} : {nothing}" if nothing else result, equivalents=())

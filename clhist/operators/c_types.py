@@ -9,13 +9,17 @@ import operator
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist.operators.halves import ELEMENT, declared, half_name, half_of, number_of
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 _BOOLEANS = (bool, np.bool_)
+# A kernel's parameter cannot be of C's type bool, so that booleans are bytes.
 _C_NAMES = {
     np.dtype(np.bool_): "uchar",
     np.dtype(np.int8): "char",
@@ -32,6 +36,7 @@ _C_NAMES = {
     np.dtype(np.complex128): "double2",
 }
 
+# Types that users write in C. There "uchar" is a number, not a boolean.
 _DTYPES = {name: dtype for dtype, name in _C_NAMES.items() if dtype.kind != "b"} | {
     "unsigned char": np.dtype(np.uint8),
     "unsigned short": np.dtype(np.uint16),
@@ -43,6 +48,7 @@ _DTYPES = {name: dtype for dtype, name in _C_NAMES.items() if dtype.kind != "b"}
     "cdouble_t": np.dtype(np.complex128),
 }
 
+# Hints of errors, by the name of a dtype, or by the kind of dates and times.
 _CONVERSIONS = {
     "object": "; make floats of integers beyond 64 bits by numpy.array(x, float)",
     "longdouble": "; convert it by .astype(numpy.float64)",
@@ -71,18 +77,18 @@ def supported_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
         If OpenCL C has no such type; the message names `argument`.
     """
     try:
-        found = np.dtype(dtype)
+        requested = np.dtype(dtype)
     except TypeError:
         raise TypeError(f"{argument}: expected a NumPy dtype, got {dtype!r}") from None
-    if found.names is not None:
-        c_alignment(found, argument)
-        return found
-    native = found.newbyteorder("=")
+    if requested.names is not None:
+        c_alignment(requested, argument)
+        return requested
+    native = requested.newbyteorder("=")
     if native not in _C_NAMES and not half_name(native):
-        known = ", ".join([*map(str, _C_NAMES), "float16", "bfloat16"])
+        supported = ", ".join([*map(str, _C_NAMES), "float16", "bfloat16"])
         hint = _CONVERSIONS.get(native.name if native.kind not in "mM" else native.kind, "")
         raise TypeError(
-            f"{argument}: OpenCL has no type for {found}; expected one of {known}, or a structured dtype{hint}"
+            f"{argument}: OpenCL has no type for {requested}; expected one of {supported}, or a structured dtype{hint}"
         )
     return native
 
@@ -109,6 +115,7 @@ def dtype_of(c_type: str) -> np.dtype | None:
 
 def struct_of(fields: Mapping[str, np.dtype], argument: str = "dtype") -> np.dtype:
     """Return the structured dtype of `fields` that is laid out as C does it, complex numbers being two-vectors."""
+    # C aligns each member, and pads a struct to a multiple of its widest alignment, so that arrays of it stay aligned.
     offsets, position, widest = [], 0, 1
     for name, dtype in fields.items():
         align = c_alignment(dtype, f"{argument}, field {name!r}")
@@ -122,7 +129,7 @@ def struct_of(fields: Mapping[str, np.dtype], argument: str = "dtype") -> np.dty
 
 def needs_fp64(dtype: np.dtype) -> bool:
     """Whether a kernel that holds `dtype` needs the device's double precision."""
-    return any(each in (np.dtype(np.float64), np.dtype(np.complex128)) for each in scalars_of(dtype))
+    return any(scalar in (np.dtype(np.float64), np.dtype(np.complex128)) for scalar in scalars_of(dtype))
 
 
 def scalars_of(dtype: np.dtype) -> Iterator[np.dtype]:
@@ -178,7 +185,8 @@ def literal(value: object, dtype: np.dtype, name: str = "") -> str:
     if dtype == np.float64:
         return f"as_double(0x{int(number.view(np.uint64)):016x}ul)"
     if dtype == np.int64 and number == np.iinfo(np.int64).min:
-        return "(-0x7fffffffffffffffl - 1)"  # C has no negative literals: this one alone does not fit before the minus
+        # C has no negative literals, and 2^63 does not fit before the minus is applied.
+        return "(-0x7fffffffffffffffl - 1)"
     suffix = {"int64": "l", "uint64": "ul", "uint32": "u"}.get(dtype.name, "")
     return f"(({c_name(dtype)}){int(number)}{suffix})"
 
@@ -188,6 +196,7 @@ def _values_of(dtype: np.dtype) -> range:
     """Return the values of an integer type; none of any other."""
     if dtype.kind not in "iu":
         return range(0)
+    # Membership in a range takes constant time, also among 2^64 values.
     limits = np.iinfo(dtype)
     return range(int(limits.min), int(limits.max) + 1)
 
@@ -200,28 +209,31 @@ def same_value(value: object, dtype: np.dtype, argument: str) -> object:
     ValueError
         If `dtype` cannot hold `value`, such as -1 for an unsigned integer or a tuple of another length for a struct.
     """
+    # Two fast paths: most values have the type, or are Python's integers.
     if type(value) is dtype.type and dtype.names is None:
         return value
     if type(value) is int and value in _values_of(dtype):
         return dtype.type(value)
     wrong = f"{argument}: {value!r} does not fit {shown_dtype(dtype)}"
     try:
+        # Overflow to infinity is accepted, so NumPy need not warn of it.
         with np.errstate(all="ignore"):
             converted = np.zeros((), dtype)
             if dtype.names is None:
                 number = np.asarray(value)
                 if number.shape != () or number.dtype.kind not in "biufc":
                     raise ValueError(f"{wrong}; expected one number")
+                # NumPy drops the imaginary part with no more than a warning.
                 if number.dtype.kind == "c" and dtype.kind != "c":
                     raise ValueError(wrong)
                 converted[()] = number
             else:
                 converted[()] = value
             # A float may round, or overflow; an integer must stay what it is.
-            kept = dtype.kind in "fcV" or converted[()] == number[()]
+            fits = dtype.kind in "fcV" or converted[()] == number[()]
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(str(error) if str(error).startswith(wrong) else wrong) from error
-    if not kept:
+    if not fits:
         raise ValueError(wrong)
     return converted[()]
 
@@ -251,6 +263,7 @@ def c_alignment(dtype: np.dtype, argument: str = "dtype") -> int:
         return c_alignment(dtype.subdtype[0], argument)
     if dtype.names is None:
         native = supported_dtype(dtype, argument)
+        # A struct is one type in memory and in registers; half precision has two.
         if half_name(native):
             raise TypeError(f"{argument}: expected no {native} in a struct; float32 can hold its numbers")
         if native != dtype:
@@ -278,6 +291,11 @@ def c_alignment(dtype: np.dtype, argument: str = "dtype") -> int:
     return widest
 
 
+def native(dtype: np.dtype) -> np.dtype:
+    """Return `dtype` in the byte order of the host."""
+    return dtype.newbyteorder("=") if dtype.names is None else dtype
+
+
 def shown_dtype(dtype: np.dtype) -> str:
     """Return a dtype for people: of a struct, the names and types of its first fields, without its layout."""
     if dtype.names is None:
@@ -286,7 +304,13 @@ def shown_dtype(dtype: np.dtype) -> str:
     return f"({', '.join([*fields[:_MOST_FIELDS], *['...'] * (len(fields) > _MOST_FIELDS)])})"
 
 
-_MOST_FIELDS = 8
+_MOST_FIELDS = 8  # that a message lists
+
+
+def without_comments(code: str) -> str:
+    """Return C without comments; lines stay where they are, as errors of compilers have their numbers."""
+    # Newlines stay, and a blank separates the words on both sides of a comment.
+    return re.sub(r"//[^\n]*|/\*.*?\*/", lambda comment: " " + "\n" * comment[0].count("\n"), code, flags=re.DOTALL)
 
 
 def shortened(dtype: np.dtype, code: str) -> str:

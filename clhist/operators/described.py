@@ -15,13 +15,16 @@ from clhist.operators.names import PAIRS
 from clhist.operators.operator import Operator
 from clhist.operators.recognition import recognise
 
-_STATISTICS = {each.__name__: each for each in (operators.mean, operators.variance, operators.standard_deviation)}
+_STATISTICS = {
+    function.__name__: function for function in (operators.mean, operators.variance, operators.standard_deviation)
+}
 _PLAIN = ("add", "count", "fmax", "fmin", "maximum", "minimum", "multiply")
 _BITS = tuple(f"{kind}_{name}" for kind in ("bitwise", "logical") for name in ("and", "or", "xor"))
 _SUMS = ("reproducible_add", "saturating_add")
 READY = {name: getattr(operators, name) for name in (*_PLAIN, *_BITS, *_SUMS)} | PAIRS | _STATISTICS
 _DTYPES = ("dtype", "index_dtype", "accumulator")  # arguments of ready operators that are dtypes
 _NUMBERS = ("bits", "count", "ddof", "max_abs", "maximum")
+# Values of `ddof` that are tried, from 0 on: an operator does not record its own.
 _MOST_DDOF = 4
 _TEXTS = ("name", "lift", "finish", "preamble")
 _NAME = re.compile(r"[\w .()+-]{0,99}", re.ASCII)  # of an operator: cannot end a comment of C
@@ -34,7 +37,7 @@ class UntrustedError(ValueError):
 def described(operator: Operator) -> dict[str, Any] | None:
     """Return what `operator_of` makes a portable operator of again, as JSON; None if that is impossible."""
     try:
-        return next((each for each in _candidates(operator) if _makes(each, operator)), None)
+        return next((candidate for candidate in _candidates(operator) if _makes(candidate, operator)), None)
     except ValueError:  # a dtype with arrays as fields
         return None
 
@@ -70,6 +73,7 @@ def operator_of(description: Any, *, trusted: bool = False) -> Operator:
 
 def _candidates(operator: Operator) -> Iterator[dict[str, Any]]:
     """Yield descriptions, one of which may be of this operator: first of ready ones."""
+    # A ready operator needs no trust when it is read, since its description has no C.
     if operator.name in READY:
         yield from _ready(operator)
     yield _source(operator)
@@ -78,12 +82,15 @@ def _candidates(operator: Operator) -> Iterator[dict[str, Any]]:
 def _ready(operator: Operator) -> Iterator[dict[str, Any]]:
     name, dtype = operator.name, operator.dtype
     first: dict[str, Any] = {"dtype": _shown(dtype)}
+    # Operators do not record their arguments: candidates are made of those that each can have had.
     others: list[dict[str, Any]] = [{}]
     if name in PAIRS:
         first = {"dtype": _shown(dtype["value"]), "index_dtype": _shown(dtype["index"])}
     elif name in _STATISTICS:
         ddofs = [{}] if name == "mean" else [{"ddof": ddof} for ddof in range(_MOST_DDOF)]
-        others = [{"accumulator": each} | ddof for each in ("<f8", "<f4", "<c16", "<c8") for ddof in ddofs]
+        others = [
+            {"accumulator": accumulator} | ddof for accumulator in ("<f8", "<f4", "<c16", "<c8") for ddof in ddofs
+        ]
     elif name == "reproducible_add" and operator.largest is not None:
         others = [
             {"max_abs": operator.largest, "bits": bits, "count": count}
@@ -91,6 +98,7 @@ def _ready(operator: Operator) -> Iterator[dict[str, Any]]:
             for count in (None, operator.most_values)
         ]
     elif name == "saturating_add":
+        # The maximum stands in the C expression alone: each number in it is tried.
         others = [{"maximum": n} for n in _limits(operator.combine, dtype)]
     for other in others:
         yield {"ready": name, "arguments": first | other}
@@ -111,6 +119,7 @@ def _makes(description: dict[str, Any], operator: Operator) -> bool:
         made = operator_of(description, trusted=True)
     except ValueError:
         return False
+    # Equal operators may differ in their identity elements, which bins without values hold. Bytes compare NaN, too.
     return made == operator and _neutral_bytes(made) == _neutral_bytes(operator)
 
 
@@ -132,9 +141,10 @@ def _source(operator: Operator) -> dict[str, Any]:
 
 
 def _of_source(described: Mapping[str, Any], trusted: bool) -> Operator:
-    dtype, held = _dtype(described["dtype"]), _dtype(described["accumulator"])
+    dtype, accumulator = _dtype(described["dtype"]), _dtype(described["accumulator"])
     combine, texts = described["combine"], {name: described[name] for name in _TEXTS}
     limits = {name: described[name] for name in ("positional", "most_values", "largest")}
+    # The file may come from anyone: types and the name are checked before anything becomes C.
     if not all(isinstance(text, str) for text in texts.values()) or not _NAME.fullmatch(texts["name"]):
         raise ValueError("a text is none")
     if type(limits["positional"]) is not bool:
@@ -142,23 +152,26 @@ def _of_source(described: Mapping[str, Any], trusted: bool) -> Operator:
     _check_limit(limits["most_values"], (int,))
     _check_limit(limits["largest"], (int, float))
     data = bytes.fromhex(described["neutral"])
-    if len(data) != held.itemsize:
+    if len(data) != accumulator.itemsize:
         raise ValueError("the identity element has another size")
-    neutral = np.frombuffer(data, held)[0]
+    neutral = np.frombuffer(data, accumulator)[0]
+    # An accumulator is a number, a struct that one expression combines, or a product with an operator for each field.
     if isinstance(combine, str):
         parts: Any = combine
-        plain: dict[str, Any] = {"neutral": neutral, "accumulator": held}
-        is_known = recognise(combine, held) is not None
+        plain: dict[str, Any] = {"neutral": neutral, "accumulator": accumulator}
+        is_known = recognise(combine, accumulator) is not None
     elif "" in combine:  # one expression on a struct
-        parts, plain, is_known = combine[""], {"neutral": neutral, "accumulator": held}, False
+        parts, plain, is_known = combine[""], {"neutral": neutral, "accumulator": accumulator}, False
     else:
         parts, plain, is_known = {}, {}, True
         for accessor, text in combine.items():
+            # The two parts `.x` and `.y` of a complex field are of one operator.
             name = accessor.split(".")[1]
-            parts[name] = Operator(held[name], text, neutral[name], accumulator=held[name])
+            parts[name] = Operator(accumulator[name], text, neutral[name], accumulator=accumulator[name])
             is_known = is_known and parts[name].operation is not None
     name = texts.pop("name")
     if is_known and not texts["preamble"]:
+        # Nothing of the file's `lift` and `finish` is used: the operator is returned if clhist writes the same ones.
         made = _made(dtype, parts, name, plain, limits)
         if made is not None and (made.lift, made.finish) == (texts["lift"], texts["finish"]):
             return made
@@ -197,6 +210,7 @@ def _shown(dtype: np.dtype) -> Any:
     if dtype.names is None:
         if dtype.subdtype is not None:
             raise ValueError("arrays as fields have no description")
+        # NumPy's string for bfloat16 is that of two untyped bytes.
         return "bfloat16" if dtype.name == "bfloat16" else dtype.str
     fields = [[name, _shown(dtype[name]), dtype.fields[name][1]] for name in dtype.names]  # type: ignore[index]
     return {"fields": fields, "itemsize": dtype.itemsize}
@@ -209,15 +223,17 @@ def _dtype(shown: Any) -> np.dtype:
             import ml_dtypes
 
             return np.dtype(ml_dtypes.bfloat16)
+        # NumPy parses many other strings, among them those of records and Python objects.
         if not re.fullmatch(r"[<>|][biufc](1|2|4|8|16)", shown):
             raise ValueError("a dtype is none of numbers")
         return np.dtype(shown)
     names, types, offsets = zip(*shown["fields"], strict=True)
+    # Names of fields become C, which must not hold other code.
     if not all(isinstance(name, str) and IDENTIFIER.match(name) for name in names):
         raise ValueError("a field has no name of C")
     fields: Any = {
         "names": names,
-        "formats": [_dtype(each) for each in types],
+        "formats": [_dtype(field) for field in types],
         "offsets": offsets,
         "itemsize": shown["itemsize"],
     }

@@ -18,6 +18,7 @@ from clhist.operators.operator import Operator
 
 def has_doubles(operator: Operator) -> bool:
     """Whether sums in double precision may be those of `operator`, on a device that has it."""
+    # A window rounds each value, and half precision rounds the result to fewer bits: both differ from the sums here.
     whole = operator.largest is None and operator.dtype in FORMATS and not half_name(operator.dtype)
     return whole and operator.accumulator.names is not None and operator.parts[0].words > 0
 
@@ -63,6 +64,7 @@ void clhist_digits_join(accumulator_t *digits, __global const accumulator_t *oth
 """
 
 
+# Knuth's sum of two doubles. Its error goes to the second double; NaN marks that this one rounded, too.
 _PAIRS = """
 typedef double2 clhist_pair_t;
 
@@ -144,6 +146,7 @@ void clhist_digits_add_doubles(accumulator_t *digits, const clhist_doubles_t hel
 }
 """
 
+# A sum of float64 values has the type of a sum of sums, since both need two doubles.
 _OF_FLOAT64 = """
 typedef clhist_pair_t clhist_doubles_t;
 #define clhist_doubles_add clhist_pair_add

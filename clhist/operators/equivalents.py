@@ -16,6 +16,7 @@ from clhist.operators.c_types import c_name, literal
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Equivalent, Operator
 
+# All bits of a word of 32, and its sign bit.
 _ALL, _SIGN = 0xFFFFFFFF, 0x80000000
 
 
@@ -55,17 +56,21 @@ def arg(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable[Equi
     Of equal values the lower index must win: where the largest integer does, the order of indices is turned.
     """
     value, index = pair["value"], pair["index"]
+    # Value and index share the 64 bits of one atomic.
     if value.itemsize > 4 or index.itemsize > 4:
         return ()
     largest = name == "argmax"
     turned = "~" if largest else ""
+    # A NaN has the key that wins, as in NumPy.
     nan = _ALL if largest else 0
     if value.kind == "f":
+        # Adding +0 makes +0 of -0: equal values need equal keys, so that the index decides.
         high = f"(v.value != v.value ? 0x{nan:x}u : {_encode('v.value + 0.0f', value)})"
         back = _decode("(uint)(a >> 32)", value)
     else:
         high, back = _ordered_integer("v.value", value), _restored_integer("(uint)(a >> 32)", value)
     low, restored = _ordered_integer("v.index", index), _restored_integer(f"{turned}(uint)a", index)
+    # The key of the identity element is that of `lift`, with the index turned likewise.
     key = _key(neutral[0], value) << 32 | (_key(neutral[1], index) ^ (_ALL if largest else 0))
     operator = Operator(
         pair,
@@ -102,22 +107,24 @@ def position(name: str, pair: np.dtype, neutral: tuple[object, int]) -> Iterable
 
 def exact_sums(dtype: np.dtype, limit: int) -> tuple[Equivalent, ...]:
     """`clhist.operators.saturating_add` of integers: exact sums, as long as so many terms cannot wrap."""
-    found = []
-    for held, suffix in ((np.dtype(np.uint32), "u"), (np.dtype(np.uint64), "ul")):
-        most = np.iinfo(held).max // limit
+    forms = []
+    # 32 bits first: each device has their atomics, while those of 64 bits are an extension.
+    for accumulator, suffix in ((np.dtype(np.uint32), "u"), (np.dtype(np.uint64), "ul")):
+        most = np.iinfo(accumulator).max // limit
         if most > 1:
-            kind = c_name(held)
+            kind = c_name(accumulator)
+            # Terms are clamped to the limit, so that `most` of them cannot overflow.
             operator = Operator(
                 dtype,
                 "a + b",
                 0,
                 "saturating_add",
-                accumulator=held,
+                accumulator=accumulator,
                 lift=f"({kind})(v < {literal(limit, dtype)} ? v : {literal(limit, dtype)})",
                 finish=f"({c_name(dtype)})min(a, ({kind}){limit}{suffix})",
             )
-            found.append(Equivalent(operator, int(most)))
-    return tuple(found)
+            forms.append(Equivalent(operator, int(most)))
+    return tuple(forms)
 
 
 def _ordered(name: str, dtype: np.dtype, combine: str, neutral: int, nan: int) -> Operator:
@@ -142,11 +149,13 @@ def _words(dtype: np.dtype) -> tuple[str, str, str, str]:
 
 def _encode(number: str, dtype: np.dtype) -> str:
     unsigned, signed, sign, shift = _words(dtype)
+    # The arithmetic shift makes a mask of the sign: all bits of a negative number, else the sign bit alone.
     return f"(as_{unsigned}({number}) ^ (({unsigned})(as_{signed}({number}) >> {shift}) | {sign}))"
 
 
 def _decode(key: str, dtype: np.dtype) -> str:
     unsigned, signed, sign, shift = _words(dtype)
+    # Keys have the sign bit inverted, and so the mask is inverted, too.
     return f"as_{c_name(dtype)}({key} ^ (~({unsigned})(({signed})({key}) >> {shift}) | {sign}))"
 
 
@@ -159,12 +168,13 @@ def _restored_integer(key: str, dtype: np.dtype) -> str:
 
 
 def _key(number: object, dtype: np.dtype) -> int:
-    """Return what the C above makes of `number`."""
+    """Return the key that the C above makes of `number`."""
     dtype = number_of(dtype)
     if dtype.kind == "f":
         width = 8 * dtype.itemsize
         bits = int(np.asarray(number, dtype).view(f"u{dtype.itemsize}"))
         return bits ^ ((1 << width) - 1 if bits >> (width - 1) else 1 << (width - 1))
+    # Python's integers have no width: the mask makes two's complement of 32 bits, before the sign bit is turned.
     return int(number) & _ALL ^ (_SIGN if dtype.kind == "i" else 0)  # type: ignore[call-overload]
 
 

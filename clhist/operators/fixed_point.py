@@ -27,7 +27,7 @@ MOST_VALUES = 2**47 - 1  # of a window
 MOST_EXACT_VALUES = 2**42 - 1  # of the whole range: float32 then has ten words
 _WORD_BITS = 32
 
-_NAN, _INFINITY, _NEGATIVE_INFINITY, _TOO_LARGE = 1, 2, 4, 8
+_NAN, _INFINITY, _NEGATIVE_INFINITY, _TOO_LARGE = 1, 2, 4, 8  # flags of an accumulator
 
 
 class _Format(NamedTuple):
@@ -76,11 +76,14 @@ def _result_format(dtype: np.dtype) -> _Format:
 def exponent_of(max_abs: float, dtype: np.dtype, bits: int) -> int:
     """Return e such that values of at most `max_abs` are less than 2^e: a multiple of a step, at least the format's."""
     fmt = FORMATS[number_of(dtype)]
+    # The least multiple of the step that is no less than frexp's exponent, the e with max_abs < 2^e.
     exponent = -(-frexp(max_abs)[1] // _EXPONENT_STEP) * _EXPONENT_STEP if max_abs else fmt.least
-    return min(max(exponent, fmt.least + bits), fmt.beyond)  # no quantum is less than the least float
+    # No quantum is smaller than the least float.
+    return min(max(exponent, fmt.least + bits), fmt.beyond)
 
 
-@lru_cache(maxsize=64)  # of a call, making an operator takes longer than launching its kernels
+# Cached: making an operator takes longer than launching its kernels.
+@lru_cache(maxsize=64)
 def exact(dtype: np.dtype) -> Operator:
     """Return the operator that adds all values of `dtype`, a float, exactly."""
     fmt = FORMATS[number_of(dtype)]
@@ -107,6 +110,7 @@ def window(dtype: np.dtype, exponent: int, bits: int, count: int) -> Operator:
     words = _words(bits, count)
     name = f"{dtype.name}_{'m' * (exponent < 0)}{abs(exponent)}_{bits}_{words}"
     number = number_of(dtype)
+    # A power of two with the exponent of infinity overflows: the bound is the largest finite number then.
     largest = np.nextafter(number.type(np.inf), number.type(0)) if exponent == FORMATS[number].beyond else None
     if largest is None:
         largest = np.nextafter(np.ldexp(number.type(1), exponent), number.type(0))
@@ -141,13 +145,13 @@ def _operator(
 ) -> Operator:
     # An odd number of words: where bins are updated side by side, their first words are then in all banks.
     fields: list[tuple[str, object]] = [("words", np.dtype((np.int32, (words,)))), ("flags", np.uint32)]
-    held = np.dtype(fields if words % 2 == 0 else [*fields, ("unused", np.uint32)])
-    found = Operator(
+    accumulator = np.dtype(fields if words % 2 == 0 else [*fields, ("unused", np.uint32)])
+    operator = Operator(
         dtype,
         f"clhist_added_{name}(&a, &b)",
-        np.zeros((), held)[()],
+        np.zeros((), accumulator)[()],
         "reproducible_add",
-        accumulator=held,
+        accumulator=accumulator,
         lift=f"clhist_lifted_{name}(v)",
         finish=f"clhist_rounded_{name}(&a)",
         preamble=TERM.replace("NAME", name)
@@ -158,7 +162,7 @@ def _operator(
         largest=largest,
         verified=True,
     )
-    return with_words(found, words, f"clhist_term_{name}(v)", f"clhist_whole_{name}(v)" if is_whole else "")
+    return with_words(operator, words, f"clhist_term_{name}(v)", f"clhist_whole_{name}(v)" if is_whole else "")
 
 
 def with_words(operator: Operator, words: int, term: str, whole: str = "") -> Operator:
@@ -300,11 +304,12 @@ def _rounded(dtype: np.dtype, name: str, quantum: int, words: int) -> str:
     mark = "as_float(0x7fc1e000u)" if half else f"{number}(({unsigned})0x{fmt.mark:x}ul)"
     # Numbers of a narrower format may be less than half of its least one.
     left = "(left & 63)" if fmt.least > quantum else "left"
-    kept = """    ulong kept = head >> (64 - left);
+    rounded = """    ulong kept = head >> (64 - left);
     kept += cut > half_way || (cut == half_way && (tail || (kept & 1)));"""
     if fmt.least > quantum:
-        kept = (
-            kept.replace("head", "left < 1 ? 0 : head")
+        # `left` can be less than 1 then, and C has no shift by 64 bits or more. Below 0 nothing is rounded up.
+        rounded = (
+            rounded.replace("head", "left < 1 ? 0 : head")
             .replace("kept += ", "kept += left >= 0 && (")
             .replace("1)));", "1))));")
         )
@@ -333,7 +338,7 @@ void clhist_take_{name}(clhist_digits_{name}_t *held, const uint digit, const in
     const int length = {_WORD_BITS} * (held->at + 1) - (int)zeros;
     const int drop = max(length - {fmt.precision}, -offset), left = length - drop;
     const ulong cut = head << {left}, half_way = 0x8000000000000000ul;
-{kept}
+{rounded}
     const ulong bits = ((ulong)(drop + offset) << {fmt.shift}) + kept;
     return {number}(({unsigned})(min(bits, 0x{infinity:x}ul) | (minus ? 0x{sign:x}ul : 0)));
 }}
@@ -369,6 +374,7 @@ def check_range(name: str, operator: Operator, result: np.ndarray) -> None:
     """Raise OverflowError if a bin of `result` says that it got a value which is too large for `operator`."""
     if operator.largest is None:
         return
+    # Bits are compared, since a NaN equals nothing, and other NaN are results of the data.
     marked = result.view(f"u{result.itemsize}") == _result_format(operator.dtype).mark
     if marked.any():
         first = tuple(int(k) for k in np.argwhere(marked)[0])

@@ -111,22 +111,24 @@ def with_numbers(name: str, dtype: np.dtype, code: str) -> str:
     ValueError
         If the array is used otherwise; it is named.
     """
-    found, done = "", 0
+    converted, done = "", 0
     for use in re.finditer(rf"(?<!\.)(?<!->)\b{name}\b", code):
         if code.endswith("CLHIST_AHEAD(", 0, use.start()):  # an address to be read from later
             continue
         bracket = re.compile(r"\s*\[").match(code, use.end())
         end = None if bracket is None else _closing(code, bracket.end())
+        # An address of an element would give the kernel raw bits, which nothing converts.
         if end is None or re.search(r"(?<!&)&\s*\(*\s*$", code[: use.start()]):
             raise ValueError(
                 f"arguments: expected {name!r}, an array of {half_name(dtype)}, to be read as {name}[...], which is a "
                 "float; got another use of it"
             )
+        # This element is inside the index of the one before, which was converted with its text as it stands.
         if use.start() < done:
             raise ValueError(f"arguments: expected no element of {name!r} as the index of another")
-        found += code[done : use.start()] + loaded(code[use.start() : end], dtype)
+        converted += code[done : use.start()] + loaded(code[use.start() : end], dtype)
         done = end
-    return found + code[done:]
+    return converted + code[done:]
 
 
 def _closing(code: str, start: int) -> int | None:

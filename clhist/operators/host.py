@@ -30,9 +30,12 @@ def by_ufunc(
     """Combine by a ufunc: modulo 2^bits of integers, in float32 of half precision."""
     dtype, number_dtype = operator.dtype, values.dtype  # which differ where bins have half precision
     if ufunc is np.add:
+        # `bincount` sums in float64, and its result needs no conversion for that dtype.
         if dest is None and dtype == _FLOAT64 and bins.size < _FEW:
             sums = np.bincount(bins, values, number)
             return sums if bins.size else sums.astype(dtype)  # of none NumPy's are integers
+        # Narrow floats are summed in float64 and rounded once. A stride of 0 is one broadcast value, whose sum is a
+        # count times it.
         is_narrow = number_dtype.kind == "f" and number_dtype.itemsize < 8
         if is_narrow or (values.strides == (0,) and dtype.kind in "iuf"):
             return _sums(dtype, dest, bins, values, number)
@@ -42,6 +45,7 @@ def by_ufunc(
     else:
         result = np.empty(number, native)
         result.fill(operator.neutral)
+    # Equal dtypes of other C types, such as long long for long, are viewed: NumPy's fast loops are for one of both.
     values = values if values.dtype is result.dtype else values.view(result.dtype)
     if dtype.kind in "biu":
         ufunc.at(result, bins, values)
@@ -53,12 +57,14 @@ def by_ufunc(
 
 def in_range(bins: np.ndarray, values: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Return bins and values without those of bins that do not exist."""
-    unsigned = bins.view(_UINTP)  # negative ones are the largest
+    # Viewed as unsigned, negative bins are the largest: one comparison finds both kinds outside.
+    unsigned = bins.view(_UINTP)
     if not bins.size:
         return bins, values
     largest = unsigned[unsigned.argmax()] if bins.size < _FEW else np.maximum.reduce(unsigned)
     if largest < number:
         return bins, values
+    # A broadcast value is sliced, since a mask would copy it and lose the stride of 0.
     is_inside = unsigned < number
     return bins[is_inside], values[is_inside] if values.strides != (0,) else values[: is_inside.sum()]
 
@@ -70,9 +76,11 @@ def _sums(dtype: np.dtype, dest: np.ndarray | None, bins: np.ndarray, values: np
         counts = np.bincount(bins, minlength=number)
         # A bin without values has no infinity.
         one = values[0] if values.size else 0
+        # In the integers' own dtype, products wrap modulo 2^bits as sums do.
         sums = counts.astype(dtype) * one if dtype.kind in "iu" else np.where(counts, counts * one, 0)
     else:
-        if dest is not None:  # `at` takes less time than `bincount` and a sum of both
+        # With initial contents, `ufunc.at` takes less time than `bincount` and a sum of both.
+        if dest is not None:
             sums = dest.astype(_FLOAT64)
             np.add.at(sums, bins, values.astype(_FLOAT64, copy=False))
             return sums.astype(dtype)
@@ -107,7 +115,8 @@ def mean(operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: 
     counts = np.bincount(bins, minlength=number)
     if values.dtype.kind != "c":
         return (np.bincount(bins, values, number) / counts).astype(operator.dtype)
-    result = np.empty(number, np.complex128)  # a division by a complex number would make NaN of infinities
+    # Divide both parts by real counts: division by a complex number turns infinities into NaN.
+    result = np.empty(number, np.complex128)
     result.real = np.bincount(bins, values.real, number) / counts
     result.imag = np.bincount(bins, values.imag, number) / counts
     return result.astype(operator.dtype)
@@ -126,13 +135,17 @@ def variance(
     """Return variances, or their square roots, by sums of deviations from a value of each bin, then from the mean."""
     bins, values = _with_dest(dest, bins, values.astype(np.float64))
     counts = np.bincount(bins, minlength=number)
+    # Any value of a bin will do as its first pivot: the last one written stays.
     around = np.zeros(number)
     around[bins] = values
+    # The first round moves the pivots to the means. The sums of the second are of small deviations, and lose few
+    # digits.
     for _ in range(2):
         deviations = values - around[bins]
         shift = np.bincount(bins, deviations, number)
         around += shift / counts
     squares = np.bincount(bins, deviations * deviations, number)
+    # Rounding can leave less than 0.
     variances = np.maximum(squares - shift * (shift / counts), 0)
     variances = np.where(counts > ddof, variances / (counts - ddof), np.nan)
     return (np.sqrt(variances) if is_root else variances).astype(operator.dtype)
@@ -149,6 +162,9 @@ def extreme_pair(
     ufunc.at(result["value"], bins, values)
     wins = np.flatnonzero((values == result["value"][bins]) | (values != values))  # a NaN has won its bin
     np.minimum.at(result["index"], bins[wins], index[wins])
+    wins = wins[index[wins] == result["index"][bins[wins]]]
+    # Zeros of both signs are equal: store the zero at the winning index.
+    result["value"][bins[wins]] = values[wins]
     return result
 
 
@@ -183,7 +199,7 @@ def by_fields(
 
 
 def of_fields(operators: Mapping[str, Operator]) -> Host | None:
-    """Return what combines each field by its operator; None if one has no such function."""
+    """Return a function that combines each field by its operator; None if one has no such function."""
     return partial(by_fields, dict(operators)) if all(field.host is not None for field in operators.values()) else None
 
 
@@ -191,8 +207,10 @@ def of_bins(
     operator: Operator, dest: np.ndarray | None, bins: np.ndarray, values: np.ndarray, number: int
 ) -> np.ndarray:
     """Return the contents of `number` bins; `values` are in one dimension, those of bins that do not exist ignored."""
+    # The view replaces an equal dtype by NumPy's own object for it, which has the fast loops.
     bins = bins if bins.dtype is _INTP else bins.astype(_INTP, copy=False).view(_INTP)
-    dtype = number_of(operator.dtype)  # float32 of half precision, whose products overflow
+    # Compute half precision in float32: its products overflow.
+    dtype = number_of(operator.dtype)
     if values.dtype != dtype and dtype.names is None:
         with np.errstate(all="ignore"):
             values = values.astype(dtype, copy=False)
@@ -240,6 +258,7 @@ def combined(
     if batched or row > 1:
         count = shape[batched]
         bins = bins.astype(np.intp, copy=False)
+        # Before offsets are added, by which a bin outside one histogram would become a bin of the next.
         is_outside = bins.view(np.uintp) >= count
         if batched:
             bins = bins + np.repeat(np.arange(shape[0]) * count, bins.size // shape[0])

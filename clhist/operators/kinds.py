@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist.operators.c_types import shown_dtype, supported_dtype
 from clhist.operators.halves import number_of
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 def largest_of(dtype: np.dtype) -> object:
@@ -41,7 +45,7 @@ def integer_dtype(dtype: DTypeLike) -> np.dtype:
 
 def dtype_of_kind(dtype: DTypeLike, kinds: str, expected: str, argument: str) -> np.dtype:
     """Return a dtype of one of these kinds; raises TypeError that says what was expected."""
-    found = supported_dtype(dtype, argument)
-    if number_of(found).kind not in kinds:
-        raise TypeError(f"{argument}: expected {expected}, got {shown_dtype(found)}")
-    return found
+    supported = supported_dtype(dtype, argument)
+    if number_of(supported).kind not in kinds:
+        raise TypeError(f"{argument}: expected {expected}, got {shown_dtype(supported)}")
+    return supported

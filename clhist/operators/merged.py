@@ -18,6 +18,7 @@ def merged(operator: Operator) -> Operator:
     plain = tuple(part.accessor for part in operator.parts) == tuple(f".{name}" for name in names)
     if len(operator.parts) < 2 or not plain or any(part.operation == "bitwise_or" for part in operator.parts):
         return operator
+    # Each expression of `a` and `b` becomes one of the fields of both structs.
     fields = (re.sub(r"\b([ab])\b", rf"\1{part.accessor}", f"({part.combine})") for part in operator.parts)
     neutral = literal(operator.neutral, operator.accumulator, "accumulator_t")
     sums = tuple(part.accessor + accessor for part in operator.parts for accessor in part.float64_sums)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist import operators
 from clhist.operators.c_types import shown_dtype, supported_dtype
 from clhist.operators.halves import half_name
 from clhist.operators.operator import Operator
 from clhist.operators.recognition import recognise
-from clhist.operators.ufuncs import factory_hint
+from clhist.operators.ufuncs import factory_hint, ufunc_hint
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _PER_FIELD: dict[str, Callable[[DTypeLike], Operator]] = {
     "sum": operators.add,
@@ -50,6 +51,7 @@ FUNCTIONS: dict[Any, str] = {
     np.size: "count",
     len: "count",
 }
+# What SQL and other libraries call these statistics: only for hints in errors.
 _OTHERWISE = {
     "average": "mean",
     "avg": "mean",
@@ -64,19 +66,21 @@ _OTHERWISE = {
 }
 
 
-def name_hint(given: object, known: Sequence[str] = NAMES) -> str:
-    """Return what to write instead of a function, or of a name that is not `known`; empty if nobody can tell."""
-    if callable(given):
+def name_hint(value: object, names: Sequence[str] = NAMES) -> str:
+    """Return a hint for a function, or for a name that is none of `names`; empty if there is none."""
+    if callable(value):
         try:
-            name = FUNCTIONS.get(given, "")
+            name = FUNCTIONS.get(value, "")
         except TypeError:  # without a hash
             name = ""
-    elif isinstance(given, str) and given not in FUNCTIONS.values():
-        name = _OTHERWISE.get(given.lower().removeprefix("nan"), "")
-        name = name or next(iter(get_close_matches(given.lower(), known, 1)), "")
+    elif isinstance(value, str) and value not in FUNCTIONS.values():
+        name = _OTHERWISE.get(value.lower().removeprefix("nan"), "")
+        from difflib import get_close_matches  # for errors alone
+
+        name = name or next(iter(get_close_matches(value.lower(), names, 1)), "")
     else:
         name = ""
-    return f"; write {name!r}" if name in known else ""
+    return f"; write {name!r}" if name in names else ""
 
 
 def operator_on_bins(op: object, dtype: DTypeLike, argument: str = "op") -> Operator:
@@ -99,15 +103,18 @@ def operator_on_bins(op: object, dtype: DTypeLike, argument: str = "op") -> Oper
     """
     if not isinstance(op, str) or op not in NAMES:
         return _unnamed(op, dtype, argument)
-    found = supported_dtype(dtype)
+    bin_dtype = supported_dtype(dtype)
     try:
         if op in PAIRS:
-            if found.names != ("value", "index"):
-                raise TypeError(f"expected bins with the fields value and index for {op!r}, got {shown_dtype(found)}")
-            return operators.as_operator(PAIRS[op](found["value"], found["index"]), found)
-        if found.names is not None and op in _PER_FIELD:
-            return operators.product({field: _PER_FIELD[op](found[field]) for field in found.names}, found)
-        return operators.add(found) if op == COUNT else (_PER_FIELD | _REAL)[op](found)
+            if bin_dtype.names != ("value", "index"):
+                raise TypeError(
+                    f"expected bins with the fields value and index for {op!r}, got {shown_dtype(bin_dtype)}"
+                )
+            return operators.as_operator(PAIRS[op](bin_dtype["value"], bin_dtype["index"]), bin_dtype)
+        if bin_dtype.names is not None and op in _PER_FIELD:
+            return operators.product({field: _PER_FIELD[op](bin_dtype[field]) for field in bin_dtype.names}, bin_dtype)
+        # Bins may have contents, which may exceed the 32 bits of `operators.count`.
+        return operators.add(bin_dtype) if op == COUNT else (_PER_FIELD | _REAL)[op](bin_dtype)
     except TypeError as error:
         raise TypeError(f"{argument}: {error}") from error
 
@@ -122,13 +129,13 @@ def operator_on_values(op: object, dtype: DTypeLike, argument: str = "op", index
         return _unnamed(op, dtype, argument)
     if op == COUNT:
         return operators.count(np.int64)
-    found = supported_dtype(dtype)
+    value_dtype = supported_dtype(dtype)
     if op in PAIRS:
         try:
-            return PAIRS[op](found, index)
+            return PAIRS[op](value_dtype, index)
         except TypeError as error:
             raise TypeError(f"{argument}: {error}") from error
-    return operator_on_bins(op, np.float64 if op in _REAL and found.kind in "biu" else found, argument)
+    return operator_on_bins(op, np.float64 if op in _REAL and value_dtype.kind in "biu" else value_dtype, argument)
 
 
 def operator_of_call(op: object, values: DTypeLike, dtype: DTypeLike | None, index: DTypeLike = np.int32) -> Operator:
@@ -157,14 +164,16 @@ def operator_of_call(op: object, values: DTypeLike, dtype: DTypeLike | None, ind
         return op
     if dtype is None:
         return operator_on_values(op, _wide(op, supported_dtype(values, "values")), index=index)
-    found = supported_dtype(dtype, "dtype")
+    bin_dtype = supported_dtype(dtype, "dtype")
+    # An explicit dtype is that of the counts; `operator_on_values` would count in int64.
     is_count = isinstance(op, str) and op == COUNT
-    return operator_on_bins(op, found) if is_count else operator_on_values(op, found, index=index)
+    return operator_on_bins(op, bin_dtype) if is_count else operator_on_values(op, bin_dtype, index=index)
 
 
 def _wide(op: object, dtype: np.dtype) -> np.dtype:
     """Return in what values are combined: of sums and products the dtype of NumPy's, or float32 of half precision."""
     if isinstance(op, str):
+        # Extremes and logical operators need no more bits than their values.
         is_sum = op in ("sum", "add", "prod") or recognise(op, dtype) in ("add", "multiply")
     else:
         is_sum = isinstance(op, np.ufunc) and op in (np.add, np.multiply)
@@ -193,17 +202,18 @@ def with_names(operator: Any, dtype: Any) -> Any:
     if isinstance(operator, Mapping):
         by_name = isinstance(dtype, Mapping)
         return {
-            name: _resolved(each, dtype.get(name) if by_name else dtype, f"operator[{name!r}]")
-            for name, each in operator.items()
+            name: _resolved(op, dtype.get(name) if by_name else dtype, f"operator[{name!r}]")
+            for name, op in operator.items()
         }
     if isinstance(operator, Sequence) and not isinstance(operator, str):
-        return [_resolved(each, dtype, f"operator[{k}]") for k, each in enumerate(operator)]
+        return [_resolved(op, dtype, f"operator[{k}]") for k, op in enumerate(operator)]
     return _resolved(operator, dtype, "operator")
 
 
 def _resolved(operator: Any, dtype: Any, argument: str) -> Any:
     if not isinstance(operator, str | np.ufunc):
         return operator
+    # A count needs no type of values.
     if dtype is None and operator != COUNT:
         raise TypeError(
             f"{argument}: expected a clhist.Operator, got {operator!r}; names and ufuncs need dtype=, the type of the "
@@ -213,12 +223,13 @@ def _resolved(operator: Any, dtype: Any, argument: str) -> Any:
 
 
 def _unnamed(op: object, dtype: DTypeLike, argument: str) -> Operator:
+    # A factory of `clhist.operators` is callable as well, and has a hint of its own in `as_operator`.
     is_function = callable(op) and not isinstance(op, np.ufunc) and not factory_hint(op)
     if is_function or (isinstance(op, str) and recognise(op, supported_dtype(dtype)) is None):
         shown = getattr(op, "__name__", repr(op)) if is_function else repr(op)
         otherwise = ". Others are written as clhist.Operator(dtype, combine, neutral)" if is_function else ""
         raise TypeError(
             f"{argument}: expected a clhist.Operator, a NumPy ufunc, a C expression of a and b that is known, or one "
-            f"of {', '.join(map(repr, NAMES))}; got {shown}{name_hint(op) or otherwise}"
+            f"of {', '.join(map(repr, NAMES))}; got {shown}{ufunc_hint(op) or name_hint(op) or otherwise}"
         )
     return operators.as_operator(op, dtype, argument)

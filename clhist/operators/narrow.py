@@ -68,13 +68,15 @@ def range_of(operator: Operator, count: int) -> Range:
     """Return the exponents that a narrow form takes where a bin gets so many values; `most` is negative for none."""
     part, fmt, bits = operator.parts[0], FORMATS[operator.dtype], count.bit_length()
     if has_quanta(part):
+        # Less than 2^bits multiples of 32 bits each must fit an integer of 64 with its sign.
         most = frexp(operator.largest or 0.0)[1] + fmt.beyond - 3  # smaller ones are rounded
         return Range(most if bits + _DIGIT_BITS < 64 else -1, 1, 1)
     if part.is_split:
         most = taken_by(operator) - part.words * (max(bits, _LEAST_BITS) if part.words > 2 else bits)
         # Numbers of double precision that are normal, and below infinity, make all parts.
-        apart = 0 if operator.dtype.itemsize == 4 else 64
-        return Range(most, 1 + apart, fmt.specials - 1 - most - apart)
+        margin = 0 if operator.dtype.itemsize == 4 else 64
+        return Range(most, 1 + margin, fmt.specials - 1 - most - margin)
+    # The sum and its sign must fit all words, and no term may begin in the last one.
     most = min(32 * part.words - 1 - bits - fmt.precision, 32 * (part.words - 1) - 1)
     if part.whole:  # its terms are less than 2^60
         most = min(most, 60 - fmt.precision)
@@ -84,6 +86,7 @@ def range_of(operator: Operator, count: int) -> Range:
 def _digits(dtype: np.dtype, exponent: int = 0, bits: int = 0) -> Operator:
     """Return sums in signed digits of 32 bits, for atomic additions: those of a window, if it has that many bits."""
     words, field = (_WORDS_OF_A_WINDOW, "quanta") if bits else (_WORDS[dtype.itemsize], "words")
+    # Narrow accumulators have no flags, so that the line which combines them goes.
     added = ADDED.replace("    both.flags = a->flags | b->flags;\n", "").replace("WORDS", str(words))
     is_whole = dtype.itemsize == 4
     terms = WHOLE + _WHOLE_TERM if is_whole else TERM + _TERM
@@ -122,10 +125,11 @@ def _narrow(
     dtype: np.dtype, field: tuple[str, np.dtype], words: int, preamble: str, *, is_whole: bool = False
 ) -> Operator:
     """Return the operator of accumulators of one field, which have neither `lift` nor `finish`."""
-    name, held = f"{dtype.name}_narrow", np.dtype([field])
+    name, accumulator = f"{dtype.name}_narrow", np.dtype([field])
     preamble = preamble.replace("NAME", name).replace("FIELD", field[0]).replace("PARTS", str(words))
-    added, neutral = f"clhist_added_{name}(&a, &b)", np.zeros((), held)[()]
-    own = {"accumulator": held, "lift": "v", "finish": "a", "preamble": preamble}
+    added, neutral = f"clhist_added_{name}(&a, &b)", np.zeros((), accumulator)[()]
+    own = {"accumulator": accumulator, "lift": "v", "finish": "a", "preamble": preamble}
+    # The constructor wants both conversions. Kernels use the functions of the preamble instead.
     form = Operator(dtype, added, neutral, "narrow_add", verified=True, **own)  # type: ignore[arg-type]
     term = f"clhist_{'whole' if is_whole else 'term'}_{name}(v, clhist_base, clhist_most)"
     return fixed_point.with_words(form, words, term, term if is_whole else "").changed(lift="", finish="")
@@ -198,6 +202,7 @@ def _split(dtype: np.dtype, parts: int) -> str:
     unsigned, suffix = ("ulong", "ul") if long else ("uint", "u")
     below = (1 << (8 * dtype.itemsize - 1)) - 1
     least = fmt.least - 1 + 1023  # of the exponent 0, biased
+    # From the highest part on: each takes the multiples of its unit, and leaves the rest to the next.
     rounded = "\n".join(
         f"    term.parts[{k}] = (rest + clhist_round_NAME(base, most, {k})) - clhist_round_NAME(base, most, {k});\n"
         f"    rest -= term.parts[{k}];"

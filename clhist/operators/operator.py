@@ -6,10 +6,9 @@ import re
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 
 from clhist.operators.c_types import (
     IDENTIFIER,
@@ -22,11 +21,15 @@ from clhist.operators.c_types import (
     shown_dtype,
     struct_of,
     supported_dtype,
+    without_comments,
 )
 from clhist.operators.halves import half_name, number_of
 from clhist.operators.host import Host
 from clhist.operators.kinds import largest_of, smallest_of
 from clhist.operators.recognition import recognise
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
 
 
 @dataclass(frozen=True)
@@ -212,22 +215,28 @@ class Operator:
     ) -> None:
         check_booleans(positional=positional, verified=verified)
         dtype = supported_dtype(dtype)
+        lift, finish = _without_comments(lift), _without_comments(finish)
         if not isinstance(combine, Mapping):
+            combine = _without_comments(combine)
             _check_expression("combine", combine, "a", "b")
-            held = _accumulator_of(dtype, combine, accumulator)
-            _check_conversions(dtype, held, lift, finish)
-            operation = recognise(combine, held)
-            of_neutral = number_of(dtype) if accumulator is None else held
-            neutral = _checked_neutral(neutral, of_neutral, combine, held, operation)
-            proven = _is_identity(neutral, dtype if accumulator is None else held, operation)
-            parts = _parts_of(held, combine, neutral, operation, proven)
+            accumulator_dtype = _accumulator_of(dtype, combine, accumulator)
+            _check_conversions(dtype, accumulator_dtype, lift, finish)
+            operation = recognise(combine, accumulator_dtype)
+            # Without an explicit accumulator the identity element must fit the values, not the 32 bits that they are
+            # widened to.
+            of_neutral = number_of(dtype) if accumulator is None else accumulator_dtype
+            neutral = _checked_neutral(neutral, of_neutral, combine, accumulator_dtype, operation)
+            proven = _is_identity(neutral, dtype if accumulator is None else accumulator_dtype, operation)
+            parts = _parts_of(accumulator_dtype, combine, neutral, operation, proven)
+            # A conversion to a byte would make false of an accumulator such as 256.
             finish = finish or ("a != 0" if dtype.kind == "b" else "a")
         else:
             if neutral is not None or accumulator is not None:
                 raise ValueError("neutral, accumulator: a product of operators has those of its operators; got one")
             product = _Product(dtype, combine, lift, finish)
-            held, parts, neutral = product.accumulator, product.parts, product.neutral
+            accumulator_dtype, parts, neutral = product.accumulator, product.parts, product.neutral
             lift, finish = product.lift, product.finish
+            # Fields of one operator share its functions, which C must not define twice.
             preamble = "\n".join(dict.fromkeys([*(o.preamble for o in combine.values() if o.preamble), preamble]))
             most_values = product.most_values if most_values is None else most_values
             verified = verified or not any(o.is_custom for o in combine.values())
@@ -238,7 +247,7 @@ class Operator:
             "combine": combine,
             "neutral": neutral,
             "name": name or operation or ("product" if len(parts) > 1 else "custom"),
-            "accumulator": held,
+            "accumulator": accumulator_dtype,
             "lift": lift or "v",
             "finish": finish,
             "preamble": preamble,
@@ -250,6 +259,7 @@ class Operator:
             "verified": verified,
             "samples": None if samples is None else checked_samples(samples, dtype),
         }.items():
+            # The dataclass is frozen: an assignment would raise.
             object.__setattr__(self, attribute, value)
         self._check_equivalents()
 
@@ -293,14 +303,16 @@ class Operator:
 
         Where work-items share copies (`shared`) that is the first lifted one that takes any number, if there is one.
         """
+        # A form with a limit cannot hold the values of an unknown number of calls.
         forms = (other.operator for other in self.equivalents if other.most_values is None)
         return (next(forms, self) if shared else self).changed(equivalents=())
 
     def changed(self, **attributes: Any) -> Operator:
         """Return a copy with other attributes, which nobody checks."""
-        found = copy(self)
-        vars(found).update(attributes)
-        return found
+        copied = copy(self)
+        # Bypasses `__setattr__`, which raises in a frozen dataclass, and the checks of `__init__`.
+        vars(copied).update(attributes)
+        return copied
 
     def portable(self) -> Operator:
         """Return the form whose accumulators mean the same everywhere: one for all devices, with counts of 64 bits.
@@ -309,15 +321,19 @@ class Operator:
         """
         form = self.fixed(shared=True)
         counts = form.operation == "add" and form.accumulator.kind in "iu" and form.lift == "v"
+        # A narrow counter is recognised by its limit, the largest number of its accumulator.
         if not counts or form.most_values is None or form.most_values != np.iinfo(form.accumulator).max:
             return form
-        held = form.dtype if form.narrows else np.dtype(f"{form.accumulator.kind}8")
-        return Operator(form.dtype, form.combine, form.neutral, form.name, accumulator=held, lift="v", finish="a")
+        counts_dtype = form.dtype if form.narrows else np.dtype(f"{form.accumulator.kind}8")
+        return Operator(
+            form.dtype, form.combine, form.neutral, form.name, accumulator=counts_dtype, lift="v", finish="a"
+        )
 
     @property
     def holds_values(self) -> bool:
         """Whether an accumulator is a value, which neither `lift` nor `finish` changes."""
         names = self.dtype.names or ()
+        # Of a struct, `_Product` writes both conversions as literals that copy each field.
         lift, finish = (
             (_fields(kind, operand, dict.fromkeys(names, operand)) for kind, operand in _CONVERTED) if names else "va"
         )
@@ -334,6 +350,7 @@ def checked_by(operator: Operator) -> Hashable:
 
 
 _CONVERTED = (("accumulator_t", "v"), ("value_t", "a"))
+# Identity elements that are the same number for each dtype, so that another one must be a mistake.
 _NEUTRAL = {"add": 0, "multiply": 1, "bitwise_or": 0, "bitwise_xor": 0}
 
 
@@ -360,6 +377,8 @@ class _Product:
         self.neutral = neutral[()]
         if dtype.names == tuple(operators):
             wrong = next((n for n in operators if operators[n].dtype != dtype[n]), None)
+            # Conversions that the caller wrote may change the types of fields; the default ones copy fields of one
+            # type.
             if wrong is not None and not (lift and finish):
                 raise TypeError(
                     f"combine[{wrong!r}]: expected an operator on {shown_dtype(dtype[wrong])}, "
@@ -381,23 +400,26 @@ class _Product:
                 raise TypeError(f"combine[{name!r}]: expected a clhist.Operator, got {operator!r}")
             if not isinstance(name, str) or not IDENTIFIER.match(name):
                 raise ValueError(f"combine: expected C identifiers as names of fields, got {name!r}")
+            # A preamble's `value_t` and `accumulator_t` would be the types of the whole product.
             if operator.accumulator.names or re.search(r"\b(value_t|accumulator_t)\b", operator.preamble):
                 raise ValueError(f"combine[{name!r}]: expected an operator on numbers, got {operator!r}")
 
 
 def _fields(c_type: str, operand: str, expressions: Mapping[str, str]) -> str:
     """Return C of a struct whose fields are `expressions` of the operand's own."""
-    each = (re.sub(rf"\b{operand}\b", f"{operand}.{name}", text) for name, text in expressions.items())
-    return f"({c_type}){{{', '.join(each)}}}"
+    fields = (re.sub(rf"\b{operand}\b", f"{operand}.{name}", text) for name, text in expressions.items())
+    return f"({c_type}){{{', '.join(fields)}}}"
 
 
-def _checked_neutral(neutral: object, dtype: np.dtype, combine: str, held: np.dtype, operation: str | None) -> Any:
+def _checked_neutral(
+    neutral: object, dtype: np.dtype, combine: str, accumulator: np.dtype, operation: str | None
+) -> Any:
     if neutral is None:
         raise ValueError(
             f"neutral: None does not fit {shown_dtype(dtype)}; expected the identity element of {combine!r}"
         )
     value = same_value(neutral, dtype, "neutral")
-    if operation in _NEUTRAL and value != held.type(_NEUTRAL[operation]):
+    if operation in _NEUTRAL and value != accumulator.type(_NEUTRAL[operation]):
         raise ValueError(f"neutral: expected {_NEUTRAL[operation]} for {combine!r}, got {value}")
     return value
 
@@ -409,45 +431,52 @@ def _is_identity(neutral: Any, dtype: np.dtype, operation: str | None) -> bool:
     if operation in ("maximum", "fmax"):
         return bool(neutral != neutral or neutral <= smallest_of(dtype))
     if operation == "bitwise_and":
-        return int(neutral) == (-1 if dtype.kind == "i" else np.iinfo(dtype).max)
+        return bool(neutral == (-1 if dtype.kind == "i" else largest_of(dtype)))
+    if operation in ("logical_and", "logical_or"):
+        return bool(neutral) == (operation == "logical_and")
     return operation is not None  # _checked_neutral has seen those of the others
 
 
 def _parts_of(
-    held: np.dtype, combine: str, neutral: object, operation: str | None, is_proven: bool
+    accumulator: np.dtype, combine: str, neutral: object, operation: str | None, is_proven: bool
 ) -> tuple[Part, ...]:
-    if held.kind == "c" and operation == "add":  # a sum of two-vectors is two sums
-        half = np.dtype(f"f{held.itemsize // 2}")
+    if accumulator.kind == "c" and operation == "add":  # a sum of two-vectors is two sums
+        half = np.dtype(f"f{accumulator.itemsize // 2}")
         zero = literal(0, half)
         return tuple(Part(accessor, half, "a + b", zero, "add", is_proven=True) for accessor in (".x", ".y"))
-    return (Part("", held, combine, literal(neutral, held, "accumulator_t"), operation, is_proven=is_proven),)
+    return (
+        Part("", accumulator, combine, literal(neutral, accumulator, "accumulator_t"), operation, is_proven=is_proven),
+    )
 
 
-def _accumulator_of(dtype: np.dtype, combine: str, given: DTypeLike | None) -> np.dtype:
-    if given is not None:
-        found = supported_dtype(given, "accumulator")
-        if half_name(found):
-            raise TypeError(f"accumulator: expected numbers that kernels compute with, such as float32, got {found}")
-        return found
+def _accumulator_of(dtype: np.dtype, combine: str, accumulator: DTypeLike | None) -> np.dtype:
+    if accumulator is not None:
+        supported = supported_dtype(accumulator, "accumulator")
+        if half_name(supported):
+            raise TypeError(
+                f"accumulator: expected numbers that kernels compute with, such as float32, got {supported}"
+            )
+        return supported
+    # Recognised operations have the same result in 32 bits, for which there are atomics; others may depend on overflow.
     if recognise(combine, dtype) is not None and dtype.kind in "iub" and dtype.itemsize < 4:
         return np.dtype(np.int32 if dtype.kind == "i" else np.uint32)
     return number_of(dtype)
 
 
-def _check_conversions(dtype: np.dtype, held: np.dtype, lift: str, finish: str) -> None:
+def _check_conversions(dtype: np.dtype, accumulator: np.dtype, lift: str, finish: str) -> None:
     """Raise if `lift` and `finish` do not lead from values to accumulators and back."""
     for argument, expression, operand in (("lift", lift, "v"), ("finish", finish, "a")):
         if expression:
             _check_expression(argument, expression, operand)
-        elif number_of(dtype) != held and (number_of(dtype).kind in "Vc" or held.kind in "Vc"):
+        elif number_of(dtype) != accumulator and (number_of(dtype).kind in "Vc" or accumulator.kind in "Vc"):
             raise ValueError(
                 f"{argument}: expected a C expression of {operand}, since no conversion between "
-                f"{shown_dtype(dtype)} and {shown_dtype(held)} exists; got none"
+                f"{shown_dtype(dtype)} and {shown_dtype(accumulator)} exists; got none"
             )
-    if lift and not finish and number_of(dtype) != held:
+    if lift and not finish and number_of(dtype) != accumulator:
         raise ValueError(
             f"finish: expected a C expression of a, which makes {shown_dtype(dtype)} of the accumulator's "
-            f"{shown_dtype(held)}, since lift is "
+            f"{shown_dtype(accumulator)}, since lift is "
             "given; got none"
         )
 
@@ -456,19 +485,27 @@ def checked_samples(samples: ArrayLike, dtype: np.dtype) -> np.ndarray:
     """Return values that an operator is for; raises TypeError or ValueError if they are none of its dtype."""
     try:
         is_array = isinstance(samples, np.ndarray)
+        # Lists of tuples need the dtype to become records. An array keeps its own, so that a wrong one is noticed.
         values = np.asarray(samples, dtype if dtype.names is not None and not is_array else None)
     except (TypeError, ValueError) as error:
         raise TypeError(f"samples: expected values of {shown_dtype(dtype)}, got {samples!r:.60}") from error
     if not values.size:
         raise ValueError("samples: expected at least one value, got none")
-    found = values.astype(number_of(dtype)) if values.dtype.kind in "biufcV" else values
+    converted = values.astype(number_of(dtype)) if values.dtype.kind in "biufcV" else values
     if values.dtype.kind in "iu" and dtype.kind in "iu":
-        fits = bool((found == values).all())
+        # Python's integers arrive as int64, so the values decide and not the width.
+        fits = bool((converted == values).all())
     else:
         fits = values.dtype == dtype or np.can_cast(values.dtype, number_of(dtype), "same_kind")
     if not fits:
         raise TypeError(f"samples: expected values of {shown_dtype(dtype)}, got {shown_dtype(values.dtype)}")
-    return found.ravel()
+    return converted.ravel()
+
+
+def _without_comments(expression: str) -> str:
+    """Return a C expression without comments, since kernels put more C behind it; anything else as it is."""
+    has_comment = isinstance(expression, str) and ("//" in expression or "/*" in expression)
+    return without_comments(expression).strip() if has_comment else expression
 
 
 def _check_expression(argument: str, expression: object, *operands: str) -> None:

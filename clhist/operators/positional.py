@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist.operators import equivalents as lifts
 from clhist.operators import host
 from clhist.operators.halves import number_of
 from clhist.operators.kinds import dtype_of_kind, largest_of, real_dtype, smallest_of
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 def argmin(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
@@ -88,21 +91,25 @@ def last(dtype: DTypeLike, index_dtype: DTypeLike = np.int32) -> Operator:
 def _arg(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
     value = number_of(real_dtype(dtype))
     index = dtype_of_kind(index_dtype, "iu", "an integer", "index_dtype")
+    # The identity element loses against each pair: by its value, or by its index if values are equal.
     worst = smallest_of(value) if better == ">" else largest_of(value)
     same = "a.value == b.value"
     wins = f"b.value {better} a.value"
     if value.kind == "f":
-        a_nan, b_nan = "a.value != a.value", "b.value != b.value"  # PoCL's isnan is slow
+        # Compare instead of isnan, which is slow in PoCL.
+        a_nan, b_nan = "a.value != a.value", "b.value != b.value"
+        # NaN wins over numbers, and between two of them the index decides.
         same = f"({same} || ({a_nan} && {b_nan}))"
         wins = f"(a.value == a.value && ({wins} || {b_nan}))"
     pair = np.dtype([("value", value), ("index", index)], align=True)
     combine = f"({wins} || ({same} && b.index < a.index)) ? b : a"
     neutral = worst, np.iinfo(index).max
     packed = lifts.arg(name, pair, neutral)
+    # Quick to test, and false with a NaN on either side, where only the whole condition decides.
     loses = f"b.value {'<' if better == '>' else '>'} a.value"
-    found = Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)
+    operator = Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)
     extreme = np.maximum if better == ">" else np.minimum
-    return found.changed(kept_if=loses, host=partial(host.extreme_pair, extreme))
+    return operator.changed(kept_if=loses, host=partial(host.extreme_pair, extreme))
 
 
 def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str) -> Operator:
@@ -113,5 +120,5 @@ def _positional(name: str, dtype: DTypeLike, index_dtype: DTypeLike, better: str
     # Only the neutral element has the index of another pair, and then that pair wins.
     combine = f"(b.index {better} a.index || (b.index == a.index && b.value != 0)) ? b : a"
     packed = lifts.position(name, pair, neutral)
-    found = Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)
-    return found.changed(host=partial(host.positioned_pair, np.minimum if better == "<" else np.maximum))
+    operator = Operator(pair, combine, neutral, name, equivalents=packed, positional=True, verified=True)
+    return operator.changed(host=partial(host.positioned_pair, np.minimum if better == "<" else np.maximum))

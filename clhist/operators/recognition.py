@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 
+# Operators of two characters are one token, so that blanks in the user's text do not matter.
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+|[<>=!]=|&&|\|\||\S")
 
 # A commutative expression stands once: the other order of a and b is derived.
@@ -49,11 +50,11 @@ def recognise(combine: str, dtype: np.dtype) -> str | None:
     if dtype.names is not None:
         return None
     tokens = _strip_parentheses(_TOKEN.findall(combine))
-    known = _ANY_NUMBER | (_INTEGERS_ONLY if dtype.kind in "iub" else _FLOATS_ONLY)
+    operations = _ANY_NUMBER | (_INTEGERS_ONLY if dtype.kind in "iub" else _FLOATS_ONLY)
     if dtype.kind == "c":
-        known = {"a + b": "add"}
+        operations = {"a + b": "add"}
     swapped = [{"a": "b", "b": "a"}.get(token, token) for token in tokens]
-    return known.get(" ".join(tokens)) or known.get(" ".join(swapped))
+    return operations.get(" ".join(tokens)) or operations.get(" ".join(swapped))
 
 
 # Choices in place of calls: PoCL as PyPI has it inlines no function of OpenCL's, which doubled the time of a sweep.
@@ -84,14 +85,16 @@ def replaced_if(combine: str) -> str | None:
     >>> replaced_if("(b.time > a.time) ? b : a")
     '(b.time > a.time)'
     """
-    found = re.fullmatch(r"\s*([^?:,;=]*(?:[<>=!]=[^?:,;=]*)*)\?\s*b\s*:\s*a\s*", combine)
-    return found[1].strip() if found and found[1].strip() else None
+    # A condition has no assignment, inner choice or sequence: `=` may only be the end of a comparison.
+    match = re.fullmatch(r"\s*([^?:,;=]*(?:[<>=!]=[^?:,;=]*)*)\?\s*b\s*:\s*a\s*", combine)
+    return match[1].strip() if match and match[1].strip() else None
 
 
 def _strip_parentheses(tokens: list[str]) -> list[str]:
     """Drop parentheses around the whole, around single names, and around the condition of a choice."""
     text = " ".join(tokens)
     while True:
+        # The parentheses of a call stay; names of functions that end so are fmin and fmax as well.
         shorter = re.sub(r"(?<!min )(?<!max )\( (a|b) \)", r"\1", text)
         shorter = re.sub(r"^\( (a (?:[<>]=?) b|b (?:[<>]=?) a) \) \?", r"\1 ?", shorter)
         if shorter.startswith("( ") and _closes_at_end(shorter.split()):

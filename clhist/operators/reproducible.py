@@ -42,6 +42,7 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
         If there is none.
     """
     if is_float_sum(operator):
+        # A window has room for so many values at most.
         most = None if max_abs is None else min(count, MOST_VALUES)
         return reproducible_add(operator.dtype, max_abs, count=most)
     # Minima of floats are those of ordered integers then: it is defined which zero and which NaN they are.
@@ -55,4 +56,4 @@ def reproducible_form(operator: Operator, max_abs: float | None, count: int) -> 
 
 
 def _has_floats(dtype: np.dtype) -> bool:
-    return any(each.kind in "fc" for each in scalars_of(dtype))
+    return any(scalar.kind in "fc" for scalar in scalars_of(dtype))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist.operators import host
 from clhist.operators.arithmetic import add, product
 from clhist.operators.c_types import c_name, literal
 from clhist.operators.kinds import dtype_of_kind, float_dtype
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
@@ -36,21 +38,22 @@ def mean(dtype: DTypeLike, accumulator: DTypeLike = np.float64) -> Operator:
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
     array([2., 2.], dtype=float32)
     """
-    found, held = (
+    value_dtype, accumulator_dtype = (
         dtype_of_kind(dtype, "fc", "a float or a complex number", "dtype"),
         float_dtype(accumulator, "accumulator"),
     )
     number = add(np.uint64)
-    if found.kind == "c":
-        sums, convert = np.dtype(f"c{2 * held.itemsize}"), f"convert_{c_name(found)}"
+    if value_dtype.kind == "c":
+        # OpenCL converts vectors by functions only, and the divisor must have the type of their components.
+        sums, convert = np.dtype(f"c{2 * accumulator_dtype.itemsize}"), f"convert_{c_name(value_dtype)}"
         lift, finish = (
             f"(accumulator_t){{convert_{c_name(sums)}(v), 1}}",
-            f"{convert}(a.sum / ({c_name(held)})a.number)",
+            f"{convert}(a.sum / ({c_name(accumulator_dtype)})a.number)",
         )
-        means = product({"sum": add(sums), "number": number}, found, lift=lift, finish=finish, name="mean")
+        means = product({"sum": add(sums), "number": number}, value_dtype, lift=lift, finish=finish, name="mean")
     else:
-        parts = {"sum": add(held), "number": number}
-        means = product(parts, found, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
+        parts = {"sum": add(accumulator_dtype), "number": number}
+        means = product(parts, value_dtype, lift="(accumulator_t){v, 1}", finish="a.sum / a.number", name="mean")
     return means.changed(host=partial(host.mean))
 
 
@@ -63,17 +66,19 @@ class SumAndNumber(NamedTuple):
 
 @lru_cache(maxsize=64)
 def sum_and_number(operator: Operator) -> SumAndNumber | None:
-    """Return what `operator` consists of if it is a `mean`."""
-    held = operator.accumulator
-    if operator.name != "mean" or held.names != ("sum", "number"):
+    """Return the sum and the number that `operator` consists of if it is a `mean`, else None."""
+    fields = operator.accumulator
+    if operator.name != "mean" or fields.names != ("sum", "number"):
         return None
-    dtype, sums = operator.dtype, held["sum"]
+    dtype, sums = operator.dtype, fields["sum"]
+    # A custom operator may be called "mean", too.
     if operator != mean(dtype, f"f{sums.itemsize // 2}" if sums.kind == "c" else sums):
         return None
     return SumAndNumber(add(sums), add(np.uint64))
 
 
-_FEW = 64  # values, of which any pivot costs so many rounding units at most
+# With so few values, any pivot costs at most as many rounding units.
+_FEW = 64
 
 
 def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float64) -> Operator:
@@ -101,19 +106,19 @@ def variance(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike = np.float6
     >>> clhist.reduce_by_index(2, operator, [0, 0, 1], np.array([3, 1, 2], np.float32))
     array([1., 0.], dtype=float32)
     """
-    found, real_dtype = float_dtype(dtype), float_dtype(accumulator, "accumulator")
+    value_dtype, real_dtype = float_dtype(dtype), float_dtype(accumulator, "accumulator")
     if not isinstance(ddof, int | np.integer) or ddof < 0:
         raise ValueError(f"ddof: expected a non-negative integer, got {ddof!r}")
     fields = [("number", np.uint64), *((name, real_dtype) for name in ("pivot", "shift", "squares"))]
-    held = np.dtype(fields, align=True)
+    accumulator_dtype = np.dtype(fields, align=True)
     real, function = c_name(real_dtype), f"combine_variances_{real_dtype.name}"
     nan = literal(np.nan, real_dtype)
     return Operator(
-        found,
+        value_dtype,
         f"{function}(a, b)",
         (0, 0, 0, 0),
         "variance",
-        accumulator=held,
+        accumulator=accumulator_dtype,
         lift="(accumulator_t){1, v, 0, 0}",
         finish=f"{function}_finish(a, {ddof})",
         preamble=f"""accumulator_t {function}_moved(const accumulator_t a, const accumulator_t b)
@@ -165,6 +170,7 @@ def standard_deviation(dtype: DTypeLike, ddof: int = 0, accumulator: DTypeLike =
 
 def with_finish(operator: Operator, finish: str, name: str) -> Operator:
     """Return `operator`, lifted forms included, with the C expression `finish` of its result, written as ``{}``."""
-    lifted = tuple(each._replace(operator=with_finish(each.operator, finish, name)) for each in operator.equivalents)
+    # Each form finishes its own accumulator: the new expression goes around all of them.
+    lifted = tuple(form._replace(operator=with_finish(form.operator, finish, name)) for form in operator.equivalents)
     finished = finish.format(f"({operator.finish})")
     return operator.changed(finish=finished, name=name, equivalents=lifted, host=None)

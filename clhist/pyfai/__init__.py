@@ -19,8 +19,8 @@ from pyFAI.integrator import load_engines  # noqa: F401  # registers pyFAI's own
 from pyFAI.method_registry import IntegrationMethod
 
 from clhist.operators.c_types import check_booleans
-from clhist.pyfai.frames import Frame, axis
-from clhist.pyfai.kept import KeptArrays
+from clhist.pyfai.frames import PixelFrame, axis
+from clhist.pyfai.kept_arrays import KeptArrays
 
 __all__ = ["KeptArrays", "histogram1d_engine", "histogram2d_engine", "method"]
 
@@ -154,9 +154,10 @@ def histogram1d_engine(  # noqa: PLR0913  # pyFAI's arguments
         radial_range = kept.range_of("radial", radial, radial_range)
         arrays = kept.all_of(arrays)
     scalars = dummy, delta_dummy, normalization_factor
-    frame = Frame.of(("radial",), arrays, scalars, error_model, weighted_average)
+    frame = PixelFrame.of(("radial",), arrays, scalars, error_model, weighted_average)
     axes = (axis("radial", radial, npt, radial_range),)
     sums = frame.sums(axes)
+    # In one dimension, a dummy is also the value of empty bins.
     nothing = empty if dummy is None else dummy
     intensity, std, sem = _averages(sums, sums["norm2"] > 0, nothing, frame.model)
     return Integrate1dtpl(
@@ -239,16 +240,17 @@ variance, dark_variance, error_model, weighted_average, kept
         azimuth_range = kept.range_of("azimuthal", azimuthal, azimuth_range, mask)
         arrays = kept.all_of(arrays)
     scalars = dummy, delta_dummy, normalization_factor
-    frame = Frame.of(("radial", "azimuthal"), arrays, scalars, error_model, weighted_average)
-    number = [max(1, int(each)) for each in np.broadcast_to(bins, 2)]
+    frame = PixelFrame.of(("radial", "azimuthal"), arrays, scalars, error_model, weighted_average)
+    number = [max(1, int(count)) for count in np.broadcast_to(bins, 2)]
     along = axis("radial", radial, number[0], radial_range, least, mask)
     around = axis("azimuthal", azimuthal, number[1], azimuth_range, mask=mask)
     sums = frame.sums((along, around))
-    found = {name: each.reshape(number).T for name, each in sums.items()}
-    intensity, std, sem = _averages(found, found["count"] > 0, empty, frame.model)
+    # Azimuths are along the first axis of pyFAI's images.
+    images = {name: values.reshape(number).T for name, values in sums.items()}
+    intensity, std, sem = _averages(images, images["count"] > 0, empty, frame.model)
     return Integrate2dtpl(
-        along.middles, around.middles, intensity, sem, found["signal"], found["variance"], found["norm"],
-        found["count"], std, sem, found["norm2"],
+        along.middles, around.middles, intensity, sem, images["signal"], images["variance"], images["norm"],
+        images["count"], std, sem, images["norm2"],
     )  # fmt: skip
 
 

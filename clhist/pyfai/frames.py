@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +10,24 @@ import pyopencl as cl
 from pyFAI.containers import ErrorModel
 
 from clhist import operators
-from clhist._core.spi import any_missing, default_queue, in_place, is_device_array, on_host, plain, split, to_device
+from clhist._core.spi import (
+    any_missing,
+    default_queue,
+    in_place,
+    is_device_array,
+    kept_by_context,
+    on_host,
+    plain,
+    split,
+    to_device,
+)
 from clhist.kernel import HistogramKernel
 
 _FACTORS = ("flat", "polarization", "solidangle", "absorption")
 _PIXELS = "biuf"
 
 
-class Axis(NamedTuple):
+class PixelAxis(NamedTuple):
     """Bins of equal width."""
 
     number: int
@@ -27,11 +36,11 @@ class Axis(NamedTuple):
 
     @property
     def middles(self) -> np.ndarray:
-        """Where the middle of each is."""
+        """The middles of the bins."""
         return self.low + self.width * (np.arange(self.number) + 0.5)
 
 
-def axis(name: str, positions: Any, number: int, ends: Any, least: float | None = None, mask: Any = None) -> Axis:
+def axis(name: str, positions: Any, number: int, ends: Any, least: float | None = None, mask: Any = None) -> PixelAxis:
     """Return the bins of an axis, from `least` on; the largest position is in the last one, as in pyFAI."""
     if number < 1:
         raise ValueError(f"npt: expected at least 1, got {number!r}")
@@ -40,23 +49,25 @@ def axis(name: str, positions: Any, number: int, ends: Any, least: float | None 
         low = max(low, least)
     if not np.isfinite([low, high]).all():
         raise ValueError(f"{name}: expected finite positions, got a range from {low} to {high}")
-    above = high + abs(high) * 2.0**-23 if high else 2.0**-126  # in float32, which pyFAI has results in
-    return Axis(int(number), low, (above - low) / number)
+    # The next number above in float32, the dtype of pyFAI's results.
+    above = high + abs(high) * 2.0**-23 if high else 2.0**-126
+    return PixelAxis(int(number), low, (above - low) / number)
 
 
 def extent(positions: Any, mask: Any = None) -> tuple[float, float]:
     """Return the least and the largest position, of pixels that are not masked if there are such."""
-    found, missing = split("positions", on_host(positions))
-    found = found if missing is None else found[~missing]
+    values, missing = split("positions", on_host(positions))
+    values = values if missing is None else values[~missing]
     if mask is not None and mask is not False:
         there, absent = split("mask", on_host(mask))
         present = np.asarray(there).reshape(-1) == 0
         present = present if absent is None else present & ~absent.reshape(-1)
-        found = found.reshape(-1)[present] if present.size == found.size and present.any() else found
-    return (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
+        # A mask of another size is ignored here; the frame refuses it.
+        values = values.reshape(-1)[present] if present.size == values.size and present.any() else values
+    return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
 
 
-class Frame(NamedTuple):
+class PixelFrame(NamedTuple):
     """A frame, what corrects it, and where its pixels are.
 
     Attributes
@@ -82,16 +93,18 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(
-        cls, positions: tuple[str, ...], given: Mapping[str, Any], scalars: tuple[Any, ...], model: Any, weighted: bool
-    ) -> Frame:
+        cls, positions: tuple[str, ...], inputs: Mapping[str, Any], scalars: tuple[Any, ...], model: Any, weighted: bool
+    ) -> PixelFrame:
         """Return a frame of what pyFAI gives; raises TypeError and ValueError that name what is wrong."""
-        given, missing = _without_missing(given)
-        arrays = {name: flattened(name, each) for name, each in given.items() if each is not None and each is not False}
+        inputs, missing = _without_missing(inputs)
+        arrays = {
+            name: flattened(name, array) for name, array in inputs.items() if array is not None and array is not False
+        }
         if missing is not None:
             arrays["mask"] = _joined_masks(arrays.get("mask"), missing.reshape(-1))
-        for name, each in arrays.items():
-            if each.size != arrays["raw"].size:
-                raise ValueError(f"{name}: expected {arrays['raw'].size} elements as of raw, got {each.size}")
+        for name, array in arrays.items():
+            if array.size != arrays["raw"].size:
+                raise ValueError(f"{name}: expected {arrays['raw'].size} elements as of raw, got {array.size}")
         model = ErrorModel.parse(model)
         if model == ErrorModel.VARIANCE and "variance" not in arrays:
             raise ValueError("variance: expected an array, since error_model is VARIANCE, got None")
@@ -99,49 +112,52 @@ class Frame(NamedTuple):
         numbers = 0.0 if dummy is None else float(dummy), float(delta or 0), float(factor)
         return cls(arrays, positions, numbers, dummy is not None, model, bool(weighted))
 
-    def sums(self, axes: tuple[Axis, ...]) -> dict[str, np.ndarray]:
+    def sums(self, axes: tuple[PixelAxis, ...]) -> dict[str, np.ndarray]:
         """Return the sums of each bin."""
-        found = self._swept(axes, "sums", {})
+        sums = self._swept(axes, "sums", {})
+        # The azimuthal model needs the means first: a second sweep adds squared deviations from them.
         if self.model == ErrorModel.AZIMUTHAL:
             with np.errstate(all="ignore"):
-                means = np.where(found["norm2"] > 0, found["signal"] / found["norm"], 0)
-            found["variance"] = self._swept(axes, "deviations", {"means": means})["variance"]
-        return found
+                means = np.where(sums["norm2"] > 0, sums["signal"] / sums["norm"], 0)
+            sums["variance"] = self._swept(axes, "deviations", {"means": means})["variance"]
+        return sums
 
-    def _swept(self, axes: tuple[Axis, ...], what: str, more: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        queue = default_queue(*(each for each in self.arrays.values() if is_device_array(each)))
+    def _swept(self, axes: tuple[PixelAxis, ...], what: str, more: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        queue = default_queue(*(array for array in self.arrays.values() if is_device_array(array)))
         real = np.dtype(np.float64 if queue.device.double_fp_config else np.float32)
-        names = tuple((name, each.dtype) for name, each in self.arrays.items())
+        names = tuple((name, array.dtype) for name, array in self.arrays.items())
         kernel = _kernel(
             queue.context, names, self.positions, what, real, self.has_dummy, self.model.value, self.weighted
         )
-        scalars: list[Any] = [np.float32(each) for each in self.scalars]
-        for each in axes:
-            scalars += [real.type(each.low), real.type(each.width), np.int32(each.number)]
-        arrays = [*self.arrays.values(), *(each.astype(real) for each in more.values())]
+        # Corrections are computed in float32 as in pyFAI, bins and sums in the best precision of the device.
+        scalars: list[Any] = [np.float32(scalar) for scalar in self.scalars]
+        for along in axes:
+            scalars += [real.type(along.low), real.type(along.width), np.int32(along.number)]
+        arrays = [*self.arrays.values(), *(values.astype(real) for values in more.values())]
         if any(map(is_device_array, arrays)):
-            arrays = [in_place(each, queue) for each in arrays]
-        number = int(np.prod([each.number for each in axes]))
-        found = kernel(*arrays, *scalars, num_bins=number, size=self.arrays["raw"].size, queue=queue)
-        found = on_host(found)
+            arrays = [in_place(array, queue) for array in arrays]
+        number = int(np.prod([along.number for along in axes]))
+        sums = kernel(*arrays, *scalars, num_bins=number, size=self.arrays["raw"].size, queue=queue)
+        sums = on_host(sums)
         # Fields one after the other: taken one by one they take seven times as long.
-        apart = np.array(found.view(real).reshape(number, -1).T, np.float64, order="C")
-        return dict(zip(found.dtype.names, apart, strict=True))
+        fields = np.array(sums.view(real).reshape(number, -1).T, np.float64, order="C")
+        return dict(zip(sums.dtype.names, fields, strict=True))
 
 
-def _without_missing(given: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray | None]:
+def _without_missing(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray | None]:
     """Return the arrays of a frame, and which pixels are missing in one of them; their own mask counts as set there."""
-    found, masks = dict(given), []
-    for name, each in given.items():
-        if each is None or each is False or is_device_array(each) or type(each) is np.ndarray:
+    arrays, masks = dict(inputs), []
+    for name, value in inputs.items():
+        if value is None or value is False or is_device_array(value) or type(value) is np.ndarray:
             continue
-        array, missing = split(name, each)
-        found[name] = array
+        array, missing = split(name, value)
+        arrays[name] = array
         if missing is not None:
             masks.append(missing.reshape(-1))
+    # Masks of several sizes belong to arrays that are refused by their sizes.
     if not masks or len({mask.size for mask in masks}) > 1:
-        return found, None
-    return found, any_missing(*masks)
+        return arrays, None
+    return arrays, any_missing(*masks)
 
 
 def _joined_masks(mask: Any, missing: np.ndarray) -> Any:
@@ -152,11 +168,11 @@ def _joined_masks(mask: Any, missing: np.ndarray) -> Any:
     return ((mask != 0) | missing).astype(np.int8) if mask.size == missing.size else mask
 
 
-def flattened(name: str, given: Any) -> Any:
+def flattened(name: str, value: Any) -> Any:
     """Return an array as kernels take it: of the host in one dimension."""
-    if is_device_array(given):
-        return given
-    array = np.asarray(given)
+    if is_device_array(value):
+        return value
+    array = np.asarray(value)
     if array.dtype.kind not in _PIXELS or array.dtype.itemsize > 8:
         raise TypeError(f"{name}: expected an array of real numbers, got {array.dtype}")
     return plain(array).reshape(-1)
@@ -165,7 +181,7 @@ def flattened(name: str, given: Any) -> Any:
 _FIELDS = ("signal", "variance", "norm", "norm2", "count")
 
 
-@lru_cache(maxsize=32)
+@kept_by_context
 def _kernel(
     context: cl.Context,
     names: tuple[tuple[str, np.dtype], ...],
@@ -177,7 +193,7 @@ def _kernel(
     weighted: bool,
 ) -> HistogramKernel:
     """Return the kernel that corrects the pixels of such arrays and adds them to their bins."""
-    number, given = operators.c_types.c_name(real), dict(names)
+    number, dtypes = operators.c_types.c_name(real), dict(names)
     fields = _FIELDS if what == "sums" else ("variance",)
     operator = operators.product({name: operators.add(real) for name in fields})
     declared = [f"const {operators.c_types.c_name(dtype)} *{name}" for name, dtype in names]
@@ -189,13 +205,13 @@ def _kernel(
         context,
         operator,
         arguments=", ".join(declared),
-        map=_map(given, positions, number, what, has_dummy, ErrorModel(model), weighted),
+        map=_map(dtypes, positions, number, what, has_dummy, ErrorModel(model), weighted),
         emits=1,
     )
 
 
 def _map(
-    given: dict[str, np.dtype],
+    dtypes: dict[str, np.dtype],
     positions: tuple[str, ...],
     number: str,
     what: str,
@@ -203,33 +219,37 @@ def _map(
     model: ErrorModel,
     weighted: bool,
 ) -> str:
-    factors = [name for name in _FACTORS if name in given]
+    factors = [name for name in _FACTORS if name in dtypes]
     lines = ["int bin = 0; bool is_in = true;"]
     for name in positions:
         lines += [f"const {number} at_{name} = (({number}){name}[i] - {name}_low) / {name}_width;"]
         lines += [f"is_in &= at_{name} >= 0 && at_{name} < {name}_bins; bin = bin * {name}_bins + (int)at_{name};"]
-    if "mask" in given:
+    if "mask" in dtypes:
         lines += ["is_in &= mask[i] == 0;"]
     lines += ["const float value = raw[i];", "float signal = value, norm = factor, variance_of = 0;"]
     if has_dummy:
+        # NaN is near no dummy; the checks for finite values below leave such pixels out.
         near = "!({0} - dummy <= delta && dummy - {0} <= delta)"
-        checked = ["value", *(f"(float){name}[i]" for name in ("dark", "flat") if name in given)]
-        lines += [f"is_in &= {near.format(each)};" for each in checked]
-    lines += ["signal -= (float)dark[i];"] if "dark" in given else []
+        checked = ["value", *(f"(float){name}[i]" for name in ("dark", "flat") if name in dtypes)]
+        lines += [f"is_in &= {near.format(expression)};" for expression in checked]
+    lines += ["signal -= (float)dark[i];"] if "dark" in dtypes else []
     lines += [f"norm *= (float){name}[i];" for name in factors]
-    if "variance" in given:
+    if "variance" in dtypes:
         lines += ["variance_of = variance[i];"]
+    # The variance of a Poisson count is the count itself, here at least 1.
     elif model.poissonian:
         lines += ["variance_of = value > 1.0f ? value : 1.0f;"]
-    if "dark_variance" in given:
+    if "dark_variance" in dtypes:
         lines += ["variance_of += (float)dark_variance[i];"]
     # Compilers make vectors of comparisons, but not of isfinite, fabs and fmax: PoCL's took twice as long.
-    finite = ["signal", "norm", *(["variance_of"] if "variance" in given or "dark_variance" in given else [])]
+    finite = ["signal", "norm", *(["variance_of"] if "variance" in dtypes or "dark_variance" in dtypes else [])]
     lines += [f"is_in &= {name} < INFINITY && {name} > -INFINITY;" for name in finite]
     lines += ["is_in &= norm != 0;"]
+    # Without weights all pixels count alike, each normalised before it is added.
     if not weighted:
         lines += ["signal /= norm; variance_of /= norm * norm; norm = 1;"]
     if what == "deviations":
+        # The bin of a pixel outside may be out of range: read another mean, which is not added.
         lines += [f"const {number} beyond = signal - means[is_in ? bin : 0] * norm;"]
         emitted = "beyond * beyond"
     else:

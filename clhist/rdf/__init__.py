@@ -21,7 +21,8 @@ def __getattr__(name: str) -> Any:
     if name != "InterRDF":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return import_module("clhist.rdf.trajectories").InterRDF  # MDAnalysis takes a second
+        # Import on demand: MDAnalysis takes a second.
+        return import_module("clhist.rdf.trajectories").InterRDF
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "MDAnalysis":
             raise

@@ -28,8 +28,10 @@ from clhist.rdf import texts
 from clhist.rdf.box import Box, box_of
 
 _MOST_NEAR = 2**31 - 1  # a particle has no more neighbours
-_SLACK = 1e-6  # of half a period, up to which `r_max` may be more: edges are rounded to float32
-_PAD = 16  # elements that are read beyond the last
+# Part of half a period by which `r_max` may exceed it, since edges are rounded to float32.
+_SLACK = 1e-6
+# Elements that vector loads read beyond the last one.
+_PAD = 16
 
 
 class Particles(NamedTuple):
@@ -91,6 +93,7 @@ class PairCounter:
             dtype = np.dtype(np.float32)
         self._bins, self._r_max, self._same, self._dtype = bins, r_max, same, dtype
         self._types, self._excludes = types, excludes
+        # If particles are paired with each other, two types in either order share their counts.
         first, second = np.triu_indices(types) if same else np.indices((types, types)).reshape(2, -1)
         self._pairs, table = (first, second), np.zeros((types, types), np.int32)
         table[first, second] = np.arange(first.size)
@@ -100,15 +103,18 @@ class PairCounter:
         self._key = (same, types > 1, excludes)
         self._closed = closed
         edges = np.linspace(r_min, r_max, bins + 1)
+        # The square of a negative edge would be positive: such an edge excludes no distance.
         squares = np.where(edges < 0, 0.0, edges**2)
         rounded = squares.astype(dtype)
         # The least number of this precision that is not less than the square.
         rounded = np.where(rounded.astype(np.float64) < squares, np.nextafter(rounded, dtype.type(np.inf)), rounded)
         if closed:
+            # The next number above lets the comparison `<` include the upper end.
             rounded[-1] = np.nextafter(squares.astype(dtype)[-1], dtype.type(np.inf))
         self.edges = edges
         self._squares, self._table = self._sent(rounded), self._sent(table.ravel())
         self._scalars = dtype.type(r_min), dtype.type(bins / (r_max - r_min))
+        # Lanes without a pair add to bins beyond the last, which takes no branch.
         self._counts = cl_array.zeros(self.queue, first.size * bins + _PAD, np.int64)
 
     def add(
@@ -122,14 +128,16 @@ class PairCounter:
 
         `begun` is called before counts change.
         """
-        given = [each for each in (points, queries) if each is not None]
+        sets = [particles for particles in (points, queries) if particles is not None]
         number = len(points.positions)
-        if not all(len(each.positions) for each in given):
+        if not all(len(particles.positions) for particles in sets):
             return
         # Rows of cells of half the cut-off are more, and have less in them that is too far.
+        # A row of 5 such cells must have as many particles as the device has lanes, 8 at least, on average.
         reach = 2 if 5 * number * (self._r_max / 2) ** 3 >= max(8, self._lanes) * _space(box, self._r_max) else 1
         cells = box.cells(self._r_max / reach, number)
         widths = [h / c for h, c in zip(box.heights.tolist(), cells, strict=True) if c > 1]
+        # A coarse grid has wider cells, fewer of which reach as far as the cut-off.
         reach = ceil(self._r_max / min(widths, default=self._r_max))
         grid = self._sent(np.array([*cells, *box.periodic, reach], np.int32))
         frame = self._sent(box.frame(self._dtype))
@@ -151,12 +159,13 @@ class PairCounter:
 
     def counts(self) -> np.ndarray:
         """Return the counts so far, int64 of shape (types, types, bins), of ordered pairs."""
-        found = self._counts.get(self.queue)[:-_PAD].reshape(-1, self._bins)
+        counts = self._counts.get(self.queue)[:-_PAD].reshape(-1, self._bins)
         first, second = self._pairs
         table = np.zeros((self._types, self._types, self._bins), np.int64)
-        np.add.at(table, (first, second), found)
+        np.add.at(table, (first, second), counts)
         if self._same:
-            np.add.at(table, (second, first), found)
+            # Each unordered pair is two ordered ones, also if both particles have one type.
+            np.add.at(table, (second, first), counts)
         return table
 
     def clear(self) -> None:
@@ -169,15 +178,17 @@ class PairCounter:
     def _placed(self, particles: Particles, box: Box, frame: Any, grid: Any, cells: int) -> _Placed:
         queue, number = self.queue, len(particles.positions)
         kernels = _placing(queue.context, self._dtype)
-        given = particles.positions
-        if given.dtype.itemsize > self._dtype.itemsize:  # rounded first, they would lose digits far from the box
-            given = box.wrapped(np.asarray(on_host(given), np.float64))
-        if is_device_array(given):
-            given = given if given.dtype == self._dtype else given.astype(self._dtype, queue=queue)
+        positions = particles.positions
+        # Wrap before rounding: far from the box, rounded positions have lost digits.
+        if positions.dtype.itemsize > self._dtype.itemsize:
+            positions = box.wrapped(np.asarray(on_host(positions), np.float64))
+        if is_device_array(positions):
+            positions = positions if positions.dtype == self._dtype else positions.astype(self._dtype, queue=queue)
         else:
-            given = self._sent(np.ascontiguousarray(given, self._dtype))
+            positions = self._sent(np.ascontiguousarray(positions, self._dtype))
         inside, cell = cl_array.empty(queue, 3 * number, self._dtype), cl_array.empty(queue, number, np.uint32)
-        _run(kernels.wrap, queue, number, [given, inside, cell, frame, grid], [inside, cell])
+        _run(kernels.wrap, queue, number, [positions, inside, cell, frame, grid], [inside, cell])
+        # A scan of the counts gives the first slot of each cell; each particle then takes the next free one.
         sums = cl_array.zeros(queue, cells + 1, np.uint32)
         numbers = bincount(cell, minlength=cells, queue=queue)
         _run(kernels.sums, queue, cells, [numbers, sums], [sums])
@@ -187,21 +198,21 @@ class PairCounter:
         made = [x, y, z, of, order]
         _run(kernels.place, queue, number, [inside, cell, sums, filled, *made], made)
         labels = []
-        for each in (particles.types, particles.groups):
-            if each is not None:
-                if len(each) != number:
-                    raise ValueError(f"groups: expected one label for each of {number} positions, got {len(each)}")
+        for marks in (particles.types, particles.groups):
+            if marks is not None:
+                if len(marks) != number:
+                    raise ValueError(f"groups: expected one label for each of {number} positions, got {len(marks)}")
                 placed = cl_array.zeros(queue, number + _PAD, np.int32)
-                _run(kernels.label, queue, number, [self._sent(each), order, placed], [placed])
+                _run(kernels.label, queue, number, [self._sent(marks), order, placed], [placed])
                 labels.append(placed)
         return _Placed(x, y, z, of, sums, tuple(labels))
 
 
 def _run(
-    kernel: Elementwise | Scan, queue: cl.CommandQueue, size: int, given: list[Any], made: list[cl_array.Array]
+    kernel: Elementwise | Scan, queue: cl.CommandQueue, size: int, arguments: list[Any], made: list[cl_array.Array]
 ) -> None:
     chain = chain_on(queue, "to place particles")
-    kernel(chain, size, given)
+    kernel(chain, size, arguments)
     chain.finish(*made)
 
 
@@ -213,13 +224,14 @@ def box_within(box: Any, r_max: float, *positions: Any) -> Box:
     ValueError
         If it is none; of another that a pair might be met in two.
     """
-    arrays = [np.asarray(on_host(each)) for each in positions] if box is None else []
-    found = box_of(box, *arrays)
-    if r_max > found.most * (1 + _SLACK):
+    arrays = [np.asarray(on_host(array)) for array in positions] if box is None else []
+    simulation_box = box_of(box, *arrays)
+    if r_max > simulation_box.most * (1 + _SLACK):
         raise ValueError(
-            f"r_max: expected at most half the distance of opposite faces of the box, {found.most:.6g}, got {r_max:.6g}"
+            "r_max: expected at most half the distance of opposite faces of the box, "
+            f"{simulation_box.most:.6g}, got {r_max:.6g}"
         )
-    return found
+    return simulation_box
 
 
 def _space(box: Box, r_max: float) -> float:
@@ -267,14 +279,20 @@ class _Placing(NamedTuple):
 def _placing(context: cl.Context, dtype: np.dtype) -> _Placing:
     real = "float" if dtype == np.float32 else "double"
     types = f"typedef {real} real; typedef {real}3 real3;"
-    given = f"const {real} *given, {real} *inside, uint *cell, const {real} *frame, const int *grid"
+    wrapping = f"const {real} *given, {real} *inside, uint *cell, const {real} *frame, const int *grid"
     cells = f"const {real} *inside, const uint *cell, const uint *first, int *filled"
     made = f"{real} *x, {real} *y, {real} *z, uint *cells, uint *order"
     labels = "const int *given, const uint *order, int *placed"
     numbers, output = "const long *numbers, uint *first", "first[i + 1] = item;"
+    parts = [
+        (wrapping, texts.WRAPPED, "clhist_wrap_particles"),
+        (f"{cells}, {made}", texts.PLACED, "clhist_place_particles"),
+        (labels, "placed[i] = given[order[i]]", "clhist_labels"),
+    ]
+    wrap, place, label = Elementwise.together(context, parts, types)
     return _Placing(
-        Elementwise(context, given, texts.WRAPPED, "clhist_wrap_particles", types),
+        wrap,
         Scan(context, ScanSpec("first_of_cells", numbers, "uint", 4, "(uint)numbers[i]", "a + b", "0", output)),
-        Elementwise(context, f"{cells}, {made}", texts.PLACED, "clhist_place_particles"),
-        Elementwise(context, labels, "placed[i] = given[order[i]]", "clhist_labels"),
+        place,
+        label,
     )

@@ -130,8 +130,9 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
         if excluded and not same:
             if groups is not None:
                 raise ValueError("neighbors: expected exclude_ii to be False where there are groups, got True")
-            groups, query_groups = (np.arange(len(each), dtype=np.int32) for each in (points, queries))
-        found = box_within(box, self.r_max, *([points] if same else [points, queries]))
+            # A group for each number excludes exactly the pairs of equal numbers.
+            groups, query_groups = (np.arange(len(positions), dtype=np.int32) for positions in (points, queries))
+        simulation_box = box_within(box, self.r_max, *([points] if same else [points, queries]))
         dtype = np.result_type(points.dtype, queries.dtype)
         key = same, excluded, names, groups is not None, dtype
         if reset or self._key is None:
@@ -141,15 +142,17 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
         self._updates.check()
         assert self._counter is not None
         others = None if same else Particles(queries, of_queries, query_groups)
-        self._counter.add(found, Particles(points, of_points, groups), others, self._updates.begin)
+        self._counter.add(simulation_box, Particles(points, of_points, groups), others, self._updates.begin)
+        # Until `end`, frames and particles do not match the counts: an exception now must invalidate all of them.
         self._updates.begin()
         self._frames += 1
-        self._box: Box = found
+        self._box: Box = simulation_box
         numbers = [
-            np.full(1, len(each)) if label is None else np.bincount(label, minlength=len(names))
-            for each, label in ((queries, of_points if same else of_queries), (points, of_points))
+            np.full(1, len(positions)) if label is None else np.bincount(label, minlength=len(names))
+            for positions, label in ((queries, of_points if same else of_queries), (points, of_points))
         ]
         self._numbers = numbers[0], numbers[1]
+        # The kernel counts no particle with itself, at distance 0: these pairs are added to the result.
         if same and not excluded and self.r_min <= 0:
             self._own += numbers[0]
         self._updates.end()
@@ -158,6 +161,7 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
     def _begin(self, key: tuple[Any, ...]) -> None:
         self._updates.begin()
         counter = self._counter
+        # Systems of the same kind share buffers and kernels.
         if counter is not None and key == self._key:
             counter.clear()
         else:
@@ -169,15 +173,15 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
         self._updates.end()
 
     def _is_excluded(self, neighbors: Mapping[str, Any] | None, same: bool) -> bool:
-        given = {} if neighbors is None else neighbors
-        known: dict[str, Any] = {"mode": "ball", "r_max": self.r_max}
-        if not isinstance(given, Mapping) or {*given} - {*known, "exclude_ii"}:
+        options = {} if neighbors is None else neighbors
+        supported: dict[str, Any] = {"mode": "ball", "r_max": self.r_max}
+        if not isinstance(options, Mapping) or {*options} - {*supported, "exclude_ii"}:
             raise TypeError(f"neighbors: expected a dict of mode, r_max and exclude_ii, got {neighbors!r:.60}")
-        for name, value in known.items():
-            if given.get(name, value) != value:
-                raise ValueError(f"neighbors: expected the {name} {value!r}, got {given[name]!r:.60}")
-        check_booleans(exclude_ii=given.get("exclude_ii", same))
-        return bool(given.get("exclude_ii", same))
+        for name, value in supported.items():
+            if options.get(name, value) != value:
+                raise ValueError(f"neighbors: expected the {name} {value!r}, got {options[name]!r:.60}")
+        check_booleans(exclude_ii=options.get("exclude_ii", same))
+        return bool(options.get("exclude_ii", same))
 
     @property
     def partial_counts(self) -> np.ndarray:
@@ -185,16 +189,17 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
         if not self._frames or self._counter is None:
             raise AttributeError("nothing has been counted yet: call compute first")
         self._updates.check()
-        found = self._counter.counts()
+        counts = self._counter.counts()
         kinds = np.arange(len(self._own))
-        found[kinds, kinds, 0] += self._own  # each with itself, at no distance
-        return found
+        # Each particle with itself, at distance 0.
+        counts[kinds, kinds, 0] += self._own
+        return counts
 
     @property
     def bin_counts(self) -> np.ndarray:
         """Counts of pairs of a query and a point, int64 of shape (bins,)."""
-        found: np.ndarray = self.partial_counts.sum(axis=(0, 1))
-        return found
+        counts: np.ndarray = self.partial_counts.sum(axis=(0, 1))
+        return counts
 
     @property
     def types(self) -> list[Any]:
@@ -223,7 +228,7 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
     @property
     def rdf(self) -> np.ndarray:
         """The radial distribution function, float64 of shape (bins,), for the volume and numbers of the last frame."""
-        return self._normalised(self.bin_counts, *(each.sum() for each in self._numbers))
+        return self._normalised(self.bin_counts, *(numbers.sum() for numbers in self._numbers))
 
     @property
     def partial_rdf(self) -> np.ndarray:
@@ -233,17 +238,19 @@ class RDF(HoldsBins, instead="its counts can be: rdf.bin_counts"):
 
     @property
     def n_r(self) -> np.ndarray:
-        """How many points a query has within the end of each bin, float64 of shape (bins,)."""
+        """The mean number of points of a query within the end of each bin, float64 of shape (bins,)."""
         with np.errstate(invalid="ignore"):
-            found: np.ndarray = np.cumsum(self.bin_counts) / (self._frames * self._numbers[0].sum())
-        return found
+            neighbors: np.ndarray = np.cumsum(self.bin_counts) / (self._frames * self._numbers[0].sum())
+        return neighbors
 
     def _normalised(self, counts: np.ndarray, queries: Any, points: Any) -> np.ndarray:
         edges = self.bin_edges
+        # Areas of rings in a flat box, volumes of shells in others.
         shells = np.pi * np.diff(edges**2) if self._box.is_flat else 4 / 3 * np.pi * np.diff(edges**3)
+        # Pairs found per frame over those of uniform points: queries * points * shell / volume.
         with np.errstate(divide="ignore", invalid="ignore"):
-            found: np.ndarray = counts * self._box.volume / (shells * points * (queries * self._frames))
-            return found * (queries / (queries - 1)) if self.mode == "finite_size" else found
+            ratio: np.ndarray = counts * self._box.volume / (shells * points * (queries * self._frames))
+            return ratio * (queries / (queries - 1)) if self.mode == "finite_size" else ratio
 
 
 def edges_of(r_max: Any, r_min: Any) -> tuple[float, float]:
@@ -265,20 +272,22 @@ def system_of(system: Any) -> tuple[Any, Any]:
     if not isinstance(system, list | tuple) or len(system) != 2:
         raise TypeError(f"system: expected a tuple of a box and points, got {type(system).__name__}")
     box = system[0]
+    # For `box_of` six numbers would be lengths and angles; here they are freud's lengths and tilt factors.
     if not hasattr(box, "to_matrix") and np.shape(box) == (6,):
         box = dict(zip(("Lx", "Ly", "Lz", "xy", "xz", "yz"), np.asarray(box).tolist(), strict=True))
     return box, system[1]
 
 
-def points_of(name: str, given: Any) -> Any:
+def points_of(name: str, value: Any) -> Any:
     """Return points as an array of float32 or float64."""
-    array = given if is_device_array(given) else refuse_missing(name, given)
+    array = value if is_device_array(value) else refuse_missing(name, value)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name}: expected an array of real numbers, got {array.dtype}")
     if len(array.shape) != 2 or array.shape[1] != 3:
         raise ValueError(f"{name}: expected shape (N, 3), got {array.shape}")
     if is_device_array(array):
         check_layout(name, array)
+    # float32 holds all halves; integers need float64.
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     if isinstance(array, np.ndarray) and not np.isfinite(array).all():
@@ -288,11 +297,12 @@ def points_of(name: str, given: Any) -> Any:
 
 def types_of(types: Any, query_types: Any, points: int, queries: int | None) -> tuple[tuple[Any, ...], Any, Any]:
     """Return the types, and the number of that of each point and each query."""
-    given = _labels("types", types, points, "query_types", query_types, queries)
-    if given is None:
+    labels = _labels("types", types, points, "query_types", query_types, queries)
+    if labels is None:
         return (None,), None, None
-    names, numbers = np.unique(np.concatenate(given), return_inverse=True)
+    names, numbers = np.unique(np.concatenate(labels), return_inverse=True)
     numbers = numbers.reshape(-1).astype(np.int32)
+    # Particles of a single type need no labels: the counts of its pairs are all counts.
     if len(names) == 1:
         return tuple(names.tolist()), None, None
     return tuple(names.tolist()), numbers[:points], numbers[points:] if queries is not None else None
@@ -300,10 +310,10 @@ def types_of(types: Any, query_types: Any, points: int, queries: int | None) -> 
 
 def groups_of(groups: Any, query_groups: Any, points: int, queries: int | None) -> tuple[Any, Any]:
     """Return the number of the group of each point and each query."""
-    given = _labels("groups", groups, points, "query_groups", query_groups, queries)
-    if given is None:
+    labels = _labels("groups", groups, points, "query_groups", query_groups, queries)
+    if labels is None:
         return None, None
-    numbers = np.unique(np.concatenate(given), return_inverse=True)[1].reshape(-1).astype(np.int32)
+    numbers = np.unique(np.concatenate(labels), return_inverse=True)[1].reshape(-1).astype(np.int32)
     return numbers[:points], numbers[points:] if queries is not None else numbers
 
 
@@ -314,16 +324,16 @@ def _labels(
         raise TypeError(f"{other}: expected none without query_points, got {type(second).__name__}")
     if first is None and second is None:
         return None
-    found = []
-    for argument, given, number in ((name, first, points), (other, second, queries)):
+    labels = []
+    for argument, value, number in ((name, first, points), (other, second, queries)):
         if number is None:
             continue
-        if given is None:
+        if value is None:
             raise TypeError(
                 f"{argument}: expected labels, as there are {name if argument == other else other}, got None"
             )
-        array = refuse_missing(argument, given)
+        array = refuse_missing(argument, value)
         if array.shape != (number,):
             raise ValueError(f"{argument}: expected shape ({number},), got {array.shape}")
-        found.append(array)
-    return found
+        labels.append(array)
+    return labels

@@ -160,6 +160,7 @@ def preamble(
     halves : bool
         Whether pairs may be met in two images, half a period apart, of which one counts. Then `lanes` is 1.
     """
+    # SLACK is 16 times the rounding of the largest position in bins: nearer to an edge, its square decides.
     epsilon = 2.0**-23 if real == "float" else 2.0**-52
     chosen = "if (k < NOWHERE && qgroups[i] == pgroups[j]) k = NOWHERE;" if excluded else ""
     if typed:
@@ -172,12 +173,16 @@ def preamble(
         f"#define CHOSEN(k, j) {chosen}",
     ]
     if lanes > 1:
+        # Comparisons of vectors give integers as wide as their operands.
         mask = "int" if real == "float" else "long"
         lines += [f"#define {name} {value}" for name, value in (("LANES", lanes), ("mask", mask))]
         lines += [f"#define {name}n {name}{lanes}" for name in ("vload", "vstore", "convert_int")]
-        lines += [f"typedef {each}{lanes} {name}n;" for each, name in ((real, "real"), ("int", "int"), (mask, "mask"))]
+        lines += [
+            f"typedef {c_type}{lanes} {name}n;" for c_type, name in ((real, "real"), ("int", "int"), (mask, "mask"))
+        ]
         lines += [f"#define convert_realn convert_{real}{lanes}"]
         lines += [f"#define STEPS (({mask}{lanes})({', '.join(map(str, range(lanes)))}))"]
+    # Of two images half a period apart one is left out, or the pair would count twice.
     second = "if (clhist_is_second(frame, grid, dx, dy, dz, beyond, SAME && i > j)) continue;" if halves else ""
     lines += [f"#define SECOND(j) {second}"]
     return "\n".join(lines) + PREAMBLE + (HALVES if halves else "")

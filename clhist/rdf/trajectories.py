@@ -44,6 +44,7 @@ class InterRDF(theirs.InterRDF):
     def _prepare(self) -> None:
         super()._prepare()
         edges = self.results.edges
+        # PairCounter computes bins from one width.
         if not np.allclose(np.diff(edges), edges[1] - edges[0], rtol=1e-9):
             raise ValueError("nbins: expected a number of bins, got edges of several widths")
         self._counters: dict[tuple[bool, bool], PairCounter] = {}
@@ -57,11 +58,12 @@ class InterRDF(theirs.InterRDF):
             sizes = zip((len(self.g1), len(self.g2)), self._exclusion_block, strict=True)
             first, second = (np.arange(number) // size for number, size in sizes)
         elif self.exclude_same is not None:
-            given = [np.asarray(getattr(group, self.exclude_same)) for group in (self.g1, self.g2)]
-            numbers = np.unique(np.concatenate(given), return_inverse=True)[1].reshape(-1)
+            labels = [np.asarray(getattr(group, self.exclude_same)) for group in (self.g1, self.g2)]
+            numbers = np.unique(np.concatenate(labels), return_inverse=True)[1].reshape(-1)
             first, second = numbers[: len(self.g1)], numbers[len(self.g1) :]
         else:
             return same, None, None
+        # Unordered pairs can count once only if atoms and exclusions are the same on both sides.
         return same and np.array_equal(first, second), first.astype(np.int32), second.astype(np.int32)
 
     def _counter(self, same: bool, excludes: bool) -> PairCounter:
@@ -82,15 +84,16 @@ class InterRDF(theirs.InterRDF):
         return counter
 
     def _single_frame(self) -> None:
-        same, first, second = self._static or self._groups()  # an updating group has other atoms in each frame
+        # An updating group may select other atoms in each frame.
+        same, first, second = self._static or self._groups()
         box: Any = self._ts.triclinic_dimensions if self._ts.dimensions is not None else None
         points, queries = Particles(self.g2.positions, None, second), Particles(self.g1.positions, None, first)
         try:
-            found = box_within(box, self._maxrange, points.positions, queries.positions)
+            simulation_box = box_within(box, self._maxrange, points.positions, queries.positions)
         except ValueError as error:
             raise ValueError(str(error).replace("r_max:", "range:", 1)) from error
         counter = self._counter(same, first is not None)
-        counter.add(found, points, None if same else queries)
+        counter.add(simulation_box, points, None if same else queries)
         counts = counter.counts()[0, 0]
         if same and first is None and self.results.edges[0] <= 0:
             counts[0] += len(self.g1)  # each with itself

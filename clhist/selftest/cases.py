@@ -65,6 +65,7 @@ class Case:
         bounds = [self.bound(groups[k], eps) for k in numbers]
 
         def check(result: np.ndarray) -> None:
+            # NaN has no error bound, so check first which bins are NaN.
             assert_same(np.isnan(result), np.array([number is None for number in expected], bool))
             if result.dtype != dtype:
                 raise AssertionError(f"expected {dtype}, got {result.dtype}")
@@ -83,14 +84,17 @@ def ufunc_case(ufunc: np.ufunc, dtype: Any) -> Case:
         return Case(operator, partial(_near_one, dtype=dtype), exact_product, product_bound)
 
     def fold(group: Group) -> Any:
-        held = np.bool_ if "logical" in ufunc.__name__ else dtype
-        return ufunc.reduce(np.array(group, dtype), dtype=held, initial=neutral_of(ufunc, np.dtype(held)))
+        result_dtype = np.bool_ if "logical" in ufunc.__name__ else dtype
+        return ufunc.reduce(
+            np.array(group, dtype), dtype=result_dtype, initial=neutral_of(ufunc, np.dtype(result_dtype))
+        )
 
     return Case(operator, partial(random_values, dtype=dtype), fold)
 
 
 def neutral_of(ufunc: np.ufunc, dtype: np.dtype) -> Any:
     """Return the neutral element of `ufunc` on `dtype`."""
+    # These ignore NaN, so NaN is their identity element.
     if dtype.kind == "f" and ufunc in (np.fmin, np.fmax):
         return np.nan
     if ufunc in (np.minimum, np.maximum, np.fmin, np.fmax):
@@ -135,6 +139,7 @@ def _pairs(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
 
 
 def _singles(rng: np.random.Generator, n: int) -> np.ndarray:
+    # A single value has no second largest, which is the least number then.
     singles = np.full(n, LEAST).repeat(2).view(TWO)
     singles["first"] = random_values(rng, n, np.int64)
     return singles
@@ -188,6 +193,7 @@ def _exact(dtype: Any) -> Case:
     info = np.finfo(dtype)
 
     def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        # Exponents end far below the greatest one, so that no sum overflows.
         with np.errstate(under="ignore"):
             return np.ldexp(rng.normal(size=n), rng.integers(info.minexp - info.nmant, info.maxexp - 20, n)).astype(
                 dtype
@@ -288,6 +294,7 @@ MORE = {
 def problem(name: str) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], None]]:
     """Return bins, some of which do not exist, values for them, and the check of their histogram."""
     rng = np.random.default_rng(len(name))
+    # A skewed distribution that reaches from below the first bin to behind the last one.
     bins = (1.2 * NUM_BINS * rng.beta(1, 3, NUM_ELEMENTS) - 2).astype(np.int32)
     case = (CASES | PRODUCTS)[name]
     values = case.draw(rng, NUM_ELEMENTS)

@@ -9,6 +9,7 @@ from time import perf_counter
 from clhist.errors import BuildError, UnsupportedError
 
 HOLDS, WRONG, UNAVAILABLE = "holds", "wrong", "not available"
+# Characters of the text of an outcome.
 _MOST_WORDS = 300
 
 
@@ -43,7 +44,7 @@ class Check:
         """The label of the check, unique among all."""
         return f"{self.row}: {self.name}" + (f" ({self.column})" if self.column not in self.name else "")
 
-    def run(self) -> Outcome:
+    def run(self) -> CheckOutcome:
         """Run it; nothing is raised but what ends the program."""
         start, status, words, doubtful = perf_counter(), HOLDS, "", False
         try:
@@ -51,17 +52,18 @@ class Check:
         except (NotAvailableError, UnsupportedError) as error:
             status, words = UNAVAILABLE, str(error)
         except AssertionError as error:
+            # Wrong results and failed builds put features in doubt; other errors may have any cause.
             status, words, doubtful = WRONG, str(error), True
         except BuildError as error:
             status, words, doubtful = WRONG, f"BuildError: {error}", True
         except Exception as error:  # of a driver, anything may come
             status, words = WRONG, f"{type(error).__name__}: {error}"
         doubts = self.needs if doubtful else frozenset()
-        return Outcome(self, status, " ".join(words.split())[:_MOST_WORDS], perf_counter() - start, doubts)
+        return CheckOutcome(self, status, " ".join(words.split())[:_MOST_WORDS], perf_counter() - start, doubts)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The outcome of a check.
 
     Attributes
@@ -85,7 +87,7 @@ class Outcome:
     doubts: frozenset[str] = frozenset()
 
 
-def advice(outcomes: Iterable[Outcome], features: Iterable[str]) -> list[str] | None:
+def advice(outcomes: Iterable[CheckOutcome], features: Iterable[str]) -> list[str] | None:
     """Return the features for the device's profile that leave out those in doubt; None if that would not help."""
     doubtful = {feature for outcome in outcomes for feature in outcome.doubts}
     return sorted(set(features) - doubtful) if doubtful else None

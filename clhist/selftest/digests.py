@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SIZE, _LARGE = 4000, 1_100_000  # elements; so many are tried in narrow sums
 
 
-class Case(NamedTuple):
+class DigestCase(NamedTuple):
     """One input: values of a dtype and a kind, into bins of a shape; `max_abs` as of `clhist.reduce_by_index`."""
 
     dtype: type
@@ -46,12 +46,12 @@ class Case(NamedTuple):
 _REAL, _COMPLEX = (np.float32, np.float64), (np.complex64, np.complex128)
 KINDS = ("alike", "all sizes", "cancelling", "subnormal", "with infinities and NaN")
 CASES = (
-    *(Case(dtype, kind, (37,)) for dtype in _REAL for kind in KINDS),
-    *(Case(dtype, kind, shape) for dtype in _REAL for kind in ("alike", "all sizes") for shape in ((1,), (301,))),
-    *(Case(dtype, "alike", (37, 3)) for dtype in _REAL),
-    *(Case(dtype, kind, (37,)) for dtype in _COMPLEX for kind in ("alike", "all sizes")),
-    *(Case(dtype, "alike", (37,), max_abs) for dtype in _REAL for max_abs in (64.0, 1e6)),
-    *(Case(np.float32, kind, (3001,), size=_LARGE) for kind in ("alike", "one much larger")),
+    *(DigestCase(dtype, kind, (37,)) for dtype in _REAL for kind in KINDS),
+    *(DigestCase(dtype, kind, shape) for dtype in _REAL for kind in ("alike", "all sizes") for shape in ((1,), (301,))),
+    *(DigestCase(dtype, "alike", (37, 3)) for dtype in _REAL),
+    *(DigestCase(dtype, kind, (37,)) for dtype in _COMPLEX for kind in ("alike", "all sizes")),
+    *(DigestCase(dtype, "alike", (37,), max_abs) for dtype in _REAL for max_abs in (64.0, 1e6)),
+    *(DigestCase(np.float32, kind, (3001,), size=_LARGE) for kind in ("alike", "one much larger")),
 )
 DTYPES = tuple(np.dtype(dtype).name for dtype in (*_REAL, *_COMPLEX))
 WAYS: tuple[dict[str, Any], ...] = (
@@ -106,25 +106,28 @@ def exact_sums(at: Setting, dtype: str) -> None:
 
 
 def check_case(
-    case: Case, queue: cl.CommandQueue, profile: Profile | None = None, ways: tuple[dict[str, Any], ...] = WAYS
+    case: DigestCase, queue: cl.CommandQueue, profile: Profile | None = None, ways: tuple[dict[str, Any], ...] = WAYS
 ) -> None:
     """Raise AssertionError if the sums of a case, computed in these ways, have other bits than those of the table."""
     bins, values = inputs(case)
+    # The kernel below sums one real number for each element.
     if len(case.shape) > 1 or values.dtype.kind == "c":
-        given: dict[str, Any] = {"reproducible": True, "max_abs": case.max_abs, "queue": queue}
-        assert_digest(case, reduce_by_index(case.shape, operators.add(case.dtype), bins, values, **given))
+        options: dict[str, Any] = {"reproducible": True, "max_abs": case.max_abs, "queue": queue}
+        assert_digest(case, reduce_by_index(case.shape, operators.add(case.dtype), bins, values, **options))
         return
     operator = operators.reproducible_add(case.dtype, case.max_abs)
     arguments = "const int *bins, const value_t *values"
     code = "EMIT(bins[i], values[i])"
     kernel = HistogramKernel(queue.context, operator, arguments=arguments, map=code, profile=profile)
+    # A large case is computed by the planner's own choice alone.
     for way in ways[: 1 if case.is_large else None]:
         assert_digest(case, kernel(bins, values, num_bins=case.shape[0], queue=queue, **way), **way)
 
 
-def inputs(case: Case) -> tuple[np.ndarray, np.ndarray]:
+def inputs(case: DigestCase) -> tuple[np.ndarray, np.ndarray]:
     """Return bins, some of which do not exist, and values."""
     size = case.size
+    # From -1 to H + 1: one bin before the first and two behind the last do not exist.
     bins = (_bits(1, size) % np.uint64(case.shape[0] + 3)).astype(np.int64).astype(np.int32) - 1
     dtype = np.dtype(case.dtype)
     if dtype.kind == "c":
@@ -141,12 +144,12 @@ def digest(result: np.ndarray) -> str:
     return hashlib.sha256(little.tobytes()).hexdigest()[:16]
 
 
-def assert_digest(case: Case, result: np.ndarray, **way: object) -> None:
+def assert_digest(case: DigestCase, result: np.ndarray, **way: object) -> None:
     """Raise AssertionError if a result has other bits than those of the table; `way` is how it came about."""
-    found = digest(result)
-    if found != TABLE[case.name]:
+    actual = digest(result)
+    if actual != TABLE[case.name]:
         how = "".join(f", {name}={value!r}" for name, value in way.items())
-        raise AssertionError(f"{case.name}{how}: expected the digest {TABLE[case.name]} of exact sums, got {found}")
+        raise AssertionError(f"{case.name}{how}: expected the digest {TABLE[case.name]} of exact sums, got {actual}")
 
 
 def _values(dtype: np.dtype, kind: str, size: int, seed: int) -> np.ndarray:
@@ -154,22 +157,24 @@ def _values(dtype: np.dtype, kind: str, size: int, seed: int) -> np.ndarray:
     fmt, width = FORMATS[dtype], 8 * dtype.itemsize
     random, more = _bits(seed, size), _bits(seed + 100, size)
     sign, fraction = random >> np.uint64(63), random & np.uint64((1 << fmt.shift) - 1)
+    # The greatest exponent field of values, and how many fields from there down are drawn.
     most, count = {
         "all sizes": (2 * fmt.beyond - 20, 2 * fmt.beyond - 19),  # no sum is infinite
         "subnormal": (1, 2),
     }.get(kind, (fmt.beyond + 3, 12))
     exponent = np.uint64(most) - more % np.uint64(count)
+    # Assemble IEEE floats from their fields, without an operation that rounds.
     bits = sign << np.uint64(width - 1) | exponent << np.uint64(fmt.shift) | fraction
-    found = bits.astype(f"u{dtype.itemsize}").view(dtype)
+    values = bits.astype(f"u{dtype.itemsize}").view(dtype)
     if kind == "cancelling":  # but for the last tenth, in another order
         half = size // 2
-        found[half : half + half * 9 // 10] = -found[half * 9 // 10 - 1 :: -1]
+        values[half : half + half * 9 // 10] = -values[half * 9 // 10 - 1 :: -1]
     if kind == "one much larger":
-        found[size // 2 + 39] = 2.0**100
+        values[size // 2 + 39] = 2.0**100
     if kind == "with infinities and NaN":
         for k, value in enumerate((np.inf, -np.inf, np.nan, np.inf)):
-            found[k * 101 + 7] = value
-    return found
+            values[k * 101 + 7] = value
+    return values
 
 
 def _bits(seed: int, size: int) -> np.ndarray:

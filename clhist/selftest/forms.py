@@ -18,7 +18,7 @@ from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.digests import DTYPES, exact_sums
 from clhist.selftest.functions import FUNCTIONS
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
-from clhist.selftest.places import HOST, Host, Kernel
+from clhist.selftest.places import HOST, Host, PlacedKernel
 from clhist.selftest.reference import assert_same, folded
 from clhist.selftest.updates import expect
 from clhist.typing import Memory, Update
@@ -45,7 +45,7 @@ Form = Callable[["Setting"], None]
 
 
 class Setting:
-    """Where forms are tried: a queue, a profile (None for the device's own), and how much of each there is.
+    """The setting of checks of forms: a queue, a profile (None for the device's own), and the amount of each.
 
     `quick` leaves inputs out; `tiny` also makes them short, for a simulator that takes a second for a million elements.
     """
@@ -65,7 +65,7 @@ class Setting:
     def kernel(self, operator: Any, arguments: str, code: str, **more: Any) -> Any:
         """Return a kernel for this profile, whose calls take NumPy's arrays to the place."""
         more |= {"arguments": arguments, "map": code, "profile": self.profile}
-        return Kernel(self.place, HistogramKernel(self.queue.context, operator, **more))
+        return PlacedKernel(self.place, HistogramKernel(self.queue.context, operator, **more))
 
     def counting(self) -> Any:
         """Return the kernel that counts int32 bins."""
@@ -103,6 +103,7 @@ def reference(
 def _distributions(at: Setting) -> None:
     kernel = at.counting()
     for name in list(DISTRIBUTIONS)[:: 5 if at.quick else 1]:
+        # With few bins work-items contend; many leave room for fewer copies.
         for num_bins in (7, 999):
             bins = drawn(name, at.rng, at.few(4001), num_bins)
             expect(partial(assert_same, expected=reference(np.add, bins, 1, num_bins)), kernel(bins, num_bins=num_bins),
@@ -111,6 +112,7 @@ def _distributions(at: Setting) -> None:
 
 def _lengths(at: Setting) -> None:
     kernel = at.summing()
+    # Lengths beside multiples of vectors and work-groups.
     for size in (0, 1, 2, 3, 15, 17, 63, 64, 65, 257, 1023, 1025, 4097, 8191):
         if size > at.few(size):
             break
@@ -121,11 +123,12 @@ def _lengths(at: Setting) -> None:
 
 def _index_types(at: Setting) -> None:
     for dtype in (np.int8, np.uint16, np.int64, np.uint64):
+        # The largest indices of a dtype are outside, and must not wrap into a bin.
         largest = np.iinfo(dtype).max
         bins = np.r_[at.rng.integers(0, 41, 1000).astype(dtype), np.array([largest, largest - 1, 40], dtype)]
         expected = np.bincount(bins[bins < 41].astype(int), minlength=41).astype(np.int32)
-        found = at.call(reduce_by_index, np.zeros(41, np.int32), np.add, bins, 1, queue=at.queue)
-        expect(partial(assert_same, expected=expected), found, dtype=np.dtype(dtype))
+        result = at.call(reduce_by_index, np.zeros(41, np.int32), np.add, bins, 1, queue=at.queue)
+        expect(partial(assert_same, expected=expected), result, dtype=np.dtype(dtype))
 
 
 def _nan(at: Setting) -> None:
@@ -137,12 +140,13 @@ def _nan(at: Setting) -> None:
     bins, values = at.pairs()
     floats = values.astype(np.float32)
     floats[::97] = np.nan
+    # A bin of NaN alone: there fmax has NaN as well.
     floats[bins == 3] = np.nan
     floats[1::211] = np.inf
-    found = kernel(bins, floats, num_bins=_BINS)
-    expect(partial(assert_same, expected=reference(np.maximum, bins, floats, _BINS, dtype=np.float32)), found["most"])
+    results = kernel(bins, floats, num_bins=_BINS)
+    expect(partial(assert_same, expected=reference(np.maximum, bins, floats, _BINS, dtype=np.float32)), results["most"])
     start = np.full(_BINS, np.nan, np.float32)
-    expect(partial(assert_same, expected=reference(np.fmax, bins, floats, _BINS, start)), found["number"])
+    expect(partial(assert_same, expected=reference(np.fmax, bins, floats, _BINS, start)), results["number"])
 
 
 def _dest_and_out(at: Setting) -> None:
@@ -153,22 +157,24 @@ def _dest_and_out(at: Setting) -> None:
     out = np.full(_BINS, 77, np.int32)
     expect(same, kernel(bins, values, num_bins=_BINS, dest=dest, out=out), out="another")
     expect(same, out, out="another")
+    # Arrays of PyOpenCL, updated in place.
     if not at.place.is_cuda:
-        given = [cl_array.to_device(at.queue, array) for array in (bins, values, dest)]
-        expect(same, kernel(*given[:2], num_bins=_BINS, dest=given[2], out=given[2]).get(), out="dest")
+        on_device = [cl_array.to_device(at.queue, array) for array in (bins, values, dest)]
+        expect(same, kernel(*on_device[:2], num_bins=_BINS, dest=on_device[2], out=on_device[2]).get(), out="dest")
     expect(same, kernel(bins, values, num_bins=_BINS, dest=dest, out=dest), out="dest")
 
 
 def _fields(at: Setting) -> None:
     argmax = operators.argmax(np.float32)
     bins, values = at.pairs()
+    # The identity element of argmax: no value, and the greatest index.
     most, where = np.full(_BINS, -np.inf, np.float32), np.full(_BINS, 2**31 - 1, np.int32)
-    found = at.call(reduce_by_index, (most, where), argmax, bins, values.astype(np.float32), queue=at.queue)
+    fields = at.call(reduce_by_index, (most, where), argmax, bins, values.astype(np.float32), queue=at.queue)
     expected = reference(np.maximum, bins, values, _BINS, dtype=np.float32)
     first = [np.flatnonzero((bins == k) & (values == expected[k]))[:1] for k in range(_BINS)]
-    expect(partial(assert_same, expected=expected), found[0], field="value")
+    expect(partial(assert_same, expected=expected), fields[0], field="value")
     indices = np.array([k[0] if k.size else 2**31 - 1 for k in first], np.int32)
-    expect(partial(assert_same, expected=indices), found[1], field="index")
+    expect(partial(assert_same, expected=indices), fields[1], field="index")
 
 
 def _fused(at: Setting) -> None:
@@ -180,8 +186,9 @@ def _fused(at: Setting) -> None:
     )
     for size in (0, 1, 997) if at.quick else (0, 1, 997, 5003):
         bins, values = at.pairs(size, 101)
+        # C's division truncates and NumPy's floors, so there are no negative bins.
         bins = np.abs(bins)
-        found = kernel(bins, values, num_bins={name: shapes[name] for name in outputs})
+        results = kernel(bins, values, num_bins={name: shapes[name] for name in outputs})
         least = np.full(101, 2**15 - 1, np.int16)
         expected = {
             "n": reference(np.add, bins, 1, 101),
@@ -190,7 +197,7 @@ def _fused(at: Setting) -> None:
             "few": reference(np.add, np.arange(size) % 3, 1, 3),
         }
         for name in outputs:
-            expect(partial(assert_same, expected=expected[name]), found[name], output=name, N=size)
+            expect(partial(assert_same, expected=expected[name]), results[name], output=name, N=size)
 
 
 def _several_emits(at: Setting) -> None:
@@ -206,12 +213,14 @@ def _batched(bins: np.ndarray, offsets: Any, num_bins: int) -> np.ndarray:
 
 def _even_batches(at: Setting) -> None:
     kernel = at.counting()
-    for count, each, num_bins in TINY_BATCHES if at.tiny else BATCHES[3:5] if at.quick else BATCHES:
-        bins = drawn("uniform, some outside", at.rng, count * each, num_bins)
-        expected = _batched(bins, np.arange(count + 1) * each, num_bins)
+    for count, elements, num_bins in TINY_BATCHES if at.tiny else BATCHES[3:5] if at.quick else BATCHES:
+        bins = drawn("uniform, some outside", at.rng, count * elements, num_bins)
+        expected = _batched(bins, np.arange(count + 1) * elements, num_bins)
         for memory in (None, "global"):
-            found = kernel(bins, num_bins=num_bins, num_histograms=count, memory=memory)
-            expect(partial(assert_same, expected=expected), found, histograms=count, N=each, H=num_bins, memory=memory)
+            result = kernel(bins, num_bins=num_bins, num_histograms=count, memory=memory)
+            expect(
+                partial(assert_same, expected=expected), result, histograms=count, N=elements, H=num_bins, memory=memory
+            )
 
 
 def _ragged_batches(at: Setting) -> None:
@@ -224,16 +233,16 @@ def _ragged_batches(at: Setting) -> None:
     kernel = at.kernel(operators.saturating_add(np.int32, 10**6), "const int *bins", "EMIT(bins[i], 1)")
     size = at.few(50_000)
     bins, offsets = drawn("uniform, some outside", at.rng, size, 5), [0, 30, 30, size - 1000]
-    found = kernel(bins, num_bins=5, offsets=offsets, memory="global")
-    expect(partial(assert_same, expected=_batched(bins, offsets, 5)), found, N=size, memory="global")
+    result = kernel(bins, num_bins=5, offsets=offsets, memory="global")
+    expect(partial(assert_same, expected=_batched(bins, offsets, 5)), result, N=size, memory="global")
 
 
 def _vectors(at: Setting) -> None:
     bins, _ = at.pairs()
     points = at.rng.integers(-9, 9, (bins.size, 3)).astype(np.float32)
     expected = np.stack([reference(np.add, bins, points[:, k], _BINS, dtype=np.float32) for k in range(3)], axis=1)
-    found = at.call(reduce_by_index, np.zeros((_BINS, 3), np.float32), np.add, bins, points, queue=at.queue)
-    expect(partial(assert_same, expected=expected), found)
+    result = at.call(reduce_by_index, np.zeros((_BINS, 3), np.float32), np.add, bins, points, queue=at.queue)
+    expect(partial(assert_same, expected=expected), result)
 
 
 def _passes(at: Setting) -> None:
@@ -250,8 +259,8 @@ def _hashed_locks(at: Setting) -> None:
     bins, values = at.pairs()
     same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
     for memory in ("local", "global"):
-        found = kernel(bins, values, num_bins=_BINS, update="lock", memory=memory, locks=8, copies=2)
-        expect(same, found, memory=memory)
+        result = kernel(bins, values, num_bins=_BINS, update="lock", memory=memory, locks=8, copies=2)
+        expect(same, result, memory=memory)
 
 
 def _packed_counters(at: Setting) -> None:
@@ -264,6 +273,7 @@ def _packed_counters(at: Setting) -> None:
         raise NotAvailableError("counters are not packed on this device") from None
     for name in ("uniform, some outside", "all in one", "one of a word", "half in one")[: 2 if at.quick else 4]:
         for bits in (16, 8) if at.tiny or at.quick else (16, 8, 4):
+            # Counters of 16 bits overflow only if one bin gets most elements; narrower ones do so with fewer.
             overflows = 20_011 if bits < 16 or name.startswith("uniform") else size
             bins = drawn(name, at.rng, at.few(size, overflows), num_bins)
             same = partial(assert_same, expected=reference(np.add, bins, 1, num_bins))
@@ -277,6 +287,7 @@ def _packed_counters(at: Setting) -> None:
 
 def _held_bins(at: Setting) -> None:
     kernel = at.kernel(operators.add(np.float32), "const int *bins, const float *w", "EMIT(bins[i], w[i])")
+    # The source shows whether work-items hold bins.
     if "clhist_hot_value" not in kernel.source(kernel.plan(_SIZE, 3, update="cas")):
         raise NotAvailableError("work-items of a CPU hold no bins")
     for name in ("all in one", "half in one", "one of two", "zipf")[: 2 if at.tiny else 4]:
@@ -284,8 +295,8 @@ def _held_bins(at: Setting) -> None:
             size = at.few(20_011)
             bins, values = drawn(name, at.rng, size, 97), at.rng.integers(-9, 9, size).astype(np.float32)
             expected = reference(np.add, bins, values, 97, dtype=np.float32)
-            found = kernel(bins, values, num_bins=97, update=update, memory=memory)
-            expect(partial(assert_same, expected=expected), found, bins=name, update=update, memory=memory)
+            result = kernel(bins, values, num_bins=97, update=update, memory=memory)
+            expect(partial(assert_same, expected=expected), result, bins=name, update=update, memory=memory)
 
 
 def _private_copies(at: Setting) -> None:
@@ -302,8 +313,8 @@ def _private_copies(at: Setting) -> None:
         bins = drawn(distribution, at.rng, values.size, _BINS)
         same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
         for choices in (*in_turn, *tiles):
-            found = kernel(bins, values, num_bins=_BINS, update="private", **choices)
-            expect(same, found, bins=distribution, **choices)
+            result = kernel(bins, values, num_bins=_BINS, update="private", **choices)
+            expect(same, result, bins=distribution, **choices)
 
 
 def _streams(at: Setting) -> None:
@@ -313,6 +324,7 @@ def _streams(at: Setting) -> None:
     at.call(stream.add, bins, values)
     expect(expected, at.call(stream.result), chunk_bytes=4096)
     first, second = (at.summing().accumulator(_BINS, queue=at.queue) for _ in range(2))
+    # Chunks of very different sizes, the first of them empty.
     for begin, end in pairwise((0, 0, 1, 8, 1008, 2000)):
         at.call(first.add, bins[begin:end], values[begin:end])
     second.add(*(at.place.on_device(at.queue, array[2000:]) for array in (bins, values)))
@@ -326,17 +338,18 @@ def _streams(at: Setting) -> None:
 
 
 def _bincount(at: Setting) -> None:
+    # Values that repeat, the greatest one of a dtype, and one far above all others.
     for x in (np.arange(5000) % 77, np.r_[np.zeros(9999, np.uint8), np.uint8(255)], np.r_[np.zeros(5000, int), 10**5]):
         expect(partial(assert_same, expected=np.bincount(x)), at.call(bincount, x, queue=at.queue), largest=x.max())
     weights = at.rng.integers(0, 99, 5000) / 4
     x = np.arange(5000) % 77
     try:
-        found = at.call(bincount, x, weights, queue=at.queue)
+        result = at.call(bincount, x, weights, queue=at.queue)
     except RuntimeError as error:  # no double precision
         if "double precision" in str(error):
             return
         raise
-    expect(partial(assert_same, expected=np.bincount(x, weights)), found, weights=True)
+    expect(partial(assert_same, expected=np.bincount(x, weights)), result, weights=True)
 
 
 def _device_arrays(at: Setting) -> None:
@@ -345,13 +358,15 @@ def _device_arrays(at: Setting) -> None:
     bins, values = at.pairs()
     same = partial(assert_same, expected=reference(np.add, bins[1:], values[1:], _BINS))
     queues, properties = [at.queue], cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    # Out of order, commands wait for events alone, so a missing one shows.
     if at.queue.device.queue_properties & properties:
         queues.append(cl.CommandQueue(at.queue.context, at.queue.device, properties))
     kernel = at.summing()
     for queue in queues:
-        given = [cl_array.to_device(queue, array)[1:] for array in (bins, values)]
+        # A slice has an offset in its buffer.
+        on_device = [cl_array.to_device(queue, array)[1:] for array in (bins, values)]
         for _ in range(3):
-            result, event = kernel(*given, num_bins=_BINS, return_event=True)
+            result, event = kernel(*on_device, num_bins=_BINS, return_event=True)
             event.wait()
             expect(same, result.get(), offset=4)
 
@@ -366,9 +381,10 @@ def _long_counters(at: Setting) -> None:
     if at.tiny or (at.profile is None and device_kind(at.queue.device) == "cpu"):
         raise NotAvailableError("left out on CPUs, which take minutes")
     size = 2**31 + 5
+    # Elements before 2^31 - 95 emit nothing: the histogram stays small, but their numbers need 64 bits.
     kernel = at.kernel(_ONE, "long before", "if (i >= before) EMIT(i - before, 1)")
-    found = kernel(size - 100, size=size, num_bins=101, queue=at.queue)
-    expect(partial(assert_same, expected=np.r_[np.ones(100, np.int32), np.zeros(1, np.int32)]), found, N=size)
+    result = kernel(size - 100, size=size, num_bins=101, queue=at.queue)
+    expect(partial(assert_same, expected=np.r_[np.ones(100, np.int32), np.zeros(1, np.int32)]), result, N=size)
 
 
 # A check for each dtype: some compilers take minutes for the kernels of all.

@@ -28,31 +28,32 @@ def means(at: Setting) -> None:
     for name in ("mean float32", "variance float64")[: has_fp64 * (1 if at.quick else 2)]:
         for size, bins in _SIZES:
             operator, indices, values, check = checked_input(name, "uniform, some outside", at.few(size), bins)
-            found = at.call(clhist.reduce_by_index, bins, operator, indices, values, queue=at.queue)
-            expect(check, found, operator=name, N=indices.size, H=bins)
+            result = at.call(clhist.reduce_by_index, bins, operator, indices, values, queue=at.queue)
+            expect(check, result, operator=name, N=indices.size, H=bins)
     if at.tiny or at.place.is_cuda:
         return
     for size, bins in _SIZES:
         keys, values = at.rng.integers(0, bins, size, np.int32), at.rng.integers(-99, 99, size).astype(np.float32)
-        found = clhist.group_by(keys, bins, queue=at.queue).agg(v=(values, ["mean", "var"]))["v"]
+        result = clhist.group_by(keys, bins, queue=at.queue).agg(v=(values, ["mean", "var"]))["v"]
         parts = [values[keys == k].astype(float) for k in range(bins)]
         for name, wanted in (("mean", np.mean), ("var", np.var)):
             expected = [wanted(part) if part.size else np.nan for part in parts]
-            expect(partial(_assert_close, expected=expected), found[name], statistic=name, N=size, H=bins)
+            expect(partial(_assert_close, expected=expected), result[name], statistic=name, N=size, H=bins)
 
 
 def groups(at: Setting) -> None:
     """Check groups of keys that are numbered on the device, and statistics that sort or gather."""
     _leave_out(at)
+    # Few distinct keys from a wide range, so that they cannot be used as indices.
     keys = at.rng.integers(-(2**40), 2**40, 499)[at.rng.integers(0, 499, _LARGE)]
     values = at.rng.integers(-99, 99, keys.size).astype(np.float32)
     grouped = clhist.group_by(keys, queue=at.queue)
-    found = grouped.agg(v=(values, ["sum", "max", "first", "median"]))["v"]
+    results = grouped.agg(v=(values, ["sum", "max", "first", "median"]))["v"]
     wanted, numbers = np.unique(keys, return_inverse=True)
     expect(partial(assert_same, expected=wanted), np.asarray(grouped.keys), of="keys")
     parts = [values[numbers == k] for k in range(wanted.size)]
     for name, function in (("sum", np.sum), ("max", np.max), ("first", lambda part: part[0]), ("median", np.median)):
-        expect(partial(_assert_close, expected=[function(part) for part in parts]), found[name], statistic=name)
+        expect(partial(_assert_close, expected=[function(part) for part in parts]), results[name], statistic=name)
 
 
 def histograms(at: Setting) -> None:
@@ -60,14 +61,14 @@ def histograms(at: Setting) -> None:
     _leave_out(at)
     x, y = at.rng.normal(size=(2, _LARGE)).astype(np.float32)
     for bins in (10, np.array([-2.0, -0.5, 0.1, 0.2, 3.0])):
-        found, edges = clhist.histogram(x, bins, queue=at.queue)
+        counts, edges = clhist.histogram(x, bins, queue=at.queue)
         expected = np.histogram(x, bins)
-        expect(partial(assert_same, expected=expected[0].astype(found.dtype)), found, bins=np.size(bins))
+        expect(partial(assert_same, expected=expected[0].astype(counts.dtype)), counts, bins=np.size(bins))
         expect(partial(_assert_close, expected=expected[1]), edges, bins=np.size(bins), of="edges")
         places = clhist.digitize(x, edges, queue=at.queue)
         expect(partial(assert_same, expected=np.digitize(x, edges).astype(places.dtype)), places, bins=np.size(bins))
-    found = clhist.histogram2d(x, y, (7, 9), queue=at.queue)[0]
-    expect(partial(_assert_close, expected=np.histogram2d(x, y, (7, 9))[0]), found, dimensions=2)
+    counts = clhist.histogram2d(x, y, (7, 9), queue=at.queue)[0]
+    expect(partial(_assert_close, expected=np.histogram2d(x, y, (7, 9))[0]), counts, dimensions=2)
 
 
 def distinct(at: Setting) -> None:
@@ -75,8 +76,8 @@ def distinct(at: Setting) -> None:
     _leave_out(at)
     for dtype in (np.int64, np.float32):
         x = at.rng.integers(-(2**20), 2**20, 999)[at.rng.integers(0, 999, _LARGE)].astype(dtype)
-        found, expected = clhist.unique(x, return_counts=True, queue=at.queue), np.unique(x, return_counts=True)
-        for name, got, wanted in zip(("values", "counts"), found, expected, strict=True):
+        results, expected = clhist.unique(x, return_counts=True, queue=at.queue), np.unique(x, return_counts=True)
+        for name, got, wanted in zip(("values", "counts"), results, expected, strict=True):
             expect(partial(assert_same, expected=wanted), got, dtype=np.dtype(dtype), of=name)
 
 

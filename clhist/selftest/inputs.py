@@ -11,6 +11,7 @@ from clhist._core.devices.profile import Profile
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]  # of n elements in H bins
 
+# Bytes of local memory, so few that moderate numbers of bins need several passes.
 _LOCAL_MEMORY = 32768
 
 

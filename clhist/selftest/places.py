@@ -1,4 +1,4 @@
-"""Where the arrays of checks are while they are made: on the host, or in CUDA's memory."""
+"""Places of the arrays of checks: on the host, or in CUDA's memory."""
 
 from __future__ import annotations
 
@@ -46,21 +46,24 @@ class Cuda(Host):
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Return the same by CUDA's launches; what `out` has is copied back into it."""
         options.pop("queue", None)  # the stream has that part
-        known: dict[int, Any] = {}
+        copies: dict[int, Any] = {}
 
         def put(value: Any) -> Any:
             if not isinstance(value, np.ndarray):
                 return value
-            if id(value) not in known:
-                known[id(value)] = self.on_device(None, value)
-            return known[id(value)]
+            # An array that occurs twice, such as `dest` and `out`, is one array there, too.
+            if id(value) not in copies:
+                copies[id(value)] = self.on_device(None, value)
+            return copies[id(value)]
 
+        # Of the options, only these are arrays.
         arrays = {name: put(value) for name, value in options.items() if name in ("dest", "out")}
         with direct_only():
-            found = function(*map(put, args), **options | arrays)
+            result = function(*map(put, args), **options | arrays)
+        # The caller reads its own array, so copy the result back into it.
         if isinstance(out := options.get("out"), np.ndarray):
             out[...] = self._back(arrays["out"])
-        return self._back(found)
+        return self._back(result)
 
     def on_device(self, queue: cl.CommandQueue | None, array: np.ndarray) -> Any:
         """Return a copy of an array in CUDA's memory."""
@@ -70,13 +73,13 @@ class Cuda(Host):
 
     def _back(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: self._back(each) for name, each in value.items()}
+            return {name: self._back(field) for name, field in value.items()}
         if isinstance(value, tuple):
             return tuple(map(self._back, value))
         return value if recognised("result", value) is None else self._library.to_host(value)
 
 
-class Kernel:
+class PlacedKernel:
     """A kernel whose calls take NumPy's arrays to where a place has them."""
 
     def __init__(self, place: Host, kernel: Any) -> None:

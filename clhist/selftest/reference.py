@@ -24,7 +24,7 @@ def groups_of(bins: np.ndarray, values: Sequence[Any] | np.ndarray, num_bins: in
 
 
 def folded(ufunc: np.ufunc, bins: np.ndarray, values: Any, start: np.ndarray) -> np.ndarray:
-    """Return what NumPy's `ufunc` makes of `start` and the values of each bin; for values exact in any order."""
+    """Return the result of NumPy's `ufunc` on `start` and the values of each bin; for values exact in any order."""
     result = start.copy()
     inside = (bins >= 0) & (bins < len(start))
     with np.errstate(invalid="ignore"):  # NaN
@@ -54,14 +54,16 @@ def nearest(number: Fraction, dtype: Any) -> Any:
     if number == 0:
         return dtype(0)
     unit = Fraction(2) ** (info.minexp - info.nmant)  # of subnormal numbers
+    # Bits beyond those of the significand make the unit larger: that of the last place.
     excess = int(abs(number) / unit).bit_length() - (info.nmant + 1)
     unit *= 1 << max(0, excess)
-    kept = round(number / unit) * unit  # Python rounds half to even
+    rounded = round(number / unit) * unit  # Python rounds half to even
+    # Rounded beyond the largest float, a number is infinite.
     with np.errstate(over="ignore"):
         return (
             dtype(np.copysign(np.inf, float(number > 0) - 0.5))
-            if abs(kept) > Fraction(float(info.max))
-            else dtype(kept)
+            if abs(rounded) > Fraction(float(info.max))
+            else dtype(rounded)
         )
 
 

@@ -72,6 +72,7 @@ def checks_elsewhere(device: cl.Device, *, quick: bool, cuda: bool = False) -> C
 
 def _checks_of(number: int, name: str, quick: bool, cuda: bool) -> list[Check]:
     every = devices()
+    # Devices may be numbered otherwise there, so the name has to agree as well.
     if len(every) <= number or every[number].name != name:
         raise NoDeviceError(f"device {number} was {name.strip()}; now there are {[d.name.strip() for d in every]}")
     device = every[number]

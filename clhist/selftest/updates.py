@@ -17,7 +17,7 @@ from clhist.operators.operator import Operator
 from clhist.selftest.cases import CASES, MORE, NUM_BINS, PRODUCTS, Case, pair_kernel, ufunc_case
 from clhist.selftest.checks import Check, NotAvailableError
 from clhist.selftest.inputs import drawn
-from clhist.selftest.places import HOST, Host, Kernel
+from clhist.selftest.places import HOST, Host, PlacedKernel
 from clhist.selftest.reference import groups_of
 
 ROWS = [(update, memory) for update in UPDATES for memory in PLACES]
@@ -110,9 +110,11 @@ def update_checks(
     few = {"full": None, "quick": QUICK, "tiny": TINY}[size]
     features = profile.features or frozenset()
     for update, memory in ROWS:
+        # Each range of a partition is combined in local memory, whose atomics it needs.
         row, shared_in = row_name(update, memory), "local" if memory == "partitioned" else memory
         for column, names in COLUMNS.items():
             if update == "native" and column in _ATOMIC_TYPES:
+                # Each operation is another atomic of the device.
                 names = [f"{ufunc.__name__} {column}" for ufunc in NATIVE]
             if size != "tiny" and (memory == "partitioned" or (update, memory) in _FIRST_ONLY):
                 names = names[:1]
@@ -126,7 +128,7 @@ def update_checks(
 
 
 def row_name(update: str, memory: str) -> str:
-    """Return what a row of the table is called."""
+    """Return the name of a row of the table."""
     return update if update == "sort" else f"{update}, {memory}"
 
 
@@ -156,9 +158,10 @@ def _check(
     inputs: str,
     place: Host,
 ) -> None:
-    kernel = Kernel(place, pair_kernel(_case(name).operator, profile, context=queue.context))
+    kernel = PlacedKernel(place, pair_kernel(_case(name).operator, profile, context=queue.context))
     bins, values, check = _input(name, *PLAIN)
     run = partial(kernel, queue=queue, update=update, memory=None if update == "sort" else memory)
+    # An update that the device lacks must be refused, instead of being replaced by another.
     if not available:
         try:
             run(bins, values, num_bins=NUM_BINS)
@@ -169,19 +172,19 @@ def _check(
         raise AssertionError(f"expected {update} updates to be refused, got a result")
     forced = _forced(update, memory)
     thorough = inputs == "thorough"
-    calls = [(each, forced) for each in INPUTS]
+    calls = [(item, forced) for item in INPUTS]
     if inputs == "tiny":
         most = 300 if update == "private" else 1500  # a copy for each work-item takes long to clear
-        calls = [(PLAIN, forced)] + [(each, {}) for each in _TINY_INPUTS if each[2] <= most]
+        calls = [(PLAIN, forced)] + [(item, {}) for item in _TINY_INPUTS if item[2] <= most]
         calls += [(_MANY_BINS, forced)] * (memory == "partitioned")  # most partitions are empty
     if thorough:
-        calls += [(each, forced) for each in _MORE_INPUTS] + [(_MANY_BINS, {})]
+        calls += [(item, forced) for item in _MORE_INPUTS] + [(_MANY_BINS, {})]
     if thorough and memory != "partitioned" and update != "sort":
         calls += [(PLAIN, {"copies": m, "passes": s}) for m, s in _COPIES_AND_PASSES]
     for (distribution, size, num_bins), choices in calls:
         bins, values, check = _input(name, distribution, size, num_bins)
-        found = _forced_run(run, bins, values, num_bins=num_bins, **choices)
-        expect(check, found, bins=distribution, N=size, H=num_bins, **choices)
+        result = _forced_run(run, bins, values, num_bins=num_bins, **choices)
+        expect(check, result, bins=distribution, N=size, H=num_bins, **choices)
     bins, values, dest, check = _with_dest(name)
     expect(check, _forced_run(run, bins, values, num_bins=NUM_BINS, dest=dest, **forced), dest="given", **forced)
 
@@ -222,9 +225,9 @@ def expect(check: Callable[[np.ndarray], None], result: np.ndarray, **where: obj
 
 @lru_cache(maxsize=256)
 def _case(name: str) -> Case:
-    known = CASES | PRODUCTS | MORE
+    cases = CASES | PRODUCTS | MORE
     operation, _, dtype = name.partition(" ")
-    return known[name] if name in known else ufunc_case(getattr(np, operation), dtype)
+    return cases[name] if name in cases else ufunc_case(getattr(np, operation), dtype)
 
 
 @lru_cache(maxsize=1024)

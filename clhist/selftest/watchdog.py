@@ -53,10 +53,12 @@ class Watchdog:
         while not self._over.wait(_TICK):
             # Should a driver not let this thread run again, that shows where at least.
             faulthandler.dump_traceback_later(self.seconds + _GRACE, exit=True, file=sys.__stderr__ or 2)
+            # A copy, since other threads add and remove entries meanwhile.
             for deadline, name in list(self._watched.values()):
                 if monotonic() > deadline:
                     try:
                         self.report(name)
                     finally:
+                        # `sys.exit` would end this thread alone.
                         os._exit(1)
         faulthandler.cancel_dump_traceback_later()

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 
 from clhist.errors import NoDeviceError
-from clhist.selftest.checks import WRONG, Check, Outcome
+from clhist.selftest.checks import WRONG, Check, CheckOutcome
 
 _MOST_JOBS = 8  # by default: each has a context on the device, and hundreds of MiB
 _START, _GRACE = 60.0, 10.0  # seconds that a process has to open the device, and to end
@@ -36,7 +36,9 @@ def default_jobs() -> int:
     return min(_MOST_JOBS, cores)
 
 
-def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: float) -> Iterator[tuple[int, Outcome]]:
+def run_in_processes(
+    checks: Sequence[Check], make: Make, jobs: int, limit: float
+) -> Iterator[tuple[int, CheckOutcome]]:
     """Run all of `checks`, and yield the number and the outcome of each when it has ended; no process is left then.
 
     Parameters
@@ -58,23 +60,26 @@ def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: floa
         If a process ends, or waits, before it has run anything: some devices are for one process alone.
     """
     waiting = list(range(len(checks)))  # the last first: forms, which have more kernels than updates
-    workers: list[Worker] = []
+    workers: list[CheckWorker] = []
     try:
-        workers += [Worker(make, limit) for _ in range(min(jobs, len(checks)))]
+        workers += [CheckWorker(make, limit) for _ in range(min(jobs, len(checks)))]
         while open_ones := [worker for worker in workers if not worker.connection.closed]:
+            # Wait no longer than until the next deadline, at which a check counts as hanging.
             next_deadline = min(worker.deadline for worker in open_ones)
             ready = wait([worker.connection for worker in open_ones], max(0.0, next_deadline - monotonic()))
             for worker in open_ones:
                 number = worker.number
                 if worker.connection in ready:
-                    found = worker.answer()
+                    answer = worker.answer()
                     if number is not None:
-                        yield number, Outcome(checks[number], *found)
+                        yield number, CheckOutcome(checks[number], *answer)
+                    # A process that ended with its check is replaced as long as others wait.
                     if waiting and worker.connection.closed:
-                        workers.append(Worker(make, limit))
+                        workers.append(CheckWorker(make, limit))
                     elif waiting:
                         worker.begin(waiting.pop())
                     else:
+                        # The end of the connection ends the process.
                         worker.connection.close()
                 elif monotonic() > worker.deadline:
                     if number is None:
@@ -82,10 +87,11 @@ def run_in_processes(checks: Sequence[Check], make: Make, jobs: int, limit: floa
                     raise HangError(checks[number].label)
     finally:
         for worker in workers:
+            # Processes that have done their part end by themselves; after an error the others are killed at once.
             worker.end(_GRACE if worker.connection.closed else 0)
 
 
-class Worker:
+class CheckWorker:
     """A process, and what it does: nothing yet, or the check of this number, until the deadline.
 
     `run` gets what `make` returned in the process, and a number; it returns the answer.
@@ -106,21 +112,23 @@ class Worker:
             self.connection.send(number)
 
     def answer(self) -> tuple:
-        """Return what an `Outcome` says besides its check, of the check that was run; nothing after the start."""
+        """Return the fields of a `CheckOutcome` but for the check that was run; an empty tuple after the start."""
         try:
-            found = self.connection.recv()
+            answer = self.connection.recv()
+        # The other end of the pipe is closed: the process has ended, perhaps by a crash of the driver.
         except (EOFError, OSError):
             words = self.end(_GRACE)
             if self.number is None:
                 raise NoDeviceError(f"{words} before it ran a check; jobs=1 takes none") from None
             return WRONG, words, self._limit + monotonic() - self.deadline
         self.number = None
-        return found
+        return answer
 
     def end(self, grace: float) -> str:
         """Return how the process ended, which is killed if it takes longer than `grace` seconds."""
         self.connection.close()
         self._process.join(grace)
+        # No effect on a process that has ended; a hanging driver ignores any request to end.
         self._process.kill()
         self._process.join(_GRACE)
         code = self._process.exitcode
@@ -132,8 +140,10 @@ class Worker:
 def _work(connection: Connection, make: Callable[[], Any], run: Run) -> None:
     """Run the checks whose numbers come, in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this
+    # A parent that is killed closes nothing, so a thread waits for its end.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     made = make()
+    # The empty answer says that the device is open.
     connection.send(())
     with suppress(EOFError):
         while True:

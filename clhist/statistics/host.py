@@ -1,4 +1,4 @@
-"""Statistics of groups on the host, for few elements: what the kernels of the table compute, by NumPy."""
+"""Statistics of groups by NumPy on the host, for few elements; the results agree with those of the kernels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from clhist.statistics.outputs import Column
 from clhist.statistics.variance import CANCELLED, variance
 
 Array = np.ndarray
-_LONG = 32  # elements of a group, from which on to sort each takes less than to sort all; on an EPYC of Zen 2
+# From so many elements a group on average, sorting each group is faster than one sort of all; on an EPYC of Zen 2.
+_LONG = 32
 
 
 class Grouped:
-    """The values of one column that count, with the group of each, in the order of the elements.
+    """The values of one column that count, and their groups, in the order of the elements.
 
     Parameters
     ----------
@@ -32,10 +33,12 @@ class Grouped:
     def __init__(self, keys: Array, values: Array, column: Column, number: int, nan: str = "") -> None:
         self.column, self.number, self.nan = column, number, nan or ("skipped" if column.skipna else "propagated")
         groups = keys.astype(np.intp, copy=False)
-        # NumPy's own object, for which `at` has a loop thirty times as fast.
+        # NumPy's own dtype object: `ufunc.at` has a loop for it that is thirty times as fast.
         values = values.astype(column.dtype, copy=False).view(column.dtype.type)
+        # Viewed as unsigned, negative groups are out of range as well.
         counts: Any = groups.view(np.uintp) < number
         if column.dates is not None:
+            # NaT is the least integer.
             counts &= values != np.iinfo(values.dtype).min
         elif self.nan == "skipped" and values.dtype.kind in "fc":
             counts &= values == values
@@ -54,7 +57,7 @@ class Grouped:
         return sums
 
     def folded(self, ufunc: np.ufunc, neutral: Any, dtype: np.dtype) -> Array:
-        """Return what a ufunc combines the values of each group to."""
+        """Return the values of each group combined by a ufunc; `neutral` for an empty one."""
         result = np.full(self.number, neutral, np.dtype(dtype.type))
         ufunc.at(result, self.groups, self.values.astype(dtype, copy=False))
         return result
@@ -74,7 +77,8 @@ class Grouped:
         """Means, in float64."""
         if self.total.dtype.kind != "c":
             return self.total / self.counts
-        means = np.empty_like(self.total)  # a division by a complex number makes NaN of infinities
+        # Divide both parts by real counts: division by a complex number turns infinities into NaN.
+        means = np.empty_like(self.total)
         means.real, means.imag = self.total.real / self.counts, self.total.imag / self.counts
         return means
 
@@ -92,7 +96,9 @@ class Grouped:
     @cached_property
     def order(self) -> tuple[Array, Array]:
         """Values and their groups, sorted by group and value; NaN is the greatest."""
-        narrow = self.groups.astype(np.uint16) if self.number <= 1 << 16 else self.groups  # sorted by digits
+        # NumPy sorts integers of 16 bits by radix sort.
+        narrow = self.groups.astype(np.uint16) if self.number <= 1 << 16 else self.groups
+        # Few long groups: gather each, and sort it alone. Many short ones: one sort by value, a stable one by group.
         if self.number <= self.values.size // _LONG:
             by_group = np.argsort(narrow, kind="stable")
             values, ends = self.values[by_group], np.cumsum(self.counts).tolist()
@@ -104,17 +110,18 @@ class Grouped:
         return self.values[by_group], self.groups[by_group]
 
     def placed(self, positions: Array | None, values: Array, none: Any, *, first: bool) -> Array:
-        """Return of each group the first or the last of some of the values that count, or of what is as many."""
+        """Return the first or the last of `values` in each group; `positions` selects their elements, None all."""
         result = np.full(self.number, none, values.dtype)
         step = -1 if first else 1
         groups = self.groups if positions is None else self.groups[positions]
-        result[groups[::step]] = values[::step]  # the last that is written stays
+        result[groups[::step]] = values[::step]  # of repeated indices NumPy keeps the last assignment
         return result
 
 
 def total(grouped: Grouped) -> Array:
     """Return sums; of integers modulo 2^64."""
     column = grouped.column
+    # In float64 sums of integers beyond 2^53 would round.
     if column.is_exact:
         return grouped.folded(np.add, 0, column.total)
     return grouped.total.astype(column.total)
@@ -123,8 +130,8 @@ def total(grouped: Grouped) -> Array:
 def product(grouped: Grouped) -> Array:
     """Return products, in float64 of floats; of integers modulo 2^64."""
     wanted = grouped.column.total
-    held = wanted if wanted.kind in "iu" else np.dtype(np.complex128 if wanted.kind == "c" else np.float64)
-    return grouped.folded(np.multiply, 1, held).astype(wanted)
+    accumulator_dtype = wanted if wanted.kind in "iu" else np.dtype(np.complex128 if wanted.kind == "c" else np.float64)
+    return grouped.folded(np.multiply, 1, accumulator_dtype).astype(wanted)
 
 
 def least(grouped: Grouped) -> Array:
@@ -141,6 +148,7 @@ def _extreme(grouped: Grouped, ufunc: np.ufunc) -> Array:
     dtype = grouped.column.dtype
     result = grouped.folded(ufunc, _neutral(ufunc, dtype), dtype)
     if dtype.kind == "f":
+        # The identity element is an infinity, which a group may have as a value.
         result[grouped.counts == 0] = np.nan
     return result
 
@@ -166,9 +174,9 @@ def place_of_largest(grouped: Grouped) -> Array:
 def _place_of(grouped: Grouped, ufunc: np.ufunc) -> Array:
     values, dtype = grouped.values, grouped.column.dtype
     best = grouped.folded(ufunc, _neutral(ufunc, dtype), dtype)
-    found = np.flatnonzero((values == best[grouped.groups]) | (values != values))  # a NaN is the extreme of its group
-    positions = found if grouped.positions is None else grouped.positions[found]
-    return grouped.placed(found, positions.astype(np.int64, copy=False), -1, first=True)
+    matches = np.flatnonzero((values == best[grouped.groups]) | (values != values))  # a NaN is the extreme of its group
+    positions = matches if grouped.positions is None else grouped.positions[matches]
+    return grouped.placed(matches, positions.astype(np.int64, copy=False), -1, first=True)
 
 
 def first(grouped: Grouped) -> Array:
@@ -204,25 +212,27 @@ def spread(name: str, grouped: Grouped) -> Array:
     number, shift, squares = grouped.moments
     if name in ("skew", "kurt"):
         return _shape(name, grouped).astype(grouped.column.result)
-    found = variance(number, shift, squares, grouped.column.ddof)
+    result = variance(number, shift, squares, grouped.column.ddof)
     if name != "var":
-        found = np.sqrt(found if name == "std" else found / number)
-    return found.astype(grouped.column.result)
+        result = np.sqrt(result if name == "std" else result / number)
+    return result.astype(grouped.column.result)
 
 
 def _shape(name: str, grouped: Grouped) -> Array:
     n, shift, squares = grouped.moments
     powers = grouped.deviations**3
     cubes, fourths = grouped.added(powers), grouped.added(powers * grouped.deviations)
+    # Deviations are from the rounded mean, off by `d`: shift the moments to the exact mean.
     d = shift / n
     second = squares - d * shift
+    # Equal values leave nothing but rounding errors, by which skewness must not be divided.
     second = np.where(second > squares * CANCELLED, second, 0)
     if name == "skew":
         third = cubes - 3 * d * squares + 2 * n * d**3
         return np.where((n < 3) | (second == 0), np.nan, n * np.sqrt(n - 1) / (n - 2) * third / second**1.5)
     fourth = fourths - 4 * d * cubes + 6 * d * d * squares - 3 * n * d**4
-    found = n * (n + 1) * (n - 1) * fourth / (second * second) - 3 * (n - 1) * (n - 1)
-    return np.where((n < 4) | (second == 0), np.nan, found / ((n - 2) * (n - 3)))
+    numerator = n * (n + 1) * (n - 1) * fourth / (second * second) - 3 * (n - 1) * (n - 1)
+    return np.where((n < 4) | (second == 0), np.nan, numerator / ((n - 2) * (n - 3)))
 
 
 def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -> Array:
@@ -232,6 +242,7 @@ def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -
     none = np.iinfo(np.int64).min if result.kind == "i" else np.nan
     if not values.size:
         return np.full(grouped.number, none, result)
+    # The rank of the lower neighbour in each group, and the share of the way to the next value.
     ends = np.cumsum(counts)
     if q is None:
         rank, share = (counts - 1) // 2, np.where(counts % 2, 0, 0.5)
@@ -241,31 +252,34 @@ def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -
         rank = rounded.astype(np.int64)
         share = place - rank if method in ("linear", "midpoint") else np.zeros(place.shape)
         share = np.where(share > 0, 0.5, 0) if method == "midpoint" else share
+    # Empty groups read some value, too, which is replaced below.
     low = np.minimum(ends - counts + np.maximum(rank, 0), values.size - 1)
+    # Without a share both neighbours are one: 0 times an infinite difference would be NaN.
     a, b = values[low], values[np.where(share > 0, np.minimum(low + 1, values.size - 1), low)]
     if result.kind == "i":
-        found = _between_integers(a.astype(np.int64), b.astype(np.int64), share, q is None or method == "midpoint")
+        quantiles = _between_integers(a.astype(np.int64), b.astype(np.int64), share, q is None or method == "midpoint")
     elif q is None:
         a, b = a.astype(result), b.astype(result)
-        found = np.where(a == b, a, (a + b) / 2)
+        quantiles = np.where(a == b, a, (a + b) / 2)
     else:
         a, b = a.astype(np.float64), b.astype(np.float64)
-        found = np.where(share < 0.5, a + (b - a) * share, b - (b - a) * (1 - share))
-        found = np.where((share == 0) | (a == b), a, found)
-    found = np.where(counts == 0, none, found).astype(result)
+        # From the nearer neighbour, as NumPy interpolates; equal infinities have no difference.
+        quantiles = np.where(share < 0.5, a + (b - a) * share, b - (b - a) * (1 - share))
+        quantiles = np.where((share == 0) | (a == b), a, quantiles)
+    quantiles = np.where(counts == 0, none, quantiles).astype(result)
     if grouped.nan == "propagated" and grouped.values.dtype.kind == "f":
-        found[grouped.groups[grouped.values != grouped.values]] = np.nan
-    return found
+        quantiles[grouped.groups[grouped.values != grouped.values]] = np.nan
+    return quantiles
 
 
 def _between_integers(a: Array, b: Array, share: Array, is_median: bool) -> Array:
-    """Return what is between two integers, rounded toward zero; their difference may need 64 bits without a sign."""
-    apart = b.view(np.uint64) - a.view(np.uint64)
+    """Interpolate between integers, rounded toward zero; differences are unsigned, as they may exceed 63 bits."""
+    distance = b.view(np.uint64) - a.view(np.uint64)
     if is_median:
-        part, rest = np.where(share == 0, 0, apart // 2), (share != 0) & (apart % 2 > 0)
+        part, rest = np.where(share == 0, 0, distance // 2), (share != 0) & (distance % 2 > 0)
     else:
-        part = (apart * share).astype(np.uint64)
-        rest = part < apart * share
+        part = (distance * share).astype(np.uint64)
+        rest = part < distance * share
     value = a + part.astype(np.uint64).view(np.int64)
     return value + ((value < 0) & rest)
 
@@ -274,12 +288,14 @@ def mode(grouped: Grouped) -> Array:
     """Return the most frequent values, the least of several; NaN or 0 of none."""
     values, groups = grouped.order
     is_new = np.ones(values.size, bool)
+    # Runs of equal values in sorted order; all NaN are one value.
     same = (values[1:] == values[:-1]) | ((values[1:] != values[1:]) & (values[:-1] != values[:-1]))
     is_new[1:] = (groups[1:] != groups[:-1]) | ~same
     begins = np.flatnonzero(is_new)
     lengths, owners = np.diff(begins, append=values.size), groups[begins]
     most = np.zeros(grouped.number, np.intp)
     np.maximum.at(most, owners, lengths)
+    # Assigned in descending order, so that the least of equally frequent values remains.
     wins = np.flatnonzero(lengths == most[owners])[::-1]
     result = np.full(grouped.number, _none(values.dtype), values.dtype)
     result[owners[wins]] = values[begins[wins]]

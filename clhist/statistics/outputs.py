@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -100,13 +101,13 @@ class Numbers:
     @classmethod
     def of(cls, size: int, has_fp64: bool) -> Numbers:
         """Return them for `size` values."""
+        # Positions are signed, since -1 stands for none.
         wide = size >= 2**31
         real = np.float64 if has_fp64 else np.float32
         return cls(np.dtype(real), np.dtype(np.int64 if wide else np.int32), np.dtype(np.uint64 if wide else np.uint32))
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """One histogram of a sweep.
 
     Attributes
@@ -129,14 +130,16 @@ def spread_of(column: Column, numbers: Numbers) -> Output:
     real, names = numbers.real, column.spreads
     kind, nan, first = c_name(real), _nan(real), f"v.{names[0]}"
     parts = {"number": operators.add(numbers.count), "shift": operators.add(real), "squares": operators.add(real)}
+    # The map emits a deviation in the first field of the value; the other fields carry nothing.
     lifted = ["1", first, f"({kind}){first} * {first}"]
     is_of_shape = any(name in _OF_SHAPE for name in names)
     if is_of_shape:
         parts |= {"cubes": operators.add(real), "fourths": operators.add(real)}
         lifted += [f"({kind}){first} * {first} * {first}", f"({kind}){first} * {first} * {first} * {first}"]
-    given = ", ".join(f"const {kind} {part}" for part in parts)
+    parameters = ", ".join(f"const {kind} {part}" for part in parts)
+    # A program may contain the functions of several columns: names say what they depend on.
     var, shape = (f"clhist_{of}_{real.name}_{column.ddof}" for of in ("variance", "shape"))
-    preamble = f"""{kind} {var}({given})
+    preamble = f"""{kind} {var}({parameters})
 {{
     {variance_text(kind, column.ddof, nan)}
 }}"""
@@ -150,7 +153,7 @@ def spread_of(column: Column, numbers: Numbers) -> Output:
     }
     if is_of_shape:
         preamble += f"""
-{kind} {shape}({given}, const bool is_kurtosis)
+{kind} {shape}({parameters}, const bool is_kurtosis)
 {{
     {central_moments_text(kind)}
     return is_kurtosis ? ({kurtosis_text(nan)}) : ({skewness_text(nan)});
@@ -186,6 +189,7 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
     real, integers = numbers.real, column.dtype.kind in "biu"
     counted = "count" in names or "mean" in names
     total = _total_of(column, names, real)
+    # One field of the emitted value carries the element; constants fill the others, which no lift reads.
     carrier = next((name for name in names if name != "count"), "")
     parts, lifted = {}, []
     if counted:
@@ -194,6 +198,7 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
     if carrier:
         parts["sum"] = operators.add(total)
         lifted.append(converted(f"v.{carrier}", column.total if carrier == "sum" else column.result, total))
+    # A sum of 64-bit integers may wrap, as NumPy's does; its mean must not, so it gets another accumulator.
     mean_of = "sum"
     if "sum" in names and "mean" in names and integers and column.dtype.itemsize == 8 and total.kind != "f":
         parts["exact"], mean_of = operators.add(real), "exact"
@@ -240,6 +245,7 @@ def extreme(name: str, dtype: np.dtype, skipna: bool) -> Operator:
     if not skipna:
         return lifts.minimum_or_nan(dtype) if name == "min" else lifts.maximum_or_nan(dtype)
     # As fmin, which PoCL computes slowly.
+    # NaN is the identity element: any number replaces it, and groups without values keep it.
     sign, lifted = ("<", lifts.fmin(dtype)) if name == "min" else (">", lifts.fmax(dtype))
     return Operator(dtype, f"b {sign} a || a != a ? b : a", np.nan, f"nan{name}", equivalents=lifted, verified=True)
 
@@ -248,6 +254,7 @@ def positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
     """Return argmin, argmax, first or last, with -1 as the index of none and NaN, or 0, as its value."""
     plain: Operator = getattr(operators, name)(dtype, index)
     result = struct_of({"value": dtype, "index": np.dtype(np.int64)})
+    # The index of the identity element loses against every position.
     none = np.iinfo(index).min if name == "last" else np.iinfo(index).max
     function = f"clhist_{name}_{dtype.name}_{index.name}"
     missing = _nan(dtype) if dtype.kind == "f" else "0"
@@ -278,11 +285,11 @@ def positioned(name: str, dtype: np.dtype, index: np.dtype) -> Operator:
     return of(plain, "(accumulator_t){v.value, v.index}", "(value_t){a.value, a.index}")
 
 
-def converted(text: str, given: np.dtype, wanted: np.dtype) -> str:
+def converted(text: str, dtype: np.dtype, wanted: np.dtype) -> str:
     """Return C of a number of one dtype as another."""
     if wanted.kind != "c":
-        return text if given == wanted else f"({c_name(wanted)}){text}"
-    return text if given == wanted else f"convert_{c_name(wanted)}({text})"
+        return text if dtype == wanted else f"({c_name(wanted)}){text}"
+    return text if dtype == wanted else f"convert_{c_name(wanted)}({text})"
 
 
 def _nan(dtype: np.dtype) -> str:

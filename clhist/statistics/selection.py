@@ -1,15 +1,15 @@
-"""Order statistics of groups: medians and quantiles, of weighted values as well. There are two ways to the same result.
+"""Order statistics of groups: medians and quantiles, also of weighted values. Two algorithms give the same result.
 
-Digit by digit (radix selection): each digit of the key of the result takes one sweep, a histogram of (group, digit)
-pairs over the values that have the digits before it. Nothing is sorted or moved. Many groups on a CPU: values are
-sorted by group, by counting, and in each a quickselect finds the result; or a quicksort counts different values. Both
-run on the device and wait for nothing.
+Radix selection: each digit of the result's key takes one sweep, a histogram of (group, digit) pairs over the values
+that share the digits before it. Nothing is sorted or moved. Many groups on a CPU: a counting sort arranges values by
+group, then quickselect finds the result of each group, or quicksort counts distinct values. Both run on the device
+without synchronisation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -23,17 +23,16 @@ from clhist._core.opencl.new_arrays import empty, zeros
 from clhist._core.opencl.program import build, building, kept_by_context
 from clhist._core.runtime.call import Call
 from clhist._core.runtime.chain import chain_on
-from clhist._core.runtime.each import Elementwise
+from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist._core.runtime.engine import Engine
 from clhist.operators.c_types import c_name
-from clhist.operators.names import name_hint
-from clhist.statistics.selection_texts import CPU, GPU, METHODS, Method, Order, Recipe, texts
+from clhist.statistics.selection_texts import CPU, GPU, Order, Recipe, texts
 
-_MOST_BINS = 1 << 20  # of one digit of all groups
-_DIGIT_BITS = (4, 11)
+_MOST_BINS = 1 << 20  # of the histogram of one digit of all groups
+_DIGIT_BITS = (4, 11)  # least and most bits of a digit: many groups need narrow digits for few bins
 # Groups a core from which a CPU sorts the values by group. Note [Groups sorted on CPUs], docs/decisions/0021.
 _MANY_GROUPS = 128
-_MOST_SORTED = 1 << 32
+_MOST_SORTED = 1 << 32  # elements; the sort counts positions in 32 bits
 
 
 def select(
@@ -70,40 +69,23 @@ def select(
 
 
 def sorts(values: Array, num_groups: int, queue: cl.CommandQueue) -> bool:
-    """Whether these values are sorted by so many groups."""
+    """Whether values are sorted by group rather than selected digit by digit: on CPUs, for many groups."""
     is_many = num_groups >= _MANY_GROUPS * queue.device.max_compute_units
     return is_many and device_kind(queue.device) == "cpu" and values.size < _MOST_SORTED and not is_cuda(values)
 
 
-def probability(q: object) -> float:
-    """Return the probability of a quantile; raise TypeError or ValueError if it is none."""
-    if isinstance(q, bool | np.bool_) or not isinstance(q, int | float | np.integer | np.floating):
-        raise TypeError(f"q: expected a number from 0 to 1, got {q!r:.60}")
-    if not 0 <= q <= 1:
-        raise ValueError(f"q: expected a number from 0 to 1, got {q}")
-    return float(q)
-
-
-def checked_method(method: Any) -> Method:
-    """Return the method of a quantile; raise ValueError if there is none of that name."""
-    if method not in METHODS:
-        raise ValueError(
-            f"method: expected one of {', '.join(METHODS)}, got {method!r:.60}{name_hint(method, [*METHODS])}"
-        )
-    return cast(Method, method)
-
-
 def check_weights(weights: Array, queue: cl.CommandQueue | None = None) -> None:
-    """Raise TypeError or ValueError if these cannot be the weights of a quantile; of device arrays it waits."""
+    """Raise TypeError or ValueError for invalid weights of a quantile; wait for device arrays."""
     if weights.dtype.kind not in "biuf":
         raise TypeError(f"weights: expected real numbers, got {weights.dtype}")
+    # Booleans and unsigned integers are never negative.
     if weights.dtype.kind not in "if" or not weights.size:
         return
     if is_device_array(weights):
         queue = queue or default_queue(weights)
         engine = _negatives(queue.context, np.dtype(weights.dtype))
-        (found,) = engine.run([weights], Call(1, queue=queue)).results
-        has_negative = bool(found.get()[0])
+        (flags,) = engine.run([weights], Call(1, queue=queue)).results
+        has_negative = bool(flags.get()[0])
     else:
         has_negative = bool((weights < 0).any())
     if has_negative:
@@ -123,11 +105,12 @@ def _digit_by_digit(
     digits, choose, above_of, finish = _kernels(queue.context, order, recipe)
     shift = width = 8 * order.key.itemsize
     least, most = _DIGIT_BITS
+    # The histogram has 2^digit bins for each group: the more groups, the narrower the digits.
     digit = min(most, max(least, (_MOST_BINS // num_groups).bit_length() - 1))
-    digit = -(-width // -(-width // digit))  # no larger than as many sweeps need
+    digit = -(-width // -(-width // digit))  # the narrowest digit with the same number of sweeps
     total = np.dtype(np.int64) if weights is None else order.real
     dtypes = order.key, total, total, np.dtype(np.uint32)
-    found, rank, members, equal = chosen = [zeros(queue, (num_groups,), dtype) for dtype in dtypes]
+    prefixes, rank, members, equal = chosen = [zeros(queue, (num_groups,), dtype) for dtype in dtypes]
     groups = (num_groups,) if recipe.takes_groups else ()
     data = (keys, values) if weights is None else (keys, values, weights)
 
@@ -136,17 +119,19 @@ def _digit_by_digit(
         kernel(chain, num_groups, arguments)
         chain.finish(*written)
 
+    # From the highest digit on: count values that share the chosen digits, then choose the next digit of each group.
     while shift:
         bits, whole = min(digit, shift), int(shift == width)
         shift -= bits
-        counts = digits(*data, found, num_groups, shift, bits, whole, num_bins=num_groups << bits, queue=queue)
+        counts = digits(*data, prefixes, num_groups, shift, bits, whole, num_bins=num_groups << bits, queue=queue)
         run(choose, [counts, *chosen, q, bits, whole, *groups], *chosen)
-    above: Any = (found,)
+    # A statistic between two values needs the next greater one as well, found by another sweep.
+    above: Any = (prefixes,)
     if above_of is not None:
-        above = above_of(*data, found, num_groups, num_bins=num_groups, queue=queue)
+        above = above_of(*data, prefixes, num_groups, num_bins=num_groups, queue=queue)
         above = above if isinstance(above, tuple) else (above,)
     result = empty(queue, (num_groups,), order.result, True)
-    run(finish, [found, above[0], above[-1], rank, members, equal, q, result], result)
+    run(finish, [prefixes, above[0], above[-1], rank, members, equal, q, result], result)
     return result
 
 
@@ -155,17 +140,21 @@ def _sorted_by_group(
 ) -> Array:
     count, begin, arrange, choose = _sorting_kernels(queue.context, order)
     cores = queue.device.max_compute_units
+    # Each chunk has a count for every group: with more chunks the counts would outnumber the values.
     chunks = max(1, min(cores, values.size // num_groups))
     result = empty(queue, (num_groups,), order.result, True)
-    chain = chain_on(queue, "for values sorted by group")  # from the queue's pool: new pages take as long as a sort
+    # Memory from the queue's pool: touching new pages would take as long as the sort.
+    chain = chain_on(queue, "for values sorted by group")
     places, keyed = chain.new(chunks * num_groups, np.uint32), chain.new(values.size, order.key)
     size, groups = np.int64(values.size), np.int64(num_groups)
-    data = [part for each in (keys, values) for part in (each.base_data, np.uint64(each.offset))]
+    data = [part for array in (keys, values) for part in (array.base_data, np.uint64(array.offset))]
     data += [size, groups, places]
     one = (1,)
+    # Counting sort: counts by chunk and group, where each begins, keys by group; then a selection in each group.
     done = count(queue, (chunks,), one, *data, wait_for=[*keys.events, *values.events])
     done = begin(queue, one, one, places, groups, np.int64(chunks), wait_for=[done])
     done = arrange(queue, (chunks,), one, *data, keyed, wait_for=[done])
+    # Writing has advanced the places: those of the last chunk are the ends of the groups. Offset in bytes.
     ends = np.uint64(4 * (chunks - 1) * num_groups)
     last = [places, ends, keyed, groups, order.real.type(q), result.data]
     result.add_event(choose(queue, (min(num_groups, 64 * cores),), one, *last, wait_for=[done]))
@@ -183,7 +172,7 @@ def _sorting_kernels(context: cl.Context, order: Order) -> tuple[Any, ...]:
 def _kernels(
     context: cl.Context, order: Order, recipe: Recipe
 ) -> tuple[Engine, Elementwise, Engine | None, Elementwise]:
-    """Return the kernels of a selection digit by digit; the third is None where nothing is looked for above it."""
+    """Return the kernels of a radix selection; the third, which finds the next value above, is None if not needed."""
     text, weighted = texts(order, recipe), order.weights is not None
     following: Any = [] if weighted else [recipe.next_above(order.key)]
     following += [operators.maximum(order.key)] if order.propagates else []
@@ -193,8 +182,11 @@ def _kernels(
     if following:
         operator = following if not weighted else following[0]
         above = Engine.of(context, operator, text.following_arguments, text.following, emits=1)
-    choose = Elementwise(context, text.choose_arguments, text.choose, "clhist_choose", text.functions)
-    finish = Elementwise(context, text.finish_arguments, text.finish, "clhist_finish", text.functions)
+    parts = [
+        (text.choose_arguments, text.choose, "clhist_choose"),
+        (text.finish_arguments, text.finish, "clhist_finish"),
+    ]
+    choose, finish = Elementwise.together(context, parts, text.functions)
     return digits, choose, above, finish
 
 

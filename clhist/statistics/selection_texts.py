@@ -14,13 +14,13 @@ from clhist import operators
 from clhist.operators.c_types import c_name
 from clhist.operators.equivalents import decoded, encoded
 from clhist.operators.operator import Operator
+from clhist.statistics.quantiles import Method
 
 Nan = Literal["skipped", "propagated", "greatest"]
-Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 
 # C of the rank of a quantile from the place `p` between values, and of its share of the way to the next value; NumPy's
 # names. Halves are rounded to even, as NumPy's are: not by `rint`, which rounds them down in llvmpipe of Mesa 25.0.7.
-_PLACES: dict[str, tuple[str, str]] = {
+_PLACES: dict[Method, tuple[str, str]] = {
     "linear": ("(long)({p})", "{p} - (long)({p})"),
     "lower": ("(long)({p})", "0"),
     "higher": ("(long)ceil({p})", "0"),
@@ -30,7 +30,6 @@ _PLACES: dict[str, tuple[str, str]] = {
     ),
     "midpoint": ("(long)({p})", "{p} > (long)({p}) ? 0.5f : 0"),
 }
-METHODS = tuple(_PLACES)
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,7 @@ class Order:
         is_float = self.dtype.kind == "f"
         keep = " && v == v" if is_float and self.nan == "skipped" else ""
         key = encoded("v", self.dtype)
+        # All NaN, of either sign, have one key above those of numbers.
         key = f"(v != v ? {self.ones} : {key})" if is_float else key
         weight = ""
         if self.weights is not None:
@@ -112,9 +112,10 @@ class Order:
 
     def functions(self) -> str:
         """Return C of the place of the statistic among `n` values, and of what it is between two neighbours."""
-        real, result, key = (c_name(each) for each in (self.real, self.result, self.key))
-        first, second = (decoded(each, self.dtype) for each in ("low", "high"))
-        rank, share = (each.format(p="q * (n - 1)") for each in _PLACES[self.method])
+        real, result, key = (c_name(dtype) for dtype in (self.real, self.result, self.key))
+        first, second = (decoded(name, self.dtype) for name in ("low", "high"))
+        # Positions and interpolation repeat NumPy's operations, so that results are equal.
+        rank, share = (expression.format(p="q * (n - 1)") for expression in _PLACES[self.method])
         if self.is_median:
             rank, share = "(n - 1) / 2", "n % 2 ? 0 : 0.5f"
         if self.result.kind == "i" and not self.counts:  # the sum of two dates may overflow
@@ -130,6 +131,7 @@ class Order:
         else:  # as NumPy interpolates
             between = f"""const {real} a = {first}, b = {second};
     return low == high || a == b ? a : share < 0.5f ? a + (b - a) * share : b - (b - a) * (1 - share);"""
+        # Fused multiply-adds would round differently from NumPy.
         return f"""#pragma OPENCL FP_CONTRACT OFF
 long clhist_rank(const long n, const {real} q) {{ return {rank}; }}
 {real} clhist_share(const long n, const {real} q) {{ return {share}; }}
@@ -220,6 +222,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
     unsigned, real = c_name(order.key), c_name(order.real)
     weighted = order.weights is not None
     arguments = f"{order.arguments}, const {unsigned} *found, const long groups"
+    # `shift` is the lowest bit of the digit; the bits above it have to equal the prefix of the group.
     place = recipe.bin.format(digit=f"(long)(k >> shift & (((({unsigned})1) << bits) - 1))")
     emit = f"if (whole || k >> shift >> bits == found[g]) EMIT({place}, {'w' if weighted else '1'});"
     count, total = (real, real) if weighted else ("uint", "long")

@@ -1,4 +1,4 @@
-"""The table of statistics by bins and groups: by name, which sweeps make each, of what values, and with what result.
+"""The table of statistics of bins and groups: for each name the histograms, the kinds of values and the result.
 
 `clhist.group_by`, `clhist.stats`, `clhist.ndimage`, `clhist.dask` and `clhist.flox` read it. All statistics of all
 columns come from one sweep, but for the variance, which takes a second one around the mean (sums of squares alone
@@ -11,12 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from clhist import operators
 from clhist.operators.c_types import integer, supported_dtype
@@ -25,16 +23,19 @@ from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
 from clhist.statistics import host
 from clhist.statistics.outputs import Column, Numbers, Output, converted, extreme, moments_of, positioned
-from clhist.statistics.selection import checked_method, probability
-from clhist.statistics.selection_texts import METHODS, Method
+from clhist.statistics.quantiles import METHODS, Method, checked_method, probability
 from clhist.statistics.variance import variance
-from clhist.typing import QuantileName
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from clhist.typing import QuantileName
 
 Array = np.ndarray
 Parts = Mapping[str, Array]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Statistic:
     """The definition of a statistic.
 
@@ -43,15 +44,15 @@ class Statistic:
     dtype : callable
         The dtype of the result, of a `Column`.
     output : callable or None
-        The histogram of a `Column` and `Numbers` that makes it; None of one that shares its histogram, as moments and
-        variances do, or has none, as order statistics.
+        The histogram of a `Column` and `Numbers`; None if the statistic shares another histogram (moments, variances)
+        or needs none (order statistics).
     kinds : str
         Kinds of the dtypes of values, "m" and "M" for dates and durations.
     is_moment, is_apart : bool
-        Whether it shares the histogram of the moments, or is not computed by the sweeps of the others: is selected, or
-        of the different values of each group.
+        Whether it shares the histogram of the moments; whether no sweep computes it: order statistics are selected,
+        and others depend on the distinct values of each group.
     merges : bool
-        Whether partial results of parts of the data make it.
+        Whether it can be computed from partial results of parts of the data.
     rounds : bool
         Whether it depends on the order of the elements, unless sums are reproducible.
     is_position : bool
@@ -65,7 +66,7 @@ class Statistic:
     takes : tuple of str
         Arguments of its own. `clhist.GroupBy.agg` leaves such a statistic to its method.
     host : callable or None
-        What computes it of few elements, of a `Grouped`; None of what does not depend on values, or not on their order.
+        Computes it of a `Grouped` on the host, for few elements; None for "size" and "nunique".
     """
 
     dtype: Callable[[Column], np.dtype]
@@ -84,14 +85,14 @@ class Statistic:
 
 
 def _without_arguments(names: Sequence[str]) -> list[str]:
-    """Return the names that `clhist.GroupBy.agg` takes, with examples of places and quantiles."""
+    """Return the names that `clhist.GroupBy.agg` accepts, with examples of places and quantiles."""
     quantiles = ["q90"] if "quantile" in names else []
     return [name for name in names if not TABLE[name].takes] + ["nth1", *quantiles]
 
 
 def column_of(
     name: str,
-    given: np.dtype,
+    values_dtype: np.dtype,
     statistics: Sequence[str],
     real: np.dtype,
     skipna: bool,
@@ -99,25 +100,26 @@ def column_of(
     dtype: DTypeLike | None,
     dates: np.dtype | None = None,
 ) -> Column:
-    """Return what is asked of values of the dtype `given`, of which errors say `name`; see `clhist.GroupBy.agg`.
+    """Return the checked request of statistics of one column; see `clhist.GroupBy.agg`.
 
-    `dates` is the dtype of dates or durations that are given as integers.
+    Errors call the column `name`. `dates` is the dtype of dates or durations whose integers are the values.
 
     Raises
     ------
     TypeError, ValueError
         If there is no such statistic, or `dtype` is none of its results.
     """
-    kind = given.kind
-    known = [each for each in TABLE if (kind if dates is None else dates.kind) in TABLE[each].kinds]
-    for each in statistics:
-        if each not in known:
-            of = f" of {given if dates is None else dates}" if dates is not None or kind == "c" else ""
-            expected = f"{name}: expected statistics{of} among {', '.join(_without_arguments(known))}"
-            raise ValueError(f"{expected}; got {each!r}{name_hint(each, known)}")
+    kind = values_dtype.kind
+    supported = [statistic for statistic in TABLE if (kind if dates is None else dates.kind) in TABLE[statistic].kinds]
+    for statistic in statistics:
+        if statistic not in supported:
+            of = f" of {values_dtype if dates is None else dates}" if dates is not None or kind == "c" else ""
+            expected = f"{name}: expected statistics{of} among {', '.join(_without_arguments(supported))}"
+            raise ValueError(f"{expected}; got {statistic!r}{name_hint(statistic, supported)}")
     if dates is not None and not skipna:
         raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")
-    result = given.newbyteorder("=") if kind in "fc" else real
+    # Floats keep their dtype; sums of integers and booleans take 64 bits, as in NumPy.
+    result = values_dtype.newbyteorder("=") if kind in "fc" else real
     total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
     if dtype is not None:
         wanted = supported_dtype(dtype)
@@ -125,29 +127,35 @@ def column_of(
             raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
         result = total = wanted
     counted = ["count"] if dates is not None else []  # without values a group is NaT
-    swept = tuple(each for each in dict.fromkeys([*statistics, *counted]) if not TABLE[each].is_apart)
-    return Column(given.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
+    swept = tuple(statistic for statistic in dict.fromkeys([*statistics, *counted]) if not TABLE[statistic].is_apart)
+    return Column(values_dtype.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
 
 
-def named_statistics(given: Sequence[Any]) -> tuple[str, ...]:
-    """Return the names of the statistics of a column, given one by one or as one sequence, by name or by function."""
-    each = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
-    return tuple(dict.fromkeys(FUNCTIONS.get(one, one) if callable(one) else one for one in each))
+def named_statistics(statistics: Sequence[Any]) -> tuple[str, ...]:
+    """Return the names of statistics, which are listed one by one or as one sequence, by name or by function."""
+    entries = statistics[0] if len(statistics) == 1 and isinstance(statistics[0], tuple | list) else statistics
+    return tuple(dict.fromkeys(FUNCTIONS.get(one, one) if callable(one) else one for one in entries))
 
 
-def split_statistics(name: str, given: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return the names of the statistics of a column, and what is given without quantiles and those of any type.
+def split_statistics(name: str, request: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Return the names of the statistics of a column, and the part of the request that sweeps can compute.
+
+    The latter is empty if all statistics are quantiles, places or statistics of values of any type.
 
     Raises
     ------
     TypeError
-        If it is no tuple of an array and its statistics.
+        If `request` is not a tuple of an array and its statistics.
     """
-    if not isinstance(given, tuple | list) or len(given) < 2 or isinstance(given[0], str):
-        raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {given!r:.60}")
-    names = named_statistics(given[1:])
-    rest = [each for each in names if each not in OF_ANY and quantile_of(each) is None and place_of(each) is None]
-    return names, (given[0], *rest) if rest else ()
+    if not isinstance(request, tuple | list) or len(request) < 2 or isinstance(request[0], str):
+        raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {request!r:.60}")
+    names = named_statistics(request[1:])
+    rest = [
+        statistic
+        for statistic in names
+        if statistic not in OF_ANY and quantile_of(statistic) is None and place_of(statistic) is None
+    ]
+    return names, (request[0], *rest) if rest else ()
 
 
 def quantile(q: float, method: Method = "linear") -> QuantileName:
@@ -177,23 +185,30 @@ def quantile(q: float, method: Method = "linear") -> QuantileName:
     >>> clhist.group_by(np.array([0, 0, 0])).agg(x=(x, clhist.quantile(0.75, "higher")))["x"]
     {'q75_higher': array([4.])}
     """
+    from decimal import Decimal  # which most programs do without
+
+    # Decimal digits, since 0.29 * 100 is 28.999999999999996 in binary; adding 0.0 turns -0.0 into 0.0.
     percent = Decimal(repr(probability(q) + 0.0)).scaleb(2)
     suffix = "" if checked_method(method) == "linear" else f"_{method}"
-    return cast(QuantileName, f"q{percent.normalize():f}{suffix}")
+    return cast("QuantileName", f"q{percent.normalize():f}{suffix}")
 
 
 def quantile_of(name: object) -> tuple[float, Method] | None:
-    """Return the probability and method of a quantile by its name, as 0.9 of "q90"; None of another name."""
+    """Return the probability and method of a quantile by its name, such as 0.9 for "q90"; None for another name."""
     if not isinstance(name, str) or not name.startswith("q"):
         return None
+    from decimal import Decimal
+
+    # A name that does not match gets 2, which is no probability.
     parts = re.fullmatch(rf"q(\d{{1,3}}(?:\.\d+)?)(?:_({'|'.join(METHODS)}))?", name)
     q = float(Decimal(parts[1]).scaleb(-2)) if parts else 2
     return (q, cast(Method, parts[2] or "linear")) if parts and q <= 1 else None
 
 
 def place_of(name: object) -> int | None:
-    """Return the place of a value in its group by the statistic's name, as 1 of "nth1"; None of another name."""
-    if not isinstance(name, str) or not name.startswith("nth"):  # most names: a pattern costs several times as much
+    """Return the place of a value in its group by the statistic's name, such as 1 for "nth1"; None for other names."""
+    # Most names fail here; matching the pattern would cost several times as much.
+    if not isinstance(name, str) or not name.startswith("nth"):
         return None
     parts = re.fullmatch(r"nth(-?\d{1,18})", name)
     return int(parts[1]) if parts else None
@@ -202,9 +217,9 @@ def place_of(name: object) -> int | None:
 def outputs_of(column: Column, numbers: Numbers) -> tuple[Output, ...]:
     """Return the histograms that the first sweep fills for a column."""
     moments = [name for name in TABLE if TABLE[name].is_moment and name in column.statistics]
-    found = [moments_of(column, moments, numbers)] if moments else []
+    outputs = [moments_of(column, moments, numbers)] if moments else []
     makes = [TABLE[name].output for name in column.statistics]
-    return (*found, *(make(column, numbers) for make in makes if make is not None))
+    return (*outputs, *(make(column, numbers) for make in makes if make is not None))
 
 
 def _extreme(name: str) -> Callable[[Column, Numbers], Output]:
@@ -212,6 +227,7 @@ def _extreme(name: str) -> Callable[[Column, Numbers], Output]:
 
 
 def _positioned(name: str) -> Callable[[Column, Numbers], Output]:
+    # The result is a pair of value and index, of which one is wanted.
     results = ("", name) if name.startswith("arg") else (name, "")
     return lambda column, numbers: Output(positioned(name, column.dtype, numbers.index), "((value_t){v, i})", results)
 
@@ -222,6 +238,7 @@ def _logical(name: str, operator: Operator) -> Callable[[Column, Numbers], Outpu
 
 def _product_of(column: Column, numbers: Numbers) -> Output:
     if column.total.kind == "f":
+        # Floats are multiplied in the widest type of the device, and rounded once.
         operator = Operator(column.total, "a * b", 1, "multiply", accumulator=numbers.real)
     else:
         operator = operators.multiply(column.total)
@@ -249,14 +266,14 @@ def _bool(column: Column) -> np.dtype:
 
 
 def _of_some(value: Callable[[Parts], Array]) -> Callable[[Parts], Array]:
-    """Return a result of bins that are not empty, NaN of the others."""
+    """Return a result that is NaN for empty bins."""
     return lambda parts: np.where(parts["count"] > 0, value(parts), np.nan)
 
 
 _ANY, _ALL = "biufcmM", "biufc"
 _DATED = "biufmM"
 
-# In the order in which errors list them.
+# The order is that of the lists in error messages.
 TABLE: dict[str, Statistic] = {
     "sum": Statistic(
         _total,
@@ -333,10 +350,10 @@ TABLE: dict[str, Statistic] = {
         host=host.quantile,
     ),
 }
-STATISTICS = tuple(name for name, each in TABLE.items() if not each.takes)  # of `clhist.GroupBy.agg`
-OF_ANY = tuple(name for name, each in TABLE.items() if each.is_apart and each.kinds == _ANY)  # of texts, too
+STATISTICS = tuple(name for name, entry in TABLE.items() if not entry.takes)  # of `clhist.GroupBy.agg`
+OF_ANY = tuple(name for name, entry in TABLE.items() if entry.is_apart and entry.kinds == _ANY)  # of texts, too
 OF_COMPLEX = tuple(name for name in STATISTICS if "c" in TABLE[name].kinds)
-BINNED = tuple(name for name, each in TABLE.items() if each.finish is not None)
+BINNED = tuple(name for name, entry in TABLE.items() if entry.finish is not None)
 
 # Outputs of a sweep of `clhist.stats`: the operator, if there are fewer elements than 32 bits count and if there are
 # more, and C of the value of element `i`.
@@ -349,11 +366,11 @@ PARTS: dict[str, tuple[Callable[[bool], Operator], str]] = {
 
 
 def host_statistics(grouped: host.Grouped, names: Sequence[str]) -> dict[str, Array]:
-    """Return statistics by their names, which the host computes of few elements."""
-    found = {}
+    """Compute statistics on the host, for few elements; return them by name."""
+    results = {}
     with np.errstate(all="ignore"):
         for name in names:
             compute = TABLE[name].host
             assert compute is not None
-            found[name] = compute(grouped)
-    return found
+            results[name] = compute(grouped)
+    return results

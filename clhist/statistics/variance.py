@@ -21,8 +21,8 @@ def deviation_terms(value: str, mean: str, weight: str = "") -> tuple[str, str]:
 def sum_of_deviations(number: Any, shift: Any, squares: Any) -> Any:
     """Return the sum of the squared deviations from the exact mean; `number` is that of values, or of their weights."""
     with np.errstate(all="ignore"):
-        found = np.where(number == 0, squares, squares - shift * (shift / number))
-    return np.where(squares > 0, np.maximum(found, 0), found)  # negative weights have negative ones
+        deviations = np.where(number == 0, squares, squares - shift * (shift / number))
+    return np.where(squares > 0, np.maximum(deviations, 0), deviations)  # negative weights have negative ones
 
 
 def variance(number: Any, shift: Any, squares: Any, ddof: int = 0) -> Any:

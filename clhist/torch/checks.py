@@ -36,6 +36,7 @@ def check_tensor(name: str, value: Any, dtypes: tuple[Any, ...], like: torch.Ten
 
 def check_values(name: str, value: Any, reduce: str) -> None:
     """Raise an exception unless `value` is a tensor of values that can be reduced, one dimension or more."""
+    # Means and spreads of integers would be fractions; minima and maxima of booleans are booleans.
     dtypes = _FLOATS if reduce in ("mean", *SPREADS) else (*_FLOATS, *_INTEGERS)
     check_tensor(name, value, (*dtypes, torch.bool) if reduce in ("min", "max") else dtypes)
     if value.dim() == 0:
@@ -60,7 +61,7 @@ def check_dim(src: torch.Tensor, dim: Any) -> None:
 
 def check_data(name: str, value: Any) -> None:
     """Raise an exception unless `value` is a tensor of numbers whose bins are searched, which have no gradient."""
-    check_tensor(name, value, (*(each for each in _FLOATS if each is not torch.bfloat16), *_INTEGERS, torch.bool))
+    check_tensor(name, value, (*(dtype for dtype in _FLOATS if dtype is not torch.bfloat16), *_INTEGERS, torch.bool))
     check_no_gradient(name, value)
 
 
@@ -90,6 +91,7 @@ def check_no_tangent(name: str, value: torch.Tensor) -> None:
 
 def check_size(name: str, value: Any) -> None:
     """Raise an exception unless `value` is a number of bins."""
+    # `torch.compile` passes sizes as SymInt.
     if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
         raise TypeError(f"{name}: expected an int, got {value!r}")
     if value < 0:
@@ -98,6 +100,7 @@ def check_size(name: str, value: Any) -> None:
 
 def check_empty(value: Any, dtype: torch.dtype) -> None:
     """Raise an exception unless `value` is a number that `dtype` has, or None."""
+    # `type` and not isinstance: a bool is no number here.
     if value is None or (type(value) in (int, float) and dtype.is_floating_point):
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -109,10 +112,10 @@ def check_empty(value: Any, dtype: torch.dtype) -> None:
 
 def reduction(reduce: Any) -> str:
     """Return one of `REDUCTIONS` or `SPREADS`, or raise ValueError."""
-    found = _NAMES.get(reduce, reduce) if isinstance(reduce, str) else reduce
-    if found not in (*REDUCTIONS, *SPREADS):
+    name = _NAMES.get(reduce, reduce) if isinstance(reduce, str) else reduce
+    if name not in (*REDUCTIONS, *SPREADS):
         raise ValueError(f"reduce: expected one of {', '.join((*REDUCTIONS, *SPREADS))}, got {reduce!r}")
-    return str(found)
+    return str(name)
 
 
 def reductions_of(reduce: Any) -> list[str]:
@@ -136,6 +139,7 @@ def reproducibility(reproducible: bool | None, dtype: torch.dtype, reduce: str =
     """
     if reproducible is not None and not isinstance(reproducible, (bool, np.bool_)):
         raise TypeError(f"reproducible: expected a bool or None, got {reproducible!r:.60}")
+    # Integers wrap, so their sums are the same in any order.
     if not dtype.is_floating_point:
         return False
     if reduce != "prod":

@@ -63,10 +63,12 @@ def direct(
         needs_gradient = _needs_gradient(args)
         if needs_gradient is None:
             return operator(*args)
+        # Without a gradient, neither the dispatcher nor autograd has a part in the call.
         if not needs_gradient or not torch.is_grad_enabled():
             return kernel(*args)
         if function is None:
             return operator(*args)
+        # None: there are no recorded launches.
         result = function.apply(None, *args)
         report_origin(result, (function.apply, args))
         return result
@@ -82,6 +84,7 @@ def _needs_gradient(args: Iterable[Any]) -> bool | None:
         if kind in _PLAIN:
             continue
         if kind in TENSORS:
+            # The dispatcher handles tensors of other devices, such as meta, and batched ones.
             if not (value.is_cuda or value.is_cpu) or is_batched(value):
                 return None
             needed = needed or value.requires_grad
@@ -99,7 +102,8 @@ def _function(kernel: Callable[..., Any], backward: Backward, setup: Setup) -> t
     class Direct(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, launch: Callable[[], Any] | None, *args: Any) -> Any:
-            output = ANEW if launch is None else launch()  # what an earlier call has launched
+            # Launch again what an earlier call of this signature launched.
+            output = ANEW if launch is None else launch()
             if output is ANEW:
                 output = kernel(*args)
             setup(ctx, args, output)
@@ -107,6 +111,7 @@ def _function(kernel: Callable[..., Any], backward: Backward, setup: Setup) -> t
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
+            # The argument in front, `launch`, has no gradient.
             return None, *backward(ctx, *grads)
 
     return Direct

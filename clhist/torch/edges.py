@@ -10,7 +10,7 @@ from clhist._core.spi import reduce_mapped, row_dots, takes_cuda
 from clhist.operators import add
 from clhist.torch import operators
 from clhist.torch.checks import SUMMED, check_integers, check_no_tangent, check_size, check_tensor, reproducibility
-from clhist.torch.groups import size_of
+from clhist.torch.groups import is_sorted, size_of
 from clhist.torch.operators import as_array, as_tensor, by_rows
 from clhist.torch.registration import operator_function, refuse_vmap, register_fake, register_operator
 
@@ -22,6 +22,7 @@ def gather_scatter(
     weight: torch.Tensor | None = None,
     dim_size: int | None = None,
     *,
+    sorted: bool = False,
     reproducible: bool | None = None,
 ) -> torch.Tensor:
     """Sum messages along edges: ``scatter(x[col] * weight, row)`` without the array of all messages.
@@ -35,11 +36,13 @@ def gather_scatter(
     col : tensor of shape (E,) of integers
         Source of each edge. Edges whose source is outside [0, M) add nothing.
     row : tensor of shape (E,) of integers
-        Target of each edge. Edges whose target is outside [0, `dim_size`) add nothing. Sorted targets cost least.
+        Target of each edge. Edges whose target is outside [0, `dim_size`) add nothing.
     weight : tensor of shape (E,), optional
         Weight of each edge, of the dtype of `x`. Defaults to 1.
     dim_size : int, optional
         Number of target nodes, as of `scatter`.
+    sorted : bool
+        Whether `row` does not decrease, as of `scatter`.
     reproducible : bool, optional
         Whether sums are bitwise the same in any order of edges, as of `scatter`. The messages are stored then.
 
@@ -83,11 +86,13 @@ def gather_scatter(
     if dim_size is None:
         dim_size = size_of(row, "row")
     check_size("dim_size", dim_size)
-    return _messages(x, col, row, weight, dim_size, reproducibility(reproducible, x.dtype))
+    is_same = reproducibility(reproducible, x.dtype)
+    return _messages(x, col, row, weight, dim_size, is_same, is_sorted(sorted))
 
 
 @register_operator(
-    "gather_scatter(Tensor x, Tensor col, Tensor row, Tensor? weight, SymInt dim_size, bool reproducible) -> Tensor"
+    "gather_scatter(Tensor x, Tensor col, Tensor row, Tensor? weight, SymInt dim_size, bool reproducible, "
+    "bool is_sorted=False) -> Tensor"
 )
 def _gather_scatter(
     x: torch.Tensor,
@@ -96,29 +101,33 @@ def _gather_scatter(
     weight: torch.Tensor | None,
     dim_size: int,
     reproducible: bool,
+    is_sorted: bool = False,
 ) -> torch.Tensor:
     shape = (dim_size, *x.shape[1:])
     if not (x.numel() and dim_size and col.shape[0]):
         return x.new_zeros(shape)
+    # The reproducible sum takes an array of all messages.
     if reproducible:
         messages = operators.gather(x.contiguous(), col)
         if weight is not None:
             messages = messages * by_rows(weight, messages)
+        # An edge without a source gathers 0, which an infinite weight would make NaN.
         is_edge = by_rows((col >= 0) & (col < x.shape[0]), messages)
-        return operators.scatter(torch.where(is_edge, messages, 0), row, dim_size, "sum", True)
+        return operators.scatter(torch.where(is_edge, messages, 0), row, dim_size, "sum", True, None, is_sorted)
     weights = None if weight is None else as_array(weight)
-    return as_tensor(_summed(as_array(x), as_array(col), as_array(row), weights, shape))
+    return as_tensor(_summed(as_array(x), as_array(col), as_array(row), weights, shape, is_sorted))
 
 
 @takes_cuda
-def _summed(x: Any, col: Any, row: Any, weights: Any, shape: tuple[int, ...]) -> Any:
+def _summed(x: Any, col: Any, row: Any, weights: Any, shape: tuple[int, ...], is_sorted: bool) -> Any:
     components = x.size // x.shape[0]
     message = f"x[(long)col[{{row}}] * {components} + {{component}}]"
     arrays = {"x": x, "col": col}
     if weights is not None:
         message, arrays["weight"] = f"{message} * weight[{{row}}]", weights
+    # The kernel checks each source, so that nothing outside of `x` is read.
     value = f"((long)col[{{row}}] >= 0 && (long)col[{{row}}] < sources ? {message} : 0)"
-    return reduce_mapped(shape, add(x.dtype), row, value, arrays, {"sources": x.shape[0]})
+    return reduce_mapped(shape, add(x.dtype), row, value, arrays, {"sources": x.shape[0]}, is_sorted=is_sorted)
 
 
 @register_fake("gather_scatter")
@@ -129,6 +138,7 @@ def _(
     weight: torch.Tensor | None,
     dim_size: int,
     reproducible: bool,
+    is_sorted: bool = False,
 ) -> torch.Tensor:
     return x.new_empty((dim_size, *x.shape[1:]))
 
@@ -151,7 +161,7 @@ def _(first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, secon
 
 
 def _messages_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    x, col, row, weight, ctx.dim_size, ctx.reproducible = inputs
+    x, col, row, weight, ctx.dim_size, ctx.reproducible, *_ = inputs
     ctx.save_for_backward(x, col, row, *(() if weight is None else (weight,)))
 
 
@@ -159,12 +169,15 @@ def _messages_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | Non
     x, col, row, *weights = ctx.saved_tensors
     grad, weight = grad.contiguous(), weights[0] if weights else None
     of_x = of_weight = None
-    needs_x, _, _, needs_weight, _, _ = ctx.needs_input_grad[-6:]  # a call on plain tensors has one argument more
+    # Count from the end: a call on plain tensors has one argument more in front.
+    needs_x, _, _, needs_weight, *_ = ctx.needs_input_grad[-7:]
     if needs_x:
-        of_x = _messages(grad, row, col, weight, x.shape[0], ctx.reproducible)
+        # The transposed product: sources and targets change places, and their order is unknown.
+        of_x = _messages(grad, row, col, weight, x.shape[0], ctx.reproducible, False)
     if weight is not None and needs_weight:
+        # The gradient of a weight is the dot product of the rows of its source and its target.
         of_weight = _dots(x, grad, col, row)
-    return of_x, None, None, of_weight, None, None
+    return of_x, None, None, of_weight, None, None, None
 
 
 def _dots_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -174,8 +187,8 @@ def _dots_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None
 def _dots_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     first, second, first_rows, second_rows = ctx.saved_tensors
     grad = grad.contiguous()
-    of_first = _messages(second, second_rows, first_rows, grad, first.shape[0], False)
-    of_second = _messages(first, first_rows, second_rows, grad, second.shape[0], False)
+    of_first = _messages(second, second_rows, first_rows, grad, first.shape[0], False, False)
+    of_second = _messages(first, first_rows, second_rows, grad, second.shape[0], False, False)
     return of_first, of_second, None, None
 
 

@@ -10,12 +10,12 @@ import torch
 from clhist._core.spi import reduce_mapped, row_kernels, takes_cuda
 from clhist.operators import add
 from clhist.operators.halves import number_of
-from clhist.reduce import reduce_by_index
 from clhist.torch import operators
 from clhist.torch.checks import check_empty, check_values, reproducibility
-from clhist.torch.groups import by_groups
+from clhist.torch.groups import by_groups, is_sorted
 from clhist.torch.operators import as_array, as_tensor, by_rows
 from clhist.torch.registration import NO_VMAP, operator_function, register_fake, register_operator, register_vmap
+from clhist.torch.rows import reduce_rows
 
 
 def softmax(
@@ -25,6 +25,7 @@ def softmax(
     dim_size: int | None = None,
     dim: int = 0,
     *,
+    sorted: bool = False,
     reproducible: bool | None = None,
 ) -> torch.Tensor:
     """Compute the softmax of the values of each group: `torch_geometric.utils.softmax`.
@@ -42,6 +43,8 @@ def softmax(
         Number of groups, as of `scatter`: `num_nodes` in PyTorch Geometric. Not with `ptr` alone.
     dim : int
         The dimension of `src` that is normalised.
+    sorted : bool
+        Whether `index` does not decrease, as of `scatter`. With `ptr` it does not.
     reproducible : bool, optional
         Whether sums are bitwise the same in any order of values, as of `scatter`.
 
@@ -72,7 +75,7 @@ def softmax(
     check_values("src", src, "mean")
     is_same = reproducibility(reproducible, src.dtype)
     rows, index, size = by_groups(src, index, ptr, dim_size, dim)
-    result = _of_groups(rows, index, size, is_same)
+    result = _of_groups(rows, index, size, is_same, is_sorted(sorted, ptr))
     return result.movedim(0, dim) if dim else result
 
 
@@ -84,13 +87,14 @@ def logsumexp(
     dim: int = 0,
     *,
     empty: float | None = 0,
+    sorted: bool = False,
     reproducible: bool | None = None,
 ) -> torch.Tensor:
     """Compute the logarithm of the sum of exponentials of each group: `torch_geometric.utils.segment_logsumexp`.
 
     Parameters
     ----------
-    src, index, ptr, dim_size, dim, reproducible
+    src, index, ptr, dim_size, dim, sorted, reproducible
         As of `softmax`.
     empty : float or None
         The result of groups without a value. Defaults to 0, as in PyTorch Geometric; None leaves -infinity.
@@ -119,140 +123,171 @@ def logsumexp(
     is_same = reproducibility(reproducible, src.dtype)
     check_empty(empty, src.dtype)
     rows, index, size = by_groups(src, index, ptr, dim_size, dim)
-    result = _log_sums(rows, index, size, is_same)
+    result = _log_sums(rows, index, size, is_same, is_sorted(sorted, ptr))
     if empty is not None:
+        # Values of -infinity also have the result -infinity, so only the count shows which groups are empty.
         counts = operators.count(index, size)
         result = torch.where(by_rows(counts, result) > 0, result, empty)
     return result.movedim(0, dim) if dim else result
 
 
-@register_operator("softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
-def _softmax(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+@register_operator(
+    "softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor"
+)
+def _softmax(
+    src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
+) -> torch.Tensor:
+    # Without a group, all values are outside, whose softmax is 0.
     if not (src.numel() and dim_size):
         return torch.zeros_like(src, memory_format=torch.contiguous_format)
     shape = (dim_size, *src.shape[1:])
-    return as_tensor(_normalised(as_array(src), as_array(index), shape, reproducible))
+    return as_tensor(_normalised(as_array(src), as_array(index), shape, reproducible, is_sorted))
 
 
 @takes_cuda
-def _normalised(src: Any, indices: Any, shape: tuple[int, ...], reproducible: bool) -> Any:
+def _normalised(src: Any, indices: Any, shape: tuple[int, ...], reproducible: bool, is_sorted: bool) -> Any:
     """Return the softmax of rows; exponentials and sums of half precision are float32."""
-    dest: Any = shape if len(shape) > 1 else shape[0]
     number = number_of(src.dtype)
-    maxima = reduce_by_index(dest, "max", indices, src)
+    maxima = reduce_rows(shape, "max", indices, src, is_sorted=is_sorted)
     powers = row_kernels.exponentials(src, maxima, indices, number)
-    sums = reduce_by_index(dest, "sum", indices, powers, reproducible=reproducible, dtype=number)
+    sums = reduce_rows(shape, "sum", indices, powers, reproducible=reproducible, is_sorted=is_sorted)
     return row_kernels.quotients(powers, sums, indices, src.dtype)
 
 
 @register_operator(
-    "softmax_gradient(Tensor result, Tensor grad, Tensor index, SymInt dim_size, bool reproducible) -> Tensor"
+    "softmax_gradient(Tensor result, Tensor grad, Tensor index, SymInt dim_size, bool reproducible,"
+    " bool is_sorted=False) -> Tensor"
 )
 def _softmax_gradient(
-    result: torch.Tensor, grad: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool
+    result: torch.Tensor,
+    grad: torch.Tensor,
+    index: torch.Tensor,
+    dim_size: int,
+    reproducible: bool,
+    is_sorted: bool = False,
 ) -> torch.Tensor:
     if not (result.numel() and dim_size):
         return torch.zeros_like(result, memory_format=torch.contiguous_format)
     shape = (dim_size, *result.shape[1:])
     products = None
+    # The reproducible sum takes an array; otherwise the kernel multiplies as it sums.
     if reproducible:
         wide = torch.promote_types(result.dtype, torch.float32)
         products = as_array(result.to(wide) * grad.to(wide))
-    return as_tensor(_gradient_of(as_array(result), as_array(grad), as_array(index), shape, products))
+    return as_tensor(_gradient_of(as_array(result), as_array(grad), as_array(index), shape, products, is_sorted))
 
 
 @takes_cuda
-def _gradient_of(result: Any, grad: Any, indices: Any, shape: tuple[int, ...], products: Any) -> Any:
+def _gradient_of(result: Any, grad: Any, indices: Any, shape: tuple[int, ...], products: Any, is_sorted: bool) -> Any:
     """Return ``result * (grad - s)``, s being the sum of ``result * grad`` of each group."""
-    dest: Any = shape if len(shape) > 1 else shape[0]
     number = number_of(result.dtype)
     if products is None:
         arrays = {"x": result, "y": grad}
-        sums = reduce_mapped(shape, add(number), indices, "x[{element}] * y[{element}]", arrays)
+        sums = reduce_mapped(shape, add(number), indices, "x[{element}] * y[{element}]", arrays, is_sorted=is_sorted)
     else:
-        sums = reduce_by_index(dest, "sum", indices, products, reproducible=True)
+        sums = reduce_rows(shape, "sum", indices, products, reproducible=True, is_sorted=is_sorted)
     return row_kernels.softmax_gradient(result, sums, indices, grad)
 
 
-@register_operator("log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible) -> Tensor")
-def _log_sums_of(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+@register_operator(
+    "log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor"
+)
+def _log_sums_of(
+    src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
+) -> torch.Tensor:
     shape = (dim_size, *src.shape[1:])
     if 0 in shape:
         return src.new_empty(shape)
     if not src.shape[0]:
+        # The logarithm of an empty sum.
         return src.new_full(shape, -torch.inf)
     rows, indices = as_array(src), as_array(index)
-    maxima = as_tensor(_maxima(rows, indices, shape))
-    shift = torch.where(maxima.isfinite(), maxima, 0)  # an infinite difference would be NaN
-    sums = as_tensor(_sums_of_powers(rows, as_array(shift), indices, shape, reproducible))
+    maxima = as_tensor(_maxima(rows, indices, shape, is_sorted))
+    # Infinite maxima are not subtracted: inf - inf would be NaN.
+    shift = torch.where(maxima.isfinite(), maxima, 0)
+    sums = as_tensor(_sums_of_powers(rows, as_array(shift), indices, shape, reproducible, is_sorted))
+    # In place: the sums are an array of this call.
     return (sums.log_().add_(shift)).to(src.dtype)
 
 
 @takes_cuda
-def _maxima(src: Any, indices: Any, shape: tuple[int, ...]) -> Any:
-    return reduce_by_index(shape if len(shape) > 1 else shape[0], "max", indices, src)
+def _maxima(src: Any, indices: Any, shape: tuple[int, ...], is_sorted: bool) -> Any:
+    return reduce_rows(shape, "max", indices, src, is_sorted=is_sorted)
 
 
 @takes_cuda
-def _sums_of_powers(src: Any, shift: Any, indices: Any, shape: tuple[int, ...], reproducible: bool) -> Any:
-    number = number_of(src.dtype)
-    powers = row_kernels.exponentials(src, shift, indices, number)
-    dest: Any = shape if len(shape) > 1 else shape[0]
-    return reduce_by_index(dest, "sum", indices, powers, reproducible=reproducible, dtype=number)
+def _sums_of_powers(
+    src: Any, shift: Any, indices: Any, shape: tuple[int, ...], reproducible: bool, is_sorted: bool
+) -> Any:
+    powers = row_kernels.exponentials(src, shift, indices, number_of(src.dtype))
+    return reduce_rows(shape, "sum", indices, powers, reproducible=reproducible, is_sorted=is_sorted)
 
 
 @register_fake("softmax")
-def _(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+def _(
+    src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
+) -> torch.Tensor:
     return src.new_empty(src.shape)
 
 
 @register_fake("softmax_gradient")
-def _(result: torch.Tensor, grad: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+def _(
+    result: torch.Tensor,
+    grad: torch.Tensor,
+    index: torch.Tensor,
+    dim_size: int,
+    reproducible: bool,
+    is_sorted: bool = False,
+) -> torch.Tensor:
     return result.new_empty(result.shape)
 
 
 @register_fake("log_sums")
-def _(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool) -> torch.Tensor:
+def _(
+    src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
+) -> torch.Tensor:
     return src.new_empty((dim_size, *src.shape[1:]))
 
 
 def _softmax_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    _, index, ctx.dim_size, ctx.reproducible = inputs
+    _, index, *ctx.options = inputs
     ctx.save_for_backward(output, index)
 
 
 def _softmax_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     result, index = ctx.saved_tensors
-    return _gradient(result, grad.contiguous(), index, ctx.dim_size, ctx.reproducible), None, None, None
+    return _gradient(result, grad.contiguous(), index, *ctx.options), *[None] * 4
 
 
 def _gradient_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    result, grad, index, ctx.dim_size, ctx.reproducible = inputs
+    result, grad, index, *ctx.options = inputs
     ctx.save_for_backward(result, grad, index)
 
 
 def _gradient_backward(ctx: Any, second: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     result, grad, index = ctx.saved_tensors
-    options = index, ctx.dim_size, ctx.reproducible
+    dim_size, is_same, is_sorted = ctx.options
 
     def summed(products: torch.Tensor) -> torch.Tensor:
         """Return the sum of the group of each row."""
-        return operators.gather(operators.scatter(products, index, ctx.dim_size, "sum", ctx.reproducible), index)
+        sums = operators.scatter(products, index, dim_size, "sum", is_same, None, is_sorted)
+        return operators.gather(sums, index)
 
-    is_inside = by_rows((index >= 0) & (index < ctx.dim_size), result)
+    # Rows of no group have no gradient, but a `second * grad` that need not be 0.
+    is_inside = by_rows((index >= 0) & (index < dim_size), result)
     of_result = torch.where(is_inside, second * (grad - summed(result * grad)) - grad * summed(second * result), 0)
-    return of_result, _gradient(result, second.contiguous(), *options), None, None, None
+    return of_result, _gradient(result, second.contiguous(), index, *ctx.options), *[None] * 4
 
 
 def _log_sums_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    src, index, ctx.dim_size, ctx.reproducible = inputs
+    src, index, *ctx.options = inputs
     ctx.save_for_backward(src, index)
 
 
 def _log_sums_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     src, index = ctx.saved_tensors
-    shares = _of_groups(src, index, ctx.dim_size, ctx.reproducible)
-    return operators.gather(grad.contiguous(), index) * shares, None, None, None
+    shares = _of_groups(src, index, *ctx.options)
+    return operators.gather(grad.contiguous(), index) * shares, *[None] * 4
 
 
 _of_groups = operator_function("softmax", _softmax, _softmax_backward, _softmax_setup)
@@ -268,6 +303,7 @@ def _map_rows(name: str, call: Any, number: int) -> None:
             raise RuntimeError(NO_VMAP.format(f"{name} of a batch of indices"))
         size = next(value.shape[at] for value, at in zip(args, in_dims, strict=True) if at is not None)
         rows = [
+            # An operand without the batch dimension is repeated for each sample.
             (value.unsqueeze(-1).expand(*value.shape, size) if at is None else value.movedim(at, -1)).contiguous()
             for value, at in zip(args[:number], in_dims, strict=False)
         ]

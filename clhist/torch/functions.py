@@ -23,7 +23,7 @@ from clhist.torch.checks import (
     reductions_of,
     reproducibility,
 )
-from clhist.torch.groups import by_groups, check_index, first_dimension, index_of_offsets, size_of
+from clhist.torch.groups import by_groups, check_index, first_dimension, index_of_offsets, is_sorted, size_of
 from clhist.torch.repeats import repeats
 
 
@@ -36,6 +36,7 @@ def scatter(
     reduce: str = "sum",
     *,
     empty: float | None = 0,
+    sorted: bool = False,
     reproducible: bool | None = None,
 ) -> torch.Tensor: ...
 
@@ -49,6 +50,7 @@ def scatter(
     *,
     reduce: list[str] | tuple[str, ...],
     empty: float | None = 0,
+    sorted: bool = False,
     reproducible: bool | None = None,
 ) -> tuple[torch.Tensor, ...]: ...
 
@@ -62,6 +64,7 @@ def scatter(
     reduce: Any = "sum",
     *,
     empty: float | None = 0,
+    sorted: bool = False,
     reproducible: bool | None = None,
 ) -> Any:
     """Combine the values of each index: `torch_geometric.utils.scatter`, or `torch.Tensor.index_reduce`, on clhist.
@@ -87,6 +90,9 @@ def scatter(
         What bins without a value hold. Defaults to 0, as in PyTorch Geometric. None leaves the identity element of the
         reduction, as in `torch.segment_reduce`: 0 for sums, NaN for means, ±infinity (or the ends of an integer
         dtype) for minima and maxima, 1 for products.
+    sorted : bool
+        Whether `index` does not decrease: then the values of a bin follow each other, and need not be grouped. This
+        is not checked. If it is wrong, so may be results, but nothing outside the tensors is read or written.
     reproducible : bool, optional
         Whether sums and means of floats are bitwise the same in any order and on any device, as of
         `clhist.reduce_by_index`. Defaults to what `torch.use_deterministic_algorithms` is set to.
@@ -120,9 +126,11 @@ def scatter(
     (tensor([3., 0., 2.]), tensor([2., 0., 0.]))
     """
     if not isinstance(reduce, str) or reduce in SPREADS:
-        return _several(src, index, dim, dim_size, reduce, empty, reproducible)
+        # Spreads need means first, and several reductions share sums: these have operators of their own.
+        return _several(src, index, dim, dim_size, reduce, empty, reproducible, is_sorted(sorted))
     reduce = reduction(reduce)
     check_values("src", src, reduce)
+    # Operators reduce the first dimension; `dim` is moved there, and back in the result.
     rows = first_dimension(src, dim)
     check_index(index, rows)
     if dim_size is None:
@@ -130,7 +138,7 @@ def scatter(
     check_size("dim_size", dim_size)
     is_same = reproducibility(reproducible, src.dtype, reduce)
     check_empty(empty, src.dtype)
-    result = operators.scatter(rows, index, dim_size, reduce, is_same, empty)
+    result = operators.scatter(rows, index, dim_size, reduce, is_same, empty, is_sorted(sorted))
     return result.movedim(0, dim) if dim else result
 
 
@@ -189,7 +197,7 @@ def segment(
 
     Notes
     -----
-    The index of each row is made of the offsets (int32), and `scatter` does the rest; so do gradients.
+    The index of each row is made of the offsets (int32), and `scatter` does the rest, with ``sorted=True``.
 
     Examples
     --------
@@ -199,13 +207,14 @@ def segment(
     """
     if not isinstance(reduce, str) or reduce in SPREADS:
         check_values("src", src, reductions_of(reduce)[0])
-        return _several(src, index_of_offsets(ptr, src), 0, ptr.shape[0] - 1, reduce, empty, reproducible)
+        return _several(src, index_of_offsets(ptr, src), 0, ptr.shape[0] - 1, reduce, empty, reproducible, True)
     reduce = reduction(reduce)
     check_values("src", src, reduce)
     is_same = reproducibility(reproducible, src.dtype, reduce)
+    # The index made of offsets ascends, so its values need not be grouped.
     index = index_of_offsets(ptr, src)
     check_empty(empty, src.dtype)
-    return operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same, empty)
+    return operators.scatter(src, index, ptr.shape[0] - 1, reduce, is_same, empty, True)
 
 
 @repeats()
@@ -256,6 +265,7 @@ def bincount(
     check_size("minlength", minlength)
     dtype = torch.int64 if weights is None else operators.sum_dtype(weights)
     is_same = reproducibility(reproducible, dtype)
+    # Without `length`, the largest value decides the shape: it is read on the host, and negative ones are refused.
     if length is None:
         return operators.bincount(input, weights, minlength, is_same)
     check_size("length", length)
@@ -372,14 +382,15 @@ def histogramdd(
         check_data("input", input)
         if input.dim() < 2 or not input.shape[-1]:
             raise ValueError(f"input: expected shape (..., D), got {tuple(input.shape)}")
+        # One transposed copy makes all columns contiguous.
         columns = input.reshape(-1, input.shape[-1]).T.contiguous().unbind(0)
         shape = input.shape[:-1]
     else:
-        for each in input:
-            check_data("input", each)
-        if not input or any(each.shape != input[0].shape or each.device != input[0].device for each in input):
+        for tensor in input:
+            check_data("input", tensor)
+        if not input or any(tensor.shape != input[0].shape or tensor.device != input[0].device for tensor in input):
             raise ValueError("input: expected tensors of one shape, on one device")
-        columns, shape = tuple(each.reshape(-1) for each in input), input[0].shape
+        columns, shape = tuple(tensor.reshape(-1) for tensor in input), input[0].shape
     if weight is not None:
         check_weights("weight", weight, columns[0], shape)
         weight = weight.reshape(-1)
@@ -403,12 +414,12 @@ def _histogram(
 ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
     """Return the histogram of points and its edges."""
     check_booleans(density=density)
-    edges = [each for each in bins if isinstance(each, torch.Tensor)]
-    for each in edges:
-        check_tensor("bins", each, (torch.float32, torch.float64, torch.int32, torch.int64))
-        check_no_gradient("bins", each)
-        if each.dim() != 1 or each.shape[0] < 2:
-            raise ValueError(f"bins: expected edges of one dimension, two or more, got shape {tuple(each.shape)}")
+    edges = [entry for entry in bins if isinstance(entry, torch.Tensor)]
+    for axis_edges in edges:
+        check_tensor("bins", axis_edges, (torch.float32, torch.float64, torch.int32, torch.int64))
+        check_no_gradient("bins", axis_edges)
+        if axis_edges.dim() != 1 or axis_edges.shape[0] < 2:
+            raise ValueError(f"bins: expected edges of one dimension, two or more, got shape {tuple(axis_edges.shape)}")
     if edges and len(edges) != len(bins):
         raise TypeError("bins: expected numbers of all dimensions or edges of all, got some of both")
     if edges and range is not None:
@@ -418,13 +429,15 @@ def _histogram(
         check_size("bins", number)
     ends = [] if range is None else [float(end) for pair in range for end in pair]
     is_same = reproducibility(reproducible, operators.hist_dtype(weight))
-    hist, *found = operators.histogramdd(list(columns), numbers, ends, edges, weight, is_same)
+    hist, *bin_edges = operators.histogramdd(list(columns), numbers, ends, edges, weight, is_same)
     if density:
+        # Integer counts become float64; sums keep their dtype.
         hist = hist / hist.sum() if hist.dtype.is_floating_point else hist.to(torch.float64) / hist.sum()
-        for axis, each in enumerate(found):
-            widths = each.diff().to(hist.device, hist.dtype)
-            hist = hist / widths.reshape(-1, *[1] * (len(found) - 1 - axis))
-    return hist, tuple(found)
+        for axis, axis_edges in enumerate(bin_edges):
+            widths = axis_edges.diff().to(hist.device, hist.dtype)
+            # Widths broadcast over the dimensions that follow.
+            hist = hist / widths.reshape(-1, *[1] * (len(bin_edges) - 1 - axis))
+    return hist, tuple(bin_edges)
 
 
 def _several(
@@ -435,6 +448,7 @@ def _several(
     reduce: Any,
     empty: float | None,
     reproducible: bool | None,
+    is_sorted: bool,
 ) -> torch.Tensor | tuple[torch.Tensor, ...]:
     """Return variances, standard deviations, or several reductions by index."""
     names = reductions_of(reduce)
@@ -442,6 +456,6 @@ def _several(
         check_values("src", src, name)
     rows, index, size = by_groups(src, index, None, dim_size, dim)
     check_empty(empty, src.dtype)
-    results = moments.reductions(rows, index, size, names, reproducible, empty)
+    results = moments.reductions(rows, index, size, names, reproducible, empty, is_sorted)
     results = tuple(result.movedim(0, dim) if dim else result for result in results)
     return results[0] if isinstance(reduce, str) else results

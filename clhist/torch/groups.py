@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from clhist.operators.c_types import check_booleans
 from clhist.torch import operators
 from clhist.torch.checks import check_dim, check_integers, check_size
 
@@ -34,6 +35,18 @@ def by_groups(
     return rows, index, dim_size
 
 
+def is_sorted(sorted: object, ptr: torch.Tensor | None = None) -> bool:
+    """Return whether the index of groups does not decrease, by the caller's word or by offsets.
+
+    Raises
+    ------
+    TypeError
+        If `sorted` is no bool.
+    """
+    check_booleans(sorted=sorted)
+    return bool(sorted) or ptr is not None
+
+
 def first_dimension(src: torch.Tensor, dim: int) -> torch.Tensor:
     """Return `src` with `dim` as its first dimension."""
     check_dim(src, dim)
@@ -49,6 +62,7 @@ def check_index(index: torch.Tensor, rows: torch.Tensor) -> None:
 
 def size_of(index: torch.Tensor, name: str = "index") -> int:
     """Return the largest index and one, which is read on the host."""
+    # Reading the maximum waits for the device.
     size = int(index.max()) + 1 if index.shape[0] else 0
     if size < 0:
         raise ValueError(

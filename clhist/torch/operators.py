@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 import clhist
-from clhist._core.spi import is_cuda, library, operator_by_count, reduce_mapped, row_kernels, takes_cuda
+from clhist._core.spi import is_cuda, library, reduce_mapped, row_kernels, takes_cuda
 from clhist.operators.halves import number_of
-from clhist.reduce import reduce_by_index
 from clhist.torch.eager import direct
 from clhist.torch.registration import (
     NO_VMAP,
@@ -26,6 +25,7 @@ from clhist.torch.registration import (
     register_operator,
     register_vmap,
 )
+from clhist.torch.rows import combine_rows, count_rows
 
 _LIBRARY: Any = library("torch")
 
@@ -34,6 +34,7 @@ def as_array(tensor: torch.Tensor) -> Any:
     """Return a tensor as public functions take it: one of the CPU as NumPy's array of the same memory."""
     if tensor.requires_grad:
         tensor = tensor.detach()
+    # Kernels read contiguous memory; a tensor that is contiguous is not copied.
     return tensor.contiguous() if tensor.is_cuda else _LIBRARY.as_numpy(tensor.contiguous())
 
 
@@ -49,49 +50,41 @@ def divided(total: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
 
 
 @register_operator(
-    "scatter(Tensor src, Tensor index, SymInt dim_size, str reduce, bool reproducible, float? empty=None) -> Tensor"
+    "scatter(Tensor src, Tensor index, SymInt dim_size, str reduce, bool reproducible, float? empty=None, "
+    "bool is_sorted=False) -> Tensor"
 )
 def _scatter(
-    src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool, empty: float | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim_size: int,
+    reduce: str,
+    reproducible: bool,
+    empty: float | None = None,
+    is_sorted: bool = False,
 ) -> torch.Tensor:
     shape = (dim_size, *src.shape[1:])
     if 0 in shape:
         return src.new_empty(shape)
-    if empty == {"sum": 0, "prod": 1}.get(reduce):  # the result has it anyway
+    # The identity element is the result of an empty bin in any case.
+    if empty == {"sum": 0, "prod": 1}.get(reduce):
         empty = None
-    return as_tensor(_combined(as_array(src), as_array(index), shape, reduce, reproducible, empty))
+    rows, indices = as_array(src), as_array(index)
+    return as_tensor(_combined(shape, reduce, indices, rows, empty, reproducible=reproducible, is_sorted=is_sorted))
 
 
-@takes_cuda
-def _combined(
-    src: Any, indices: Any, shape: tuple[int, ...], reduce: str, reproducible: bool, empty: float | None
-) -> Any:
-    """Return the rows of `src` combined by index, as an array of this shape; bins without a value have `empty`."""
-    dest: Any = shape if len(shape) > 1 else shape[0]
-    operator: Any = reduce
-    if not reproducible and (reduce == "mean" or empty is not None):
-        by_count = operator_by_count(reduce, indices, src, shape, empty)
-        if by_count is not None:
-            return reduce_by_index(dest, by_count, indices, src, update="gather")
-    if empty is not None:
-        result = _combined(src, indices, shape, reduce, reproducible, None)
-        return row_kernels.filled(result, _counts(indices, shape[0]), empty)
-    if reproducible and reduce == "mean":  # exact sums, each divided once
-        sums = reduce_by_index(dest, clhist.operators.add(number_of(src.dtype)), indices, src, reproducible=True)
-        return row_kernels.means(sums, _counts(indices, shape[0]), src.dtype)
-    # Sums and products of narrow types would be wider by default; PyTorch Geometric's have the dtype of `src`.
-    options: dict[str, Any] = {"dtype": src.dtype} if reduce in ("sum", "prod") else {}
-    return reduce_by_index(dest, operator, indices, src, reproducible=reproducible, **options)
-
-
-def _counts(index: Any, dim_size: int) -> Any:
-    """Return how often each bin is named, as int64."""
-    return reduce_by_index(dim_size, "count", index, 1)
+_combined = takes_cuda(combine_rows)
+_counts = takes_cuda(count_rows)
 
 
 @register_fake("scatter")
 def _(
-    src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, reproducible: bool, empty: float | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim_size: int,
+    reduce: str,
+    reproducible: bool,
+    empty: float | None = None,
+    is_sorted: bool = False,
 ) -> torch.Tensor:
     return src.new_empty((dim_size, *src.shape[1:]))
 
@@ -100,7 +93,7 @@ def _(
 def _count(index: torch.Tensor, dim_size: int) -> torch.Tensor:
     if not dim_size:
         return index.new_empty(0, dtype=torch.int64)
-    return as_tensor(clhist.reduce_by_index(dim_size, "count", as_array(index), 1))
+    return as_tensor(_counts(as_array(index), dim_size))
 
 
 @register_fake("count")
@@ -124,13 +117,16 @@ def _(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reprodu
 
 @register_operator("segment_index(Tensor ptr, SymInt size) -> Tensor")
 def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
-    if ptr.is_cuda:  # not checked: to read offsets on the host would wait for the device
+    # Offsets of CUDA are not checked: reading them on the host would wait for the device.
+    if ptr.is_cuda:
+        # Rows before the first offset get segment -1, rows behind the last one S: no bin, so that they are left out.
         rows = torch.arange(size, device=ptr.device)
         return torch.searchsorted(ptr.to(torch.int64).contiguous(), rows, right=True, out_int32=True) - 1
     ends = ptr.numpy().astype(np.int64)
     if len(ends) == 0 or ends[0] < 0 or ends[-1] > size or (ends[1:] < ends[:-1]).any():
         raise ValueError(f"ptr: expected numbers of elements that do not decrease, from 0 to {size} at most, got {ptr}")
     segments = torch.arange(-1, len(ends), dtype=torch.int32, device=ptr.device)
+    # Segments -1 and S, of the rows before the first offset and behind the last, are no bins either.
     repeats = torch.from_numpy(np.diff(ends, prepend=0, append=size)).to(ptr.device)
     return torch.repeat_interleave(segments, repeats, output_size=size)
 
@@ -152,6 +148,7 @@ def _histogramdd(
     weight: torch.Tensor | None,
     reproducible: bool,
 ) -> list[torch.Tensor]:
+    # The thresholds of bins are computed on the host, so edges have to be there.
     by = [array.detach().cpu().numpy() for array in edges] if edges else list(bins)
     ends = list(zip(range[::2], range[1::2], strict=True)) or None
     dtype = hist_dtype(weight)
@@ -164,6 +161,7 @@ def _histogramdd(
         bin_edges = (last,)
     else:
         hist, bin_edges = clhist.histogramdd([as_array(column) for column in columns], by, ends, **options)
+    # Copies: the result of an operator may not alias its arguments, which these edges may be.
     arrays = [torch.from_numpy(np.array(array, np.float64)) for array in bin_edges]
     return [as_tensor(hist).to(dtype).contiguous(), *arrays]
 
@@ -215,12 +213,13 @@ def _gradient(grad: Any, indices: Any, reduce: str, *values: Any) -> Any:
     if reduce == "sum":
         return row_kernels.gather(grad, indices)
     if reduce == "mean":
-        counts = _counts(indices, grad.shape[0])
+        counts = count_rows(indices, grad.shape[0])
         if is_cuda(grad) or grad.shape[0] > indices.size:
             return row_kernels.mean_gradient(grad, indices, counts)
         # Bins are fewer: a CPU divides their gradients sooner than those of all rows.
         return row_kernels.gather(row_kernels.means(grad, counts, grad.dtype), indices)
     src, extremes = values
+    # A GPU counts ties by atomics, since few values equal the extreme; a CPU sums them over all rows.
     if is_cuda(src):
         return row_kernels.extreme_gradient_by_ties(src, extremes, indices, grad)
     winners = reduce_mapped(grad.shape, _WINNERS, indices, _is_winner(src, extremes), {"x": src, "best": extremes})
@@ -262,6 +261,7 @@ def by_rows(of_rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 def _scatter_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     src, index, ctx.dim_size, ctx.reduce, *_ = inputs
+    # The gradients of sums and means depend on the index alone, so values need not stay in memory.
     needs_values = ctx.reduce in ("min", "max", "prod")
     ctx.save_for_backward(index, *((src, output) if needs_values else ()))
 
@@ -269,11 +269,12 @@ def _scatter_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> N
 def _scatter_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     index, *values = ctx.saved_tensors
     if ctx.reduce == "prod":
-        return _of_products(grad, index, *values), *[None] * 5
-    if torch.is_grad_enabled():  # only that of the bins has a gradient again
+        return _of_products(grad, index, *values), *[None] * 6
+    # Only the gradient of the bins is differentiable again.
+    if torch.is_grad_enabled():
         values = [tensor.detach() for tensor in values]
     src, result = values or (None, None)
-    return scatter_gradient(grad.contiguous(), index, ctx.reduce, src, result), None, None, None, None, None
+    return scatter_gradient(grad.contiguous(), index, ctx.reduce, src, result), *[None] * 6
 
 
 def _gradient_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -286,11 +287,13 @@ def _gradient_backward(ctx: Any, second: torch.Tensor) -> tuple[torch.Tensor | N
     """Return the gradient with respect to that of the bins, which is linear in it."""
     index, *values = ctx.saved_tensors
     if ctx.reduce in ("min", "max"):
+        # Equal extremes share the gradient, so its gradient is divided by their number.
         second, number = _of_winners(second, index, ctx.dim_size, *values)
     sums = scatter(second, index, ctx.dim_size, "sum", False)
     if ctx.reduce == "mean":
         number = by_rows(count(index, ctx.dim_size), sums)
     if ctx.reduce != "sum":
+        # A bin without values has the sum 0; the clamp prevents 0 / 0.
         sums = divided(sums, number.clamp(min=1))
     return sums, None, None, None, None
 
@@ -321,8 +324,10 @@ def _of_products(grad: torch.Tensor, index: torch.Tensor, src: torch.Tensor, pro
     zeros = scatter(is_zero.to(torch.int32), index, grad.shape[0], "sum", False)
     if torch.is_grad_enabled() and not torch.compiler.is_compiling() and bool(zeros.any()):
         raise RuntimeError("src: a second gradient of products is defined only where no value is zero")
+    # The product of the nonzero values, divided by the row's own; a zero counts as 1.
     nonzero = torch.where(is_zero, 1, src)
     others = gather(grad * scatter(nonzero, index, grad.shape[0], "prod", False), index) / nonzero
+    # One zero in a bin leaves a gradient to that zero alone, two leave none.
     return torch.where(gather(zeros, index) == is_zero.to(torch.int32), others, 0)
 
 
@@ -350,12 +355,14 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
     columns, edges = saved[: ctx.columns], saved[ctx.columns :]
     index = torch.zeros_like(columns[0], dtype=torch.int64)
     inside = torch.ones_like(columns[0], dtype=torch.bool)
-    for column, each in zip(columns, edges, strict=True):
-        numbers, bounds = column.to(torch.float64), each.to(column.device)
+    for column, axis_edges in zip(columns, edges, strict=True):
+        numbers, bounds = column.to(torch.float64), axis_edges.to(column.device)
+        # NaN compares false, so its weight has no gradient.
         inside = inside & (numbers >= bounds[0]) & (numbers <= bounds[-1])
         # Not of a part of the bounds: of such, Inductor (PyTorch 2.11) takes the beginning of the whole.
-        bins = each.shape[0] - 1
+        bins = axis_edges.shape[0] - 1
         index = index * bins + (torch.bucketize(numbers, bounds, right=True) - 1).clamp(0, bins - 1)
+    # Index -1 gathers a gradient of 0.
     of_weight = gather(grad.reshape(-1), torch.where(inside, index, -1))
     return [None] * ctx.columns, *ctx.none, of_weight, None
 
@@ -396,12 +403,13 @@ def _(
     if in_dims[1] is not None:
         raise RuntimeError(NO_VMAP.format("a gradient by a batch of indices"))
     dims = in_dims[0], *in_dims[3:]
-    given = (grad, *values)
-    size = next(t.shape[d] for t, d in zip(given, dims, strict=True) if d is not None)
+    operands = (grad, *values)
+    size = next(t.shape[d] for t, d in zip(operands, dims, strict=True) if d is not None)
     rows: list[Any] = [
         t if t is None else (t.unsqueeze(-1).expand(*t.shape, size) if d is None else t.movedim(d, -1)).contiguous()
-        for t, d in zip(given, dims, strict=True)
+        for t, d in zip(operands, dims, strict=True)
     ]
+    # All operands now have the batch as their last dimension, and share the index.
     return scatter_gradient(rows[0], index, reduce, *rows[1:]), rows[0].dim() - 1
 
 

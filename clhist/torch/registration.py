@@ -15,6 +15,7 @@ from clhist.torch.repeats import repeats
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Kept for the life of the process: registrations end with their library.
 LIBRARY = torch.library.Library("clhist", "DEF")
 NO_VMAP = "clhist.torch: {} is not under torch.vmap; make one index of the number of the sample and that of the bin"
 
@@ -24,6 +25,7 @@ def register_operator(schema: str) -> Callable[[F], F]:
     name = schema.partition("(")[0]
 
     def register(kernel: F) -> F:
+        # By this tag the inputs of a compiled call have the strides that they have in eager mode.
         LIBRARY.define(schema, tags=(torch.Tag.needs_fixed_stride_order,))
         for key in ("CPU", "CUDA"):
             LIBRARY.impl(name, kernel, key)
@@ -62,4 +64,5 @@ def operator_function(
     """Return the function that calls an operator, whose gradient is registered if it has one."""
     if backward is not None:
         register_gradient(name, backward, setup)
+    # From outside in: repeat recorded launches, call the kernel directly, or go through the dispatcher.
     return repeats()(direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup))

@@ -29,7 +29,8 @@ from clhist.torch.eager import TENSORS, is_watched
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_LOAD_BYTES = 16  # what kernels load at once, where an address is a multiple of it
+# Kernels use vector loads of so many bytes at addresses that are a multiple of it.
+_LOAD_BYTES = 16
 _REAL = frozenset(CHECKED)
 _NUMBERS = frozenset((type(None), bool, int, str))
 
@@ -80,8 +81,8 @@ def repeats(needed: str = "") -> Callable[[F], F]:
         def call(*args: Any, **options: Any) -> Any:
             if is_watched():
                 return function(*args, **options)
-            value = args[place] if place < len(args) else options.get(needed)
-            if needed and value is None:
+            # The shape of the result depends on the content of tensors, so the launches cannot be repeated.
+            if needed and (args[place] if place < len(args) else options.get(needed)) is None:
                 return function(*args, **options)
             tensors: list[Any] = []
             addresses: list[int] = []
@@ -90,6 +91,7 @@ def repeats(needed: str = "") -> Callable[[F], F]:
                 return function(*args, **options)
             recorded = _recorded.get(key)
             if recorded is not None:
+                # The launches run inside of the autograd function, which gives the result its gradient.
                 if recorded.apply is not None:
                     launch = partial(_repeated, key, recorded, tensors, addresses)
                     inputs = [tensors[arg.number] if type(arg) is _Tensor else arg for arg in recorded.args]
@@ -116,8 +118,10 @@ def _signature(
     """Return the signature of a call, and add its tensors and their addresses; None if the call has none."""
     is_deterministic = torch.are_deterministic_algorithms_enabled()
     if is_deterministic and torch.is_deterministic_algorithms_warn_only_enabled():
-        return None  # a call may warn each time
+        # Such calls are not recorded: each may warn.
+        return None
     has_gradients = torch.is_grad_enabled()
+    # Modes and profiles decide the plan, so they are a part of the signature.
     parts: list[Any] = [function, is_deterministic, *profile_names()]
     for value in (*args, *options.values()) if options else args:
         kind = type(value)
@@ -125,9 +129,11 @@ def _signature(
             parts += (kind, value)
         elif kind in TENSORS:
             dtype, device = value.dtype, value.get_device()
+            # -1 is the CPU: only launches on CUDA are recorded.
             if device < 0 or dtype not in _REAL:
                 return None
             try:
+                # Kernels read memory as it is, so the call copies tensors with strides or a pending negation first.
                 if not value.is_contiguous() or value.is_neg():
                     return None
                 address = value.data_ptr()
@@ -145,14 +151,18 @@ def _signature(
 
 def _record(key: Hashable, tensors: list[Any], addresses: list[int], last: LastRepeat) -> None:
     """Store the launches of a call for its repeats, if its arrays are the tensors of the call."""
+    # Tensors that share an address cannot be told apart, and memory that is no argument is not known to a repeat.
     if len(set(addresses)) < len(addresses) or not set(addresses).issuperset(last.addresses):
         return
     apply, args = last.origin or (None, ())
+    # Without its autograd function, the result of a repeat would lose the gradient.
     if apply is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return
+    # Arguments of the autograd function are stored as numbers, so that the cache keeps no tensor alive.
     numbers = {id(tensor): n for n, tensor in enumerate(tensors)}
     if any(type(arg) in TENSORS and id(arg) not in numbers for arg in args):
-        return  # a tensor was computed from the arguments
+        # An array is a tensor computed from the arguments, which a repeat would not compute again.
+        return
     places = tuple(_Tensor(numbers[id(arg)]) if type(arg) in TENSORS else arg for arg in args)
     _recorded.put(key, _RecordedCall(last.repeat, tuple(map(addresses.index, last.addresses)), apply, places))
 
@@ -160,13 +170,15 @@ def _record(key: Hashable, tensors: list[Any], addresses: list[int], last: LastR
 def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addresses: list[int]) -> Any:
     """Return the result of a call that is repeated, or `ANEW`."""
     repeat, order, *_ = recorded
+    # After many hits, the call pays off a plan for its exact size.
     if not repeat.is_worth_it():
         _recorded.take(key)
         return ANEW
     try:
         result, is_good = repeat.run([tensors[n] for n in order], [addresses[n] for n in order])
     except (NotDirectError, OutOfMemoryError):
-        if not repeat.is_one_launch:  # else nothing was enqueued
+        # A single launch that failed has enqueued nothing: make the call anew. Several launches may have.
+        if not repeat.is_one_launch:
             raise
         result, is_good = ANEW, False
     if not is_good:

@@ -91,6 +91,7 @@ def counting_sort(ids: torch.Tensor, length: int) -> CountingSort:
 @register_operator("counting_sort(Tensor ids, SymInt length) -> (Tensor, Tensor, Tensor)")
 def _counting_sort(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if not (ids.shape[0] and length):
+        # Nothing to launch: no id is counted, and each keeps its position.
         counts = ids.new_zeros(length, dtype=torch.int64)
         offsets = ids.new_zeros(length + 1, dtype=torch.int64)
         return counts, offsets, torch.arange(ids.shape[0], device=ids.device)

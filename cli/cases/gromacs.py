@@ -13,7 +13,7 @@ import numpy as np
 from clhist.cases.gromacs import PairList
 from clhist.cases.gromacs_data import NonbondedInput, Reference
 from clhist.cli.cases import gromacs_plot, gromacs_table
-from clhist.cli.cases.gromacs_input import CUTOFF, QUICK_MOLECULES, Source
+from clhist.cli.cases.gromacs_input import CUTOFF, QUICK_MOLECULES, GromacsSource
 from clhist.cli.cases.options import DATA, messages, output_option, plan_text, plot_option, times_text
 from clhist.cli.console import Console, InputError, shared_options
 from clhist.cli.tables import folded
@@ -84,27 +84,29 @@ def gromacs(console: Console, update: str, race_factor: float | str, plot: Path 
         clhist gromacs --scale 10
         clhist gromacs --structure water.gro --cutoff 0.9 --output forces.npz --plot forces.png
     """
-    given = Source(**source)
+    data_source = GromacsSource(**source)
     begin = time.perf_counter()
-    console.stage(f"reading {given.data}" if given.data else "finding the pairs")
+    console.stage(f"reading {data_source.data}" if data_source.data else "finding the pairs")
     with messages():
-        pair_list, structure = given.read()
+        pair_list, structure = data_source.read()
         built = time.perf_counter() - begin
         console.stage("reference forces by NumPy")
         if not pair_list.num_pairs:
-            raise InputError(f"{given.name}: {given.why_no_pairs(structure)}")
-        references = given.references(pair_list, structure)
+            raise InputError(f"{data_source.name}: {data_source.why_no_pairs(structure)}")
+        references = data_source.references(pair_list, structure)
     console.stage("race factor")
     device = PairList.upload(pair_list)
     if race_factor == "sample":
-        device.race_factor()  # builds its kernels, which is not what sampling takes
+        # Build the kernels first: the time of sampling is without it.
+        device.race_factor()
     sampled = device.race_factor() if race_factor == "sample" else None
     chosen = float(race_factor if sampled is None else sampled)
     rows, forces = _measured(console, device, pair_list, references, gromacs_table.versions(device, update, chosen))
+    # The plan and times of the requested update are at the top level of the JSON.
     headline = next(row for row in rows if row["update"] == update and row["version"] == gromacs_table.SAMPLED)
     values = {
         "device": device.queue.device.name.strip(),
-        "data": given.name,
+        "data": data_source.name,
         "units": _UNITS,
         "num_particles": pair_list.num_particles,
         "num_pairs": pair_list.num_pairs,
@@ -119,9 +121,9 @@ def gromacs(console: Console, update: str, race_factor: float | str, plot: Path 
         "table": rows,
         "speedups": gromacs_table.speedups(rows),
     }
-    given.write(pair_list, structure, forces)
+    data_source.write(pair_list, structure, forces)
     if plot:
-        title = f"{given.name}: {pair_list.num_particles:,} particles, {pair_list.num_pairs:,} pairs"
+        title = f"{data_source.name}: {pair_list.num_particles:,} particles, {pair_list.num_pairs:,} pairs"
         gromacs_plot.draw(plot, forces, device.partners().get(), title)
     console.report(values, _text(values, update))
 
@@ -134,14 +136,14 @@ def _measured(
     versions: list[gromacs_table.Version],
 ) -> tuple[list[gromacs_table.Row], np.ndarray]:
     """Return a row for each version, and the forces by the first."""
-    rows, found = [], []
+    rows, all_forces = [], []
     with console.progress("versions", len(versions)) as bar:
         for version in versions:
             row, forces = gromacs_table.measure(device, version, data, *references)
             rows.append(row)
-            found.append(forces)
+            all_forces.append(forces)
             bar.update(1, f"{version.update}, {version.kind}")
-    return rows, found[0]
+    return rows, all_forces[0]
 
 
 def _text(values: dict[str, Any], update: str) -> str:
@@ -155,9 +157,10 @@ def _text(values: dict[str, Any], update: str) -> str:
         f"        race factor {plan['race_factor']:.3g}{origin}",
         times_text(values["seconds"]),
     ]
-    found = [each for row in values["table"] for each in row["errors"].items()]
-    for name in dict.fromkeys(name for name, _ in found):
-        error = max((error for other, error in found if other == name), key=lambda error: error["value"])
+    errors = [item for row in values["table"] for item in row["errors"].items()]
+    for name in dict.fromkeys(name for name, _ in errors):
+        # Of all versions the worst error is shown.
+        error = max((error for other, error in errors if other == name), key=lambda error: error["value"])
         verdict = "ok" if error["value"] <= error["tolerance"] else "TOO LARGE"
         within = f"tolerance {error['tolerance']:.0e}"
         lines.append(f"error   {error['value']:.2e} of {error['of']}, against {name} ({within}): {verdict}")

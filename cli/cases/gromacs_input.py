@@ -21,7 +21,7 @@ CUTOFF = 0.9  # nm, of the atoms of a structure
 
 
 @dataclass(frozen=True)
-class Source:
+class GromacsSource:
     """The options that say what is computed; those that do not go together are refused."""
 
     data: Path | None
@@ -57,9 +57,9 @@ class Source:
             molecules = QUICK_MOLECULES if self.quick else self.scale * MOLECULES
             return water_box(molecules), water_structure(molecules)
         atoms = read_gro(self.structure)
-        known = {**BUILT_IN, **(read_atom_types(self.types) if self.types else {})}
+        atom_types = {**BUILT_IN, **(read_atom_types(self.types) if self.types else {})}
         try:
-            return structure_pairs(atoms, CUTOFF if self.cutoff is None else self.cutoff, known), atoms
+            return structure_pairs(atoms, CUTOFF if self.cutoff is None else self.cutoff, atom_types), atoms
         except ValueError as error:
             raise ValueError(f"{self.structure}: {error}") from error
 
@@ -69,6 +69,7 @@ class Source:
             rounded = reference_forces(pairs)
             if structure is None:
                 return (rounded,)
+            # The second shows what rounding the positions to float32 costs.
             return rounded, reference_forces(pairs, positions=structure.positions, box=structure.box)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from error

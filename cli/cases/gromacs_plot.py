@@ -27,8 +27,10 @@ def draw(path: Path, forces: np.ndarray, partners: np.ndarray, title: str) -> No
         drawing.suptitle(title)
         left, right = drawing.subplots(1, 2)
         strength = np.linalg.norm(forces.astype(np.float64), axis=1)
-        strength = strength[strength > 0]  # a logarithmic axis has no place for particles without pairs
+        # A logarithmic axis cannot show the zeros of particles without pairs.
+        strength = strength[strength > 0]
         if len(strength):
+            # Forces that are all equal need a range of some width.
             low, high = strength.min(), max(strength.max(), strength.min() * 1.01)
             left.hist(strength, bins=np.geomspace(low, high, 61), color="tab:blue")
             middle = float(np.median(strength))

@@ -31,7 +31,8 @@ PAPER_PAIRS = 1_380_160
 # Rounding of float32: so many units in the last place of the sum of absolute contributions of a component. A pair's
 # force is a high power of a distance and has lost dozens of units before it is added, wherever the particles are.
 _UNITS = 256
-_POSITIONS_TOLERANCE = 1e-3  # of the same sum, for positions of a structure that were rounded to float32
+# Relative to the same sum, for positions of a structure that were rounded to float32.
+_POSITIONS_TOLERANCE = 1e-3
 _CHECKED = 100  # particles whose exact forces are compared with exact sums
 _EXPECTED_TOLERANCE = 1e-3  # relative to max(1, |f|), against another's float32 result
 
@@ -57,27 +58,29 @@ class Version:
 
 
 def versions(pairs: PairList, update: str, race_factor: float) -> list[Version]:
-    """Return what is measured for ``--update``; with "auto" the model's own choice and both scenarios of the paper.
+    """Return the versions for ``--update``; with "auto" the model's own choice and both scenarios of the paper.
 
     The last are the exact forces, where the device has the double precision that they need.
     """
-    found = [Version("auto", SAMPLED, {"race_factor": race_factor})] if update == "auto" else []
+    wanted = [Version("auto", SAMPLED, {"race_factor": race_factor})] if update == "auto" else []
     for scenario in ("native", "cas") if update == "auto" else (update,):
         options: dict[str, Any] = {"update": scenario}
         if scenario == "native":
             missing = missing_atomics(pairs)
             if "global" in missing and update == "auto":
-                continue  # not even the flat version
+                # Not even the flat version runs.
+                continue
+            # Without atomics in local memory the model must not choose it for this update.
             if "local" in missing and "global" not in missing:
                 options["memory"] = "global"
-        found += [
+        wanted += [
             Version(scenario, FLAT, options | _FLAT_OPTIONS),
             Version(scenario, UNIFORM, options | {"race_factor": 1.0}),
             Version(scenario, SAMPLED, options | {"race_factor": race_factor}),
         ]
     if pairs.queue.device.double_fp_config:
-        found.append(Version("auto", EXACT, {"race_factor": race_factor, "reproducible": True}))
-    return found
+        wanted.append(Version("auto", EXACT, {"race_factor": race_factor, "reproducible": True}))
+    return wanted
 
 
 def missing_atomics(pairs: PairList) -> set[str]:
@@ -92,7 +95,8 @@ def measure(
     """Check and time one version; return its row and the forces. The references are those of `compare`."""
     options = version.options
     forces, bound = pairs.forces(**options).get().reshape(-1, 3), pairs.bind(**options)
-    bound.timed()  # what a new queue makes at first
+    # The first call of a new queue also creates its resources.
+    bound.timed()
     errors = compare(forces, data, reference, unrounded)
     if version.kind == EXACT:
         errors["exact sums"] = {"value": exact_error(forces, data), "tolerance": 0.5, "of": "a unit in the last place"}
@@ -132,13 +136,14 @@ def compare(
     references = {"float64 reference": (reference, tolerance)}
     if unrounded is not None:
         references["float64 positions"] = unrounded, _POSITIONS_TOLERANCE
+    # The smallest normal number avoids a division by 0 for particles without contributions.
     errors: dict[str, dict[str, Any]] = {
         name: {
-            "value": _largest((forces - each.forces) / np.maximum(each.magnitude, np.finfo(np.float32).tiny)),
+            "value": _largest((forces - reference.forces) / np.maximum(reference.magnitude, np.finfo(np.float32).tiny)),
             "tolerance": limit,
             "of": "the sum of absolute contributions",
         }
-        for name, (each, limit) in references.items()
+        for name, (reference, limit) in references.items()
     }
     if data.expected_faction is not None:
         expected = data.expected_faction.astype(np.float64)
@@ -158,11 +163,11 @@ def _largest(values: np.ndarray) -> float:
 def speedups(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     """Return for each scenario how many times faster than the flat version, and than with RF = 1, the kernels are."""
     seconds = {(row["update"], row["version"]): row["seconds"]["kernels"] for row in rows}
-    found: dict[str, dict[str, float]] = {}
+    ratios: dict[str, dict[str, float]] = {}
     for update in dict.fromkeys(update for update, kind in seconds if kind == FLAT):
         flat, uniform, sampled = (seconds[update, kind] for kind in (FLAT, UNIFORM, SAMPLED))
-        found[update] = {"over_flat": flat / sampled, "by_race_factor": uniform / sampled}
-    return found
+        ratios[update] = {"over_flat": flat / sampled, "by_race_factor": uniform / sampled}
+    return ratios
 
 
 def text(rows: Sequence[Row]) -> str:
@@ -192,16 +197,17 @@ def text(rows: Sequence[Row]) -> str:
 
 def findings(rows: Sequence[Row], num_pairs: int) -> list[str]:
     """Return sentences: what was found here, beside what the paper found."""
-    found = speedups(rows)
+    ratios = speedups(rows)
     lines = []
-    if "native" in found:
-        lines.append(f"native  {found['native']['over_flat']:.2f} x the flat version's speed; the paper 0.91 x")
-    if "cas" in found:
+    if "native" in ratios:
+        lines.append(f"native  {ratios['native']['over_flat']:.2f} x the flat version's speed; the paper 0.91 x")
+    if "cas" in ratios:
+        # The last two versions of a scenario differ in the race factor alone.
         plans = [[row["plan"][key] for key in _SAME] for row in rows if row["update"] == "cas"]
         same = " (which does not change the plan here)" if plans[-1] == plans[-2] else ""
         lines.append(
-            f"cas     {found['cas']['over_flat']:.2f} x the flat version's speed, of which "
-            f"{found['cas']['by_race_factor']:.2f} x by the race factor{same}; the paper 2.65 x and 1.6 x"
+            f"cas     {ratios['cas']['over_flat']:.2f} x the flat version's speed, of which "
+            f"{ratios['cas']['by_race_factor']:.2f} x by the race factor{same}; the paper 2.65 x and 1.6 x"
         )
     if lines and abs(num_pairs / PAPER_PAIRS - 1) > 0.1:
         lines.append(f"The paper measured {PAPER_PAIRS:,} pairs, these are {num_pairs:,}.")

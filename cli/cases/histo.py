@@ -99,6 +99,7 @@ def histo(
         start = time.perf_counter()
         expected = np.histogram2d(x, y, bins, ranges)[0]
         values["numpy_seconds"] = time.perf_counter() - start
+        # Saturated counts are the exact ones, limited by the ceiling.
         values["passed"] = bool((counts == np.minimum(expected, ceiling)).all())
     if output:
         save(output, counts=counts, x_edges=edges[0], y_edges=edges[1])

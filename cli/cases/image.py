@@ -70,26 +70,28 @@ def image(
             bound = image_histogram.bind(cl_array.to_device(queue, pixels), int(bins))
             counts.append(bound().get())
             first = FirstCall(time.perf_counter() - start)
+            # The plot needs no more than about 800 pixels along the shorter side.
             step = max(1, min(pixels.shape[:2]) // 800)
             images.append(pixels[::step, ::step])
             values.append(_checked(str(file or _GENERATED), pixels, counts[-1]) | measure(bound, first))
             progress.update(1, str(file or _GENERATED))
     if output:
-        save(output, **{f"image{n}": found for n, found in enumerate(counts)})
+        save(output, **{f"image{n}": image_counts for n, image_counts in enumerate(counts)})
     if plot:
-        draw([each["data"] for each in values], images, counts, plot)
-    passed = all(each["passed"] for each in values)
-    found = {"bins": int(bins), "images": values, "passed": passed}
-    console.report(found, "\n\n".join(map(_text, values)))
+        draw([record["data"] for record in values], images, counts, plot)
+    passed = all(record["passed"] for record in values)
+    results = {"bins": int(bins), "images": values, "passed": passed}
+    console.report(results, "\n\n".join(map(_text, values)))
 
 
 def _checked(name: str, pixels: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
-    """Return what there is to say of an image, after counting with NumPy."""
+    """Return the record of an image, checked by counting with NumPy."""
     per_channel = counts.reshape(-1, counts.shape[-1])
+    # With 2**k bins, the bin is the upper k of the 8 bits.
     shift = 9 - counts.shape[-1].bit_length()
     start = time.perf_counter()
     channels = pixels.reshape(-1, len(per_channel)).T
-    expected = np.array([np.bincount(each >> shift, minlength=counts.shape[-1]) for each in channels])
+    expected = np.array([np.bincount(channel >> shift, minlength=counts.shape[-1]) for channel in channels])
     return {
         "data": name,
         "shape": pixels.shape,
@@ -103,20 +105,20 @@ def draw(names: list[str], images: list[np.ndarray], counts: list[np.ndarray], p
     """Write a picture of each image beside its histogram."""
     with figure(path, figsize=(11, 4 * len(images))) as drawing:
         axes = drawing.subplots(len(images), 2, squeeze=False)
-        for (left, right), name, pixels, found in zip(axes, names, images, counts, strict=True):
+        for (left, right), name, pixels, histogram in zip(axes, names, images, counts, strict=True):
             grey = pixels.ndim == 2 or pixels.shape[2] not in (3, 4)
             left.imshow(pixels.reshape(*pixels.shape[:2], -1)[:, :, 0] if grey else pixels, **_GREY if grey else {})
             left.set_title(Path(name).name)
             left.set_axis_off()
-            per_channel = found.reshape(-1, found.shape[-1])
-            edges = np.linspace(0, 256, found.shape[-1] + 1)
+            per_channel = histogram.reshape(-1, histogram.shape[-1])
+            edges = np.linspace(0, 256, histogram.shape[-1] + 1)
             for channel, line in zip(_channels(len(per_channel)), per_channel, strict=True):
                 right.stairs(line, edges, label=channel, color=_COLOURS.get(channel), fill=True, alpha=0.25)
                 right.stairs(line, edges, color=_COLOURS.get(channel))
             right.set(
                 xlabel="intensity",
                 ylabel="pixels",
-                title=f"{found.shape[-1]} bins",
+                title=f"{histogram.shape[-1]} bins",
                 xlim=(0, 256),
                 xticks=range(0, 257, 64),
             )
@@ -133,6 +135,7 @@ def _channels(number: int) -> tuple[str, ...]:
 def _text(values: dict[str, Any]) -> str:
     height, width, *channels = values["shape"]
     per_channel = np.reshape(values["counts"], (channels[0] if channels else 1, -1))
+    # A bin of w integers has its mean half a unit below its middle as an interval.
     centres = (np.arange(per_channel.shape[1]) + 0.5) * (256 / per_channel.shape[1]) - 0.5
     means = per_channel @ centres / max(1, height * width)
     listed = ", ".join(f"{c} {mean:.1f}" for c, mean in zip(_channels(len(means)), means, strict=True))

@@ -83,11 +83,12 @@ def joint(
     with messages(f"{fixed}, {moving}" if fixed else None):
         if images[0].shape != images[1].shape:
             raise ValueError(f"expected images of one shape, got {images[0].shape} and {images[1].shape}")
-        if min(images[0].shape) < max(1, 4 * shifts):  # a few pixels that overlap say much of each other by chance
+        # The mutual information of a few overlapping pixels is high by chance.
+        if min(images[0].shape) < max(1, 4 * shifts):
             raise ValueError(
                 f"expected at least {max(1, 4 * shifts)} rows and columns, for --shifts {shifts}, got {images[0].shape}"
             )
-        on_fixed, on_moving = (cl_array.to_device(queue, each) for each in images)
+        on_fixed, on_moving = (cl_array.to_device(queue, array) for array in images)
         ranges = ranges_of("fixed, moving", on_fixed, on_moving, None, queue)
         with console.compiling() as first:
             bound = joint_histogram.bind(on_fixed, on_moving, bins, range=ranges)
@@ -96,8 +97,8 @@ def joint(
     information = np.empty((len(steps), len(steps)))
     with console.progress("shifts", information.size) as progress:
         for down, right in product(steps, steps):
-            found = joint_histogram(on_fixed, on_moving, bins, range=ranges, shift=(down, right))
-            information[down + shifts, right + shifts] = mutual_information(found)
+            pair_counts = joint_histogram(on_fixed, on_moving, bins, range=ranges, shift=(down, right))
+            information[down + shifts, right + shifts] = mutual_information(pair_counts)
             progress.update()
     best = _nearest(np.argwhere(information == information.max()) - shifts)
     histogram = joint_histogram(on_fixed, on_moving, bins, range=ranges, shift=best).get()
@@ -117,6 +118,7 @@ def joint(
         "information": information.tolist(),
     } | measure(bound, first)
     if not fixed:
+        # The known shift cannot be found if it is not tried.
         expected = _SHIFT if shifts >= max(map(abs, _SHIFT)) else None
         # A bin of n terms is off by n * 2**-24 of its value at most, and the bins are the pixels together.
         off = abs(values["sum"] - images[0].size)
@@ -137,8 +139,8 @@ def _nearest(shifts: np.ndarray) -> tuple[int, int]:
 def _read(path: Path) -> np.ndarray:
     """Return an image in grey, or a table of numbers, in a type that a kernel takes."""
     if path.suffix.lower() in (".npy", ".npz", ".txt", ".csv", ".dat"):
-        found = read_table(path)
-        return found if found.dtype in (np.uint8, np.uint16, np.int16) else found.astype(np.float32)
+        values = read_table(path)
+        return values if values.dtype in (np.uint8, np.uint16, np.int16) else values.astype(np.float32)
     pixels = read_image(path)
     if pixels.ndim == 2 or pixels.shape[2] < 3:
         return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], -1)[:, :, 0])
@@ -153,7 +155,8 @@ def draw(
 
     (down, right), reach = values["best"]["shift"], information.shape[0] // 2
     with figure(path, figsize=(12, 10)) as drawing:
-        drawing.get_layout_engine().set(w_pad=0.2)  # which does not see the axes beside the histogram
+        # The constrained layout ignores the axes beside the histogram, so reserve their width.
+        drawing.set_layout_engine("constrained", w_pad=0.2)
         (top_left, top_right), (low_left, low_right) = drawing.subplots(2, 2)
         for ax, pixels, name in ((top_left, images[0], "fixed"), (top_right, images[1], "moving")):
             ax.imshow(pixels, cmap="gray")
@@ -171,6 +174,7 @@ def draw(
         above.set_title(f"joint histogram, moving shifted by {down} rows, {right} columns")
         for ax in (above, beside):
             ax.set_axis_off()
+        # Cells of the map are centred on whole shifts.
         edge = reach + 0.5
         shown = low_right.imshow(information, extent=(-edge, edge, edge, -edge), cmap="magma")
         low_right.plot([right], [down], "o", markerfacecolor="none", color="cyan", label="largest")

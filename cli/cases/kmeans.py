@@ -15,7 +15,7 @@ import pyopencl.array as cl_array
 from clhist import default_queue
 from clhist.cases.files import read_table
 from clhist.cases.kmeans import KMeansResult, blobs, kmeans
-from clhist.cases.kmeans_lloyd import Lloyd, Step
+from clhist.cases.kmeans_lloyd import Lloyd, LloydStep
 from clhist.cli.cases.options import (
     DATA,
     digest,
@@ -98,6 +98,7 @@ def kmeans_command(
     k = k or (8 if data is not None else _QUICK[2] if quick else _PAPER[2])
     start = time.perf_counter()
     first_centers: float | None = None
+    # k-means++ chooses the centers one by one, so its progress can be shown.
     is_spread = init == "k-means++"
     with messages(data), console.progress(_CHOOSING if is_spread else _ITERATING, k if is_spread else None) as bar:
 
@@ -124,7 +125,7 @@ def kmeans_command(
     console.stage("timing an iteration")
     plan, times, _, _ = _timed(points, result)
     exact = _exact(points, result) if default_queue().device.double_fp_config else None
-    found = {
+    results = {
         "device": default_queue().device.name.strip(),
         "data": str(data) if data else "generated",
         "n": points.shape[0],
@@ -142,13 +143,15 @@ def kmeans_command(
         save(output, **asdict(result))
     if plot is not None:
         _draw(points, result, plot)
-    console.report(found, _text(found))
+    console.report(results, _text(results))
 
 
 def compare(points: np.ndarray, result: KMeansResult) -> dict[str, float]:
     """Return the relative errors of the inertia, and of the distance to the nearest center for a thousand points."""
     inertia, mean = 0.0, points.mean(0, dtype=np.float64)
+    # Centring keeps the digits that the expansion of squared distances below would cancel.
     centers = result.centers - mean
+    # About 2**20 numbers at a time limit the memory of the differences.
     for part in np.array_split(np.arange(len(points)), max(1, points.size >> 20)):
         inertia += float(np.square(points[part] - mean - centers[result.labels[part]]).sum())
     some = np.linspace(0, len(points) - 1, min(len(points), 1000)).astype(int)
@@ -157,6 +160,7 @@ def compare(points: np.ndarray, result: KMeansResult) -> dict[str, float]:
     beyond = squares[np.arange(len(some)), result.labels[some]] - squares.min(1)
     scale = max(float(np.square(near).mean(0).sum()), np.finfo(float).tiny)
     return {
+        # The floor avoids a division by 0 for a perfect clustering.
         "inertia": abs(result.inertia - inertia) / max(inertia, 1e-9 * scale * len(points)),
         "nearest": float(beyond.max()) / scale,
     }
@@ -164,7 +168,7 @@ def compare(points: np.ndarray, result: KMeansResult) -> dict[str, float]:
 
 def _timed(
     points: np.ndarray, result: KMeansResult, **options: Any
-) -> tuple[list[dict[str, Any]], dict[str, float], Lloyd, Step]:
+) -> tuple[list[dict[str, Any]], dict[str, float], Lloyd, LloydStep]:
     """Time an iteration from the centers that were found; `options` are those of `Lloyd`.
 
     Return the plans of the update, the seconds of the iteration (whole, in a loop, and of each kernel), and what it
@@ -175,7 +179,8 @@ def _timed(
     dtype = points.dtype if points.dtype == np.float32 else np.float64
     lloyd = Lloyd(cl_array.to_device(queue, np.ascontiguousarray(points, dtype)), len(result.centers), queue, **options)
     before, step = lloyd.start(result.centers), lloyd.new_step()
-    lloyd.timed(before, step)  # what a new queue makes at first
+    # The first call of a new queue also creates its resources.
+    lloyd.timed(before, step)
     times = timed_calls(lambda: lloyd.timed(before, step))
     return [plan_values(plan) for plan in lloyd.plan()], {"iteration": times.pop("call"), **times}, lloyd, step
 
@@ -197,15 +202,15 @@ def _exact(points: np.ndarray, result: KMeansResult) -> dict[str, Any]:
     return {"plan": plan, "seconds": times, "error": error, **digests}
 
 
-def _text(found: dict[str, Any]) -> str:
-    seconds, exact = found["seconds"], found["exact"]
+def _text(results: dict[str, Any]) -> str:
+    seconds, exact = results["seconds"], results["exact"]
     first = seconds["first_centers"]
     chosen = "" if first is None else f": {first:.3f} s until the first centers were chosen"
     lines = [
-        f"{found['data']}: {found['n']:,} points, {found['d']} features, k = {found['k']}",
-        f"on {found['device']}",
-        f"inertia {found['inertia']:.6g} after {found['n_iter']} iterations",
-        *map(plan_text, found["plan"]),
+        f"{results['data']}: {results['n']:,} points, {results['d']} features, k = {results['k']}",
+        f"on {results['device']}",
+        f"inertia {results['inertia']:.6g} after {results['n_iter']} iterations",
+        *map(plan_text, results["plan"]),
         f"times   {seconds['call']:.3f} s in all, with compiling{chosen}",
         *_iteration("        ", seconds),
     ]
@@ -215,7 +220,7 @@ def _text(found: dict[str, Any]) -> str:
         lines.append(f"        SHA-256: labels {exact['labels']}, means {exact['means']}, the same for the same labels")
         verdict = "ok" if exact["error"] <= 0.5 else "TOO LARGE"
         lines.append(f"error   {exact['error']:.2f} units in the last place of exact sums (tolerance 0.5): {verdict}")
-    for name, error in found["errors"].items():
+    for name, error in results["errors"].items():
         verdict = "ok" if error <= _TOLERANCE else "TOO LARGE"
         lines.append(f"error   {error:.1e} of {name}, against float64 (tolerance {_TOLERANCE:.0e}): {verdict}")
     return "\n".join(lines)

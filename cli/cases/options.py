@@ -73,6 +73,7 @@ def _plot_file(context: click.Context, option: click.Parameter, path: Path | Non
     path = _file_of(_PICTURES)(context, option, path)
     if path is not None:
         try:
+            # Checked before anything is computed.
             import matplotlib  # noqa: F401
         except ImportError as error:
             raise InputError('--plot: needs matplotlib: pip install "clhist[plot]"') from error
@@ -121,14 +122,14 @@ def save(path: Path, **arrays: Any) -> None:
 
 def plan_values(plan: Plan) -> dict[str, Any]:
     """Return what a plan says for ``--json``: all but how it was found."""
-    found = {each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in ("steps", "outputs")}
+    values = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name not in ("steps", "outputs")}
     # The plan of a part, such as exact sums of few bins, is a field.
-    found = {name: plan_values(value) if isinstance(value, Plan) else value for name, value in found.items()}
-    return {"strategy": plan.strategy, **found}
+    values = {name: plan_values(value) if isinstance(value, Plan) else value for name, value in values.items()}
+    return {"strategy": plan.strategy, **values}
 
 
 def plan_text(plan: dict[str, Any]) -> str:
-    """Return what `plan_values` gives, in words."""
+    """Return the values of `plan_values` as text."""
     return folded(
         f"plan    {plan['update']} updates in {plan['memory']} memory, {plan['num_bins']:,} bins, "
         f"copies M = {plan['copies']}, passes S = {plan['passes']}"
@@ -155,11 +156,13 @@ def timed_calls(timed: Callable[[], dict[str, float]]) -> dict[str, float]:
         Makes the call, waits for it, and returns the seconds of each kernel by the device's clock.
     """
     calls, stages = list[float](), list[dict[str, float]]()
+    # 3 to 15 runs: short calls are repeated until the time is spent.
     while len(calls) < 3 or (len(calls) < 15 and sum(calls) < _SECONDS):
         start = time.perf_counter()
         stages.append(timed())
         calls.append(time.perf_counter() - start)
     kernels = {stage: statistics.median(run[stage] for run in stages) for stage in stages[0]}
+    # Sum each run before the median: medians of stages may be of different runs.
     together = statistics.median(sum(run.values()) for run in stages)
     return {"call": statistics.median(calls), "kernels": together, **kernels}
 
@@ -173,6 +176,7 @@ def places_off(total: np.floating, terms: Iterable[float]) -> float:
     """Return how many units in its last place `total` is from the exact sum of `terms`: 0.5 at most if rounded once."""
     if not np.isfinite(total):
         return math.inf
+    # fsum rounds its exact sum once, so the difference keeps its digits.
     return abs(math.fsum((*terms, -float(total)))) / float(np.spacing(abs(total)))
 
 
@@ -188,5 +192,5 @@ def measure(bound: Bound, first: FirstCall | None = None) -> dict[str, Any]:
 
 
 def measured_text(measured: dict[str, Any]) -> str:
-    """Return what `measure` gives, in words."""
+    """Return the values of `measure` as text."""
     return f"on {measured['device']}\n{plan_text(measured['plan'])}\n{times_text(measured['seconds'])}"

@@ -119,8 +119,9 @@ def tpacf(  # noqa: PLR0913  # an option each
         start = time.perf_counter()
         counts, kernels = pairs.timed(progress=bar.update)
         seconds = time.perf_counter() - start
+    # Every pair must be in one bin: lost or repeated ones count as misplaced.
     wrong += int(np.abs(counts.sum(1) - pairs.num_pairs).sum())
-    found = case.AngularCorrelation.of_counts(edges, counts, estimator)
+    correlation = case.AngularCorrelation.of_counts(edges, counts, estimator)
     values: dict[str, Any] = {
         "device": default_queue().device.name.strip(),
         "data": str(data) if data else "generated",
@@ -129,20 +130,21 @@ def tpacf(  # noqa: PLR0913  # an option each
         "precision": pairs.dtype.name,
         "estimator": estimator,
         "edges": edges.tolist(),
-        "dd": found.dd.tolist(),
-        "dr": found.dr.sum(0).tolist(),
-        "rr": found.rr.sum(0).tolist(),
-        "w": [w if np.isfinite(w) else None for w in found.w.tolist()],
-        "error": [error if np.isfinite(error) else None for error in found.error.tolist()],
+        "dd": correlation.dd.tolist(),
+        "dr": correlation.dr.sum(0).tolist(),
+        "rr": correlation.rr.sum(0).tolist(),
+        # JSON has no NaN: bins without an estimate have null.
+        "w": [w if np.isfinite(w) else None for w in correlation.w.tolist()],
+        "error": [error if np.isfinite(error) else None for error in correlation.error.tolist()],
         "plan": plan_values(pairs.plan()),
         "seconds": {"call": seconds, "kernels": sum(kernels.values()), **kernels},
         "misplaced": wrong,
         "passed": wrong == 0,
     }
     if output:
-        save(output, **{field.name: getattr(found, field.name) for field in fields(found)})
+        save(output, **{field.name: getattr(correlation, field.name) for field in fields(correlation)})
     if plot:
-        draw(found, catalogues[0], values["data"], plot)
+        draw(correlation, catalogues[0], values["data"], plot)
     console.report(values, _text(values))
 
 
@@ -172,15 +174,16 @@ def misplaced(points: np.ndarray, edges: np.ndarray, precision: str | None) -> i
     return int(off) + abs(int(counts.sum()) - chords.size)
 
 
-def draw(found: case.AngularCorrelation, points: np.ndarray, title: str, path: Path) -> None:
+def draw(correlation: case.AngularCorrelation, points: np.ndarray, title: str, path: Path) -> None:
     """Draw w(theta), filled where it is positive, and the points on the sky."""
-    centre = np.sqrt(np.maximum(found.edges[:-1], found.edges[1] / 10) * found.edges[1:])
+    # The first bin may begin at 0, whose geometric mean is 0: take a tenth of its end there.
+    centre = np.sqrt(np.maximum(correlation.edges[:-1], correlation.edges[1] / 10) * correlation.edges[1:])
     with figure(path, figsize=(12, 4.8)) as drawing:
         ax = drawing.add_subplot(1, 2, 1)
         for sign, fill, label in ((1, "C0", "positive"), (-1, "white", "negative, |w|")):
-            shown = (sign * found.w > 0) & np.isfinite(found.error)
-            error = found.error[shown]
-            w = np.abs(found.w[shown])
+            shown = (sign * correlation.w > 0) & np.isfinite(correlation.error)
+            error = correlation.error[shown]
+            w = np.abs(correlation.w[shown])
             # What reaches below 0 would reach below every axis of logarithms.
             bars = np.stack([np.minimum(error, 0.9 * w), error])
             ax.errorbar(centre[shown], w, bars, fmt="o", color="C0", mfc=fill, capsize=2, label=label)

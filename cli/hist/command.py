@@ -19,7 +19,7 @@ from clhist.cli.hist.compute import STATISTICS, Bins, compute, quantile_of
 from clhist.cli.hist.condition import EXAMPLE, Condition
 from clhist.cli.hist.object_options import check_no_object, fill_object, input_errors, object_options
 from clhist.cli.hist.objects import AxisSpec
-from clhist.cli.hist.rows import Rows
+from clhist.cli.hist.rows import TableRows
 from clhist.cli.hist.tables import STDIN, open_table
 from clhist.cli.tables import escaped
 from clhist.files.table import Table, TableError
@@ -31,17 +31,19 @@ class _BinsType(click.ParamType):
     name = "bins"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        # Click also converts defaults, which may be numbers already.
         if value in RULES or not isinstance(value, str):
             return value
         try:
             if "," in value:
-                edges = tuple(float(each) for each in value.split(","))
+                edges = tuple(float(edge) for edge in value.split(","))
                 if any(not low <= high for low, high in pairwise(edges)):
                     self.fail(f"expected edges that rise, got {value!r}", param, ctx)
                 return edges
             number = int(value)
         except ValueError:
             number = 0
+        # No more than `compute` takes in all.
         if not 0 < number < 2**27:
             expected = f"expected a number, edges such as 0,1,2.5 or one of {', '.join(RULES)}"
             self.fail(f"{expected}; got {value!r}", param, ctx)
@@ -57,15 +59,16 @@ class _StatisticType(click.Choice):
         return super().convert(value, param, ctx)
 
 
-def _each_file(context: click.Context, parameter: click.Parameter, given: Sequence[Path]) -> tuple[Path, ...]:
+def _each_file(context: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return the files, those of patterns such as ``"data/*.parquet"`` that no shell has expanded in order."""
-    found: list[Path] = []
-    for path in given:
+    files: list[Path] = []
+    for path in paths:
+        # A file may have * or ? in its name: only what does not exist is a pattern.
         matches = sorted(glob(str(path))) if has_magic(str(path)) and not path.exists() else [str(path)]
         if not matches:
             raise click.BadParameter(f"expected files, got {path}, which matches none", context, parameter)
-        found += map(Path, matches)
-    return tuple(found)
+        files += map(Path, matches)
+    return tuple(files)
 
 
 @click.command("hist")
@@ -188,18 +191,20 @@ def hist(  # noqa: PLR0913  # an option each
     with input_errors():
         tables = [open_table(path) for path in files]
         columns = columns or (_only_column(tables[0]),)
-        asked = _bins(len(columns), bins, ranges, is_log) if bins or values or not statistics else None
+        requested = _bins(len(columns), bins, ranges, is_log) if bins or values or not statistics else None
         with console.progress("reading", 1.0) as line:
             condition = Condition(where) if where else None
-            rows = Rows(tables, columns, weights, values, by, condition, lambda part: line.update(part - line.done))
+            rows = TableRows(
+                tables, columns, weights, values, by, condition, lambda part: line.update(part - line.done)
+            )
             counting = _counting(rows, devices, scheduler)
-            found = compute(rows, asked, statistics, density=density, by_bin=values is not None, **counting)
+            result = compute(rows, requested, statistics, density=density, by_bin=values is not None, **counting)
     if plot is not None:
         from clhist.cli.hist.plot import draw
 
-        draw(rows, found, plot, density=density, is_log=is_log)
-    document = report.document(rows, found, density=density) if console.json is not None else None
-    console.report(document, lambda: report.text(rows, found, density=density))
+        draw(rows, result, plot, density=density, is_log=is_log)
+    document = report.document(rows, result, density=density) if console.json is not None else None
+    console.report(document, lambda: report.text(rows, result, density=density))
 
 
 def _check(
@@ -214,9 +219,9 @@ def _check(
     """Raise the usage error of options that do not go together."""
     if len(columns) > 2:
         raise click.UsageError(f"--column: expected one or two, got {len(columns)}")
-    for name, given in (("--bins", bins), ("--range", ranges)):
-        if len(given) > max(1, len(columns)):
-            raise click.UsageError(f"{name}: expected at most one for each column, got {len(given)}")
+    for name, occurrences in (("--bins", bins), ("--range", ranges)):
+        if len(occurrences) > max(1, len(columns)):
+            raise click.UsageError(f"{name}: expected at most one for each column, got {len(occurrences)}")
     if values is not None and not statistics:
         raise click.UsageError("--values: expected --stat as well")
     if statistics and (weights is not None or density):
@@ -243,13 +248,13 @@ def _check_several(
         raise click.UsageError(f"{name}: expected counts or sums of weights, got --stat")
     if scheduler is not None and Path(STDIN) in files:
         raise click.UsageError("--scheduler: expected files that the workers can open, got the standard input")
-    rule = next((each for each in bins if isinstance(each, str)), None)
+    rule = next((item for item in bins if isinstance(item, str)), None)
     if scheduler is not None and rule is not None:
         raise click.UsageError(f"--scheduler: expected a number or edges as --bins, got {rule}, which needs all rows")
 
 
-def _counting(rows: Rows, devices: str | None, scheduler: str | None) -> dict[str, Any]:
-    """Return what counts the rows, if not this process by one device, as `compute` takes it."""
+def _counting(rows: TableRows, devices: str | None, scheduler: str | None) -> dict[str, Any]:
+    """Return the options of `compute` for counting by several devices or processes."""
     if devices is None and scheduler is None:
         return {}
     from clhist.cli.hist import several
@@ -257,6 +262,7 @@ def _counting(rows: Rows, devices: str | None, scheduler: str | None) -> dict[st
     if devices is not None:
         return {"count": partial(several.count_by_devices, queues_of(devices))}
     client = several.connect(scheduler or "")
+    # The connection closes when the command ends, after an error as well.
     click.get_current_context().call_on_close(client.close)
     workers = several.Workers(client)
     return {"count": lambda counts, pieces: workers.count(rows, counts), "extents": workers.extents}
@@ -264,8 +270,8 @@ def _counting(rows: Rows, devices: str | None, scheduler: str | None) -> dict[st
 
 def _bins(count: int, bins: tuple[Any, ...], ranges: tuple[tuple[float, float], ...], is_log: bool) -> list[Bins]:
     """Return the bins of each column; what is given once holds for both."""
-    each = bins or (10,)
-    every: list[Any] = list(each) * (count if len(each) == 1 else 1)
+    chosen = bins or (10,)
+    every: list[Any] = list(chosen) * (count if len(chosen) == 1 else 1)
     within: list[Any] = list(ranges) if ranges else [None]
     within *= count if len(within) == 1 else 1
     return [Bins(number, ends, is_log) for number, ends in zip(every, within, strict=True)]
@@ -274,8 +280,8 @@ def _bins(count: int, bins: tuple[Any, ...], ranges: tuple[tuple[float, float], 
 def _only_column(table: Table) -> str:
     names = [name for name, dtype in table.dtypes.items() if not isinstance(dtype, str)]
     if not names:
-        found = ", ".join(f"{escaped(name)} ({dtype})" for name, dtype in table.dtypes.items())
-        raise TableError(f"{table.path}: expected a column of real numbers, got {found or 'no columns'}")
+        columns = ", ".join(f"{escaped(name)} ({dtype})" for name, dtype in table.dtypes.items())
+        raise TableError(f"{table.path}: expected a column of real numbers, got {columns or 'no columns'}")
     if len(names) != 1:
         raise TableError(f"{table.path}: expected --column, one of {', '.join(map(escaped, names))}")
     return names[0]

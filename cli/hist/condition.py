@@ -82,10 +82,12 @@ class Condition:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ValueError(f"expected a condition such as {EXAMPLE!r}, got {text!r}") from error
+        # Functions are names in the tree, too, but no columns.
         functions = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         names = [n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name) and id(n) not in functions]
         self.names = tuple(dict.fromkeys(names))
         self._text = text
+        # Evaluated for no rows, so that a wrong expression is refused before any file is read.
         _value(self._tree, dict.fromkeys(self.names, np.zeros(0, np.int64)))
 
     def __call__(self, columns: Mapping[str, Array]) -> Array:
@@ -98,14 +100,15 @@ class Condition:
         """
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(_value(self._tree, columns))
+                mask = np.asarray(_value(self._tree, columns))
         except exact.DifferentRows as rows:
-            found = np.empty(rows.in_floats.shape, bool)
+            # Rows with integers and rows with floats as results are evaluated separately.
+            mask = np.empty(rows.in_floats.shape, bool)
             for part in (rows.in_floats, ~rows.in_floats):
-                found[part] = self({name: columns[name][part] for name in self.names})
-        if found.dtype != np.bool_:
+                mask[part] = self({name: columns[name][part] for name in self.names})
+        if mask.dtype != np.bool_:
             raise ValueError(f"expected a comparison such as {EXAMPLE!r}, got {self._text!r}")
-        return found
+        return mask
 
 
 def _value(node: ast.AST, columns: Mapping[str, Array]) -> Any:
@@ -121,8 +124,8 @@ def _value(node: ast.AST, columns: Mapping[str, Array]) -> Any:
 
 
 def _evaluated(node: ast.AST, columns: Mapping[str, Array]) -> Any:
-    def of(each: ast.AST) -> Any:
-        return _value(each, columns)
+    def of(child: ast.AST) -> Any:
+        return _value(child, columns)
 
     if isinstance(node, ast.Name):
         return columns[node.id]
@@ -134,16 +137,16 @@ def _evaluated(node: ast.AST, columns: Mapping[str, Array]) -> Any:
         return _UNARY[type(node.op)](of(node.operand))
     if isinstance(node, ast.BoolOp):
         join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-        found = exact.is_true(of(node.values[0]))
-        for each in node.values[1:]:
-            found = join(found, exact.is_true(of(each)))
-        return found
+        result = exact.is_true(of(node.values[0]))
+        for operand in node.values[1:]:
+            result = join(result, exact.is_true(of(operand)))
+        return result
     if isinstance(node, ast.Compare) and all(type(op) in _COMPARED for op in node.ops):
-        parts = [of(each) for each in (node.left, *node.comparators)]
-        found = np.True_
+        parts = [of(operand) for operand in (node.left, *node.comparators)]
+        result = np.True_
         for compare, low, high in zip(node.ops, parts[:-1], parts[1:], strict=True):
-            found = np.logical_and(found, exact.compared(_COMPARED[type(compare)], low, high))
-        return found
+            result = np.logical_and(result, exact.compared(_COMPARED[type(compare)], low, high))
+        return result
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
         if node.func.id not in _FUNCTIONS:
             raise ValueError(f"expected a function among {', '.join(_FUNCTIONS)}; got {node.func.id!r}")

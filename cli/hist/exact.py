@@ -62,6 +62,7 @@ def combined(op: Operation, a: Any, b: Any) -> Any:
     if _is_float(a) or _is_float(b):
         return _IN_FLOATS[op](as_float(a), as_float(b))
     in_floats = np.asarray(_is_in_floats(op, b), bool)
+    # An array has one type, but integers must stay exact in the rows that have them.
     if in_floats.any() and not in_floats.all():
         raise DifferentRows(in_floats)
     if in_floats.any():
@@ -85,6 +86,7 @@ def absolute(a: Any) -> Any:
     a = _number(a)
     if not isinstance(a, np.ndarray) or _is_mixed(a) or _is_float(a):
         return np.abs(a) if isinstance(a, np.ndarray) else abs(a)
+    # The absolute value of the least int64 needs a wider type.
     low, high = _extent(a)
     return np.abs(_cast(a, _holding(low, high, -low)))
 
@@ -144,12 +146,13 @@ def _one(op: Operation, a: Any, b: Any) -> Any:
     """Return the result of Python's numbers."""
     if isinstance(a, float) or isinstance(b, float) or _is_in_floats(op, b):
         return float(_IN_FLOATS[op](np.float64(a), np.float64(b)))
+    # Refuse a large power before it is computed, which could take all memory.
     if op is operator.pow and abs(a) > 1 and (abs(a).bit_length() - 1) * b > _BITS:
         raise OverflowError
-    found = op(a, b)
-    if found.bit_length() > _BITS:
+    result = op(a, b)
+    if result.bit_length() > _BITS:
         raise OverflowError
-    return found
+    return result
 
 
 def _is_in_floats(op: Operation, b: Any) -> Any:
@@ -163,6 +166,7 @@ def _of_integers(op: Operation, a: Any, b: Any) -> Any:
     for extent in (_extent_of_dtype, _extent):  # the second looks at the data
         of_a, of_b = extent(a), extent(b)
         dtype = _holding(*of_a, *of_b, *_extent_of_result(op, of_a, of_b))
+        # All results lie in the extent, so fixed-width arithmetic cannot overflow.
         if not dtype.hasobject:
             return _IN_FLOATS[op](_cast(a, dtype), _cast(b, dtype))
     return np.frompyfunc(partial(_one, op), 2, 1)(_mixed(a), _mixed(b))
@@ -176,16 +180,20 @@ def _extent_of_result(op: Operation, a: tuple[int, int], b: tuple[int, int]) -> 
     elif op is operator.mod:
         most = most_b
     elif op is operator.pow:
+        # 2**64 has no dtype; a power beyond it may be too large to compute.
         most = 2**64 if most_a > 1 and most_a.bit_length() * b[1] > 128 else max(1, most_a ** max(0, b[1]))
     else:
+        # Sums, differences and products are extreme at the ends of both operands.
         ends = [op(x, y) for x in a for y in b]
         return min(ends), max(ends)
+    # Operands of 0 or more give no negative result.
     return (0 if a[0] >= 0 and b[0] >= 0 else -most), most
 
 
 def _compared_integers(op: Operation, a: Any, b: Any) -> Any:
     of_a, of_b = _extent_of_dtype(a), _extent_of_dtype(b)
-    if of_a[1] < of_b[0] or of_a[0] > of_b[1]:  # whatever they are: a constant beyond the dtype
+    # Disjoint ranges: all comparisons have the same result, as with a constant beyond the dtype.
+    if of_a[1] < of_b[0] or of_a[0] > of_b[1]:
         return np.full(np.broadcast(a, b).shape, op(of_a[0], of_b[0]))
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
         dtype = (a if isinstance(a, np.ndarray) else b).dtype
@@ -199,19 +207,20 @@ def _compared_integers(op: Operation, a: Any, b: Any) -> Any:
 def _compared_to_integers(op: Operation, a: Any, b: Any) -> Any:
     """Compare integers with floats."""
     floats, integers = (a, b) if _is_float(a) else (b, a)
+    # An integer that the floats' dtype has exactly needs no conversion of the array.
     if isinstance(floats, np.ndarray) and not isinstance(integers, np.ndarray):
         there = floats.dtype.type(float(integers))
         if np.isfinite(there) and int(there) == integers:
             return op(floats, there) if floats is a else op(there, floats)
     x, y = as_float(a), as_float(b)
-    found = np.array(op(x, y), bool, ndmin=1)
+    result = np.array(op(x, y), bool, ndmin=1)
     if max(map(abs, _extent_of_dtype(integers))) > _WHOLE:
         # Rounding keeps the order, so that only numbers that became equal may differ.
-        equal = np.broadcast_to(np.asarray(x == y) & (np.abs(x) >= _WHOLE), found.shape)
+        equal = np.broadcast_to(np.asarray(x == y) & (np.abs(x) >= _WHOLE), result.shape)
         if equal.any():
-            a, b = (np.broadcast_to(each, found.shape)[equal] for each in (_mixed(a), _mixed(b)))
-            found[equal] = op(a, b)
-    return found
+            a, b = (np.broadcast_to(values, result.shape)[equal] for values in (_mixed(a), _mixed(b)))
+            result[equal] = op(a, b)
+    return result
 
 
 def _floats(a: Any, b: Any) -> tuple[Any, Any]:
@@ -242,7 +251,7 @@ def _is_float(a: Any) -> bool:
     return (
         isinstance(a, float)
         or (isinstance(a, np.ndarray) and a.dtype.kind == "f")
-        or (_is_mixed(a) and any(isinstance(each, float) for each in a.flat))
+        or (_is_mixed(a) and any(isinstance(value, float) for value in a.flat))
     )
 
 

@@ -63,9 +63,9 @@ def object_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def check_no_object(**given: Any) -> None:
+def check_no_object(**options: Any) -> None:
     """Refuse options of histogram objects without an axis."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value is not None:
             raise click.UsageError(f"--{name}: expected --axis as well")
 
@@ -83,14 +83,16 @@ def fill_object(
     others: Mapping[str, Any],
 ) -> None:
     """Fill a histogram object, write it and say what it is; `others` are options that do not go with it."""
-    for name, given in others.items():
-        if given:
+    for name, value in others.items():
+        if value:
             raise click.UsageError(f"{name}: expected none beside --axis")
+    # Storages of means need a sample, and no others take one.
     if ("mean" in storage) != (sample is not None):
         expected = "expected a column" if sample is None else "expected --storage mean or weighted_mean"
         raise click.UsageError(f"--sample: {expected} for --storage {storage}")
     with input_errors():
         try:
+            # Checked before any file is opened.
             import hist as _  # noqa: F401
         except ImportError as error:
             raise ImportError(f"--axis: needs {error.name}; pip install boost-histogram hist uhi") from error

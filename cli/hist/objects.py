@@ -70,16 +70,16 @@ class AxisSpec:
         ValueError
             If it says none.
         """
-        found = _SPEC.fullmatch(text)
-        if found is None:
+        match = _SPEC.fullmatch(text)
+        if match is None:
             raise ValueError(f"expected NAME=KIND(...) such as {EXAMPLES}; got {text!r}")
-        kind = found["kind"]
-        given = [each.strip() for each in found["given"].split(",") if each.strip()]
-        flags = frozenset(each for each in given if each in _FLAGS[kind])
-        rest = [each for each in given if each not in flags]
+        kind = match["kind"]
+        words = [word.strip() for word in match["given"].split(",") if word.strip()]
+        flags = frozenset(word for word in words if word in _FLAGS[kind])
+        rest = [word for word in words if word not in flags]
         number: Callable[[str], Any] = {"cat": int, "int": int, "str": str}.get(kind, float)
         try:
-            values = tuple(number(each) for each in rest)
+            values = tuple(number(word) for word in rest)
         except ValueError:
             options = ", ".join(_FLAGS[kind]) or "no option"
             raise ValueError(f"expected numbers and {options} in {kind}(...), got {text!r}") from None
@@ -87,9 +87,10 @@ class AxisSpec:
             raise ValueError(f"expected {_NUMBERS[kind]} numbers in {kind}(...), got {text!r}")
         if kind == "var" and len(values) < 2:
             raise ValueError(f"expected two or more numbers in {kind}(...), got {text!r}")
+        # An axis without categories can only grow.
         if kind in ("cat", "str") and not values:
             flags |= {"growth"}
-        return cls(found["name"], kind, values, flags)
+        return cls(match["name"], kind, values, flags)
 
     def axis(self) -> Any:
         """Return the axis of hist.
@@ -154,9 +155,11 @@ def filled(
     import clhist.hist as objects
 
     hist = import_module("hist")
+    # Classes such as AtomicInt64 are found without regard to case and underscores.
     kinds = {name.replace("_", ""): name for name in dir(hist.storage)}
     of_storage = next(kind for name, kind in kinds.items() if name.lower() == storage.replace("_", ""))
     h = hist.Hist(*(spec.axis() for spec in specs), storage=getattr(hist.storage, of_storage)())
+    # Filler refuses Regular and Variable axes that grow.
     grows = any(spec.kind in ("reg", "var") and "growth" in spec.flags for spec in specs)
     filler = objects.Hist(h) if grows else objects.Filler(h)
     missing = 0
@@ -179,6 +182,7 @@ def _columns(
     progress: Callable[[float], None],
 ) -> Iterator[tuple[dict[str, Array], int]]:
     """Yield the columns of the rows that count, and the number of rows with something missing."""
+    # Axes of texts read their columns as keys, other axes as numbers.
     keys = tuple(dict.fromkeys(spec.name for spec in specs if spec.kind == "str"))
     wanted = [*(spec.name for spec in specs if spec.kind != "str"), weight, sample]
     wanted += condition.names if condition else ()
@@ -216,6 +220,7 @@ def _as_column(array: Array, spec: AxisSpec) -> Array:
         return array.astype(str)
     if spec.kind in ("reg", "var") or array.dtype.kind != "f":
         return array
+    # Floats without an integer convert to an undefined one, which the comparison finds.
     with np.errstate(invalid="ignore"):
         whole = array.astype(np.int64)
     if not np.array_equal(whole, array):
@@ -332,7 +337,8 @@ def draw(h: Any, path: Path, what: str, specs: Sequence[AxisSpec]) -> None:
     values = np.asarray(h.values(), np.float64)
     is_mean = h.kind != "COUNT"
     if is_mean:
-        values = np.where(h.counts() > 0, values, np.nan)  # there is no mean of an empty bin
+        # An empty bin has no mean.
+        values = np.where(h.counts() > 0, values, np.nan)
     with figure(path, figsize=(8, 5)) as drawing:
         ax = drawing.subplots()
         if h.ndim == 2:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clhist.cli.hist.compute import Found
-from clhist.cli.hist.rows import Rows
+from clhist.cli.hist.compute import HistResult
+from clhist.cli.hist.rows import TableRows
 from clhist.cli.hist.tables import STDIN
 from clhist.cli.tables import escaped
 from clhist.files.table import Table
@@ -25,7 +25,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SHADES = " .:-=+*#%@"
 
 
-def document(rows: Rows, found: Found, *, density: bool) -> dict[str, Any]:
+def document(rows: TableRows, result: HistResult, *, density: bool) -> dict[str, Any]:
     """Return the results as JSON has them; NaN and infinities are null."""
     values: dict[str, Any] = {
         "files": [str(table.path) for table in rows.tables],
@@ -36,28 +36,28 @@ def document(rows: Rows, found: Found, *, density: bool) -> dict[str, Any]:
         "rows": rows.total,
         "missing": rows.missing,
         "cut": rows.cut,
-        "outside": found.outside,
-        "inside": found.inside,
+        "outside": result.outside,
+        "inside": result.inside,
     }
-    if found.labels is not None:
-        values["groups"] = [_plain_label(label) for label in found.labels]
-    if found.edges:
-        values["edges"] = [_plain(edges) for edges in found.edges]
-    if found.counts is not None:
-        values["density" if density else "counts"] = _plain(_of_groups(found, found.counts))
-    if found.statistics:
-        values["statistics"] = {name: _plain(_of_groups(found, each)) for name, each in found.statistics.items()}
+    if result.labels is not None:
+        values["groups"] = [_plain_label(label) for label in result.labels]
+    if result.edges:
+        values["edges"] = [_plain(edges) for edges in result.edges]
+    if result.counts is not None:
+        values["density" if density else "counts"] = _plain(_of_groups(result, result.counts))
+    if result.statistics:
+        values["statistics"] = {name: _plain(_of_groups(result, array)) for name, array in result.statistics.items()}
     return values
 
 
 def _plain_label(label: Any) -> Any:
     """Return a group's values as JSON has them: decimals that no float is as text."""
     if isinstance(label, tuple):
-        return [_plain_label(each) for each in label]
+        return [_plain_label(value) for value in label]
     return str(label) if isinstance(label, Decimal) else label
 
 
-def label_of(rows: Rows, label: Any) -> str:
+def label_of(rows: TableRows, label: Any) -> str:
     """Return a group's values with the names of their columns."""
     values = label if isinstance(label, tuple) else (label,)
     return ", ".join(f"{escaped(name)} = {escaped(str(value))}" for name, value in zip(rows.by, values, strict=True))
@@ -68,38 +68,39 @@ def short_label(label: Any) -> str:
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
-def _of_groups(found: Found, array: Array) -> Array:
-    return array[0] if found.labels is None else array
+def _of_groups(result: HistResult, array: Array) -> Array:
+    return array[0] if result.labels is None else array
 
 
 def _plain(array: Array) -> Any:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
+        # JSON has null in the place of NaN and infinities.
         objects = array.astype(object)
         objects[~np.isfinite(array)] = None
         return objects.tolist()
     return array.tolist()
 
 
-def text(rows: Rows, found: Found, *, density: bool) -> str:
+def text(rows: TableRows, result: HistResult, *, density: bool) -> str:
     """Return the results for a terminal."""
     facts = [f"{rows.total:,} rows"]
-    facts += [f"{number:,} {what}" for number, what in _losses(rows, found) if number]
+    facts += [f"{number:,} {what}" for number, what in _losses(rows, result) if number]
     lines = [f"{', '.join(_file(table) for table in rows.tables)}: {', '.join(facts)}"]
-    by_bin = bool(found.statistics) and rows.values is not None
-    for g in range(1 if found.labels is None else len(found.labels)):
-        if not found.edges:
+    by_bin = bool(result.statistics) and rows.values is not None
+    for g in range(1 if result.labels is None else len(result.labels)):
+        if not result.edges:
             break
-        heading = _heading(rows, found, density)
-        lines += ["", heading if found.labels is None else f"{heading}, {label_of(rows, found.labels[g])}"]
-        shown = found.statistics if by_bin else {"": found.counts}
-        for name, each in ((name, every[g]) for name, every in shown.items() if every is not None):
+        heading = _heading(rows, result, density)
+        lines += ["", heading if result.labels is None else f"{heading}, {label_of(rows, result.labels[g])}"]
+        shown = result.statistics if by_bin else {"": result.counts}
+        for name, array in ((name, every[g]) for name, every in shown.items() if every is not None):
             lines += [f"{name} of {escaped(str(rows.values))}"] if by_bin else []
-            if len(found.edges) == 2:
-                lines += picture(found.edges, each)
+            if len(result.edges) == 2:
+                lines += picture(result.edges, array)
             else:
-                lines += bars(found.edges[0], each, unicode=shows_unicode(), add=not by_bin and not density)
-    if found.statistics and not by_bin:
-        lines += ["", *_table(rows, found)]
+                lines += bars(result.edges[0], array, unicode=shows_unicode(), add=not by_bin and not density)
+    if result.statistics and not by_bin:
+        lines += ["", *_table(rows, result)]
     return "\n".join(lines)
 
 
@@ -112,12 +113,12 @@ def _named(column: str) -> str:
     return f"column {column}" if column.isdecimal() else escaped(column)
 
 
-def _losses(rows: Rows, found: Found) -> list[tuple[int, str]]:
-    return [(rows.missing, "with missing values"), (rows.cut, "cut"), (found.outside, "out of range")]
+def _losses(rows: TableRows, result: HistResult) -> list[tuple[int, str]]:
+    return [(rows.missing, "with missing values"), (rows.cut, "cut"), (result.outside, "out of range")]
 
 
-def _heading(rows: Rows, found: Found, density: bool) -> str:
-    columns = " (down) and ".join(map(_named, rows.columns)) + (" (right)" if len(found.edges) == 2 else "")
+def _heading(rows: TableRows, result: HistResult, density: bool) -> str:
+    columns = " (down) and ".join(map(_named, rows.columns)) + (" (right)" if len(result.edges) == 2 else "")
     if rows.values is not None:
         return f"by {columns}"
     what = "density" if density else "count" if rows.weights is None else f"sum of {escaped(rows.weights)}"
@@ -132,6 +133,7 @@ def _number(value: Any) -> str:
 
 def bars(edges: Array, values: Array, *, unicode: bool, add: bool) -> list[str]:
     """Return a line for each bin, or for so many bins as fit on the lines, whose counts are added."""
+    # Counts of neighbouring bins can be added; means and densities have a line each.
     together = -(-len(values) // _MOST_LINES) if add else 1
     starts = np.arange(0, len(values), together)
     values = np.add.reduceat(values, starts) if together > 1 else values
@@ -179,6 +181,7 @@ def _bar(length: float, unicode: bool) -> str:
 def picture(edges: Sequence[Array], values: Array) -> list[str]:
     """Return the values of two dimensions as shades, the first column downwards, and what the shades are."""
     steps = [-(-n // most) for n, most in zip(values.shape, _MOST_CELLS, strict=True)]
+    # NaN of an empty bin would spread to the cell that it shares with others.
     coarse = np.nan_to_num(values)
     for axis, step in enumerate(steps):
         coarse = np.add.reduceat(coarse, np.arange(0, coarse.shape[axis], step), axis=axis)
@@ -193,18 +196,18 @@ def picture(edges: Sequence[Array], values: Array) -> list[str]:
     ends = f"{edges[1][0]:.6g}", f"{edges[1][-1]:.6g}"
     lines.append(" " * (width + 2) + ends[0] + ends[1].rjust(max(len(ends[1]) + 1, len(coarse[0]) - len(ends[0]))))
     if largest > 0:
-        each = f", {steps[0]} x {steps[1]} bins each" if max(steps) > 1 else ""
-        lines.append(f"shades: ' ' up to 0, '{_SHADES[1:]}' in equal steps up to {_number(largest)}{each}")
+        scale = f", {steps[0]} x {steps[1]} bins each" if max(steps) > 1 else ""
+        lines.append(f"shades: ' ' up to 0, '{_SHADES[1:]}' in equal steps up to {_number(largest)}{scale}")
     return lines
 
 
-def _table(rows: Rows, found: Found) -> list[str]:
+def _table(rows: TableRows, result: HistResult) -> list[str]:
     """Return the statistics of each group as aligned columns."""
-    names = list(found.statistics)
+    names = list(result.statistics)
     column = escaped(rows.columns[0])
-    labels: list[Any] = [column] if found.labels is None else found.labels
-    keys = [[escaped(str(each)) for each in (label if isinstance(label, tuple) else (label,))] for label in labels]
-    head = [*(map(escaped, rows.by) if found.labels is not None else [""]), *(f"{name} of {column}" for name in names)]
-    body = [[*keys[g], *(_number(found.statistics[name][g]) for name in names)] for g in range(len(labels))]
+    labels: list[Any] = [column] if result.labels is None else result.labels
+    keys = [[escaped(str(value)) for value in (label if isinstance(label, tuple) else (label,))] for label in labels]
+    head = [*(map(escaped, rows.by) if result.labels is not None else [""]), *(f"{name} of {column}" for name in names)]
+    body = [[*keys[g], *(_number(result.statistics[name][g]) for name in names)] for g in range(len(labels))]
     widths = [max(len(row[n]) for row in (head, *body)) for n in range(len(head))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *body)]

@@ -17,14 +17,17 @@ from clhist.files.table import Chunk, Table, TableError
 
 Array = npt.NDArray[Any]
 
-_KEPT_BYTES = 1 << 28  # chunks that the second pass need not read again
+# Bytes of chunks that are kept for the second pass instead of read again.
+_KEPT_BYTES = 1 << 28
 _MOST_GROUPS = 1 << 16
-_MOST_FRACTIONS = 1000  # more of these are measurements rather than names
-_DIRECT = 1 << 20  # integer keys in a range so large are numbered by a table
+# More distinct fractions are measurements, not names of groups.
+_MOST_FRACTIONS = 1000
+# The largest range of integer keys that are numbered by a table.
+_DIRECT = 1 << 20
 
 
 @dataclass(frozen=True)
-class Piece:
+class RowPiece:
     """Rows that count.
 
     Attributes
@@ -43,7 +46,7 @@ class Piece:
     groups: Array | None
 
 
-class Groups:
+class RowGroups:
     """Numbers for the values of a column, or of several together, in the order in which they are met."""
 
     def __init__(self) -> None:
@@ -61,19 +64,23 @@ class Groups:
         """Return the number of each key; new ones get the next. With `texts`, keys are places in it."""
         if keys.dtype.kind in "iub" and keys.size and int(keys.max()) - int(keys.min()) < _DIRECT:
             low = int(keys.min())
-            steps = np.subtract(keys, low, dtype=np.int64)
+            # Differences of narrow integers may exceed their dtype.
+            # Differences of signed keys may exceed their type, and unsigned keys of 64 bits exceed int64.
+            wide = np.uint64 if keys.dtype.kind == "u" else np.int64
+            steps = np.subtract(keys, low, dtype=wide).astype(np.int64, copy=False)
             there = np.flatnonzero(np.bincount(steps))
             table = np.zeros(int(there[-1]) + 1, np.int32)
-            labels = (there + low).astype(keys.dtype).tolist()
+            # Labels have the type of the keys: booleans stay booleans.
+            labels = [keys.dtype.type(step + low).item() for step in there.tolist()]
             table[there] = self.of(labels if texts is None else [texts[n] for n in labels])
             return table[steps]
-        found, places = np.unique(keys, return_inverse=True)
-        labels = found.tolist()
+        unique, places = np.unique(keys, return_inverse=True)
+        labels = unique.tolist()
         return self.of(labels if texts is None else [texts[n] for n in labels])[places]
 
     def of(self, labels: Iterable[Any]) -> Array:
         """Return the number of each label; new ones get the next."""
-        found = [self._numbers.setdefault(label, len(self._numbers)) for label in labels]
+        numbers = [self._numbers.setdefault(label, len(self._numbers)) for label in labels]
         if len(self._numbers) > _MOST_FRACTIONS and any(type(label) is float and label % 1 for label in self._numbers):
             raise ValueError(
                 f"--by: expected at most {_MOST_FRACTIONS:,} different values with fractions, got more; a second "
@@ -81,15 +88,16 @@ class Groups:
             )
         if len(self._numbers) > _MOST_GROUPS:
             raise ValueError(f"--by: expected at most {_MOST_GROUPS:,} different values, got more")
-        return np.array(found, np.int32)
+        return np.array(numbers, np.int32)
 
-    def together(self, columns: Sequence[Groups], numbers: Sequence[Array]) -> Array:
+    def together(self, columns: Sequence[RowGroups], numbers: Sequence[Array]) -> Array:
         """Return the number of each row's values in several columns, given their numbers there."""
         places, labels = numbers[0], [(label,) for label in columns[0].labels]
-        for column, each in zip(columns[1:], numbers[1:], strict=True):
-            found, places = np.unique(places * np.int64(len(column)) + each, return_inverse=True)
+        for column, codes in zip(columns[1:], numbers[1:], strict=True):
+            # Each pair of numbers is one integer in mixed radix; 2**16 times 2**16 fits int64.
+            unique, places = np.unique(places * np.int64(len(column)) + codes, return_inverse=True)
             of_column = column.labels
-            labels = [(*labels[n // len(column)], of_column[n % len(column)]) for n in found.tolist()]
+            labels = [(*labels[n // len(column)], of_column[n % len(column)]) for n in unique.tolist()]
         return self.of(labels)[places]
 
     def sorted(self) -> tuple[list[Any], Array]:
@@ -97,7 +105,7 @@ class Groups:
         keys: list[Any] = list(self._numbers)
         is_single = not keys or not isinstance(keys[0], tuple)
         columns = [keys] if is_single else list(zip(*keys, strict=True))
-        labels, ranks = (list(zip(*each, strict=True)) for each in zip(*map(_labels, columns), strict=True))
+        labels, ranks = (list(zip(*pairs, strict=True)) for pairs in zip(*map(_labels, columns), strict=True))
         order = sorted(range(len(keys)), key=ranks.__getitem__)
         return [labels[n][0] if is_single else labels[n] for n in order], np.array(order, np.intp)
 
@@ -135,7 +143,7 @@ def _whole(number: Any) -> Any:
 
 
 @dataclass
-class Rows:
+class TableRows:
     """The rows of several tables.
 
     Attributes
@@ -167,35 +175,37 @@ class Rows:
     by: Sequence[str]
     condition: Condition | None
     progress: Callable[[float], None]
-    groups: Groups = field(default_factory=Groups)  # of all columns of `by` together
+    groups: RowGroups = field(default_factory=RowGroups)  # of all columns of `by` together
     is_part: bool = False
     total: int = 0
     missing: int = 0
     cut: int = 0
-    _kept: list[Piece] | None = None
+    _kept: list[RowPiece] | None = None
 
     def __post_init__(self) -> None:
         self.numeric = {name: numeric for name in self.by if (numeric := _numeric(self.tables, name))}
         self.numbers = tuple(name for name in (*self.columns, self.weights, self.values) if name is not None)
         self.dtypes = {name: common_dtype(self.tables, name) for name in self.numbers}
-        self._of_columns = [self.groups] if len(self.by) == 1 else [Groups() for _ in self.by]
+        # With several columns each has its own numbers, which `together` combines.
+        self._of_columns = [self.groups] if len(self.by) == 1 else [RowGroups() for _ in self.by]
 
-    def pieces(self, *, keep: bool = False) -> Iterator[Piece]:
+    def pieces(self, *, keep: bool = False) -> Iterator[RowPiece]:
         """Yield the rows; with `keep` they are kept in memory for the next time, if they are few enough."""
         if self._kept is not None:
             yield from self._kept
             return
         self.total = self.missing = self.cut = 0
-        kept: list[Piece] | None = [] if keep else None
+        pieces: list[RowPiece] | None = [] if keep else None
         size = 0
         for piece in self._read():
             size += sum(a.nbytes for a in (*piece.columns, piece.weights, piece.values, piece.groups) if a is not None)
-            if kept is not None:
-                kept = [*kept, piece] if size <= _KEPT_BYTES else None
+            if pieces is not None:
+                # Beyond the budget nothing is kept, and the next pass reads the files again.
+                pieces = [*pieces, piece] if size <= _KEPT_BYTES else None
             yield piece
-        self._kept = kept
+        self._kept = pieces
 
-    def _read(self) -> Iterator[Piece]:
+    def _read(self) -> Iterator[RowPiece]:
         names = tuple(dict.fromkeys((*self.numbers, *(self.condition.names if self.condition else ()))))
         for n, table in enumerate(self.tables):
             for chunk in table.chunks(names, self.by):
@@ -209,7 +219,7 @@ class Rows:
         if not self.total:
             raise TableError(f"{', '.join(str(table.path) for table in self.tables)}: expected rows, got none")
 
-    def _piece(self, chunk: Chunk, table: Table) -> Piece:
+    def _piece(self, chunk: Chunk, table: Table) -> RowPiece:
         columns, rows = chunk.columns, rows_of(chunk)
         there = present(chunk)
         counted = there
@@ -218,6 +228,7 @@ class Rows:
         self.total += rows
         self.missing += rows - int(np.count_nonzero(there))
         self.cut += int(np.count_nonzero(there) - np.count_nonzero(counted))
+        # If no row is left out, columns are used without a copy.
         everything = bool(counted.all())
 
         def of(name: str | None) -> Any:
@@ -231,7 +242,7 @@ class Rows:
             places = chunk.keys[name] if everything else chunk.keys[name][counted]
             keys.append(groups_of_column.numbers(places, self._labels(table, chunk, name, places)))
         groups = None if not keys else keys[0] if len(keys) == 1 else self.groups.together(self._of_columns, keys)
-        return Piece(tuple(of(name) for name in self.columns), of(self.weights), of(self.values), groups)
+        return RowPiece(tuple(of(name) for name in self.columns), of(self.weights), of(self.values), groups)
 
     def _labels(self, table: Table, chunk: Chunk, name: str, places: Array) -> list[Any] | None:
         """Return the labels of keys, as numbers where those of another file are."""

@@ -14,7 +14,7 @@ import pyopencl as cl
 from clhist._core.opencl.several import device_name
 from clhist._core.runtime.pool import Pool
 from clhist.cli.hist.compute import Bins, Counts, Extents, extents_of, joined_extents, within
-from clhist.cli.hist.rows import Piece, Rows
+from clhist.cli.hist.rows import RowPiece, TableRows
 from clhist.cli.hist.tables import open_table
 
 Array = npt.NDArray[Any]
@@ -26,10 +26,10 @@ class _Counter:
     def __init__(self, queue: cl.CommandQueue, counts: Counts) -> None:
         self.name, self._queue, self._counts = device_name(queue), queue, counts.empty()
 
-    def takes(self, work: tuple[Piece, int]) -> bool:
+    def takes(self, work: tuple[RowPiece, int]) -> bool:
         return True
 
-    def compute(self, work: tuple[Piece, int]) -> None:
+    def compute(self, work: tuple[RowPiece, int]) -> None:
         self._counts.add(*work, queue=self._queue)
 
     def give(self) -> Array:
@@ -37,10 +37,10 @@ class _Counter:
         return total
 
 
-def count_by_devices(queues: Sequence[cl.CommandQueue], counts: Counts, pieces: Iterable[tuple[Piece, int]]) -> None:
+def count_by_devices(queues: Sequence[cl.CommandQueue], counts: Counts, pieces: Iterable[tuple[RowPiece, int]]) -> None:
     """Add all pieces, each with the number of groups there are by then, to `counts`; several at the same time."""
     workers = [_Counter(queue, counts) for queue in queues]
-    pool: Pool[tuple[Piece, int], Array] = Pool(workers, lambda total, done: counts.join(total))
+    pool: Pool[tuple[RowPiece, int], Array] = Pool(workers, lambda total, done: counts.join(total))
     pool.run(pieces)
 
 
@@ -50,17 +50,18 @@ class Workers:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def extents(self, rows: Rows, bins: Sequence[Bins]) -> Extents:
-        """Return what `extents_of` does."""
-        found: Extents = [None] * len(bins)
+    def extents(self, rows: TableRows, bins: Sequence[Bins]) -> Extents:
+        """Return the extents of all files; see `extents_of`."""
+        ends: Extents = [None] * len(bins)
         for here in self._each(rows, _extents, tuple(bins)):
-            found = joined_extents(found, here)
-        return found
+            ends = joined_extents(ends, here)
+        return ends
 
-    def count(self, rows: Rows, counts: Counts) -> int:
+    def count(self, rows: TableRows, counts: Counts) -> int:
         """Add the rows of all files to `counts`; return how many lie in bins."""
         rows.total = rows.missing = rows.cut = inside = 0
         for part in self._each(rows, _count, counts.empty()):
+            # Each file numbers its groups for itself: their labels relate them.
             counts.join(part.total, None if not rows.by else rows.groups.of(part.labels))
             rows.total, rows.missing, rows.cut = (
                 int(n) for n in np.array([rows.total, rows.missing, rows.cut]) + part.rows[:3]
@@ -69,13 +70,14 @@ class Workers:
         rows.check_not_empty()
         return inside
 
-    def _each(self, rows: Rows, function: Callable[..., Any], *args: Any) -> Iterator[Any]:
+    def _each(self, rows: TableRows, function: Callable[..., Any], *args: Any) -> Iterator[Any]:
         """Yield what `function` returns for each file, in any order."""
         from distributed import as_completed
 
-        asked = rows.columns, rows.weights, rows.by, rows.condition, rows.dtypes, rows.numeric
+        request = rows.columns, rows.weights, rows.by, rows.condition, rows.dtypes, rows.numeric
         submit = self._client.submit
-        futures = [submit(function, asked, str(t.path.absolute()), *args, pure=False) for t in rows.tables]
+        # Not pure: a file may have changed since an equal call, whose result Dask would return.
+        futures = [submit(function, request, str(t.path.absolute()), *args, pure=False) for t in rows.tables]
         for done, future in enumerate(as_completed(futures, loop=self._client.loop)):
             yield future.result()
             rows.progress((done + 1) / len(futures))
@@ -100,7 +102,7 @@ def connect(address: str) -> Any:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _FilePart:
     """The counts of one file by a worker: the bins, the labels of its groups by their numbers, and how many rows there
     are in all, missing, left out by the condition, and in bins."""
 
@@ -109,23 +111,24 @@ class _Part:
     rows: Array
 
 
-def _rows(asked: tuple[Any, ...], path: str) -> Rows:
-    columns, weights, by, condition, dtypes, numeric = asked
+def _rows(request: tuple[Any, ...], path: str) -> TableRows:
+    columns, weights, by, condition, dtypes, numeric = request
     table = open_table(Path(path))
-    rows = Rows((table,), columns, weights, None, by, condition, lambda part: None, is_part=True)
+    rows = TableRows((table,), columns, weights, None, by, condition, lambda part: None, is_part=True)
+    # Types are those of all files, which a worker with one of them cannot know.
     rows.dtypes, rows.numeric = dtypes, numeric
     return rows
 
 
-def _extents(asked: tuple[Any, ...], path: str, bins: Sequence[Bins]) -> Extents:
+def _extents(request: tuple[Any, ...], path: str, bins: Sequence[Bins]) -> Extents:
     """Return the extents of one file, in a worker."""
-    return extents_of(_rows(asked, path), bins)
+    return extents_of(_rows(request, path), bins)
 
 
-def _count(asked: tuple[Any, ...], path: str, counts: Counts) -> _Part:
+def _count(request: tuple[Any, ...], path: str, counts: Counts) -> _FilePart:
     """Count one file, in a worker."""
-    rows, inside = _rows(asked, path), 0
+    rows, inside = _rows(request, path), 0
     for piece in rows.pieces():
         counts.add(piece, 1 if not rows.by else len(rows.groups))
         inside += int(np.count_nonzero(within(piece, counts.edges)))
-    return _Part(counts.total, rows.groups.labels, np.array([rows.total, rows.missing, rows.cut, inside]))
+    return _FilePart(counts.total, rows.groups.labels, np.array([rows.total, rows.missing, rows.cut, inside]))

@@ -83,6 +83,7 @@ def _open_stdin() -> Table:
     click.get_current_context().call_on_close(file.close)
     file.write(first)
     shutil.copyfileobj(sys.stdin.buffer, file)
+    # Readers open the file by its name, and must find all of it.
     file.flush()
     try:
         table = open_table(Path(file.name))
@@ -116,6 +117,7 @@ def _open_npy(path: Path) -> Table:
         columns = {name: array[name] for name in array.dtype.names}
         columns = {name: column for name, column in columns.items() if column.ndim == 1}
     elif array.ndim == 2:
+        # Columns without names are called by their numbers.
         columns = {str(n): array[:, n] for n in range(array.shape[1])}
     elif array.ndim == 1:
         columns = {"0": array}
@@ -125,8 +127,8 @@ def _open_npy(path: Path) -> Table:
     def read(numbers: Sequence[str], keys: Sequence[str]) -> Iterator[Chunk]:
         for begin in range(0, len(array), CHUNK_ROWS):
             part = {name: columns[name][begin : begin + CHUNK_ROWS] for name in (*numbers, *keys)}
-            found = {name: np.ascontiguousarray(column, _native(column.dtype)) for name, column in part.items()}
-            yield _chunk(found, numbers, keys, min(1.0, (begin + CHUNK_ROWS) / len(array)))
+            contiguous = {name: np.ascontiguousarray(column, _native(column.dtype)) for name, column in part.items()}
+            yield _chunk(contiguous, numbers, keys, min(1.0, (begin + CHUNK_ROWS) / len(array)))
 
     return Table(path, {name: kind_of(column.dtype) for name, column in columns.items()}, read)
 
@@ -155,6 +157,7 @@ def _open_npz(path: Path) -> Table:
             raise TableError(f"{path}: expected arrays of one dimension, without objects, got {', '.join(names)}")
         length = next(iter(lengths.values()))[0]
         with zipfile.ZipFile(path) as archive:
+            # A compressed member is read from its start: each column has an open file of its own.
             files = {name: archive.open(f"{name}.npy") for name in names}
             for file in files.values():
                 _npy_header(file)
@@ -187,6 +190,7 @@ def _npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 def _piece(path: Path, name: str, file: Any, dtype: np.dtype, rows: int) -> Array:
     wanted = rows * dtype.itemsize
+    # This returns no more than the file has, whatever size its header claims.
     data = file.read(wanted)
     if len(data) != wanted:
         raise TableError(
@@ -219,7 +223,8 @@ def _open_parquet(path: Path) -> Table:
                 done += batch.num_rows
 
                 def column_of(name: str, batch: Any = batch) -> Any:
-                    places = [n for n, each in enumerate(batch.schema.names) if each == names[name]]
+                    # Columns may share a name: take the one at the same place among them.
+                    places = [n for n, other in enumerate(batch.schema.names) if other == names[name]]
                     return batch.column(places[repeated.get(names[name], [position[name]]).index(position[name])])
 
                 columns: dict[str, Array] = {}
@@ -244,26 +249,30 @@ def _open_parquet(path: Path) -> Table:
     return Table(path, dtypes, read, repeated)
 
 
-def _arrow_kind(arrow: Any, given: Any) -> np.dtype | str:
+def _arrow_kind(arrow: Any, arrow_type: Any) -> np.dtype | str:
     types = arrow.types
-    if types.is_boolean(given) or types.is_integer(given) or types.is_floating(given):
-        return np.dtype(given.to_pandas_dtype())
-    if types.is_decimal(given):
-        return np.dtype(np.int64 if given.scale <= 0 and given.precision - given.scale <= _DIGITS else np.float64)
-    if types.is_dictionary(given):
-        return f"categories of {given.value_type}"
-    return "text" if types.is_string(given) or types.is_large_string(given) else str(given)
+    if types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type):
+        return np.dtype(arrow_type.to_pandas_dtype())
+    if types.is_decimal(arrow_type):
+        return np.dtype(
+            np.int64 if arrow_type.scale <= 0 and arrow_type.precision - arrow_type.scale <= _DIGITS else np.float64
+        )
+    if types.is_dictionary(arrow_type):
+        return f"categories of {arrow_type.value_type}"
+    return "text" if types.is_string(arrow_type) or types.is_large_string(arrow_type) else str(arrow_type)
 
 
 def _arrow_numbers(arrow: Any, column: Any, dtype: np.dtype) -> tuple[Array, Array]:
     """Return a column of numbers as an array, and which rows have a value."""
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     if arrow.types.is_decimal(column.type):
-        if column.type.scale <= 0 and dtype.kind == "f":  # integers that int64 may not hold
-            return np.array([int(each or 0) for each in column.to_pylist()], object), valid
+        # A decimal without fraction may exceed int64.
+        if column.type.scale <= 0 and dtype.kind == "f":
+            return np.array([int(value or 0) for value in column.to_pylist()], object), valid
         # By text: Arrow's own cast of decimals is not rounded correctly.
         column = column.cast(arrow.int64()) if dtype.kind == "i" else column.cast(arrow.string()).cast(arrow.float64())
     if not valid.all():
+        # `valid` excludes these rows, so any number may fill them.
         column = column.fill_null(arrow.scalar(False if dtype.kind == "b" else 0, column.type))
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype), valid
 
@@ -290,8 +299,8 @@ def exact_number(value: Decimal) -> int | float | Decimal:
 
 def common_dtype(tables: Sequence[Table], name: str) -> np.dtype:
     """Return the dtype that holds a column of numbers of all tables; booleans are bytes."""
-    found = np.result_type(*(table.dtype(name) for table in tables))
-    return np.dtype(np.uint8) if found.kind == "b" else found
+    dtype = np.result_type(*(table.dtype(name) for table in tables))
+    return np.dtype(np.uint8) if dtype.kind == "b" else dtype
 
 
 def rows_of(chunk: Chunk) -> int:

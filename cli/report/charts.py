@@ -29,10 +29,12 @@ def line_chart(lines: Mapping[str, Sequence[tuple[float, float]]], *, x_label: s
     points = [point for line in lines.values() for point in line]
     if not points:
         return "<p>Nothing was measured.</p>"
+    # Axes begin and end at powers of ten.
     x_range, y_range = ((floor(log10(min(v))), ceil(log10(max(v)))) for v in zip(*points, strict=True))
 
     def place(x: float, y: float) -> tuple[float, float]:
         (x0, x1), (y0, y1) = x_range, y_range
+        # Points within one power of ten may have a range without extent.
         across = (log10(x) - x0) / max(1, x1 - x0) * (_WIDTH - _LEFT - _RIGHT)
         up = (log10(y) - y0) / max(1, y1 - y0) * (_HEIGHT - _BOTTOM - 16)
         return _LEFT + across, _HEIGHT - _BOTTOM - up
@@ -81,7 +83,7 @@ def plan_map(plans: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> 
 
 
 def kind_of(plan: Mapping[str, Any]) -> str:
-    """Return what a cell of the map is coloured by."""
+    """Return the kind by which a cell of the map is coloured."""
     return f"{plan['strategy']}, {plan['update']}"
 
 

@@ -48,14 +48,14 @@ def report(console: Console, output: Path, quick: bool) -> None:
         *((f"times of {name}", lambda name=name: findings.times(name, quick=quick)) for name in _OPERATIONS),
         ("plans", findings.plans),
     ]
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with console.progress("report", len(steps)) as bar:
         for name, step in steps:
             bar.item = name
-            found[name] = step()
+            results[name] = step()
             bar.update()
     with writing(output):
-        output.write_text(page(found), encoding="utf-8")
-    values = {"path": str(output), "passed": not found["self-test"]["wrong"], **found}
-    wrong = f"\n{len(found['self-test']['wrong'])} checks of the self-test are wrong" if not values["passed"] else ""
+        output.write_text(page(results), encoding="utf-8")
+    values = {"path": str(output), "passed": not results["self-test"]["wrong"], **results}
+    wrong = f"\n{len(results['self-test']['wrong'])} checks of the self-test are wrong" if not values["passed"] else ""
     console.report(values, f"written to {output}{wrong}")

@@ -27,8 +27,8 @@ _RACE_FACTORS = (1, 4, 16, 64, 256, 1024)
 
 
 def device() -> dict[str, Any]:
-    """Return what is known of the default device, and versions."""
-    found = default_queue().device
+    """Return the description of the default device, and versions."""
+    opencl_device = default_queue().device
     versions = {
         "clhist": clhist.__version__,
         "PyOpenCL": cl.VERSION_TEXT,
@@ -37,7 +37,7 @@ def device() -> dict[str, Any]:
         "system": platform.platform(),
         "date": datetime.now(UTC).isoformat(timespec="minutes"),
     }
-    return {"versions": versions, **describe(found, is_default=True)}
+    return {"versions": versions, **describe(opencl_device, is_default=True)}
 
 
 def checks(*, quick: bool) -> dict[str, Any]:
@@ -46,19 +46,20 @@ def checks(*, quick: bool) -> dict[str, Any]:
     from clhist.selftest.suite import checks as every
 
     outcomes = [check.run() for check in every(default_queue(), quick=quick)]
-    rows = list(dict.fromkeys(each.check.row for each in outcomes))
-    columns = list(dict.fromkeys(each.check.column for each in outcomes))
+    rows = list(dict.fromkeys(outcome.check.row for outcome in outcomes))
+    columns = list(dict.fromkeys(outcome.check.column for outcome in outcomes))
     cells: dict[str, dict[str, dict[str, int]]] = {row: {} for row in rows}
-    for each in outcomes:
-        cell = cells[each.check.row].setdefault(each.check.column, dict.fromkeys((HOLDS, WRONG, UNAVAILABLE), 0))
-        cell[each.status] += 1
-    wrong = [{"check": each.check.label, "words": each.words} for each in outcomes if each.status == WRONG]
-    return {"columns": columns, "cells": cells, "wrong": wrong, "seconds": sum(each.seconds for each in outcomes)}
+    for outcome in outcomes:
+        cell = cells[outcome.check.row].setdefault(outcome.check.column, dict.fromkeys((HOLDS, WRONG, UNAVAILABLE), 0))
+        cell[outcome.status] += 1
+    wrong = [{"check": outcome.check.label, "words": outcome.words} for outcome in outcomes if outcome.status == WRONG]
+    return {"columns": columns, "cells": cells, "wrong": wrong, "seconds": sum(outcome.seconds for outcome in outcomes)}
 
 
 def times(operation: str, *, quick: bool) -> dict[str, Any]:
     """Return the seconds of calls over bins, of arrays on the device and of NumPy's, beside NumPy and the floor F."""
     queue = default_queue()
+    # The floor is measured by the device's clock, for which a queue must be profiled.
     profiling = cl.CommandQueue(queue.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
     size = _ELEMENTS[device_kind(queue.device), quick]
     bins = _QUICK_BINS if quick else _BINS
@@ -69,6 +70,7 @@ def times(operation: str, *, quick: bool) -> dict[str, Any]:
         device = [cl_array.to_device(queue, array) for array in host]
         for name, samples in interleaved(_calls(host, device, number, queue)).items():
             lines.setdefault(name, []).append((number, samples.median))
+    # Keys and values have 4 bytes each, so F is that of one array times their number.
     floor = read_floor(Bench(queue.context, profiling), [device[0].base_data], keys.nbytes).median * len(host)
     lines["reading the input once"] = [(number, floor) for number in bins]
     return {"operation": operation, "num_elements": size, "lines": lines}
@@ -88,11 +90,12 @@ def _calls(host: tuple[np.ndarray, ...], device: list[Any], bins: int, queue: cl
     }
     seconds = {}
     for name, (call, finish) in calls.items():
-        finish(call())  # builds
+        # The first call compiles.
+        finish(call())
         start = perf_counter()
         finish(call())
         seconds[name] = perf_counter() - start
-    return {name: (*each, seconds[name]) for name, each in calls.items()}
+    return {name: (*call, seconds[name]) for name, call in calls.items()}
 
 
 def plans() -> dict[str, Any]:
@@ -102,17 +105,18 @@ def plans() -> dict[str, Any]:
         "add float32": (operators.add(np.float32), "(float)i"),
         "argmax float32": (operators.argmax(np.float32), "((value_t){(float)i, i})"),
     }
-    found: dict[str, list[dict[str, Any]]] = {}
+    maps: dict[str, list[dict[str, Any]]] = {}
     for name, (operator, value) in kernels.items():
         kernel = HistogramKernel(
             default_queue().context, operator, arguments="const int *bin", map=f"EMIT(bin[i], {value})"
         )
-        found[name] = []
+        maps[name] = []
         for factor in _RACE_FACTORS:
             for bins in _PLANNED_BINS:
+                # A race factor above the number of bins would leave less than one distinct bin.
                 if factor <= bins:
                     plan = kernel.plan(_PLANNED_ELEMENTS, bins, race_factor=float(factor))
-                    found[name].append(
+                    maps[name].append(
                         {
                             "num_bins": bins,
                             "race_factor": factor,
@@ -123,4 +127,4 @@ def plans() -> dict[str, Any]:
                             "passes": plan.passes,
                         }
                     )
-    return {"num_elements": _PLANNED_ELEMENTS, "bins": _PLANNED_BINS, "race_factors": _RACE_FACTORS, "maps": found}
+    return {"num_elements": _PLANNED_ELEMENTS, "bins": _PLANNED_BINS, "race_factors": _RACE_FACTORS, "maps": maps}

@@ -29,15 +29,15 @@ td, th { border-bottom: 1px solid var(--line); vertical-align: top; }
 _SECTIONS = {"device": "Device", "profile": "Profile", "selftest": "Self-test", "speed": "Speed", "plans": "Plans"}
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(findings: Mapping[str, Any]) -> str:
     """Return the page for what `clhist.cli.report.findings` found, by the names of the steps."""
-    device = found["device"]
+    device = findings["device"]
     bodies = {
         "device": _device(device),
         "profile": _profile(device),
-        "selftest": _checks(found["self-test"]),
-        "speed": "".join(_times(each) for key, each in found.items() if key.startswith("times of ")),
-        "plans": _plans(found["plans"]),
+        "selftest": _checks(findings["self-test"]),
+        "speed": "".join(_times(times) for key, times in findings.items() if key.startswith("times of ")),
+        "plans": _plans(findings["plans"]),
     }
     return document(
         f"clhist on {device['name']}", device["platform_version"], {_SECTIONS[k]: v for k, v in bodies.items()}
@@ -75,9 +75,9 @@ def _device(device: Mapping[str, Any]) -> str:
         *device["versions"].items(),
     ]
     atomics: dict[str, list[str]] = {}
-    for each in device["native_atomics"]:
-        if each["memory"] == "global":
-            atomics.setdefault(each["operation"], []).append(each["dtype"])
+    for atomic in device["native_atomics"]:
+        if atomic["memory"] == "global":
+            atomics.setdefault(atomic["operation"], []).append(atomic["dtype"])
     listed = [(escape(operation), escape(", ".join(dtypes))) for operation, dtypes in atomics.items()]
     features = ", ".join(name for name, has in device["features"].items() if has)
     return (
@@ -92,19 +92,19 @@ def _profile(device: Mapping[str, Any]) -> str:
         letter, _, meaning = PARAMETERS[key].partition(": ")
         value = bytes_text(number["value"]) if "bytes" in PARAMETERS[key] else f"{number['value']:,}"
         rows.append((escape(letter), escape(meaning), escape(value), escape(number["source"])))
-    matched = ", then ".join(f"{each['name']} ({each['level']})" for each in device["profiles"])
+    matched = ", then ".join(f"{profile['name']} ({profile['level']})" for profile in device["profiles"])
     return rows_of(rows, ("", "number", "value", "source")) + f"<p>Profiles: {escape(matched)}</p>"
 
 
-def _checks(found: Mapping[str, Any]) -> str:
-    verdict = f'<p class="good">All checks hold ({found["seconds"]:.0f} s).</p>'
-    if found["wrong"]:
-        listed = rows_of((escape(each["check"]), escape(each["words"])) for each in found["wrong"])
-        verdict = f'<p class="bad">{len(found["wrong"])} checks are wrong.</p>{listed}'
+def _checks(results: Mapping[str, Any]) -> str:
+    verdict = f'<p class="good">All checks hold ({results["seconds"]:.0f} s).</p>'
+    if results["wrong"]:
+        listed = rows_of((escape(check["check"]), escape(check["words"])) for check in results["wrong"])
+        verdict = f'<p class="bad">{len(results["wrong"])} checks are wrong.</p>{listed}'
     rows = []
-    for row, cells in found["cells"].items():
+    for row, cells in results["cells"].items():
         shown = [f"<th>{escape(row)}</th>"]
-        for column in found["columns"]:
+        for column in results["columns"]:
             cell = cells.get(column)
             if cell is None:
                 shown.append("<td></td>")
@@ -113,22 +113,22 @@ def _checks(found: Mapping[str, Any]) -> str:
             else:
                 shown.append(f"<td>{cell['holds'] or '–'}</td>")
         rows.append(f"<tr>{''.join(shown)}</tr>")
-    head = "".join(f"<th>{escape(column)}</th>" for column in found["columns"])
+    head = "".join(f"<th>{escape(column)}</th>" for column in results["columns"])
     note = "<p>A number: checks that hold; –: the device lacks it; blank: not checked.</p>"
     return f'{verdict}<div class="wide"><table><tr><th></th>{head}</tr>{"".join(rows)}</table></div>{note}'
 
 
-def _times(found: Mapping[str, Any]) -> str:
-    title = f"<h3>{escape(found['operation'])}, {found['num_elements']:,} elements: time per call</h3>"
-    chart = line_chart(found["lines"], x_label="bins", y_label="time per call")
+def _times(times: Mapping[str, Any]) -> str:
+    title = f"<h3>{escape(times['operation'])}, {times['num_elements']:,} elements: time per call</h3>"
+    chart = line_chart(times["lines"], x_label="bins", y_label="time per call")
     return title + chart
 
 
-def _plans(found: Mapping[str, Any]) -> str:
-    kinds = dict.fromkeys(kind_of(plan) for plans in found["maps"].values() for plan in plans)
+def _plans(results: Mapping[str, Any]) -> str:
+    kinds = dict.fromkeys(kind_of(plan) for plans in results["maps"].values() for plan in plans)
     colours = {kind: COLOURS[n % len(COLOURS)] for n, kind in enumerate(kinds)}
-    maps = "".join(f"<h3>{escape(name)}</h3>{plan_map(plans, colours)}" for name, plans in found["maps"].items())
+    maps = "".join(f"<h3>{escape(name)}</h3>{plan_map(plans, colours)}" for name, plans in results["maps"].items())
     return (
-        f"<p>Plans for {found['num_elements']:,} elements: H bins to the right, race factor RF upward; M copies, and S "
-        f"passes where there are several.</p>{legend(colours)}{maps}"
+        f"<p>Plans for {results['num_elements']:,} elements: H bins to the right, race factor RF upward; M copies, and "
+        f"S passes where there are several.</p>{legend(colours)}{maps}"
     )

@@ -38,10 +38,10 @@ class Verdict(NamedTuple):
     note: str
 
 
-def _verdict(where: str, claim: str, found: float | None, limits: tuple[float, float], note: str) -> Verdict:
-    if found is None or not math.isfinite(found):
+def _verdict(where: str, claim: str, value: float | None, limits: tuple[float, float], note: str) -> Verdict:
+    if value is None or not math.isfinite(value):
         return Verdict(where, claim, None, None, note or "not measured on this device")
-    return Verdict(where, claim, found, limits[0] <= found <= limits[1], note)
+    return Verdict(where, claim, value, limits[0] <= value <= limits[1], note)
 
 
 Times = Mapping[tuple[str, str, int, int, str], float]  # by update, memory, race factor, bins and choice
@@ -49,7 +49,8 @@ Times = Mapping[tuple[str, str, int, int, str], float]  # by update, memory, rac
 
 def sc20(model: Sequence[ModelEntry], points: Sequence[Point]) -> Iterator[Verdict]:
     """Yield the claims of SC'20's section V-A and V-B."""
-    times: Times = {tuple(point[:5]): point.seconds for point in points if point.seconds is not None}
+    # The first five fields of a point are its key.
+    times: Times = {point[:5]: point.seconds for point in points if point.seconds is not None}
     equal = sum(entry.is_equal for entry in model)
     yield _verdict(
         "Table I",
@@ -64,16 +65,16 @@ def sc20(model: Sequence[ModelEntry], points: Sequence[Point]) -> Iterator[Verdi
     )
     first = _worst(_over(times, ("HDW", "local", "M1"), _best_static(times)))
     yield _verdict("V-A", "M1 is near the best for HDW in local memory", first[0], (0, 1.15), first[1])
-    found = _ratio(times, ("HDW", "global", 1, 1572863, "M = 1"), ("HDW", "global", 1, 1572863, AUTO))
+    ratio = _ratio(times, ("HDW", "global", 1, 1572863, "M = 1"), ("HDW", "global", 1, 1572863, AUTO))
     note = "M = 1 over Auto; 1,572,863 bins, RF 1"
-    yield _verdict("V-A", "HDW in global memory: one copy is about 9 times slower", found, (4.5, 18), note)
+    yield _verdict("V-A", "HDW in global memory: one copy is about 9 times slower", ratio, (4.5, 18), note)
     few = [
         _ratio(times, ("CAS", "local", 63, bins, "M1"), ("CAS", "local", 63, bins, AUTO))
         for bins in (31, 127, 505, 2041)
     ]
-    known = [ratio for ratio in few if ratio is not None]
-    found, note = (min(known), f"to {max(known):.2f}: M1 over Auto, up to 2041 bins") if known else (None, "")
-    yield _verdict("V-A", "CAS in local memory, RF 63: M1 is 2.6 to 12.8 times slower", found, (2.6, math.inf), note)
+    measured = [ratio for ratio in few if ratio is not None]
+    ratio, note = (min(measured), f"to {max(measured):.2f}: M1 over Auto, up to 2041 bins") if measured else (None, "")
+    yield _verdict("V-A", "CAS in local memory, RF 63: M1 is 2.6 to 12.8 times slower", ratio, (2.6, math.inf), note)
     for update, factor in (("CAS", 1.9), ("XCG", 1.6)):  # the least of Table II
         ratios = _over(times, (update, "", SORT), _auto(times))
         least = min(ratios, default=(None, ""))
@@ -101,6 +102,7 @@ def _best_static(times: Times) -> Times:
     """Return by the same keys the best of the fixed choices of its memory."""
     best: dict[tuple[str, str, int, int, str], float] = {}
     for (update, memory, factor, bins, choice), seconds in times.items():
+        # clhist's plan and sorting have no memory here, and are no fixed choices.
         if memory and choice != AUTO:
             key = update, memory, factor, bins, ""
             best[key] = min(best.get(key, math.inf), seconds)
@@ -108,7 +110,7 @@ def _best_static(times: Times) -> Times:
 
 
 def _auto(times: Times) -> Times:
-    """Return what Auto takes in the better memory."""
+    """Return the seconds of Auto in the better memory."""
     best: dict[tuple[str, str, int, int, str], float] = {}
     for (update, _, factor, bins, choice), seconds in times.items():
         if choice == AUTO:
@@ -123,13 +125,13 @@ def _over_best_static(times: Times) -> list[tuple[float, str]]:
 
 def _over(times: Times, which: tuple[str | None, str | None, str], best: Times) -> list[tuple[float, str]]:
     """Return the ratios of a choice to what is best at the same input, each with where that is."""
-    found = []
+    ratios = []
     for (update, memory, factor, bins, choice), seconds in times.items():
         under = best.get((update, memory, factor, bins, ""))
         if under and choice == which[2] and which[0] in (None, update) and which[1] in (None, memory):
             place = ", ".join(word for word in (update, memory, f"RF {factor}", f"{bins:,} bins") if word)
-            found.append((seconds / under, place))
-    return found
+            ratios.append((seconds / under, place))
+    return ratios
 
 
 def _worst(ratios: list[tuple[float, str]]) -> tuple[float | None, str]:
@@ -200,6 +202,7 @@ def data_of(name: str, size: int) -> DataSet:
     """Return the input that a claim names."""
     if name in ("letters", "runs of letters"):
         run = 1 if name == "letters" else _RUN
+        # One letter for each run, which is repeated below.
         text = np.random.default_rng(datasets.SEED).choice(
             np.frombuffer(b"etaoin shrdlu.\n", np.uint8), -(-size // run)
         )
@@ -214,9 +217,11 @@ def data_of(name: str, size: int) -> DataSet:
 
 def compared(source: str, seconds: Callable[[str, str], float | None]) -> Iterator[Verdict]:
     """Yield the claims of a source, given the seconds of a strategy on an input."""
-    for each in COMPARISONS[source]:
-        over, under = seconds(*each.over), seconds(*each.under)
-        note = f"{each.over[0]} over {each.under[0]}, {each.over[1]}"
-        if each.over[1] != each.under[1]:
-            note += f" over {each.under[1]}"
-        yield _verdict(each.where, each.claim, over / under if over and under else None, each.limits, note)
+    for comparison in COMPARISONS[source]:
+        over, under = seconds(*comparison.over), seconds(*comparison.under)
+        note = f"{comparison.over[0]} over {comparison.under[0]}, {comparison.over[1]}"
+        if comparison.over[1] != comparison.under[1]:
+            note += f" over {comparison.under[1]}"
+        yield _verdict(
+            comparison.where, comparison.claim, over / under if over and under else None, comparison.limits, note
+        )

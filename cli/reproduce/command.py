@@ -18,7 +18,7 @@ from clhist.cli.paper_table import UPDATES
 from clhist.cli.plan import NUMBER
 from clhist.cli.reproduce import claims, published
 from clhist.cli.reproduce.page import VERDICTS, page
-from clhist.cli.reproduce.sc20 import Input, Lab, applications, model_table
+from clhist.cli.reproduce.sc20 import Input, Lab, Point, applications, model_table
 from clhist.cli.tables import grid
 from clhist.strategies import STRATEGIES, Runner
 
@@ -67,9 +67,10 @@ def reproduce(console: Console, source: str, quick: bool, num_elements: int | No
     size = _QUICK_SIZES[lab.profile.kind] if quick else published.SIZE
     if num_elements is not None:
         size = num_elements
+    # The argmax of the claims has positions of 32 bits.
     if not 0 < size < 2**31:
         raise click.BadParameter(f"expected 1 to {2**31 - 1:,}, got {size:,}", param_hint="--num-elements")
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "source": source,
         "device": queue.device.name.strip(),
         "platform": queue.device.platform.version.strip(),
@@ -78,14 +79,14 @@ def reproduce(console: Console, source: str, quick: bool, num_elements: int | No
         "num_elements": size,
     }
     if source == "sc20":
-        found |= _sc20(console, lab, size, quick=quick)
+        results |= _sc20(console, lab, size, quick=quick)
     else:
-        found |= _of_strategies(console, source, size)
+        results |= _of_strategies(console, source, size)
     if output:
         with writing(output):
-            output.write_text(page(found), encoding="utf-8")
-    wrong = found["wrong"]
-    console.report({**_plain(found), "path": output and str(output)}, _text(found, output))
+            output.write_text(page(results), encoding="utf-8")
+    wrong = results["wrong"]
+    console.report({**_plain(results), "path": output and str(output)}, _text(results, output))
     if wrong:
         raise click.exceptions.Exit(1)
 
@@ -93,7 +94,8 @@ def reproduce(console: Console, source: str, quick: bool, num_elements: int | No
 def _sc20(console: Console, lab: Lab, size: int, *, quick: bool) -> dict[str, Any]:
     bins = _QUICK_BINS if quick else published.BINS
     model = model_table(lab.profile)
-    points = []
+    points: list[Point] = []
+    # All inputs take their bins from the same elements, by a remainder.
     elements = np.random.default_rng(20).integers(0, 2**31 - 1, size, np.int32)
     every = [(h, factor, update) for h in bins for factor in published.RACE_FACTORS for update in UPDATES]
     with console.progress("reproduce", len(every) + len(published.TABLE_3)) as bar:
@@ -125,40 +127,47 @@ def _memories(num_bins: int) -> Iterator[tuple[str, bool]]:
 
 def _of_strategies(console: Console, source: str, size: int) -> dict[str, Any]:
     runner = Runner(default_queue().context)
-    pairs = dict.fromkeys(pair for each in claims.COMPARISONS[source] for pair in (each.over, each.under))
+    pairs = dict.fromkeys(
+        pair for comparison in claims.COMPARISONS[source] for pair in (comparison.over, comparison.under)
+    )
+    # Several strategies share an input.
     data = cache(lambda name: claims.data_of(name, size))
     with console.progress("reproduce", len(pairs)) as bar:
         outcomes = {}
-        for name, given in pairs:
-            bar.item = f"{name}, {given}"
-            outcomes[name, given] = runner.outcome(STRATEGIES[name], data(given))
+        for name, data_name in pairs:
+            bar.item = f"{name}, {data_name}"
+            outcomes[name, data_name] = runner.outcome(STRATEGIES[name], data(data_name))
             bar.update()
     return {
         "times": [(*pair, outcome.state, outcome.median, outcome.note) for pair, outcome in outcomes.items()],
         "claims": list(claims.compared(source, lambda *pair: outcomes[pair].median)),
-        "wrong": [f"{name}, {given}: {each.note}" for (name, given), each in outcomes.items() if each.state == "wrong"],
+        "wrong": [
+            f"{name}, {data_name}: {outcome.note}"
+            for (name, data_name), outcome in outcomes.items()
+            if outcome.state == "wrong"
+        ],
     }
 
 
 def _plain(value: Any) -> Any:
     """Return records by the names of their fields, for JSON."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(entry) for key, entry in value.items()}
     if hasattr(value, "_asdict"):
         return _plain(value._asdict())
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+    return [_plain(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _text(found: dict[str, Any], output: Path | None) -> str:
+def _text(results: dict[str, Any], output: Path | None) -> str:
     rows = [("where", "claim", "here", "")]
-    for each in found["claims"]:
-        number = "–" if each.found is None else f"{each.found:,.3g}"
-        rows.append((each.where, each.claim, number, VERDICTS[each.holds]))
+    for verdict in results["claims"]:
+        number = "–" if verdict.found is None else f"{verdict.found:,.3g}"
+        rows.append((verdict.where, verdict.claim, number, VERDICTS[verdict.holds]))
     lines = [
-        f"{found['source']} on {found['device']}: {found['num_elements']:,} elements",
+        f"{results['source']} on {results['device']}: {results['num_elements']:,} elements",
         "",
         grid(rows, left=(0, 1, 3)),
     ]
-    lines += [f"wrong: {text}" for text in found["wrong"]]
+    lines += [f"wrong: {text}" for text in results["wrong"]]
     lines += [f"\nwritten to {output}"] if output else ["\n--output FILE.html writes all numbers and pictures"]
     return "\n".join(lines)

@@ -120,6 +120,7 @@ def table_1() -> Iterator[Entry]:
         (_, *columns), *rows = (line.split() for line in text.strip().splitlines())
         for num_bins, *entries in rows:
             for column, entry in zip(columns, entries, strict=True):
+                # A column may be of two updates; without a race factor it is 1.
                 names, _, factor = column.partition(",")
                 copies, passes = map(int, entry.split(","))
                 for name in names.split("/"):

@@ -80,11 +80,11 @@ def model_table(profile: Profile) -> list[ModelEntry]:
     paper = named_profile(DEVICE, load_profiles())
 
     def computed(entry: Entry, profile: Profile) -> tuple[int, int]:
-        given = {"bin_bytes": BIN_BYTES[entry.update], "race_factor": float(entry.race_factor)}
-        plan = paper_plan(SIZE, entry.num_bins, profile, UPDATES[entry.update], entry.memory, **given)
+        options: dict[str, Any] = {"bin_bytes": BIN_BYTES[entry.update], "race_factor": float(entry.race_factor)}
+        plan = paper_plan(SIZE, entry.num_bins, profile, UPDATES[entry.update], entry.memory, **options)
         return plan.copies, plan.passes
 
-    return [ModelEntry(each, computed(each, paper), computed(each, profile)) for each in table_1()]
+    return [ModelEntry(entry, computed(entry, paper), computed(entry, profile)) for entry in table_1()]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Input:
 
     @property
     def distinct(self) -> int:
-        """How many bins get elements."""
+        """The number of bins that get elements."""
         return max(1, self.num_bins // self.race_factor)
 
     @cached_property
@@ -109,6 +109,7 @@ class Input:
         """Return the result by NumPy."""
         if update == "XCG":
             best = np.full(self.num_bins, -1, np.int64)
+            # The value above the inverted position: the maximum is the first of the largest values.
             order = (np.int64(1) << 31) - 1 - np.arange(self.elements.size, dtype=np.int64)
             np.maximum.at(best, self.bins, self.elements.astype(np.int64) << 31 | order)
             return best
@@ -136,53 +137,55 @@ class Lab:
         }
         self._loaded: tuple[npt.NDArray, cl_array.Array] | None = None
 
-    def choices(self, given: Input, update: str, memory: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    def choices(self, data: Input, update: str, memory: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield the name, the memory and the forced choices of each line of Figure 7, and of the two beside it."""
         forced: dict[str, Any] = {"update": UPDATES[update], "memory": memory}
         if memory == "local":
             yield "M0", memory, {**forced, "copies": 1}
             for degree in _LOCAL_DEGREES:
-                copies = degree * _LOCAL_GROUP // min(given.num_bins, _LOCAL_GROUP)
+                copies = degree * _LOCAL_GROUP // min(data.num_bins, _LOCAL_GROUP)
                 yield f"M{degree}", memory, {**forced, "copies": copies}
         else:
             for copies in _GLOBAL_COPIES:
                 yield f"M = {copies}", memory, {**forced, "copies": copies, "passes": 1}
-        factor = {"bin_bytes": BIN_BYTES[update], "race_factor": float(given.race_factor)}
-        plan = paper_plan(given.elements.size, given.num_bins, self.profile, UPDATES[update], memory, **factor)
+        factor: dict[str, Any] = {"bin_bytes": BIN_BYTES[update], "race_factor": float(data.race_factor)}
+        plan = paper_plan(data.elements.size, data.num_bins, self.profile, UPDATES[update], memory, **factor)
         yield AUTO, memory, {**forced, "copies": plan.copies, "passes": plan.passes}
 
-    def points(self, given: Input, update: str, memories: Sequence[str]) -> Iterator[Point]:
+    def points(self, data: Input, update: str, memories: Sequence[str]) -> Iterator[Point]:
         """Yield the times of all choices for an input."""
-        expected = given.expected(update)
+        expected = data.expected(update)
         for memory in memories:
-            for name, place, forced in self.choices(given, update, memory):
-                yield self._point(given, update, place, name, forced, expected)
-        own = {"race_factor": float(given.race_factor)}
+            for name, place, forced in self.choices(data, update, memory):
+                yield self._point(data, update, place, name, forced, expected)
+        own = {"race_factor": float(data.race_factor)}
         for name, forced in ((OURS, own), (SORT, {"update": "sort"})):
-            yield self._point(given, update, "", name, forced, expected)
+            yield self._point(data, update, "", name, forced, expected)
 
     def _point(
-        self, given: Input, update: str, memory: str, choice: str, forced: dict[str, Any], expected: npt.NDArray
+        self, data: Input, update: str, memory: str, choice: str, forced: dict[str, Any], expected: npt.NDArray
     ) -> Point:
-        kernel, size = self._kernels[update], given.elements.size
-        at = update, memory, given.race_factor, given.num_bins, choice
-        call: dict[str, Any] = {"num_bins": given.num_bins, "queue": self.queue, "size": size}
-        arguments = self._on_device(given.elements), np.int32(given.distinct), np.int32(given.race_factor)
+        kernel, size = self._kernels[update], data.elements.size
+        at = update, memory, data.race_factor, data.num_bins, choice
+        call: dict[str, Any] = {"num_bins": data.num_bins, "queue": self.queue, "size": size}
+        arguments = self._on_device(data.elements), np.int32(data.distinct), np.int32(data.race_factor)
         try:
             with warnings.catch_warnings(action="ignore", category=UserWarning):  # of fewer copies, which `Point` says
-                plan = kernel.plan(size, given.num_bins, queue=self.queue, **forced)
+                plan = kernel.plan(size, data.num_bins, queue=self.queue, **forced)
+                # Time as many copies as fit, which the point also reports.
                 forced = forced | ({"copies": plan.copies} if "copies" in forced else {})
                 result, stages = kernel.timed(*arguments, **call | forced)
         except (ValueError, MemoryError) as error:  # what is forced contradicts the device
             return Point(*at, 0, 0, None, str(error))
-        found = result.get()
+        histogram = result.get()
         if update == "XCG":
-            reached = found["index"] < size
-            order = (np.int64(1) << 31) - 1 - found["index"].astype(np.int64)
-            found = np.where(reached, found["value"].astype(np.int64) << 31 | order, -1)
-        if not np.array_equal(found, expected):
-            wrong = int(np.count_nonzero(found != expected))
-            return Point(*at, plan.copies, plan.passes, None, f"wrong: {wrong} of {found.size} bins")
+            # Bins without elements keep the index of the identity element, beyond all elements.
+            reached = histogram["index"] < size
+            order = (np.int64(1) << 31) - 1 - histogram["index"].astype(np.int64)
+            histogram = np.where(reached, histogram["value"].astype(np.int64) << 31 | order, -1)
+        if not np.array_equal(histogram, expected):
+            wrong = int(np.count_nonzero(histogram != expected))
+            return Point(*at, plan.copies, plan.passes, None, f"wrong: {wrong} of {histogram.size} bins")
         first = sum(stages.values())
         runs = [first] if first > _LONGEST else repeated(
             lambda: sum(kernel.timed(*arguments, **call | forced)[1].values()), first, least=3, most=9
@@ -190,6 +193,7 @@ class Lab:
         return Point(*at, plan.copies, plan.passes, statistics.median(runs))
 
     def _on_device(self, elements: npt.NDArray[np.int32]) -> cl_array.Array:
+        # Inputs of all bins and factors share their elements, which are uploaded once.
         if self._loaded is None or self._loaded[0] is not elements:
             self._loaded = elements, cl_array.to_device(self.queue, elements)
         return self._loaded[1]
@@ -207,17 +211,20 @@ class ApplicationTime(NamedTuple):
 
 def applications(*, quick: bool) -> Iterator[ApplicationTime]:
     """Yield the applications of Table III that this package has as commands, each in a process of its own."""
-    for each in TABLE_3:
-        words = each.quick if quick else each.command
+    for application in TABLE_3:
+        words = application.quick if quick else application.command
+        # A command whose result is wrong exits with status 1, but has a record all the same.
         run = subprocess.run(
             [sys.executable, "-m", "clhist", *words, "--json", "--quiet"], capture_output=True, text=True, check=False
         )
         shown = " ".join(("clhist", *words))
         try:
-            found = json.loads(run.stdout)
+            record = json.loads(run.stdout)
         except ValueError:
             said = run.stderr.strip().splitlines() or ["no output"]
-            yield ApplicationTime(each.name, None, False, shown, said[-1])
+            yield ApplicationTime(application.name, None, False, shown, said[-1])
             continue
-        seconds = found["seconds"]
-        yield ApplicationTime(each.name, seconds.get(each.time, seconds["call"]), found["passed"], shown, each.note)
+        seconds = record["seconds"]
+        yield ApplicationTime(
+            application.name, seconds.get(application.time, seconds["call"]), record["passed"], shown, application.note
+        )

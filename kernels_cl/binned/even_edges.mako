@@ -1,12 +1,20 @@
-## Bins of one width from the least to the greatest element, by one work-group: NumPy's edges by its own operations, the
-## least key of each bin, and a guess, which is tried at the ends of all bins as `clhist.axes.guess.Guess.margin` does.
-## There are no elements outside, so that nothing is tried there.
+## Makes equal-width bins from the least to the greatest element, by one work-group.
+##
+##   ends      | (low, high, count) of each part |      from extent.mako
+##   keys      | least key of each bin |
+##   found     | struct: range, guess, margin | NumPy's edges .. |
+##
+## The edges result from NumPy's own operations in the same order, without contraction. The guess of a bin is
+## tried at the ends of all bins, as `clhist.axes.guess.Guess.margin` does. No element lies outside, so
+## nothing is tried there.
+##
+## Used by clhist/binned/device_edges.py. Note [Guess and check], docs/decisions/0028.
 <%namespace name="extent" file="binned/extent.mako"/>\
 <%
     is_float = spec.dtype.kind == "f"
     edge = c_name(spec.edge)
-    least, most = (literal(each, info.dtype) for each in (info.min, info.max))
-    finite = [literal(each, info.dtype) for each in spec.finite]
+    least, most = (literal(end, info.dtype) for end in (info.min, info.max))
+    finite = [literal(end, info.dtype) for end in spec.finite]
 %>\
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF
@@ -98,6 +106,7 @@ ${extent.reduced(spec.lanes)}\
         off = before < ${most_off} && behind < ${most_off} ? fmax(off, fmax(before, behind)) : INFINITY;
     }
     atomic_max(&farthest, as_int(off));
+    // Barrier: all guesses have been tried.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane > 0) return;
     edges[num_bins] = end;

@@ -1,7 +1,14 @@
-## The least and the greatest key of data, and how many elements count: of a share of it for each work-group.
+## Finds the least and the greatest key of the data, and the number of elements that count, in one part for
+## each work-group.
+##
+##   data       | part of group 0 | part of group 1 | ..       on GPUs work-items take every n-th element instead
+##   ends       | (low, high, count) of group 0 | of group 1 | ..
+##
+## Used by clhist/binned/extent.py; `reduced` is also used by even_edges.mako.
 <%def name="reduced(lanes)">\
     // What all work-items have found, in the first place.
     for (int width = ${lanes}, upper = (width + 1) / 2; width > 1; width = upper, upper = (width + 1) / 2) {
+        // Barrier: the upper half must have stored its ends.
         barrier(CLK_LOCAL_MEM_FENCE);
         if (lane < width / 2) {
             found_by[lane].low = min(found_by[lane].low, found_by[lane + upper].low);
@@ -9,6 +16,7 @@
             found_by[lane].count += found_by[lane + upper].count;
         }
     }
+    // Barrier: the first place has the ends of all.
     barrier(CLK_LOCAL_MEM_FENCE);
 </%def>\
 ${declare(spec.ends, "ends_t")}

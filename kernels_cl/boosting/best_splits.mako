@@ -1,4 +1,9 @@
-## The best split of each feature of nodes, of ``boosting.mako``, whose types and macros it uses.
+## The best split of each feature of nodes, for ``boosting.mako``, whose types and macros it uses.
+##
+##   work-group   one feature of one node; work-items take consecutive bins, after the sums of all bins before them
+##   found        | (gain, bin, rows, gradients, hessians) of each node and feature |
+##
+## Gains as in XGBoost's equations 6 and 7, in the order of scikit-learn's operations. Decision 0022.
 double clhist_value(const double gradients, const double hessians, const double l2)
 {
     return -gradients / (hessians + l2 + 1e-15);
@@ -50,6 +55,7 @@ __kernel __attribute__((reqd_work_group_size(SEEKERS, 1, 1))) void clhist_find(
 % if hessians:
         before[2][lane] = hessian;
 % endif
+        // Barrier: all have stored their sums.
         barrier(CLK_LOCAL_MEM_FENCE);
         rows = gradient = hessian = 0;
         for (int other = 0; other < lane; ++other) {
@@ -87,9 +93,11 @@ __kernel __attribute__((reqd_work_group_size(SEEKERS, 1, 1))) void clhist_find(
             }
         }
         bests[lane] = own;
+        // Barrier: all have stored their best splits.
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int other = 0; lane == 0 && other < SEEKERS; ++other)
             if (bests[other].gain > best.gain) best = bests[other];  // of gains that are alike the first
+        // Barrier: work-item 0 has read them before the other side overwrites them.
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (lane == 0) found[n] = best;

@@ -1,9 +1,17 @@
-## Trees of gradient boosting: features as bins of 8 bits, gradients and hessians as integers of one unit a tree, and of each
-## node that is split its rows, the sums of each bin of each feature, and the best split of each feature.
+## Trees of gradient boosting. Features are bins of 8 bits; gradients and hessians are integers of one unit a
+## tree.
+##
+##   by_row        | row 0: bins of features 0 1 2 3, 4 5 6 7, .. | row 1 | ..
+##   rows          | rows of node 0 | rows of node 1 | ..          even and odd levels in two arrays
+##   sums          [node][rows, gradients, hessians][feature][bin], 64-bit integers
+##
+## For each node that is split: sums of its smaller child (boosting_sweep.mako), those of the larger by
+## subtraction, the best split of each feature (best_splits.mako), and its rows moved to the children.
+## Decision 0022.
 <%namespace name="types" file="types.mako"/>
 <%
     names = ("gradients", "hessians") if hessians else ("gradients",)
-    given = "".join(f"__global const {of} *{name}, " for name, of in zip(names, values))
+    declarations = "".join(f"__global const {of} *{name}, " for name, of in zip(names, values))
     ahead = 1 if lanes == 1 else 4  # rows whose loads are under way
     several = "EACH(i, rows)" if ahead == 1 else f"ulong i = get_global_id(0); i < rows; i += {ahead} * get_global_size(0)"
 %>\
@@ -56,7 +64,7 @@ __kernel void clhist_by_row(
 
 // The largest absolute value of each; of floats as their bits, which are in the order of their values.
 __kernel void clhist_largest(
-    ${given}const ulong rows, volatile __global uint *largest)
+    ${declarations}const ulong rows, volatile __global uint *largest)
 {
 % for name in names:
     uint ${name}_most = 0;
@@ -90,7 +98,7 @@ int clhist_rounded(const float value, const uint largest, const int bits)
 }
 
 __kernel void clhist_in_units(
-    ${given}const ulong rows, __global const uint *largest,
+    ${declarations}const ulong rows, __global const uint *largest,
     const int bits, __global int *values)
 {
     for (${several}) {
@@ -171,12 +179,14 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void clhist_split(
                 places[side] = first + (side ? split.left : 0) + atomic_add(filled + 2 * node + side, counts[side]);
             counts[side] = 0;
         }
+        // Barrier: counters are 0, and places are known.
         barrier(CLK_LOCAL_MEM_FENCE);
         for (ulong k = own.begin + lane; k < own.end; k += LANES) {
             const uint row = from[k], side = !clhist_is_left(&split, column[row], missing_bin);
             const uint place = atomic_inc(counts + side);
             if (is_placed) to[places[side] + place] = row;
         }
+        // Barrier: all rows are counted, or moved, before the next step uses the counters.
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 % endif

@@ -1,6 +1,10 @@
-## The sums of the bins of some features, for ``boosting.mako``, whose types and macros it uses. A cell of 64 bits has
-## several sums, which one addition updates: rows in the lowest 16 bits, then the last of the sums and, in the uppermost 24
-## bits of `packed` ones, the gradients. No sum needs more bits than it has: see `has_room`.
+## The sums of the bins of some features, for ``boosting.mako``, whose types and macros it uses. One 64-bit
+## addition updates all sums of a cell:
+##
+##   packed   | gradients: 24 bits | hessians: 24 bits | rows: 16 bits |
+##   else     | last of the sums: 48 bits              | rows: 16 bits |   with hessians, gradients have another cell
+##
+## No sum needs more bits than it has: see `has_room`. Decision 0022.
 <%namespace name="types" file="types.mako"/>
 <%
     names = ("gradient", "hessian") if hessians else ("gradient",)
@@ -137,6 +141,7 @@ ${store(layout, "cells[k].x", "is_first")}\
 % endif
 % endif
     }
+    // Barrier: the cells are 0.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (ulong k = own.begin + lane; k < own.end; k += LANES) {
         const ulong i = rows_even ? rows[k] : k;
@@ -155,6 +160,7 @@ ${load(layout)}\
             }
         }
     }
+    // Barrier: all rows have been added.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint k = lane; k < used; k += LANES) {
         const long cell = (long)((ulong)high[k] << 32 | low[k]) - MIDDLE;

@@ -1,4 +1,5 @@
-## Gradients and hessians of losses, and predictions, of ``boosting.mako``, whose types and macros it uses.
+## Gradients and hessians of losses, and predictions, for ``boosting.mako``, whose types and macros it uses.
+## Rows whose float32 result is in doubt are listed, and the host computes them. Decision 0022.
 <%
     names = ("gradients", "hessians") if hessians else ("gradients",)
 %>\

@@ -1,5 +1,5 @@
-## What all strategies share: the type of an element, its bin, and setting counters to zero. Numbers of at least `num_bins`
-## are in no bin.
+## What all published strategies share: the type of an element, its bin, and a kernel that clears counters.
+## Numbers of at least `num_bins` are in no bin.
 typedef ${element} element_t;
 
 uint bin_of(const element_t x)

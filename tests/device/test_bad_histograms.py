@@ -253,3 +253,32 @@ def test_digitize_names_bins(arrays, enqueued):
     ):
         call = partial(clhist.digitize, arrays["x"])
         assert check_refused(call, enqueued, bins=bins).startswith(message)
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_integer_edges_that_float64_rounds(size, queue):
+    """NumPy compares edges in float64: to it these neither rise nor fall."""
+    falling = [2**62 + 3, 2**62 + 1, 2**62 + 1]
+    x = np.resize(np.arange(2**62, 2**62 + 5), size)
+    for right in (False, True):
+        expected = [sum(edge >= int(value) if right else edge > int(value) for edge in falling) for value in x[:5]]
+        for options in ({}, {"queue": queue}):
+            np.testing.assert_array_equal(clhist.digitize(x, falling, right, **options), np.resize(expected, size))
+            with pytest.raises(ValueError, match=r"^bins must be monotonically increasing or decreasing"):
+                clhist.digitize(x, [2**62 + 2, 2**62 + 3, 2**62 + 1], right, **options)
+
+
+def test_a_scalar_has_a_scalar_as_its_bin(queue):
+    for bins in ([0, 1], []):
+        found = clhist.digitize(0.3, bins, queue=queue)
+        assert type(found) is np.intp
+        assert found == np.digitize(0.3, bins)
+
+
+def test_wrong_axes_and_data_after_a_call_on_the_device(queue):
+    clhist.histogram(np.ones(3), queue=queue)
+    for axis in (1.5, [1.5]):
+        with pytest.raises(TypeError, match=r"^axis: expected the number of a dimension, or several, got \[?1\.5"):
+            clhist.histogram(np.ones((2, 3)), 3, axis=axis)
+    with pytest.raises(TypeError, match="isfinite"):  # NumPy's error
+        clhist.histogram(None)

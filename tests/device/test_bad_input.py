@@ -269,6 +269,7 @@ def test_devices_without_double_precision(operator, arguments, named, monkeypatc
         ({"offsets": None, "num_histograms": "3"}, TypeError, "num_histograms: expected an integer, got '3'"),
         ({"offsets": [0, 4, 9]}, ValueError, "(dest|out): expected shape .2, 4., got .4,."),
         ({"locks": 3}, ValueError, "locks: expected a power of two, got 3"),
+        ({"locks": 4, "update": "cas"}, ValueError, "locks: expected none with update='cas', got 4; pass u"),
         ({"locks": 0}, ValueError, "locks: expected at least 1, got 0"),
         ({"locks": 2.0}, TypeError, "locks: expected an integer, got 2.0"),
         ({"locks": 2**40, "update": "lock", "memory": "local"}, ValueError, "locks: 1099511627776 locks of 4 bytes"),
@@ -279,6 +280,7 @@ def test_devices_without_double_precision(operator, arguments, named, monkeypatc
         ({"num_bins": (2, 2)}, ValueError, "(dest|out): expected shape .2, 2., got .4,."),
         ({"dest": (np.zeros(4, np.int32),)}, TypeError, "dest: expected one array of int32, which has no fields, got"),
         ({"out": (np.zeros(4, np.int32),)}, TypeError, "out: expected one array of int32, which has no fields, got"),
+        ({"allocator": 3}, TypeError, "allocator: expected a function that takes a number of bytes .*, got 3"),
         ({"race_factor": "sometimes"}, TypeError, "race_factor: expected a number, 'sample' or 'sample once', got"),
     ],
 )  # fmt: skip

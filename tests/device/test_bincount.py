@@ -9,6 +9,7 @@ import pyopencl.array as cl_array
 import pytest
 from covering import covering
 from histograms import outcome
+from thresholds import threshold
 
 from clhist import bincount
 from clhist._core.runtime import small
@@ -52,8 +53,8 @@ def test_small_arrays_are_left_to_numpy(queue, monkeypatch, rng):
     """Unless there is a queue, or what NumPy does not take or compute."""
     counted, original = [], Loaded.run
     monkeypatch.setattr(Loaded, "run", lambda *args: counted.append(1) or original(*args))
-    monkeypatch.setitem(small.LEAST, "bincount", 1000)
-    monkeypatch.setattr(small, "_BY_UNITS", ())  # as of a device of any number of cores
+    for call in ("bincount", "bincount, weights"):
+        monkeypatch.setitem(small.COSTS, call, threshold(1000))
     x, weights = rng.integers(0, 9, 999), rng.standard_normal(999)
     out = np.empty(12, np.intp)
     same(bincount(x), np.bincount(x))

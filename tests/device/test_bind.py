@@ -21,6 +21,8 @@ from clhist import Bound, HistogramKernel, operators
 from clhist._core.runtime.engine import Engine
 from clhist.selftest.reference import counts_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 BINS = 50
 
 

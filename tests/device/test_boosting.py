@@ -18,11 +18,13 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 import clhist
 from clhist.boosting import BinnedFeatures, HistGradientBoostingClassifier, HistGradientBoostingRegressor, estimators
 from clhist.boosting.binned_rows import bits_of, unit_of
+from clhist.boosting.feature_bins import bin_features
 from clhist.boosting.grower import DeviceTreeGrower, in_units
 from clhist.boosting.losses import DeviceLoss
 from clhist.boosting.on_device import DeviceRows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+# The bins and features of a program: tests have the same ones wherever they may, since each takes long to build.
 ROWS, FEATURES = 4001, 6
 OPTIONS = {
     "plain": {"max_leaf_nodes": 31},
@@ -98,7 +100,7 @@ def test_few_slots(name, data, any_profile, queue):
     ids=["zeros", "subnormal", "far apart", "with a subnormal", "halves of units"],
 )  # fmt: skip
 def test_gradients_are_rounded_alike(gradients, any_profile, queue, rng):
-    binned = np.asfortranarray(rng.integers(0, 9, (300, 4), dtype=np.uint8))
+    binned = np.asfortranarray(rng.integers(0, 9, (300, FEATURES), dtype=np.uint8))
     data = binned, gradients.astype(np.float32), gradients.astype(np.float32)
     assert_same(*trees(queue, data, n_bins_non_missing=9))
 
@@ -194,7 +196,7 @@ def test_integers(name, size, on_device, any_profile, queue, rng):
 
 
 def test_refusals(queue):
-    binned = np.zeros((10, 3), np.uint8)
+    binned = np.zeros((10, FEATURES), np.uint8)
     of, good, zeros = BinnedFeatures(binned, queue=queue), np.ones(10, np.float32), cl_array.zeros
     for match, error, make in (
         ("X_binned: expected uint8", TypeError, lambda: BinnedFeatures(binned.astype(int), queue=queue)),
@@ -264,20 +266,20 @@ def test_gradients_are_those_of_scikit_learn(loss, weighted, any_profile, queue,
         targets[::9] = predictions[::9] + rng.choice([0, 1e-42, -1e-50, 2.0**-149, 1e300, 2.0**-24], len(targets[::9]))
     weights = rng.random(len(targets)) if weighted else None
     of = loss(weights)
-    rows = DeviceRows(queue, np.zeros((len(targets), 1), np.uint8), 2, not of.constant_hessian)
+    rows = DeviceRows(queue, np.zeros((len(targets), FEATURES), np.uint8), 256, not of.constant_hessian)
     if not rows.spec.doubles:
         assert not DeviceLoss.is_known(loss, rows, predictions)
         return
     assert DeviceLoss.is_known(loss, rows, predictions, weights)
     given = {"y_true": targets, "raw_prediction": predictions, "sample_weight": weights}
-    expected = [np.empty(len(targets), np.float32) for _ in rows.given]
+    expected = [np.empty(len(targets), np.float32) for _ in rows.inputs]
     with np.errstate(over="ignore"):
         of.gradient_hessian(
             **given, gradient_out=expected[0], **({} if of.constant_hessian else {"hessian_out": expected[1]})
         )
         device = DeviceLoss(rows, loss, of.gradient if of.constant_hessian else of.gradient_hessian, targets, weights)
         assert device.compute(predictions)
-    for memory, values in zip(rows.given, expected, strict=True):
+    for memory, values in zip(rows.inputs, expected, strict=True):
         found = rows.fetched(memory, rows.rows, np.uint32)
         np.testing.assert_array_equal(found, values.view(np.uint32))
     device = DeviceLoss(rows, loss, None, targets, weights)
@@ -343,6 +345,45 @@ def test_copies_while_a_fit_goes_on(queue, monkeypatch, rng):
     assert type(model._loss) is HalfSquaredError
 
 
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+@pytest.mark.parametrize(("rows", "features"), [(1, 1), (301, 8), (2001, 17)])
+@pytest.mark.parametrize("part_bytes", [5000, 1 << 30])
+def test_bins_of_features(part_bytes, rows, features, order, any_profile, queue, rng):
+    x = rng.choice([-np.inf, -1.0, -0.0, 5e-324, 0.5, 3.0, 254.0, np.inf, np.nan], (2 * rows, features))
+    x[rng.random(x.shape) < 0.5] = rng.normal()
+    x = x[::2] if order == "strided" else np.asarray(x[:rows], order=order)
+    thresholds = [
+        np.unique(rng.choice([*rng.normal(size=300), 5e-324, 0.0, 1e300], n % 256)) for n in range(0, 51 * features, 51)
+    ]
+    is_categorical = np.arange(features) % 3 == 1
+    for n in np.flatnonzero(is_categorical):
+        thresholds[n] = np.arange(255.0)[: 1 + n * 40]
+    expected = np.array([np.searchsorted(of, column) for of, column in zip(thresholds, x.T, strict=True)]).T
+    expected[np.isnan(x) | (is_categorical & (x < 0))] = 255
+    bins = bin_features(queue, x, thresholds, is_categorical, 255, part_bytes)
+    np.testing.assert_array_equal(bins, expected)
+    assert bins.dtype == np.uint8
+    assert bins.flags.f_contiguous
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_fit_has_the_bins_of_scikit_learn(order, queue, rng, monkeypatch):
+    x = np.asarray(rng.normal(size=(3001, 5)), order=order)
+    x[::9, 1], x[:, 2], x[:, 3] = np.nan, rng.integers(0, 25, 3001), 1.0
+    y, weights = x[:, 0] + x[:, 2], rng.integers(1, 4, 3001)
+    calls = []
+    monkeypatch.setattr(estimators, "bin_features", lambda *given: calls.append(bin_features(*given)) or calls[-1])
+    options = {"max_iter": 3, "categorical_features": [2], "early_stopping": True, "random_state": 1, "max_bins": 30}
+    theirs = sklearn.ensemble.HistGradientBoostingRegressor(**options).fit(x, y, weights)
+    ours = HistGradientBoostingRegressor(**options, device=queue.device.name.strip()).fit(x, y, weights)
+    assert len(calls) == 2  # of rows for training and for validation
+    for one, other in zip(ours._bin_mapper.bin_thresholds_, theirs._bin_mapper.bin_thresholds_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "transform" not in vars(ours._bin_mapper)
+    np.testing.assert_array_equal(ours._bin_mapper.transform(x), theirs._bin_mapper.transform(x))
+    np.testing.assert_allclose(ours.predict(x), theirs.predict(x), rtol=1e-5)
+
+
 def test_a_wrong_device_changes_nothing(rng):
     x = rng.normal(size=(300, 2))
     model = HistGradientBoostingRegressor(max_iter=3, warm_start=True).fit(x, x[:, 0])
@@ -355,12 +396,14 @@ def test_a_wrong_device_changes_nothing(rng):
 def test_bins_are_copied(queue, rng):
     """Also where the first histograms with hessians come later; numbers of bins may be of NumPy."""
     binned = np.array([[0, 2], [1, 2], [1, 0]], np.uint8)
-    of, gradients = BinnedFeatures(binned, binned.max() + 1, queue=queue), np.ones(3, np.float32)
+    of, gradients = BinnedFeatures(binned, binned.max() + 15, queue=queue), np.ones(3, np.float32)
     binned[:] = 200
     for more in ((), (gradients,)):
-        np.testing.assert_array_equal(of.histograms(gradients, *more).counts, [[1, 2, 0], [1, 0, 2]])
+        counts = of.histograms(gradients, *more).counts
+        np.testing.assert_array_equal(counts, np.pad([[1, 2, 0], [1, 0, 2]], ((0, 0), (0, 14))))
     assert not of.histograms(gradients, rows=[]).counts.any()
-    np.testing.assert_array_equal(of.histograms(gradients, rows=np.array([2], ">i4")).counts, [[0, 1, 0], [1, 0, 0]])
+    counts = of.histograms(gradients, rows=np.array([2], ">i4")).counts
+    np.testing.assert_array_equal(counts, np.pad([[0, 1, 0], [1, 0, 0]], ((0, 0), (0, 14))))
 
 
 @pytest.mark.parametrize(("weight", "outlier"), [(1e10, 0.0), (1.0, 1e12)])

@@ -310,7 +310,7 @@ def test_pyarrow_need_not_be_installed(files, monkeypatch):
 
 
 def test_groups_are_numbered_once():
-    groups = rows.Groups()
+    groups = rows.RowGroups()
     assert groups.numbers(np.array([5, -3, 5], np.int8)).tolist() == [1, 0, 1]
     assert groups.numbers(np.array([2**62, 5, -3])).tolist() == [2, 1, 0]
     assert groups.numbers(np.array([], np.int64)).tolist() == []
@@ -318,6 +318,17 @@ def test_groups_are_numbered_once():
     assert groups.sorted()[1].tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="at most 65,536 different values"):
         groups.numbers(np.arange(70_000))
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int64, np.uint64])
+def test_groups_at_the_ends_of_a_type(dtype):
+    ends = [False, True] if dtype is np.bool_ else [np.iinfo(dtype).min, np.iinfo(dtype).max]
+    for near in ([ends[0]] * 2, [ends[1]] * 2, [ends[1], ends[1] - (dtype is not np.bool_)], ends):
+        groups = rows.RowGroups()
+        keys = np.array([*near, near[0]], dtype)
+        numbers = groups.numbers(keys)
+        assert [groups.labels[n] for n in numbers] == keys.tolist()
+        assert [type(label) for label in groups.labels] == [type(keys[0].item())] * len(groups)
 
 
 @pytest.mark.usefixtures("small_chunks")

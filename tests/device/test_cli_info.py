@@ -6,15 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from commands import runner
+from thresholds import threshold
 
 from clhist._core.devices.atomics import ALL_FEATURES
 from clhist._core.devices.profile_files import load_profiles
 from clhist._core.devices.vendors import FEATURES
 from clhist._core.opencl.device import devices
+from clhist._core.runtime import small
 from clhist._core.runtime.small import least_size, pays_off, rate_name
 from clhist.cli.info import describe, native_atomics, show, summary, updates
 
@@ -46,7 +47,7 @@ KEYS = {
     "updates",
     "host_sizes",
 }
-DERIVED = "derived from the number of compute units"
+PREDICTED = "predicted from a launch of 10.0 µs"
 PARAMETERS = ["local_memory", "l2_cache", "l2_line", "hardware_threads", "work_group_size"]
 
 
@@ -118,16 +119,13 @@ def test_the_short_text_has_a_line_for_each_subject(device, record, monkeypatch)
 
 
 def test_thresholds_of_the_host(device, monkeypatch):
-    monkeypatch.setattr(
-        "clhist._core.runtime.small.LEAST", {"bincount": 60_000, "1 dimension": 2**16, "group_by": 5000}
-    )
-    measured = SimpleNamespace(rates={rate_name("group_by"): 7000.0})
-    monkeypatch.setattr("clhist._core.runtime.small.own_rates", lambda device: measured.rates)
-    calls = {call: least_size(call, device) for call in ("bincount", "1 dimension", "group_by")}
-    sources = {call: source for call, (_, source) in calls.items()}
-    assert sources == {"bincount": DERIVED, "1 dimension": "default", "group_by": "measured"}
-    assert (calls["1 dimension"][0], calls["group_by"][0]) == (2**16, 7000)
-    assert 60_000 < calls["bincount"][0] <= 2**19
+    costs = {"bincount": small.Cost(80, 2, 2, 1), "group_by": threshold(5000), "unique": small.Cost(80, 2, 2, 10)}
+    monkeypatch.setattr(small, "COSTS", costs)
+    monkeypatch.setattr(small, "own_rates", lambda device: {rate_name("group_by"): 7000.0})
+    monkeypatch.setattr(small, "overheads", lambda device: (10.0, 2, 0.0))
+    calls = {call: least_size(call, device) for call in costs}
+    assert [source for _, source in calls.values()] == [PREDICTED, "measured", PREDICTED]
+    assert [round(least) for least, _ in calls.values()] == [66_667, 7000, 2**19]
     for call, (least, _) in calls.items():
         assert (pays_off(call, int(least) - 1), pays_off(call, int(least) + 1)) == (False, True)
 
@@ -135,7 +133,7 @@ def test_thresholds_of_the_host(device, monkeypatch):
 def test_thresholds_are_shown(record):
     sizes = {"1 dimension": {"least": 65536, "source": "default"}, "bincount": {"least": 7000.5, "source": "measured"}}
     text = show(record | {"host_sizes": sizes})
-    assert re.search("histogram, digitize +65,536  default\n +bincount +7,001  measured\n", text)
+    assert re.search("histogram +65,536  default\n +bincount +7,001  measured\n", text)
 
 
 def test_one_profile_is_shown_with_its_sources(monkeypatch):

@@ -5,11 +5,13 @@ from math import ceil
 import numpy as np
 import pytest
 from commands import as_json, runner
+from thresholds import threshold
 
 import clhist
 import clhist._core.runtime.build
 import clhist._core.runtime.scatter
 from clhist import default_queue, device_profile
+from clhist._core.runtime import small
 from clhist._core.runtime.small import least_size
 
 run = runner("plan")
@@ -27,7 +29,7 @@ def test_default_device():
 
 
 def test_few_elements_are_left_to_the_host(monkeypatch):
-    monkeypatch.setattr("clhist._core.runtime.small.LEAST", {"reduce_by_index": 50_000})
+    monkeypatch.setitem(small.COSTS, "reduce_by_index", threshold(50_000))
     least = ceil(least_size("reduce_by_index", default_queue().device)[0])
     (note,) = plan("-n", str(least - 1), "-H", "100")["notes"]
     assert note.startswith(f"reduce_by_index leaves NumPy arrays of fewer than {least:,} elements to NumPy, ")

@@ -80,7 +80,7 @@ def test_what_is_kept_on_cuda_can_be_cleared(fake, monkeypatch):
     gc.collect()
     blocks, loaded = memory._blocks[0], cuda.calls.count("cuModuleLoadDataEx")
     assert not blocks._unused
-    assert blocks._current.held == 1
+    assert blocks._current.parts == 1
     for _ in range(2):
         np.testing.assert_array_equal(count(), want)
     assert cuda.calls.count("cuModuleLoadDataEx") == loaded

@@ -4,6 +4,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from both_ways import ways
+from thresholds import threshold
 
 import clhist
 from clhist._core.runtime import small
@@ -24,7 +25,7 @@ def values_of(dtype, size, width):
 @pytest.mark.parametrize("width", [100, 3000, None])
 @pytest.mark.parametrize("size", [0, 1, 2, 2047, 2048, 5000, 70_000])
 def test_on_the_host(dtype, width, size, monkeypatch):
-    monkeypatch.setattr(small, "SORTED", 2**20)
+    monkeypatch.setitem(small.COSTS, "distinct", threshold(2**19))
     x = values_of(dtype, size, width)
     before, expected = x.copy(), np.unique(x)
     for array in (x, np.repeat(x, 2)[::2], x.reshape(-1, 1), x.byteswap().view(x.dtype.newbyteorder())):

@@ -9,7 +9,7 @@ import pytest
 from clhist._core.opencl import device as devices
 from clhist._core.opencl.device import is_processor
 from clhist._core.runtime.extremes import extremes
-from clhist._core.runtime.small import LEAST, least_size
+from clhist._core.runtime.small import COSTS, least_size
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64"])
@@ -28,6 +28,21 @@ def test_extremes_are_those_of_numpy(queue, rng, dtype, monkeypatch):
     assert extremes(part, queue) == (x[17:500].max(), x[17:500].min())
 
 
+def test_claims_of_a_device_do_not_stay_without_their_proof(queue, monkeypatch):
+    proven = devices.device_features(queue.device)
+    monkeypatch.setattr(devices, "_features", {})
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("clhist._core.opencl.probe.proven_features", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            devices.device_features(queue.device)
+    assert queue.device not in devices._features
+    assert devices.device_features(queue.device) == proven
+
+
 def test_rates_need_no_proof_of_atomics(queue, monkeypatch):
     if not is_processor(queue.device):
         pytest.skip("GPUs prove their atomics at their first use")
@@ -35,4 +50,4 @@ def test_rates_need_no_proof_of_atomics(queue, monkeypatch):
     monkeypatch.setattr("clhist._core.opencl.probe.proven_features", lambda *_: pytest.fail("compiled"))
     for profile in (devices.own_profile, devices._claimed_profile):
         profile.cache_clear()
-    assert all(len(least_size(call, queue.device)) == 2 for call in LEAST)
+    assert all(len(least_size(call, queue.device)) == 2 for call in COSTS)

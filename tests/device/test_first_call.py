@@ -146,6 +146,32 @@ SMALL = {
     "unique of texts": ("clhist.unique(k.astype(str)) == np.unique(k.astype(str))", "np.ones(50, bool)"),
     "factorize": ("np.take(clhist.factorize(k)[1], clhist.factorize(k)[0])", "k"),
     "digitize": ("clhist.digitize(v, [0.1, 0.5])", "np.digitize(v, [0.1, 0.5])"),
+    "groups": (
+        "list(clhist.group_by(k).agg(x=(v, 'sum', 'mean', 'std', 'min', 'median', 'nunique'))['x'].values())",
+        "[[f(v[k == g]) for g in range(50)] for f in (np.sum, np.mean, np.std, np.min, np.median, np.size)]",
+    ),
+    "groups by two keys": ("clhist.group_by([k, k % 2]).max(v)", "[v[k == g].max() for g in range(50)]"),
+    "groups by text": ("clhist.group_by(k.astype(str)).size()", "np.unique(k.astype(str), return_counts=True)[1]"),
+    "quantiles": (
+        "clhist.group_by(k).quantile(v, [0.1, 0.9])",
+        "np.transpose([np.quantile(v[k == g], [0.1, 0.9]) for g in range(50)])",
+    ),
+    "transform": ("clhist.group_by(k).transform(v, 'sum')", "np.bincount(k, v)[k]"),
+    "running": ("clhist.group_by(k * 0).cumsum(v)", "np.cumsum(v)"),
+    "running of masked": ("clhist.group_by(k * 0).cummax(np.ma.array(v, mask=v < 0))", "np.maximum.accumulate(v)"),
+    "rank": ("clhist.group_by(k * 0).rank(v)", "v.argsort().argsort() + 1"),
+    "nth": ("clhist.group_by(k).nth(v, 1)", "[v[k == g][1] for g in range(50)]"),
+    "ndimage.mean": ("clhist.ndimage.mean(v, k, np.arange(50))", "np.bincount(k, v) / np.bincount(k)"),
+    "ndimage.extrema": ("clhist.ndimage.extrema(v, k, [3])[:2]", "[[v[k == 3].min()], [v[k == 3].max()]]"),
+    "stats": (
+        "clhist.stats.binned_statistic(v, v, 'sum', 9, (0, 1)).statistic",
+        "np.histogram(v, 9, (0, 1), weights=v)[0]",
+    ),
+    "groups of a table": (
+        "clhist.group_by(table(), 'k').agg(x=('v', 'mean'))['x']",
+        "table().groupby('k')['v'].mean()",
+    ),
+    "crosstab": ("clhist.crosstab(table().assign(j=k % 2), 'k', 'j').sum(axis=1)", "np.bincount(k)"),
 }
 ABSENT = (
     "pyopencl",
@@ -153,6 +179,7 @@ ABSENT = (
     "clhist._core.opencl.device",
     "clhist._core.runtime.engine",
     "clhist._core.cuda.driver",
+    "scipy.stats",
 )
 
 
@@ -163,6 +190,11 @@ def test_few_elements_import_neither_pyopencl_nor_the_engine():
         rng = np.random.default_rng(0)
         k, v = rng.integers(0, 50, 1000), rng.random(1000)
         h = v.astype(np.float16)
+
+        def table():
+            import pandas
+            return pandas.DataFrame({{"k": k, "v": v}})
+
         for name, (call, expected) in {SMALL!r}.items():
             np.testing.assert_allclose(eval(call), eval(expected), rtol=1e-12, err_msg=name)
             assert not (there := [each for each in {ABSENT!r} if each in sys.modules]), (name, there)
@@ -183,7 +215,8 @@ def test_a_device_counts_without_the_modules_of_cuda_and_sorts():
         f"""
         import numpy as np
         k = np.arange(300_000) % 97
-        np.testing.assert_array_equal(clhist.bincount(k), np.bincount(k))
+        queue = clhist.default_queue()  # without it NumPy counts fewer than 2^19 elements where the device is a GPU
+        np.testing.assert_array_equal(clhist.bincount(k, queue=queue), np.bincount(k))
         assert "clhist._core.runtime.engine" in sys.modules
         assert not (there := [each for each in {UNUSED!r} if each in sys.modules]), there
         """

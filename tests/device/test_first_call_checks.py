@@ -10,6 +10,8 @@ import clhist
 from clhist import Operator
 from clhist._core.runtime import operator_check
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 INT, FLOAT = np.dtype(np.int32), np.dtype(np.float32)
 MEAN = np.dtype([("n", np.float32), ("mean", np.float32)], align=True)
 MERGED = "(accumulator_t){a.n + b.n, (a.n * a.mean + b.n * b.mean) / (a.n + b.n)}"
@@ -157,6 +159,8 @@ def test_a_check_runs_beside_the_queue_which_an_event_may_hold_up(queue, monkeyp
         ("a < b ? a : b", 0, [5, 3, 4]),
         ("max(a, b)", 0, [-5, -3, 4]),
         ("a & b", 0, [5, 3, 4]),
+        ("a && b", 0, [1, 0, 1]),
+        ("b || a", 1, [0, 0, 1]),
         ("b > a ? b : a", 7, [1, 1, 1]),
     ],
 )
@@ -169,6 +173,16 @@ def test_recognised_operators_with_another_neutral_element_are_checked(combine, 
     for operator in (wrong, product):
         with pytest.raises(ValueError, match=r"^neutral: expected the identity element"):
             clhist.reduce_by_index(1, fresh(operator), np.zeros(3, int), values)
+
+
+@pytest.mark.parametrize("combine", ["a & b", "a && b", "a || b"])
+def test_the_neutral_element_of_booleans_is_checked(combine):
+    values, bins = np.array([True, False, True, True]), np.array([0, 0, 1, 1])
+    neutral = combine != "a || b"
+    with pytest.raises(ValueError, match=r"^neutral: expected the identity element"):
+        clhist.reduce_by_index(3, fresh(Operator(np.bool_, combine, not neutral)), bins, values)
+    expected = [np.any(values[:2]) if not neutral else np.all(values[:2]), True, neutral]
+    assert clhist.reduce_by_index(3, Operator(np.bool_, combine, neutral), bins, values).tolist() == expected
 
 
 def test_a_neutral_element_that_is_right_for_the_values_is_accepted():

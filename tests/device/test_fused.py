@@ -235,6 +235,26 @@ def test_a_map_may_use_what_the_operators_define(gpu_like):
     assert many[:11].tolist() == [*range(2, 12), 0]
 
 
+@pytest.mark.parametrize(
+    "map",
+    [
+        "EMIT(b[i], x[i]) // value",
+        "// bins\nEMIT(b[i], /* ( */ x[i])",
+        "#if 1\nEMIT(b[i], x[i]);\n#else\nEMIT(0, 1);\n#endif",
+    ],
+    ids=["last", "first and amid", "directive"],
+)
+def test_comments_in_maps_and_operators(map):
+    """Kernels append C to a map and to an expression, which a comment at its end must not hide."""
+    operator = Operator(
+        np.int64, "a // left\n + b // right", 0, accumulator=np.int64, lift="v // value", finish="a /* result */"
+    )
+    arguments = "const int *b, // of bins, not values\n const long *x /* 64 bits, signed */"
+    kernel = HistogramKernel(None, operator, arguments=arguments, map=map)
+    assert kernel(np.array([0, 1, 1], np.int32), np.array([1, 2, 3]), num_bins=2).tolist() == [1, 5]
+    assert operator.combine.replace("\n", "").split() == ["a", "+", "b"]
+
+
 def test_names_that_differ_in_an_underscore():
     kernel = HistogramKernel(None, {"x": INT, "_x": INT}, arguments="", map="EMIT_x(0, 1); EMIT__x(i, 2)")
     result = kernel(num_bins={"x": 1, "_x": 2}, size=3)

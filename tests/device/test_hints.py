@@ -41,6 +41,8 @@ def kernel():
         (len, "write 'count'$"),
         ("maxx", "got 'maxx'; write 'max'$"),
         ("average", "write 'mean'$"),
+        ("fmin", "got 'fmin'; write numpy.fmin$"),
+        ("multiply", "write numpy.multiply$"),
         ("p95", "got 'p95'$"),
         (lambda a, b: a, r"got <lambda>. Others are written as clhist.Operator\(dtype, combine, neutral\)$"),
     ],

@@ -3,6 +3,8 @@
 # ruff: noqa: B023  # calls are made before a loop goes on
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pandas
 import pytest
@@ -100,7 +102,13 @@ def test_of_few_elements(size, monkeypatch):
     compare(monkeypatch, lambda: clhist.group_by(KEYS[:size]).size())
 
 
-@pytest.mark.parametrize("name", ["f8", "i1", "u8", "bool", "dates", "masked", "nullable"])
+RANKED = ["f8", "i1", "u8", "bool", "masked"]  # whose ranks test_rows_of_groups.py compares with pandas, all of them
+METHODS, ORDERS = ["average", "min", "max", "first", "dense"], [{}, {"ascending": False, "pct": True}]
+# A program for each.
+RANKS = covering(RANKED, METHODS, ORDERS) + list(product(["dates", "nullable"], METHODS, ORDERS))
+
+
+@pytest.mark.parametrize("name", [*RANKED, "dates", "nullable"])
 def test_running_and_ranks(name, monkeypatch):
     x = VALUES[name]
     for method in ("cumsum", "cumprod", "cummin", "cummax"):
@@ -109,9 +117,8 @@ def test_running_and_ranks(name, monkeypatch):
             compare(monkeypatch, lambda: getattr(clhist.group_by(KEYS, GROUPS), method)(x, skipna=False))
             many = np.arange(SIZE) // 3
             compare(monkeypatch, lambda: getattr(clhist.group_by(many, SIZE), method)(x))
-    for method in ("average", "min", "max", "first", "dense"):
-        for options in ({}, {"ascending": False, "pct": True}):
-            compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).rank(x, method, **options))
+    for _, method, options in [row for row in RANKS if row[0] == name]:
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).rank(x, method, **options))
     for n in (0, 2, -1, 10**6):
         compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).nth(x, n))
     for statistic in ("mean", "first", "count"):
@@ -199,7 +206,7 @@ def test_errors(monkeypatch):
 
 def test_few_elements_need_no_device(monkeypatch):
     monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size: False)
-    monkeypatch.setattr("clhist.grouped.placed.default_queue", lambda: pytest.fail("a device is looked for"))
+    monkeypatch.setattr("clhist._core.opencl.device.default_queue", lambda: pytest.fail("a device is looked for"))
     groups = clhist.group_by([KEYS, KEYS > 2])
     groups.agg(x=(VALUES["f8"], *(each for each in STATISTICS)))
     groups.transform(VALUES["nullable"], "sum")

@@ -10,6 +10,7 @@ from covering import mostly_slow
 from histograms import outcome
 
 import clhist
+from clhist._core.opencl.device import device_kind
 
 FLOATS = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -2.25, 1e-3])
 BINS = 6
@@ -66,6 +67,23 @@ def test_both_ways(op, dtype, monkeypatch):
         for moved in range(3):
             places = np.concatenate([bins, np.arange(moved, moved + 8) % 4, [4] * 6, [0, 1]])
             compare(monkeypatch, lambda: (BINS, op, places, special))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@pytest.mark.parametrize("op", ["argmin", "argmax"])
+def test_the_value_of_an_extreme_is_that_of_its_index(op, dtype, monkeypatch):
+    """Zeros of both signs are equal: the value has the sign of the element at the index.
+
+    GPUs update a value of 32 bits and its index as one integer, in which both zeros are 0.0.
+    """
+    values = np.array([-0.0, 0.0, 0.0, -0.0, 0.0], dtype)
+    is_one_integer = device_kind(clhist.default_queue().device) == "gpu" and dtype != "f8"
+    for _ in ways(monkeypatch):
+        extremes = clhist.reduce_by_index(2, op, [0, 0, 1, 1, 1], values)
+        assert extremes["index"].tolist() == [0, 2]
+        np.testing.assert_array_equal(extremes["value"], [0, 0])
+        if not is_one_integer:
+            assert np.signbit(extremes["value"]).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "var", "min", "any", "count", "argmax", "first"])

@@ -60,6 +60,18 @@ def test_what_is_outside_or_masked_is_left_out(queue):
     assert clhist.reduce_by_index((2, 2), "sum", ([0, 1, 1], [0, 1, 1]), masked + 1).tolist() == [[1, 0], [0, 2]]
 
 
+@pytest.mark.parametrize("number", [np.ma.array(1, mask=True), np.ma.array(1, mask=False), np.ma.array(1), 1, -1, 2])
+def test_a_number_beside_arrays_may_be_masked(queue, number):
+    rows = np.array([0, 1, 1])
+    right = np.zeros((2, 2), int)
+    if not np.ma.is_masked(number) and 0 <= int(number) < 2:
+        right[:, int(number)] = 1, 2
+    on_device = cl_array.to_device(queue, rows)
+    for indices in ((rows, number), (on_device, number)):
+        result = clhist.reduce_by_index((2, 2), "count", indices, 1)
+        np.testing.assert_array_equal(result if indices[0] is rows else result.get(), right)
+
+
 def test_other_results():
     pair = np.dtype([("a", np.float64), ("b", np.int64)], align=True)
     dests = np.zeros((2, 2)), np.zeros((2, 2), int)

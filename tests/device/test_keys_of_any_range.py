@@ -12,7 +12,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist.grouped import numbering, running
+from clhist.grouped import numbering, running_kernels
 from clhist.grouped.numbering import number_keys
 
 DTYPES = ["bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "M8[ns]", "m8[s]"]
@@ -237,7 +237,7 @@ def test_what_groups_of_cuda_have_for_each_element(dtype, queue, monkeypatch):
             "rank": ours.rank(given, "min"),
             "cumsum": ours.cumsum(given),
         }
-        monkeypatch.setattr(running, "device_kind", lambda device: "gpu")
+        monkeypatch.setattr(running_kernels, "device_kind", lambda device: "gpu")
         found["cummax"] = ours.cummax(given)
     theirs = pandas.DataFrame({"k": keys, "x": x}).groupby("k", sort=False)
     expected = {

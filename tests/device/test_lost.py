@@ -27,7 +27,7 @@ def fault(code=cl.status_code.INVALID_COMMAND_QUEUE, kind=cl.LogicError, routine
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch):
     """Let the device be there again after a test."""
-    monkeypatch.setattr(lost, "known", {})
+    monkeypatch.setattr(lost, "reasons", {})
     monkeypatch.setattr(lost, "last_calls", deque(maxlen=1))
 
 

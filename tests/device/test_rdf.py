@@ -138,6 +138,7 @@ def test_positions_that_are_no_numbers_on_a_device(queue):
 BOX = [5, 8, 8]
 WRONG = {
     "box: expected edges that span a volume": lambda r, p: r.compute(([8, 8, np.nan], p)),
+    "box: expected lengths that are not negative, got \\[-8": lambda r, p: r.compute(([-8, 8, 8], p)),
     "box: expected 3 lengths": lambda r, p: r.compute(([8, 8, 8, 8], p)),
     "box: expected lengths": lambda r, p: r.compute((["a", 8, 8], p)),
     "r_max: expected at most half the distance of opposite faces of the box, 2.5": lambda r, p: r.compute(

@@ -7,6 +7,7 @@ import pyopencl as cl
 import pytest
 from arrays import read_only, strided
 from covering import covering, mostly_slow
+from thresholds import threshold
 
 import clhist
 from clhist import operators, reduce_by_index
@@ -285,8 +286,7 @@ def test_few_values_are_left_to_numpy(ufunc, rng, monkeypatch):
     """Unless there is a queue, with the same result as kernels; -1 and H belong to no bin."""
     counted, original = [], Loaded.run
     monkeypatch.setattr(Loaded, "run", lambda *args: counted.append(1) or original(*args))
-    monkeypatch.setitem(small.LEAST, "reduce_by_index", 401)
-    monkeypatch.setattr(small, "_BY_UNITS", ())  # as of a device of any number of cores
+    monkeypatch.setitem(small.COSTS, "reduce_by_index", threshold(401))
     queue = clhist.default_queue()
     for dtype in ("i4", "u8") if ufunc is np.bitwise_xor else ("i4", "f4"):
         start = np.arange(7).astype(dtype)

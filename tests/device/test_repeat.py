@@ -12,10 +12,13 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 
+import clhist
 from clhist import HistogramKernel, operators, reduce_by_index
 from clhist._core.runtime import reducing
 from clhist._core.runtime.signature import Remembered
 from clhist.selftest.reference import counts_of
+
+pytestmark = pytest.mark.usefixtures("without_optimizer")
 
 reduce = sys.modules["clhist.reduce"]
 
@@ -133,7 +136,7 @@ def long_ways(monkeypatch):
     """Return how often arguments have been looked at, of calls like no other test's before."""
     found, original = [], reduce.checked_pairs
     monkeypatch.setattr(reduce, "checked_pairs", lambda *given: found.append(1) or original(*given))
-    monkeypatch.setattr(reducing, "_known", Remembered(16))
+    monkeypatch.setattr(reducing, "call_templates", Remembered(256))
     return found
 
 
@@ -163,6 +166,36 @@ def test_reduce_by_index_again(queue, rng, long_ways):
         result = reduce_by_index(dest, np.add, given[0], number).get()
         np.testing.assert_array_equal(result, expected(np.full(3000, int(number))))
     assert len(long_ways) == 7
+
+
+def test_calls_in_turn_are_recognised_however_many(queue, rng, long_ways):
+    indices, values = rng.integers(0, 90, 500), rng.integers(0, 9, 500, np.int32)
+    arrays = cl_array.to_device(queue, indices), cl_array.to_device(queue, values)
+    for _ in range(3):
+        for bins in range(1, 60):
+            expected = np.bincount(indices, values, 90)[:bins]
+            np.testing.assert_array_equal(reduce_by_index(bins, np.add, *arrays).get(), expected)
+    assert len(long_ways) == 59
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("name", ["bincount", "histogram", "reduce_by_index"])
+def test_a_repeated_call_looks_into_two_caches_at_most(name, on_device, queue, rng, monkeypatch):
+    """The function's own, which skips its checks, and that of the engine, which has the loaded kernels."""
+    indices, values = rng.integers(0, 40, 3000), rng.random(3000)
+    if on_device:
+        indices, values = (cl_array.to_device(queue, array) for array in (indices, values))
+    call = {
+        "bincount": lambda: clhist.bincount(indices, queue=queue),
+        "histogram": lambda: clhist.histogram(values, 10, (0, 1), queue=queue),
+        "reduce_by_index": lambda: reduce_by_index(40, np.add, indices, values, queue=queue),
+    }[name]
+    for _ in range(40):  # the call is planned for its own size by then
+        call()
+    lookups, original = [], Remembered.get
+    monkeypatch.setattr(Remembered, "get", lambda self, key: lookups.append(self) or original(self, key))
+    call()
+    assert 1 <= len(lookups) <= 2
 
 
 def test_reduce_by_index_with_something_else(queue, rng, long_ways):

@@ -14,6 +14,8 @@ from repeats import N, given
 
 import clhist
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 def test_histogram_of_arrays_in_turns(queue, numbers, checks):
     columns = given(queue, numbers)

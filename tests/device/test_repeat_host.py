@@ -15,6 +15,8 @@ from clhist import HistogramKernel, operators
 from clhist._core.opencl.device import default_device
 from clhist.selftest.reference import counts_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 def test_kernels(kernel, rng, checks):
     """The arrays and the scalars are those of each call; it is checked once."""

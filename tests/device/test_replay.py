@@ -18,6 +18,8 @@ from clhist._core.runtime import launcher
 from clhist._core.runtime.engine import Engine
 from clhist.selftest.reference import counts_of, groups_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 BINS = 50
 
 

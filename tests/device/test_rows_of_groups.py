@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import cuda_fake
 import numpy as np
 import pandas
@@ -9,8 +11,8 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist._core.runtime import digit_sort, each, scan
-from clhist.grouped import running
+from clhist._core.runtime import digit_sort, elementwise_kernel, scan
+from clhist.grouped import running_kernels
 
 GROUPS = 20
 RUNNING = ("cumsum", "cumprod", "cummin", "cummax")
@@ -81,8 +83,44 @@ def test_by_a_scan_of_sorted_elements(name, dtype, queue, monkeypatch):
     keys, x = data(3000, dtype)
     groups = clhist.group_by(keys, GROUPS)
     expected = getattr(groups, name)(x)
-    monkeypatch.setattr(running, "device_kind", lambda device: "gpu")
+    monkeypatch.setattr(running_kernels, "device_kind", lambda device: "gpu")
     np.testing.assert_allclose(getattr(groups, name)(x), expected, rtol=1e-5 if dtype == "f4" else 1e-12)
+
+
+def units_from_exact(found, keys, x):
+    """Return the largest error of running sums, in units in the last place of the sum of magnitudes."""
+    worst = 0.0
+    for group in np.unique(keys):
+        values, sums = x[keys == group], found[keys == group]
+        for end in {1, 2, len(values) // 3 + 1, len(values)}:
+            error = math.fsum([*values[:end], -sums[min(end, len(values)) - 1]])
+            worst = max(worst, abs(error) / np.spacing(np.abs(values[:end]).sum()))
+    return worst
+
+
+@pytest.mark.parametrize("groups", [1, 3, 700])
+@pytest.mark.parametrize("size", [4000, 300_000])
+def test_running_sums_are_nearly_exact(groups, size, monkeypatch):
+    rng = np.random.default_rng(groups)
+    keys = rng.integers(0, groups, size)
+    for x in (np.full(size, 0.1), rng.random(size), rng.normal(size=size), 10.0 ** rng.integers(-9, 9, size)):
+        grouped = clhist.group_by(keys, groups)
+        assert units_from_exact(grouped.cumsum(x), keys, x) <= 1
+        if size > 10_000:
+            with monkeypatch.context() as patch:
+                patch.setattr(running_kernels, "device_kind", lambda device: "gpu")
+                assert units_from_exact(grouped.cumsum(x), keys, x) <= 1
+
+
+@pytest.mark.parametrize("size", [20, 60_000])
+def test_running_sums_with_infinities(size):
+    x = np.ones(size)
+    x[size // 4], x[size // 2] = np.inf, np.nan
+    x[size - 2] = -np.inf
+    found = clhist.group_by(np.zeros(size, int)).cumsum(x)
+    with np.errstate(invalid="ignore"):
+        expected = np.where(np.isnan(x), np.nan, np.cumsum(np.where(np.isnan(x), 0, x)))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_with_the_work_groups_of_gpus(queue, monkeypatch):
@@ -96,7 +134,7 @@ def test_with_the_work_groups_of_gpus(queue, monkeypatch):
         "descending": lambda: groups.rank(x, ascending=False),
     }
     expected = {name: call() for name, call in calls.items()}
-    for module in (running, each, digit_sort, scan):
+    for module in (running_kernels, elementwise_kernel, digit_sort, scan):
         monkeypatch.setattr(module, "device_kind", lambda device: "gpu")
     for name, call in calls.items():
         np.testing.assert_allclose(call(), expected[name], rtol=1e-12, err_msg=name)

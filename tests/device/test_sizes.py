@@ -21,6 +21,8 @@ from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.loads import Loads
 from clhist.selftest.reference import counts_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 CLOSE = (5000, 5120, 4609, 4611, 5119, 5001, 4999, 4610)  # all planned for 5120
 BINS = 301
 WAYS = {

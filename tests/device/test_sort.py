@@ -129,6 +129,98 @@ def test_a_loop_whose_values_are_told(profile):
     assert kernel(x, num_bins=5, update="sort").tolist() == expected
 
 
+@pytest.mark.parametrize("size", [1, 500, 5000])  # of one tile, and of several digits and tiles
+@pytest.mark.parametrize("num_bins", [7, 255, 256, 65535])  # whose key for elements with too many needs a digit, or not
+def test_an_element_with_more_pairs_than_stated_raises(size, num_bins, profile):
+    loop = "for (int k = 0; k < x[i]; ++k) EMIT(n - 1 - k, i)"
+    kernel = kernel_of(profile, "const int *x, int n", loop, emits=3)
+    x = np.full(size, 3, np.int32)
+    expected = np.zeros(num_bins, np.int32)
+    expected[num_bins - 3 :] = np.arange(size).sum()
+    np.testing.assert_array_equal(kernel(x, num_bins, num_bins=num_bins, update="sort"), expected)
+    for place in {0, size // 2, size - 1}:
+        more = x.copy()
+        more[place] = 4
+        out = np.full(num_bins, 7, np.int32)
+        message = (
+            r"^emits: expected at most 3 pairs of each element, as the kernel states, got an element with more; "
+            r"pass a larger emits=$"
+        )
+        with pytest.raises(ValueError, match=message):
+            kernel(more, num_bins, num_bins=num_bins, out=out, update="sort")
+        assert set(out.tolist()) == {7}, "nothing is written"
+        unsorted = kernel(more, num_bins, num_bins=num_bins)
+        expected[num_bins - 4] = place
+        np.testing.assert_array_equal(unsorted, expected)
+        expected[num_bins - 4] = 0
+
+
+def test_more_pairs_than_stated_in_bins_that_there_are_not_are_no_pairs(profile):
+    kernel = kernel_of(profile, "const int *x", "for (int k = 0; k < 9; ++k) EMIT(k - x[i], 1)", emits=3)
+    x = np.array([0, 6, 8, 2, 1] * 99, np.int32)
+    expected = np.bincount(np.concatenate([np.arange(9) - v for v in x]).clip(-1) + 1, minlength=10)[1:4]
+    assert kernel(x, num_bins=3, update="sort").tolist() == expected.tolist()
+
+
+def test_more_pairs_than_stated_of_arrays_on_the_device(queue, profile):
+    kernel = kernel_of(profile, "const int *x", "for (int k = 0; k < x[i]; ++k) EMIT(k, 1)", emits=2)
+    x = cl_array.to_device(queue, np.array([2, 3, 1] * 999, np.int32))
+    out = cl_array.to_device(queue, np.full(5, 7, np.int32))
+    with pytest.raises(ValueError, match=r"^emits: expected at most 2 pairs"):
+        kernel(x, num_bins=5, out=out, update="sort")
+    assert out.get().tolist() == [7] * 5
+    assert kernel(x - 1, num_bins=5, out=out, update="sort").get().tolist() == [1998, 999, 0, 0, 0]
+
+
+def test_more_pairs_than_stated_of_a_batch_and_of_an_accumulator(profile):
+    kernel = kernel_of(profile, "const int *x", "for (int k = 0; k < x[i]; ++k) EMIT(k, 1)", emits=2)
+    x = np.tile(np.array([2, 1, 0, 2], np.int32), 100)
+    assert kernel(x, num_bins=3, num_histograms=2, update="sort").tolist() == [[150, 100, 0]] * 2
+    accumulator = kernel.accumulator(num_bins=3, update="sort")
+    accumulator.add(x)
+    x[17] = 3
+    with pytest.raises(ValueError, match=r"^emits: expected at most 2 pairs"):
+        kernel(x, num_bins=3, num_histograms=2, update="sort")
+    with pytest.raises(ValueError, match=r"^emits: expected at most 2 pairs"):
+        accumulator.add(x)
+
+
+def test_maps_whose_text_shows_more_pairs_than_stated(profile):
+    """The text bounds the pairs, so that nothing is checked, and nothing is lost."""
+    kernel = kernel_of(profile, "const int *x", "EMIT(x[i], 1); EMIT(x[i] + 1, 1); if (x[i] > 3) EMIT(0, 1)", emits=1)
+    x = np.random.default_rng(5).integers(0, 5, 3000, np.int32)
+    counts = np.bincount(x, minlength=6)
+    counts[1:] += counts[:-1].copy()
+    counts[0] += (x > 3).sum()
+    for choices in ({}, {"update": "sort"}):
+        np.testing.assert_array_equal(kernel(x, num_bins=6, **choices), counts)
+    with pytest.raises(ValueError, match=r"^memory: 'partitioned' takes maps that emit one value"):
+        kernel(x, num_bins=6, memory="partitioned")
+
+
+@pytest.mark.parametrize("num_bins", [40, 3_000_000])  # copies that take turns, and partitions
+def test_loops_of_more_pairs_than_the_one_stated(num_bins, profile):
+    kernel = kernel_of(profile, "const int *x, int n", "for (int k = 0; k < 3; ++k) EMIT((x[i] + k) % n, k)", emits=1)
+    x = np.random.default_rng(6).integers(0, num_bins, 2_500_000, np.int32)
+    expected = np.zeros(num_bins, np.int64)
+    for k in range(3):
+        expected += k * np.bincount((x + k) % num_bins, minlength=num_bins)
+    np.testing.assert_array_equal(kernel(x, num_bins, num_bins=num_bins), expected)
+
+
+@pytest.mark.parametrize("more", [{}, {"max_abs": 1.0}])
+@pytest.mark.parametrize("num_bins", [3, 2000])
+def test_reproducible_sums_of_more_pairs_than_stated(num_bins, more, profile):
+    """Sums in few words have room for as many values as elements have: of stated ones none relies on that."""
+    code = "for (int k = 0; k < 64; ++k) EMIT(i % n, x[i])"
+    kernel = kernel_of(profile, "const double *x, int n", code, operators.add(np.float64), emits=1)
+    x = np.full(2**20 + 1, np.nextafter(1, 0))
+    x[::3] *= 2.0**-30
+    expected = 64 * np.bincount(np.arange(x.size) % num_bins, x, num_bins)
+    result = kernel(x, num_bins, num_bins=num_bins, reproducible=True, **more)
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("operator", "draw", "fold"),
     [

@@ -191,7 +191,8 @@ TWICE = pandas.DataFrame([[1, 2], [3, 4]], columns=["k", "k"])
     [
         (lambda: clhist.group_by(FRAME, "zon"), KeyError, "got 'zon'; did you mean 'zone'.*'zone', 'fare', 'day'"),
         (lambda: clhist.group_by(FRAME, "zone", "xyz"), KeyError, r"got 'xyz' \(columns: 'zone', 'fare', 'day'\)"),
-        (lambda: clhist.group_by(FRAME, "zone", 3), TypeError, "^keys: expected names .* with names, got 3$"),
+        (lambda: clhist.group_by(FRAME, "zone", 3), KeyError, r"keys: expected a column of the table, got 3 \(col"),
+        (lambda: clhist.group_by(FRAME, "zone", 2.5), TypeError, r"^keys: expected names .* with names, got 2\.5$"),
         (lambda: clhist.group_by(FRAME, []), TypeError, "^keys: expected the name of at least one column"),
         (lambda: clhist.group_by(FRAME, "zone", "zone"), ValueError, "^keys: expected different names of columns"),
         (lambda: clhist.group_by(TWICE, "k"), ValueError, "^keys: expected a name of one column, but 2 columns"),
@@ -246,6 +247,26 @@ def test_columns_beside_the_table_as_keys():
     assert counts.tolist() == hours.value_counts().sort_index().tolist()
 
 
+@pytest.mark.parametrize("names", [(0, 1, 2), [("trip", "zone"), ("trip", "hour"), ("price", "fare")]])
+def test_columns_named_by_integers_and_tuples(names):
+    zone, hour, fare = names
+    frame = trips(300)[["zone", "hour", "fare"]].set_axis(pandas.Index(names), axis=1)
+    found = clhist.group_by(frame, zone).agg(mean=(fare, "mean"))
+    assert_frame_equal(found, frame.groupby([zone])[[fare]].mean().set_axis(["mean"], axis=1))
+    assert found.index.name == zone
+    for keys in ((zone, hour), ([zone, hour],), (zone, frame[hour])):
+        found = clhist.group_by(frame, *keys).agg(mean=(fare, "mean"))
+        assert_frame_equal(found, frame.groupby([zone, hour])[[fare]].mean().set_axis(["mean"], axis=1))
+    fares = frame[fare].groupby(frame[zone])
+    assert_series_equal(clhist.group_by(frame, zone).transform(fare, "max"), fares.transform("max"))
+    assert clhist.group_by(frame, zone).nlargest(1, fare)[fare].tolist() == fares.max().tolist()
+    found = clhist.crosstab(frame, zone, hour)
+    assert found.to_numpy().tolist() == pandas.crosstab(frame[zone], frame[hour]).to_numpy().tolist()
+    counts = clhist.value_counts(frame, hour, sort=False)["count"]
+    assert counts.tolist() == frame[hour].value_counts().sort_index().tolist()
+    assert clhist.group_by(frame, clhist.cut(fare, [-1, 1e9])).size()["size"].tolist() == [300]
+
+
 @pytest.mark.parametrize("size", [40, 30_000])
 def test_min_count(size):
     frame = trips(size).assign(k=np.arange(size) // 5)
@@ -274,7 +295,7 @@ def test_largest_rows_of_each_group(size):
     frame.loc[::3, "fare"] = np.nan
     groups = clhist.group_by(frame, "hour")
     present = frame[frame["fare"].notna()].sort_values("hour", kind="stable")
-    for number in (0, 1, 3):
+    for number in (0, 1, 3, 64):
         for found, ascending in ((groups.nlargest(number, "fare"), False), (groups.nsmallest(number, "fare"), True)):
             ordered = present.sort_values("fare", ascending=ascending, kind="stable")
             expected = ordered.groupby("hour").head(number).sort_values("hour", kind="stable")
@@ -282,10 +303,32 @@ def test_largest_rows_of_each_group(size):
     assert_frame_equal(groups.nlargest(1, frame["seats"])[["seats"]], groups.nlargest(1, "seats")[["seats"]])
     last = frame.sort_values("time").groupby("zone").tail(1).sort_values("zone")
     assert_frame_equal(clhist.group_by(frame, "zone").nlargest(1, "time"), last)
+    none = frame.assign(zone=None)
+    for rows in (clhist.group_by(none, "zone").nlargest(2, "fare"), clhist.group_by(none, "zone").nsmallest(2, "fare")):
+        assert_frame_equal(rows, none[:0])
     table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     assert clhist.group_by(table, "hour").nlargest(2, "fare").to_pandas()["fare"].tolist() == (
         groups.nlargest(2, "fare")["fare"].tolist()
     )
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i1", "u8", "M8[s]", "Int64"])
+def test_largest_of_many_equal_or_missing_values(dtype):
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 100, 20_000).astype("i8" if dtype == "Int64" else dtype)
+    if dtype == "f8":
+        x[rng.random(x.size) < 0.9] = -np.inf
+    frame = pandas.DataFrame({"k": np.where(rng.random(x.size) < 0.1, np.nan, rng.integers(0, 20, x.size)), "x": x})
+    if dtype in ("M8[s]", "Int64"):
+        frame = frame.astype({"x": dtype})
+        frame.loc[frame["k"] < 3, "x"] = None
+    frame = frame.set_index(frame.index * 2)
+    groups, present = clhist.group_by(frame, "k"), frame.dropna()
+    for number in (1, 5, 64):
+        for found, ascending in ((groups.nlargest(number, "x"), False), (groups.nsmallest(number, "x"), True)):
+            ordered = present.sort_values("x", ascending=ascending, kind="stable")
+            expected = ordered.groupby("k").head(number).sort_values("k", kind="stable")
+            assert_frame_equal(found, expected)
 
 
 @pytest.mark.parametrize("keys", [["b", None, "a", "b"], np.array([7, 3, 7]), np.array([[4, 9], [9, 4]]), np.empty(0)])

@@ -247,6 +247,11 @@ def test_groups_beside_numpy(measured):
             assert_samples(row["call"])
             assert row["first"] > 0
         assert rows[0]["per_clhist"] == 1
+    for columns in ("1 column", "8 columns"):
+        rows = [row for row in record["rows"] if row["function"] == f"maximum of {columns}, any keys"]
+        assert [row["implementation"] for row in rows] == [names[1], f"{names[1]}, Zipf keys"]
+        for row in rows:
+            assert_samples(row["call"])  # which a wrong result has not
     assert "five statistics" in output
 
 

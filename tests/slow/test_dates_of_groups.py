@@ -147,7 +147,6 @@ def test_columns_of_libraries():
         lambda groups, x: groups.var(x),
         lambda groups, x: groups.sum(x),
         lambda groups, x: groups.any(x),
-        lambda groups, x: groups.mean(x, skipna=False),
         lambda groups, x: groups.mean(x, dtype=np.float32),
         lambda groups, x: groups.weighted_mean(x, [1, 1]),
         lambda groups, x: groups.quantile(x, 0.5, weights=[1, 1]),
@@ -159,6 +158,44 @@ def test_refused(call):
     for given in (x, pandas.Series(x).dt.tz_localize(ZONE), polars.Series(x)):
         with pytest.raises((TypeError, ValueError), match=r"^(x|skipna|dtype|weights): expected"):
             call(clhist.group_by([0, 0]), given)
+
+
+@pytest.mark.parametrize("size", [60, 60_000])
+def test_nat_that_is_not_skipped(size):
+    keys, ticks, dates = data(size, "M8[s]")
+    ticks[keys == 0] = 7  # a group without NaT
+    groups, is_nat = clhist.group_by(keys, int(keys.max()) + 1), np.isnat(dates)
+    names = ("count", "min", "max", "mean", "median", "std", "mode", "q25", "first", "last", "argmin", "argmax")
+    for x in (dates, pandas.Series(dates), pyarrow.array(dates), polars.Series(dates.astype("M8[ms]"))):
+        skipped, table = groups.agg(x=(x, *names))["x"], groups.agg(x=(x, *names), skipna=False)["x"]
+        for group in range(len(groups)):
+            rows = np.flatnonzero(keys == group)
+            nats = is_nat[rows]
+            assert table["count"][group] == rows.size
+            for name in names[1:8]:
+                assert nats.any() or table[name][group] == skipped[name][group] or not rows.size, name
+                assert np.isnat(table[name][group]) == (nats.any() or not rows.size), name
+            if rows.size:
+                ends = {"first": rows[0], "last": rows[-1]}
+                assert all(np.isnat(table[name][group]) == is_nat[row] for name, row in ends.items())
+                first = rows[nats][0] if nats.any() else None
+                assert all(table[name][group] == (first if nats.any() else skipped[name][group]) for name in names[10:])
+    expected = pandas.Series(groups.mean(dates, skipna=False)).reindex(np.where(keys < 0, -1, keys))
+    np.testing.assert_array_equal(groups.transform(dates, "mean", skipna=False), expected)
+
+
+@pytest.mark.parametrize("unit", ["D", "h", "m"])
+def test_deviations_of_dates_without_seconds(unit):
+    dates = np.array([0, 1, 1, 5], f"M8[{unit}]")
+    seconds = np.timedelta64(1, unit).astype("m8[s]").astype(int)
+    table = clhist.group_by([0, 0, 1, 1]).agg(x=(dates, "std", "min"))
+    np.testing.assert_array_equal(table["x"]["std"], (np.array([0.5, 2]) * seconds).astype("m8[s]"))
+    assert table.to_arrow()["x_std"].type == pyarrow.duration("s")
+    assert table.to_polars()["x_std"].to_list() == (np.array([0.5, 2]) * seconds).astype("m8[s]").tolist()
+    frame = polars.DataFrame({"k": [0, 0, 1, 1], "x": dates.astype("M8[s]").tolist()})
+    frame = frame.with_columns(polars.col("x").cast(polars.Date)) if unit == "D" else frame
+    found = clhist.group_by(frame, "k").agg(s=("x", "std"))["s"].to_list()
+    assert found == (np.array([0.5, 2]) * seconds).astype("m8[s]").tolist()
 
 
 def test_no_dates():

@@ -168,8 +168,6 @@ def test_dates_as_values(dtype):
     assert (clhist.group_by(keys, GROUPS).max(dates) == found["x"]["max"])[[0, 1]].all()
     with pytest.raises(ValueError, match=r"^x: expected statistics of .* among .*count, .*min.*; got 'var'$"):
         clhist.group_by(keys, GROUPS).var(dates)
-    with pytest.raises(TypeError, match=r"^skipna: expected True, since x has dates"):
-        clhist.group_by(keys, GROUPS).min(dates, skipna=False)
 
 
 def test_functions_in_the_place_of_names():

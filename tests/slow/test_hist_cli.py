@@ -19,6 +19,7 @@ hist = pytest.importorskip("hist", reason="hist is not installed")
 import uhi.io.json  # noqa: E402
 import uhi.io.zip  # noqa: E402
 from hist_objects import assert_same  # noqa: E402
+from thresholds import threshold  # noqa: E402
 
 from clhist._core.runtime import small  # noqa: E402
 from clhist.cli.hist import tables  # noqa: E402
@@ -58,7 +59,8 @@ def file(request, frame, tmp_path_factory):
 def small_chunks(monkeypatch):
     monkeypatch.setattr(tables, "CHUNK_ROWS", 1000)
     monkeypatch.setattr(text, "_BLOCK", 30_000)
-    monkeypatch.setitem(small.LEAST, "boost-histogram", 0)
+    for call in ("boost-histogram", "boost-histogram, means"):
+        monkeypatch.setitem(small.COSTS, call, threshold(0))
 
 
 def read(path):

@@ -16,6 +16,7 @@ indexing = pytest.importorskip("uhi.testing.indexing", reason="uhi is not instal
 
 import uhi.io.json  # noqa: E402
 from hist_objects import assert_same  # noqa: E402
+from thresholds import threshold  # noqa: E402
 from uhi.typing.plottable import PlottableHistogram  # noqa: E402
 
 import clhist.hist  # noqa: E402
@@ -29,7 +30,8 @@ K = np.random.default_rng(1).integers(0, 4, 20_000)
 @pytest.fixture(autouse=True)
 def on_the_device(monkeypatch):
     """Leave nothing to boost-histogram because it is small."""
-    monkeypatch.setitem(small.LEAST, "boost-histogram", 0)
+    for call in ("boost-histogram", "boost-histogram, means"):
+        monkeypatch.setitem(small.COSTS, call, threshold(0))
 
 
 def entries_of(uhi):
@@ -229,6 +231,41 @@ def test_growing_axes_keep_their_names():
     h.fill(s=np.array(["b", "a", "c", "b"]))
     assert (h.axes[0].name, h.axes[0].label, list(h.axes[0])) == ("s", "label", ["a", "b", "c"])
     np.testing.assert_array_equal(h.values(), [1, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("axis", "column"),
+    [
+        (bh.axis.StrCategory(["a"], growth=True), np.array(["b", "c"])),
+        (bh.axis.IntCategory([3], growth=True), np.array([9, 8])),
+        (bh.axis.Integer(0, 3, growth=True), np.array([-2, 5])),
+    ],
+    ids=["strings", "categories", "integers"],
+)
+@pytest.mark.parametrize(
+    ("storage", "options"),
+    [
+        (bh.storage.Double(), {"sample": np.ones(2)}),
+        (bh.storage.Double(), {"weight": np.ones(3)}),
+        (bh.storage.Double(), {"weight": np.array(["x", "y"])}),
+        (bh.storage.Int64(), {"weight": np.full(2, 0.5), "reproducible": True}),
+        (bh.storage.Mean(), {}),
+    ],
+    ids=["sample", "length", "text", "fractions", "no sample"],
+)
+def test_a_fill_that_fails_does_not_grow_axes(axis, column, storage, options, queue):
+    h = bh.Histogram(axis, storage=storage)
+    before, view = list(h.axes[0]), h.view(flow=True).copy()
+    with pytest.raises((TypeError, ValueError)):
+        clhist.hist.fill(h, column, queue=queue, **options)
+    assert list(h.axes[0]) == before
+    np.testing.assert_array_equal(h.view(flow=True), view)
+
+    columns = {name: value for name, value in options.items() if name != "reproducible"}
+    filler = clhist.hist.Filler(h, queue=queue, reproducible="reproducible" in options)
+    with pytest.raises((TypeError, ValueError)):
+        filler.fill(column, **columns)
+    assert list(filler.partial().axes[0]) == before
 
 
 def test_filler_of_an_axis_that_grows_in_value():

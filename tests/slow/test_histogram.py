@@ -16,7 +16,7 @@ from clhist.axes.thresholds import numpy_bins
 
 pytestmark = pytest.mark.usefixtures("on_the_device")
 KERNELS = ["i4", "u4", "i8", "u8", "f4", "f8"]  # of which other dtypes are parts, or counted by their bits
-_IN_BINS = ("counting", "device_inputs", "extent", "found", "rules", "selection")
+_IN_BINS = ("counting", "device_edges", "device_inputs", "extent", "rules", "selection")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import clhist
 
 CENTRE = {
     "accumulator.py",
-    "_core/runtime/held.py",
+    "_core/runtime/device_accumulators.py",
     "_core/runtime/launcher.py",
     "hist/filler.py",
     "_core/opencl/program.py",

@@ -7,7 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import stats
-from clhist.binned.by_scipy import KNOWN
+from clhist.binned.by_scipy import SCIPY_STATISTICS
 from clhist.statistics.table import BINNED, TABLE, Statistic
 from clhist.stats import binned_statistic, binned_statistic_2d, binned_statistic_dd
 
@@ -54,7 +54,7 @@ def test_every_statistic_of_the_table_however_few_elements(name, size, monkeypat
     monkeypatch.undo()  # so that small arrays are left to SciPy
     monkeypatch.setitem(TABLE, "spread", SPREAD)
     monkeypatch.setattr(stats, "BINNED", ("spread", *BINNED))
-    assert (name in KNOWN) == (name not in FUNCTIONS)
+    assert (name in SCIPY_STATISTICS) == (name not in FUNCTIONS)
     x, values = rng.random(size), rng.integers(0, 100, size).astype(float)
     q = 0.3 if name == "quantile" else None
     expected = scipy_stats.binned_statistic(x, values, FUNCTIONS.get(name, name), 3, (0, 1)).statistic
@@ -63,7 +63,7 @@ def test_every_statistic_of_the_table_however_few_elements(name, size, monkeypat
     empty = NO_BINS.get(name, 0.0 if name in ("sum", "count") else np.nan)
     np.testing.assert_array_equal(nothing, [empty] * 3)
     earlier = binned_statistic_dd([x], values, "count", 3)
-    if name not in KNOWN:
+    if name not in SCIPY_STATISTICS:
         with pytest.raises(TypeError, match=r"^(q|statistic): expected none for what SciPy computes"):
             binned_statistic_dd([x], values, name, binned_statistic_result=earlier, q=q)
 

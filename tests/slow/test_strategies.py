@@ -221,6 +221,10 @@ def test_command(tmp_path):
         (("--data", "nothing.txt"), "nothing.txt: No such file"),
         (("--strategy", "blog", "--parameter", "warp=3"), "expected most_bins, work_group_size, work_groups"),
         (("--strategy", "clhist", "--parameter", "warp=3"), "none for these strategies"),
+        (("-n", "0"), "expected a number from 1 to 2^31 - 1, got 0"),
+        (("-n", "-5"), "expected a number from 1 to 2^31 - 1, got -5"),
+        (("-n", "3G"), "expected a number from 1 to 2^31 - 1, got 3G"),
+        (("-H", "0"), "expected a number from 1 to 2^31 - 1, got 0"),
         (("--strategy", "shams-kennedy/1", "--parameter", "warp=3", "-n", "10"), "expected a power of two"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import pandas
@@ -120,6 +121,55 @@ def test_dates_without_time():
     for each, library in ((table, "pyarrow"), (polars.from_arrow(table), "polars")):
         found = rows(clhist.group_by(each, clhist.date_bin("day", "1W")).size(), library)
         assert [(key.day, n) for key, n in found] == [(29, 2), (5, 1), (12, 1)]
+
+
+def test_durations():
+    minutes = np.array([0, 14, 15, -1, 44, 45, 7]) * 60
+    durations = minutes.astype("m8[s]")
+    durations[6] = "NaT"
+    frame = pandas.DataFrame({"d": durations})
+    for library, table in tables(frame).items():
+        found = rows(clhist.group_by(table, clhist.date_bin("d", "15min")).size(), library)
+        assert [(key.total_seconds() / 60, n) for key, n in found] == [(-15, 1), (0, 2), (15, 1), (30, 1), (45, 1)]
+        for origin in (timedelta(minutes=44), np.timedelta64(44, "m"), pandas.Timedelta(44, "min")):
+            found = rows(
+                clhist.group_by(table, clhist.date_bin("d", timedelta(hours=1), origin=origin)).size(), library
+            )
+            assert [(key.total_seconds() / 60, n) for key, n in found] == [(-16, 4), (44, 2)]
+        with pytest.raises(TypeError, match=r"^origin: expected a duration, as the column has, got"):
+            clhist.group_by(table, clhist.date_bin("d", "15min", origin="2026-01-01"))
+        with pytest.raises(TypeError, match=r"^column: expected dates, got"):
+            clhist.group_by(table, clhist.date_part("d", "hour"))
+
+
+def test_origins_finer_than_the_column():
+    seconds = np.array(["2026-01-05T08:30:00", "2026-01-05T08:31:00"], "M8[s]")
+    frame, fine = pandas.DataFrame({"t": seconds}), pandas.DataFrame({"t": seconds.astype("M8[ns]")})
+    origin = pandas.Timestamp("2026-01-05T08:30:00.000000900")
+    message = r"^origin: expected a multiple of the unit of the column, s, got 2026-01-05T08:30:00\.000000900$"
+    for given in (origin, origin.to_datetime64()):
+        with pytest.raises(ValueError, match=message):
+            clhist.group_by(frame, clhist.date_bin("t", "1h", origin=given))
+        keys = clhist.group_by(fine, clhist.date_bin("t", "1h", origin=given)).size().index
+        assert keys.tolist() == [origin - pandas.Timedelta("1h"), origin]
+    with pytest.raises(ValueError, match=r"^origin: expected a multiple of the unit of the column, s, got NaT$"):
+        clhist.group_by(frame, clhist.date_bin("t", "1h", origin=np.datetime64("NaT")))
+    zoned = fine["t"].dt.tz_localize("Europe/Oslo")
+    keys = clhist.group_by(zoned.to_frame(), clhist.date_bin("t", "1h", origin=origin.tz_localize("Europe/Oslo")))
+    assert keys.size().index.tz_localize(None).tolist() == [origin - pandas.Timedelta("1h"), origin]
+    durations = pandas.DataFrame({"d": np.array([5, 70], "m8[ns]")})
+    keys = clhist.group_by(durations, clhist.date_bin("d", np.timedelta64(60, "ns"), origin=pandas.Timedelta(7, "ns")))
+    assert keys.size().index.tolist() == [pandas.Timedelta(-53, "ns"), pandas.Timedelta(67, "ns")]
+
+
+@pytest.mark.parametrize("clock", [date.fromisoformat, datetime.fromisoformat])
+def test_dates_of_python(clock):
+    days = [clock(text) for text in ("2026-01-01", "2026-01-04", "2026-01-05", "2026-01-12")] + [None]
+    frame = pandas.DataFrame({"day": np.array(days, object)})
+    found = clhist.group_by(frame, clhist.date_bin("day", "1W")).size()
+    assert found["size"].tolist() == [2, 1, 1]
+    assert found.index.equals(pandas.DatetimeIndex(["2025-12-29", "2026-01-05", "2026-01-12"], name="day"))
+    assert clhist.value_counts(frame, clhist.date_part("day", "weekday"))["count"].to_dict() == {0: 2, 3: 1, 6: 1}
 
 
 # Clocks that change by an hour, by half an hour, and at midnight.
@@ -260,7 +310,12 @@ FRAME = pandas.DataFrame(
         (lambda: clhist.group_by(FRAME, clhist.cut("zone", 2)), TypeError, "expected a column of numbers"),
         (lambda: clhist.group_by(FRAME, clhist.cut("time", 2)), TypeError, "clhist.date_bin bins dates"),
         (lambda: clhist.group_by(FRAME, clhist.cut("x", 2, labels=["a"])), ValueError, "labels: expected 2"),
-        (lambda: clhist.group_by(FRAME, clhist.date_bin("x", "1h")), TypeError, "column: expected dates, got float64"),
+        (lambda: clhist.group_by(FRAME, clhist.date_bin("x", "1h")), TypeError, "expected dates or durations, got flo"),
+        (
+            lambda: clhist.group_by(FRAME, clhist.date_bin("time", "1h", origin=timedelta(1))),
+            TypeError,
+            "a date, as the",
+        ),
         (lambda: clhist.group_by(FRAME, clhist.date_part("zone", "hour")), TypeError, "column: expected dates"),
         (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "sum"), weights="x"), TypeError, "with weights, got 'sum'"),
         (lambda: clhist.group_by(FRAME, "zone").agg(s=(["x", "time"], "mean")), TypeError, "expected 'nunique' of sev"),

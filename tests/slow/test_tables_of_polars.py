@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 import numpy as np
+import pandas
 import polars
 import pytest
 from polars.testing import assert_frame_equal, assert_series_equal
@@ -89,3 +90,18 @@ def test_rows_and_errors():
         groups.agg(x=(frame["fare"].to_pandas(), "sum"))
     with pytest.raises(KeyError, match="did you mean 'fare'"):
         groups.agg(x=("fares", "sum"))
+
+
+@pytest.mark.parametrize("values", [[{"a": 1}, {"a": 2}], polars.Series([[1, 2], [3, 4]], dtype=polars.Array(int, 2))])
+def test_nested_columns_are_refused(values):
+    frame = polars.DataFrame({"k": values, "v": [1, 2]})
+    kind = type(frame["k"].dtype).__name__
+    with pytest.raises(TypeError, match=rf"^keys: expected a column of numbers, .*, got {kind}\("):
+        clhist.group_by(frame["k"])
+    with pytest.raises(TypeError, match=rf"^keys: expected a column of numbers, .*, got {kind}\("):
+        clhist.group_by(frame, "k").size()
+    with pytest.raises(TypeError, match=rf"^k: expected a column of numbers, .*, got {kind}\("):
+        clhist.group_by(frame, "v").agg(first=("k", "first"))
+    column = pandas.Series(frame["k"].to_arrow(), dtype=pandas.ArrowDtype(frame["k"].to_arrow().type))
+    with pytest.raises(TypeError, match=r"^keys: expected a column of numbers"):
+        clhist.group_by(column)

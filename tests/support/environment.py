@@ -13,10 +13,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 _RUN = "CLHIST_TEST_RUN"  # the run's directory, which pytest-xdist's workers inherit
+_CHOSE = "CLHIST_TEST_CHOSE_RUNTIME"
 _IS_FIRST = _RUN not in os.environ
 if _IS_FIRST:
     os.environ[_RUN] = tempfile.mkdtemp(prefix="clhist-tests-")
@@ -52,6 +55,37 @@ def choose_runtime() -> None:
     if found.returncode or "CPU" in found.stdout:
         os.environ["OCL_ICD_VENDORS"] = str(library)
         os.environ.setdefault("CL_CONFIG_CPU_VECTORIZER_MODE", "1")
+        os.environ[_CHOSE] = "1"
+
+
+def chose_runtime() -> bool:
+    """Return whether `choose_runtime` took Intel's, for this process or for the one that started it."""
+    return _CHOSE in os.environ
+
+
+@contextmanager
+def without_optimizer() -> Iterator[None]:
+    """Build programs without optimization, which takes 40 % of the time.
+
+    On the runtime that `choose_runtime` took: what other compilers make of programs is tested wherever these are named.
+    """
+    if not chose_runtime():
+        yield
+        return
+    import clhist  # reads the environment
+
+    name = "PYOPENCL_BUILD_OPTIONS"
+    before = os.environ.get(name)
+    os.environ[name] = "-cl-opt-disable"
+    clhist.clear_caches()  # optimized programs of tests before
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+        clhist.clear_caches()  # programs of later tests are optimized
 
 
 def hide_opencl() -> None:

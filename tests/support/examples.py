@@ -9,7 +9,8 @@ import numpy as np
 
 import clhist
 
-PACKAGE = Path(clhist.__file__).parent
+ROOT = Path(clhist.__file__).parents[1]
+FOLDERS = {"clhist": "clhist", "cases": "clhist.cases", "strategies": "clhist.strategies"}  # the packages in them
 
 
 # Modules that need packages which other tests do not: each is run where that is installed.
@@ -22,8 +23,12 @@ def modules_with_examples(*of):
 
 
 def _modules():
-    files = sorted(file for file in PACKAGE.rglob("*.py") if _has_examples(file.read_text(encoding="utf-8")))
-    return [".".join(("clhist", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files]
+    return [
+        ".".join((package, *file.relative_to(ROOT / folder).with_suffix("").parts))
+        for folder, package in FOLDERS.items()
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if _has_examples(file.read_text(encoding="utf-8"))
+    ]
 
 
 def _has_examples(text):

@@ -169,7 +169,7 @@ def sweep(
             running = [event for event in events if event.command_execution_status > 0]
         where = "{}:{}".format(*seen[number])
         assert not (raised is not None and waited and running), f"a kernel runs after an error at {where}"
-        lost.known.clear()
+        lost.reasons.clear()
         try:
             check(raised)
         except BaseException as wrong:

@@ -59,6 +59,8 @@ def differentiable(device: str) -> Iterator[Case]:
         yield f"softmax {row}", lambda src: ct.softmax(src, index, None, BINS), at
         yield f"logsumexp {row}", lambda src: ct.logsumexp(src, index, None, BINS, empty=1), at
         yield f"std {row}", lambda src: ct.std(src, index, None, BINS), at
+        in_order = index.sort().values
+        yield f"sorted {row}", lambda src, by=in_order: ct.scatter(src, by, 0, BINS, "mean", sorted=True), at
         yield (
             f"several {row}",
             lambda src: torch.cat(ct.scatter(src, index, 0, BINS, ["sum", "mean", "max", "std", "var"])),
@@ -122,6 +124,10 @@ def operator_calls(device: str) -> Iterator[tuple[str, tuple]]:
     yield "count", (index, 7)
     yield "bincount", (index.abs(), None, 3, False)
     yield "bincount", (index.abs(), weights, 3, False)
+    in_order = index.sort().values
+    for given in (weights, rows):
+        yield "scatter", (given, in_order, 7, "max", False, 0.0, True)
+        yield "softmax", (given, in_order, 7, False, True)
     yield "segment_index", (torch.tensor([0, 0, 3, 12], device=device), 12)
     yield "counting_sort", (index, 7)
     yield "gather_scatter", (rows, everywhere, index, weights, 7, False)
@@ -133,6 +139,9 @@ def operator_calls(device: str) -> Iterator[tuple[str, tuple]]:
         yield "log_sums", (src, everywhere, 5, False)
         yield "moments", (src, everywhere, 5, 1, False)
     means = values_on(device, 5, 2)
+    yield "spread", (rows, means, everywhere, 1, True, 0.0)
+    numbers = torch.full((5,), 3, device=device)
+    yield "spread_gradient", (rows.detach(), means, means**2, everywhere, means + 1, numbers, 1, True)
     yield "moments_gradient", (rows.detach(), means, everywhere, means + 1, means + 2)
     x = values_on(device, 12)
     edges = torch.tensor([-1.0, 0, 2], dtype=torch.float64, device=device)

@@ -102,13 +102,13 @@ def test_booleans_have_minima_and_maxima():
 
 def test_tensors_of_the_cpu_are_taken_in_place(monkeypatch):
     src, index, seen = torch.rand(50_000), torch.arange(50_000) % 10, []
-    whole = ct.operators.reduce_by_index
+    whole = ct.rows.reduce_by_index
 
     def recorded(*args, **options):
         seen.extend(each.ctypes.data for each in args[2:])
         return whole(*args, **options)
 
-    monkeypatch.setattr(ct.operators, "reduce_by_index", recorded)
+    monkeypatch.setattr(ct.rows, "reduce_by_index", recorded)
     ct.scatter(src, index, dim_size=10)
     assert seen == [index.data_ptr(), src.data_ptr()]
 
@@ -137,6 +137,7 @@ def test_bincount_is_that_of_torch(size):
         )
     assert ct.bincount(torch.tensor([-5, 3, 3]), length=4).tolist() == [0, 0, 0, 2]
     assert ct.bincount(index, length=0).shape == (0,)
+    assert ct.bincount(input=index, length=60).tolist() == ct.bincount(index, length=60).tolist()
 
 
 @pytest.mark.parametrize("size", [10, 100_000])

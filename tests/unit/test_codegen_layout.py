@@ -18,7 +18,7 @@ from clhist._core.kernels.partitions import partition_specs
 from clhist._core.kernels.render import render_sweep
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec
-from clhist._core.model.batch import Chunks, FlatBatch
+from clhist._core.model.batch import BatchChunks, FlatBatch
 from clhist._core.model.partition import PartitionedPairs
 from clhist._core.model.problem import Choices, Problem
 from clhist._core.model.sweeps import plan, plan_sweeps
@@ -141,7 +141,7 @@ def test_a_batch_has_the_layout_of_its_plan(histograms):
     chosen = planned(source, (50,), 10**7, histograms=histograms)
     spec = sweep_spec(chosen, source, H200, aligned=True)
     assert (spec.strategy, spec.teams) == (chosen.features(None), chosen.teams)
-    assert spec.strategy in ((Chunks(equal_shares=True),), (FlatBatch(),))
+    assert spec.strategy in ((BatchChunks(equal_shares=True),), (FlatBatch(),))
 
 
 def test_outputs_of_other_sweeps_are_ignored():
@@ -167,7 +167,7 @@ def test_partitions_fit_local_memory(operator, bins, own_values):
     assert split.local_bytes <= H200.local_memory
     assert split.most >= chosen.partitions
     assert split.most & (split.most - 1) == 0
-    assert split.each * split.sweep.work_group_size >= split.most
+    assert split.per_lane * split.sweep.work_group_size >= split.most
     assert split.has_values == own_values
     assert over_pairs.strategy == (PartitionedPairs(True),)
     assert [a.name for a in over_pairs.arguments] == ["clhist_pair_bins"] + ["clhist_pair_values"] * own_values

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,24 @@ def test_pairs_of_an_element(map, preamble, emits, expected, most):
     assert source.max_pairs == (expected,)
     assert source.pairs_per_element == most
     assert source.has_single_pair == (expected == 1)
+
+
+@pytest.mark.parametrize(
+    ("map", "emits", "most", "may_exceed"),
+    [
+        ("EMIT(x[i], 1)", None, 1, False),
+        ("EMIT(x[i], 1)", 3, 3, False),
+        ("EMIT(x[i], 1); EMIT(x[i] + 1, 1)", 1, 2, False),
+        ("for (int k = 0; k < 3; ++k) EMIT(x[i], 1)", None, None, False),
+        ("for (int k = 0; k < 3; ++k) EMIT(x[i], 1)", 1, 1, True),
+    ],
+)
+def test_a_statement_that_is_not_trusted(map, emits, most, may_exceed):
+    trusted = Source.of("const int *x", map, [COUNT], emits=emits)
+    assert trusted.may_exceed == (False,)
+    source = replace(trusted, trusts_emits=False)
+    assert (source.max_pairs, source.may_exceed) == ((most,), (may_exceed,))
+    assert source.has_single_pair == (most == 1 and not may_exceed)
 
 
 def test_a_macro_in_an_operators_preamble_counts():

@@ -9,7 +9,7 @@ from clhist import operators
 from clhist._core.kernels.arguments import parse_arguments
 from clhist._core.kernels.specs import SweepSpec
 from clhist._core.kernels.state import SweepState
-from clhist._core.model.batch import Chunks, FlatBatch
+from clhist._core.model.batch import BatchChunks, FlatBatch
 from clhist._core.model.packed import PackedCounters
 from clhist._core.model.partition import PartitionedPairs
 from clhist._core.model.passes import CyclicPasses
@@ -111,8 +111,8 @@ def test_a_hot_bin_in_registers(memory, update, expected):
     ("strategy", "tasks", "flat", "partitioned"),
     [
         ((), False, False, False),
-        ((Chunks(equal_shares=True),), True, False, False),
-        ((Chunks(equal_shares=False),), True, False, False),
+        ((BatchChunks(equal_shares=True),), True, False, False),
+        ((BatchChunks(equal_shares=False),), True, False, False),
         ((FlatBatch(),), False, True, False),
         ((PartitionedPairs(),), False, False, True),
     ],
@@ -139,7 +139,7 @@ def test_calls_of_the_map():
     assert later == ["clhist_x_2", "clhist_y_2", "scale", "z", "at + 2"]
     flat = state(output(COUNTS, "cas"), strategy=(FlatBatch(),))
     assert flat.map_parameters[-1] == "const clhist_bin_t clhist_histogram"
-    assert flat.next_element.endswith(", i, (clhist_bin_t)((i) / (clhist_index_t)clhist_each)")
+    assert flat.next_element.endswith(", i, (clhist_bin_t)((i) / (clhist_index_t)clhist_histogram_size)")
 
 
 def test_wide_loads():

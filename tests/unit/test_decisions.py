@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "decisions"
 RECORDS = {path.name[:4]: path for path in sorted(FOLDER.glob("0*.md"))}
 SECTIONS = ["Context", "Options", "Decision", "Consequences", "Status"]
-FOLDERS = "clhist", "kernels_cl", "cli", "benchmarks", "soak", "tests", ".ci"
+FOLDERS = "clhist", "kernels_cl", "cases", "strategies", "cli", "benchmarks", "soak", "tests", ".ci"
 # "Note [A], docs/decisions/0001" or "Notes [A] and [B], docs/decisions/0001"
 CITATION = re.compile(r"Notes? (\[[^\]]+\](?:(?:,| and) \[[^\]]+\])*), docs/decisions/(\d{4})")
 COMMENT_BREAK = re.compile(r"\s*\n\s*(?:#+|//)?\s*")

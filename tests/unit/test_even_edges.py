@@ -23,7 +23,7 @@ def test_edges_follow_the_struct(dtype):
     for bins in (1, 2, 9, 10, 11, 1000):
         expected = np.linspace(0, 1, bins + 1, dtype=spec.edge)
         assert expected.dtype == np.histogram_bin_edges(np.zeros(1, dtype), bins).dtype
-        found = np.zeros(spec.found(bins), spec.kind.found_dtype)
+        found = np.zeros(spec.record_count(bins), spec.kind.found_dtype)
         begin = found.dtype.itemsize
         assert 0 <= found.nbytes - begin - expected.nbytes < begin
         found.view(np.uint8)[begin : begin + expected.nbytes] = expected.view(np.uint8)

@@ -284,3 +284,19 @@ def test_no_texts_of_arrow():
         codes, labels = numbers_and_labels(given)
         assert len(labels) == 0
         assert codes.tolist() == [-1] * len(given)
+
+
+@pytest.mark.parametrize("different", [1, 40, N])
+@pytest.mark.parametrize("with_null", [False, True])
+def test_texts_numbered_by_several_threads(different, with_null, monkeypatch):
+    monkeypatch.setattr(grouping_keys, "_PIECE", 100)
+    monkeypatch.setattr(grouping_keys, "_SAMPLE", 400)
+    monkeypatch.setattr(grouping_keys.os, "cpu_count", lambda: 3)
+    numbers = np.random.default_rng(different).integers(0, different, N)
+    texts = [None if with_null and n % 7 == 3 else f"zone {n}" for n in numbers.tolist()]
+    codes, labels = pandas.factorize(np.array(texts, object))
+    array = pyarrow.array(texts)
+    for given in (array, pyarrow.chunked_array([array[:700], array[700:]]), array.cast(pyarrow.large_string())):
+        found, dictionary = grouping_keys.encoded(given)
+        np.testing.assert_array_equal(found, codes)
+        assert dictionary.to_pylist() == labels.tolist()

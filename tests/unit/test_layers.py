@@ -109,3 +109,21 @@ def test_tests_can_replace_the_rule_for_small_inputs():
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         names = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert "pays_off" not in names, path
+
+
+def test_interfaces_of_packages_list_what_others_import_from_them():
+    """A name that nobody imports from an `spi` module need not be in it."""
+    root = Path(__file__).parents[2]
+    listed, imported = {}, {}
+    for path in (path for folder in ("clhist", "cases") for path in sorted((root / folder).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+                names = {alias.name for alias in node.names}
+                imported.setdefault(node.module, set()).update(names)
+                if path.name in ("spi.py", "host_spi.py"):
+                    module = ".".join(path.relative_to(root).with_suffix("").parts)
+                    listed.setdefault(module, set()).update(names - {"*"})  # spi has the names of host_spi, too
+    assert len(listed) == 7
+    for module, names in listed.items():
+        users = imported.get(module, set()) | imported.get(module.replace("host_spi", "spi"), set())
+        assert not names - users, module

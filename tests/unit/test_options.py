@@ -55,7 +55,7 @@ def test_type_checkers_see_the_names_of_operators_and_statistics():
 
 @pytest.mark.parametrize("name", sorted(KernelOptions.__annotations__.keys() - OF_KERNELS))
 def test_a_call_takes_each_option(name):
-    value: Any = 4 if name in NUMBERS else () if name == "wait_for" else object()
+    value: Any = 4 if name in NUMBERS else {"wait_for": (), "allocator": bytearray}.get(name, object())
     call = call_of(9, {name: value})
     expected = Choices(**{name: value}) if name in CHOICES else FREE
     assert call.choices == expected

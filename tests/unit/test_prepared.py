@@ -11,7 +11,7 @@ from sources import COUNTS, OPERATORS, WEIGHT, Call, device, prepared_call
 
 from clhist import operators
 from clhist._core.runtime.offsets import batch_of_offsets
-from clhist._core.runtime.prepare import KNOWN, LargestBin
+from clhist._core.runtime.prepare import LOWER_BOUND, LargestBin
 from clhist._core.runtime.prepared import MEMORY, Launch, Prepared, Scratch, Slot, SortPairs, Table
 
 GPU, CPU = device("nvidia"), device("cpu")
@@ -195,5 +195,5 @@ def test_the_bin_that_is_known_is_a_scalar():
     call = Call(operators.count(np.int64), more="uint *found", bins=4096)
     one, other = (prepared_call(call, CPU, largest=LargestBin("total != 0", "found", known)) for known in (0, 77))
     assert one == other
-    assert one.scalars == (KNOWN,)
+    assert one.scalars == (LOWER_BOUND,)
     assert [slot.is_written for slot in one.arrays] == [False, True, True]

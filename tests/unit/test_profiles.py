@@ -327,6 +327,9 @@ def test_the_users_own_profiles_come_first(tmp_path, monkeypatch):
     assert merge(report, profiles).l2_cache == 2000
     assert merge(report, profiles[1:]).l2_cache == 62_914_560
     assert named_profile("mine", profiles).name == "My H200"
+    (tmp_path / "mine.toml").rename(tmp_path / "nvidia-h200.toml").write_text(toml(name="My NVIDIA H200"))
+    for name in ("nvidia-h200", "H200"):
+        assert named_profile(name, load_profiles()).l2_cache == 2000
 
 
 def test_a_broken_profile_of_the_user(tmp_path, monkeypatch):

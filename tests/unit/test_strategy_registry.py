@@ -18,18 +18,29 @@ from clhist._core.devices.profile_files import load_profiles
 from clhist._core.kernels.render import render_strategy
 from clhist._core.model.paper import paper_plan
 from clhist.cli.main import main
-from clhist.strategies import STRATEGIES, Limits, Local, NotApplicable, Problem, Recipe, datasets, select
+from clhist.strategies import (
+    STRATEGIES,
+    DeviceLimits,
+    Local,
+    NotApplicable,
+    StrategyProblem,
+    StrategyRecipe,
+    datasets,
+    select,
+)
 
 ROOT = Path(__file__).parents[2]
 PROFILE = named_profile("nvidia-geforce-rtx-2080-ti", load_profiles())
-GPU = Limits(replace(PROFILE, features=frozenset({"int64_base_atomics"})), 48 * 1024, 68, 1024, 2**30, "khr")
-OLD = Limits(replace(PROFILE, local_memory=16 * 1024, features=frozenset()), 16 * 1024, 16, 512, 2**26)
-CPU = Limits(replace(PROFILE, kind="cpu", hardware_threads=16, work_group_size=16), 2**20, 16, 4096, 2**30, "core")
+GPU = DeviceLimits(replace(PROFILE, features=frozenset({"int64_base_atomics"})), 48 * 1024, 68, 1024, 2**30, "khr")
+OLD = DeviceLimits(replace(PROFILE, local_memory=16 * 1024, features=frozenset()), 16 * 1024, 16, 512, 2**26)
+CPU = DeviceLimits(
+    replace(PROFILE, kind="cpu", hardware_threads=16, work_group_size=16), 2**20, 16, 4096, 2**30, "core"
+)
 OWN_KERNELS = [name for name in STRATEGIES if name.split("/")[0] not in ("thesis", "sc20", "futhark", "clhist")]
 
 
-def problem(num_bins: int, size: int = 10**6, limits: Limits = GPU) -> Problem:
-    return Problem(size, num_bins, "int", "x", limits)
+def problem(num_bins: int, size: int = 10**6, limits: DeviceLimits = GPU) -> StrategyProblem:
+    return StrategyProblem(size, num_bins, "int", "x", limits)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -54,7 +65,7 @@ def test_plans_fit_the_device_or_say_why_not(name, limits):
                 reasons.append(str(reason))
                 continue
             plans += 1
-            if not isinstance(plan, Recipe):
+            if not isinstance(plan, StrategyRecipe):
                 continue
             buffers = {"x", "histogram", *plan.buffers}
             assert sum(plan.buffers.values()) <= limits.memory_budget

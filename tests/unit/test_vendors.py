@@ -137,10 +137,11 @@ def test_where_several_paths_have_an_atomic_the_first_is_taken():
 
 def test_no_other_module_asks_for_a_vendor():
     """Of a device's features only those of extensions are asked for by name."""
-    root = Path(clhist.__file__).parent
+    root = Path(clhist.__file__).parents[1]
     asking = [
         str(file.relative_to(root))
-        for file in root.rglob("*.py")
+        for folder in ("clhist", "cases", "strategies")
+        for file in (root / folder).rglob("*.py")
         if file.name != "vendors.py" and re.search(rf'"({"|".join(BY_NAME)})\b.* in \w*features', file.read_text())
     ]
     assert sorted(asking) == []

@@ -57,7 +57,7 @@ def _pair_distances(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
         same(found.partial_counts[a, b], expected)
 
 
-def _digest(case: digests.Case) -> Action:
+def _digest(case: digests.DigestCase) -> Action:
     def action(queue: cl.CommandQueue, rng: np.random.Generator) -> None:
         digests.check_case(case, queue, ways=digests.WAYS[:1])
 

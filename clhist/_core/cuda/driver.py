@@ -70,7 +70,7 @@ heard = _Heard()
 
 @contextmanager
 def listening() -> Iterator[list[Any]]:
-    """Give what a ``with`` block asks, as it is asked."""
+    """Record the driver calls of a ``with`` block: yield a list that gets them as they are made."""
     calls = list[Any]()
     try:
         heard.calls = calls
@@ -80,7 +80,7 @@ def listening() -> Iterator[list[Any]]:
 
 
 class unheard:  # as a function; a generator would take three times as long
-    """Lets nothing of what a ``with`` block asks be noted."""
+    """Suspends the recording of driver calls in a ``with`` block."""
 
     __slots__ = ("_calls",)
 
@@ -92,12 +92,13 @@ class unheard:  # as a function; a generator would take three times as long
 
 
 class _Events(threading.local):
-    """A thread's own, by device: one may be recorded again as soon as it is waited for."""
+    """The events of a thread, by device: an event may be recorded again as soon as a stream waits for it."""
 
     def __init__(self) -> None:
         self.of_devices: dict[int, Event] = {}
 
 
+# Calls on the thread's current context, which are no work of the device and are not recorded.
 _OF_CONTEXTS = {"cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"}
 
 
@@ -114,6 +115,7 @@ class _On:
         return self._driver.is_current(self._context)
 
     def __enter__(self) -> None:
+        # Most calls find the context current, and then neither push nor pop.
         self._pushed = not self._driver.is_current(self._context) and self._driver.push(self._context)
 
     def __exit__(self, *error: object) -> None:
@@ -134,7 +136,7 @@ class Driver:
         self._library, self._contexts, self._lock = library, dict[int, int](), threading.Lock()
         self._streams, self._events = dict[int, int](), _Events()
         self._call("cuInit", 0)
-        # What each call of a kernel needs, found once.
+        # Each launch needs these two: looked up once.
         self._launch, self._get_current = library.cuLaunchKernel, library.cuCtxGetCurrent
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -146,6 +148,7 @@ class Driver:
 
     def _raise(self, result: int, name: str) -> None:
         text = ctypes.c_char_p()
+        # Not by `_call`, which would call this again for an error of its own.
         self._library.cuGetErrorName(result, ctypes.byref(text))
         shown = (text.value or b"an unknown error").decode()
         raise (CudaMemoryError if result == _NO_MEMORY else CudaError)(f"{name} of CUDA's driver: {shown} ({result})")
@@ -153,15 +156,15 @@ class Driver:
     @property
     def version(self) -> int:
         """The version of CUDA, 13000 for 13.0."""
-        found = ctypes.c_int()
-        self._call("cuDriverGetVersion", ctypes.byref(found))
-        return found.value
+        number = ctypes.c_int()
+        self._call("cuDriverGetVersion", ctypes.byref(number))
+        return number.value
 
     def count(self) -> int:
         """Return how many devices there are."""
-        found = ctypes.c_int()
-        self._call("cuDeviceGetCount", ctypes.byref(found))
-        return found.value
+        number = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(number))
+        return number.value
 
     def name(self, device: int) -> str:
         """Return what a device is called."""
@@ -171,25 +174,26 @@ class Driver:
 
     def place(self, device: int) -> tuple[int, int]:
         """Return the PCI bus and slot of a device."""
-        found = []
+        numbers = []
         for attribute in _PCI:
             value = ctypes.c_int()
             self._call("cuDeviceGetAttribute", ctypes.byref(value), attribute, self._device(device))
-            found.append(value.value)
-        return found[0], found[1]
+            numbers.append(value.value)
+        return numbers[0], numbers[1]
 
     def _device(self, number: int) -> int:
-        found = ctypes.c_int()
-        self._call("cuDeviceGet", ctypes.byref(found), number)
-        return found.value
+        device = ctypes.c_int()
+        self._call("cuDeviceGet", ctypes.byref(device), number)
+        return device.value
 
     def _primary(self, device: int) -> int:
-        """Return the context that all libraries use on a device; kept as long as the process."""
+        """Return the primary context of a device, which all libraries share; it is never released."""
+        # Two threads must not retain a context twice: each retention is counted.
         with self._lock:
             if device not in self._contexts:
-                found = _handle()
-                self._call("cuDevicePrimaryCtxRetain", ctypes.byref(found), self._device(device))
-                self._contexts[device] = found.value or 0
+                context = _handle()
+                self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device(device))
+                self._contexts[device] = context.value or 0
             return self._contexts[device]
 
     def on(self, device: int) -> _On:
@@ -220,28 +224,30 @@ class Driver:
             raise
 
     def pop(self) -> None:
-        """Let them go where they went before."""
+        """Undo the last `push`."""
         self._call("cuCtxPopCurrent_v2", ctypes.byref(_handle()))
 
     def load_module(self, text: str) -> int:
         """Return a module of PTX, for the device that calls go to."""
-        log, found = ctypes.create_string_buffer(_LOG_BYTES), _handle()
+        # The log of CUDA's compiler says what is wrong with the PTX; the error alone has no line.
+        log, module = ctypes.create_string_buffer(_LOG_BYTES), _handle()
         options = (ctypes.c_int * 2)(_LOG, _LOG_SIZE)
+        # Options are an array of pointers, in which a number stands in the place of an address.
         values = (_handle * 2)(ctypes.addressof(log), _LOG_BYTES)
         try:
-            self._call("cuModuleLoadDataEx", ctypes.byref(found), text.encode() + b"\0", 2, options, values)
+            self._call("cuModuleLoadDataEx", ctypes.byref(module), text.encode() + b"\0", 2, options, values)
         except CudaError as error:
             said = log.value.decode(errors="replace").strip()
             raise CudaError(f"{error}{': ' if said else ''}{said}") from error
-        return found.value or 0
+        return module.value or 0
 
     def function(self, module: int, name: str, dynamic: int) -> int:
         """Return a kernel of a module, which may have so many bytes of dynamic shared memory."""
-        found = _handle()
-        self._call("cuModuleGetFunction", ctypes.byref(found), _handle(module), name.encode())
+        kernel = _handle()
+        self._call("cuModuleGetFunction", ctypes.byref(kernel), _handle(module), name.encode())
         if dynamic:
-            self._call("cuFuncSetAttribute", found, _DYNAMIC_SHARED_BYTES, dynamic)
-        return found.value or 0
+            self._call("cuFuncSetAttribute", kernel, _DYNAMIC_SHARED_BYTES, dynamic)
+        return kernel.value or 0
 
     def launch(self, prepared: tuple[Any, ...], stream: Any, parameters: Any) -> None:
         """Enqueue a kernel.
@@ -263,9 +269,9 @@ class Driver:
 
     def allocate(self, size: int) -> int:
         """Return the address of so many bytes on the device that calls go to."""
-        found = _number()
-        self._call("cuMemAlloc_v2", ctypes.byref(found), _size(size))
-        return found.value
+        address = _number()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), _size(size))
+        return address.value
 
     def free(self, address: int) -> None:
         """Free what was allocated, after all that the device has to do."""
@@ -285,21 +291,23 @@ class Driver:
         self._download(array, address, stream)
 
     def _download(self, array: np.ndarray, address: int, stream: int) -> None:
+        # A synchronous copy would be on the default stream, whatever stream the array is of.
         self._call(
             "cuMemcpyDtoHAsync_v2", _handle(array.ctypes.data), _number(address), _size(array.nbytes), stream_of(stream)
         )
         self.wait(stream)
 
     def download_every(self, array: np.ndarray, address: int, step: int, stream: int) -> None:
-        """Copy what begins at each `step` bytes to a row of a contiguous array of the host, which is waited for."""
+        """Copy rows, `step` bytes from each other, to a contiguous array of the host; wait for it."""
         self.check_not_captured(stream)
+        # Rows with a pitch are a region of two dimensions, which one call copies.
         row = array[0].nbytes
-        asked = _Copy2D(
+        region = _Copy2D(
             srcMemoryType=_DEVICE, srcDevice=address, srcPitch=step,
             dstMemoryType=_HOST, dstHost=array.ctypes.data, dstPitch=row,
             WidthInBytes=row, Height=len(array),
         )  # fmt: skip
-        self._call("cuMemcpy2DAsync_v2", ctypes.byref(asked), stream_of(stream))
+        self._call("cuMemcpy2DAsync_v2", ctypes.byref(region), stream_of(stream))
         self.wait(stream)
 
     def copy(self, to: int, address: int, size: int, stream: int) -> None:
@@ -311,26 +319,28 @@ class Driver:
         self._call("cuMemsetD8Async", _number(address), ctypes.c_ubyte(byte), _size(size), stream_of(stream))
 
     def own_stream(self, device: int) -> int:
-        """Return a stream of the device that calls go to, of nobody else: what is waited for there is nothing more."""
-        known = self._streams.get(device)
-        if known is not None:
-            return known
+        """Return a private stream of the current device: to wait for it waits for no work of the caller's."""
+        # Only the first use creates a stream; later ones need no lock.
+        existing = self._streams.get(device)
+        if existing is not None:
+            return existing
         with self._lock:
             if device not in self._streams:
-                found = _handle()
-                self._call("cuStreamCreate", ctypes.byref(found), _NON_BLOCKING)
-                self._streams[device] = found.value or 0
+                stream = _handle()
+                # A blocking stream would wait for the caller's work on the legacy default stream.
+                self._call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
+                self._streams[device] = stream.value or 0
             return self._streams[device]
 
     def begin_reading(self, device: int, stream: int) -> None:
-        """Let the own stream of the device that calls go to wait for all that is enqueued on another, not captured."""
+        """Let the private stream of the current device wait for all work on `stream`, which must not be captured."""
         event = self._events.of_devices.get(device)
         if event is None:
             event = self._events.of_devices[device] = Event(self)
         event.record(stream).let_wait(self.own_stream(device))
 
     def end_reading(self, array: np.ndarray, address: int, device: int) -> None:
-        """Copy to a contiguous array of the host what was there then; it waits for nothing that was enqueued later."""
+        """Copy device memory, as of `begin_reading`, to a contiguous host array; wait for no work enqueued later."""
         self._download(array, address, self.own_stream(device))
 
     def wait(self, stream: int) -> None:
@@ -343,25 +353,26 @@ class Driver:
 
     def device_of(self, address: int) -> int:
         """Return the number of the device whose memory is at an address."""
-        found = ctypes.c_int()
-        self._call("cuPointerGetAttribute", ctypes.byref(found), _ORDINAL, _number(address))
-        return found.value
+        ordinal = ctypes.c_int()
+        self._call("cuPointerGetAttribute", ctypes.byref(ordinal), _ORDINAL, _number(address))
+        return ordinal.value
 
     def let_wait(self, stream: int, other: int) -> None:
         """Let what is enqueued on a stream from now on wait for all that was enqueued on another; the host does not."""
         self.check_not_captured(stream)
+        # An event between a captured stream and another would draw both into one graph, or fail.
         self.check_not_captured(other)
         Event(self).record(other).let_wait(stream)
 
-    def event(self, call: str, *given: Any) -> None:
+    def event(self, call: str, *arguments: Any) -> None:
         """Make a call that concerns an event."""
-        self._call(call, *given)
+        self._call(call, *arguments)
 
     def is_captured(self, stream: int) -> bool:
         """Whether what is enqueued on a stream goes into a graph."""
-        found = ctypes.c_int()
-        self._call("cuStreamIsCapturing", stream_of(stream), ctypes.byref(found))
-        return found.value != 0
+        status = ctypes.c_int()
+        self._call("cuStreamIsCapturing", stream_of(stream), ctypes.byref(status))
+        return status.value != 0
 
     def check_not_captured(self, stream: int) -> None:
         """Raise CaptureError if what is enqueued on a stream goes into a graph."""
@@ -378,6 +389,7 @@ class Event:
     def __init__(self, own: Driver) -> None:
         self._driver, self._handle = own, _handle()
         own.event("cuEventCreate", ctypes.byref(self._handle), _UNTIMED)
+        # The finalizer has the handle: a reference to the event would keep it alive.
         weakref.finalize(self, _destroyed, own, self._handle)
 
     def record(self, stream: int) -> Event:
@@ -391,6 +403,7 @@ class Event:
 
 
 def _destroyed(own: Driver, event: Any) -> None:
+    # At the end of the process the driver may be gone.
     with suppress(CudaError):
         own.event("cuEventDestroy_v2", event)
 
@@ -409,6 +422,7 @@ def driver() -> Driver:
         If there is none, or it does not start.
     """
     try:
+        # An error is not cached, so that a later call tries again.
         library = ctypes.CDLL(_LIBRARY)
     except OSError as error:
         raise CudaError(f"CUDA's driver {_LIBRARY} was not found") from error

@@ -20,14 +20,14 @@ of_libraries: dict[type, str] = {}  # types whose objects are arrays of CuPy or 
 
 
 def may_be_cuda(value: Any) -> bool:
-    """Whether an argument may be, or hold, arrays of CUDA's memory; soon told of those that cannot."""
+    """Whether an argument may be, or contain, arrays of CUDA's memory; quick for those that cannot."""
     if type(value) in PLAIN:
         return False
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, tuple | list):
-        kinds = {*map(type, value)} - PLAIN  # of most there are none, however long they are
-        return bool(kinds) and any(may_be_cuda(each) for each in value if type(each) in kinds)
+        kinds = {*map(type, value)} - PLAIN  # empty for most sequences: one check per type, not per entry
+        return bool(kinds) and any(may_be_cuda(entry) for entry in value if type(entry) in kinds)
     return recognised_kind(value) is not None
 
 
@@ -40,17 +40,19 @@ def recognised_kind(value: Any) -> str | None:
     kind = type(value)
     if kind in PLAIN:
         return None
-    known = of_libraries.get(kind)
-    if known is None:
+    library = of_libraries.get(kind)
+    if library is None:
         if is_instance(value, "torch", "Tensor"):
-            known = of_libraries[kind] = "torch"
+            library = of_libraries[kind] = "torch"
         elif is_instance(value, "cupy", "ndarray"):
-            known = of_libraries[kind] = "cupy"
-    if known is not None:
-        return known if known == "cupy" or value.is_cuda else None
+            library = of_libraries[kind] = "cupy"
+    if library is not None:
+        # PyTorch has one class for tensors of all devices.
+        return library if library == "cupy" or value.is_cuda else None
     if isinstance(value, np.generic):
         return None
     if hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack_device__"):
+        # The attributes may be properties that raise for memory of the host.
         with suppress(*REFUSALS):
             if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in _CUDA_DEVICES:
                 return "other"

@@ -106,6 +106,7 @@ class Library:
         try:
             return self.empty(shape, dtype, device)
         except (RuntimeError, MemoryError) as error:
+            # PyTorch and CuPy each have a class of this name.
             if type(error).__name__ != "OutOfMemoryError":
                 raise
             raise CudaMemoryError(f"{self.name} has no {prod(shape) * dtype.itemsize} bytes") from error
@@ -141,6 +142,7 @@ class _Torch(Library):
         if dtype is None:
             hint = "; pip install ml_dtypes, or pass .float()" if "bfloat16" in str(array.dtype) else ""
             raise TypeError(f"{name}: expected a tensor of a dtype that NumPy has, got {array.dtype}{hint}")
+        # Conjugation and negation are bits of a tensor: its memory holds the numbers without them.
         if (dtype.kind in "cf" and (array.is_conj() or array.is_neg())) or array.layout is not self.module.strided:
             raise TypeError(f"{name}: expected a tensor with its values in memory; pass .resolve_conj() or .to_dense()")
         item = dtype.itemsize
@@ -149,12 +151,15 @@ class _Torch(Library):
 
     def alike(self, array: Any) -> tuple[tuple[Any, ...], int, int] | None:
         torch = self.module
+        # A subclass of a tensor may override any of these methods.
         if type(array) is not torch.Tensor or array.requires_grad or array.layout is not torch.strided:
             return None
         device = array.get_device()
+        # A tensor of the host has the device -1.
         if device < 0 or not array.is_contiguous() or array.is_conj() or array.is_neg():
             return None
         address = array.data_ptr()
+        # The alignment decides how wide the loads of a kernel are.
         return (array.dtype, array.shape, device, address % _LOAD_BYTES), address, array.nbytes
 
     def stream(self, device: int) -> int:
@@ -168,22 +173,23 @@ class _Torch(Library):
     def seen(self, value: Any, device: int) -> Any:
         other, own = value.__cuda_array_interface__.get("stream"), self.stream(device)
         if other is not None and other != (own or 1):  # 1 is the default stream
+            # The owner's stream may still write the array.
             with driver().on(device):
                 driver().let_wait(own, other)
         return self.module.as_tensor(value, device=self._device(device))
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
-        found = self._dtypes.get(dtype)
-        if found is None:
-            shape, found = (prod(shape) * dtype.itemsize,), self.module.uint8
-        return self.module.empty(shape, dtype=found, device=self._device(device))
+        torch_dtype = self._dtypes.get(dtype)
+        if torch_dtype is None:
+            shape, torch_dtype = (prod(shape) * dtype.itemsize,), self.module.uint8
+        return self.module.empty(shape, dtype=torch_dtype, device=self._device(device))
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
-        found = self._dtypes.get(dtype)
-        if found is None:
+        torch_dtype = self._dtypes.get(dtype)
+        if torch_dtype is None:
             return super().maker(shape, dtype, device)
         # A tensor's method takes less time than the function with a dtype and a device.
-        return partial(self.module.empty(0, dtype=found, device=self._device(device)).new_empty, shape)
+        return partial(self.module.empty(0, dtype=torch_dtype, device=self._device(device)).new_empty, shape)
 
     def lets_keep(self, device: int) -> bool:
         of_current, is_captured = self._current_device, self._is_captured
@@ -213,13 +219,13 @@ class _Torch(Library):
         return array.to(self._dtypes[dtype], copy=True).contiguous()
 
     def to_host(self, array: Any) -> np.ndarray:
-        found = self.module.empty(array.shape, dtype=array.dtype, pin_memory=True)
-        found.copy_(array)
-        return self.as_numpy(found)
+        pinned = self.module.empty(array.shape, dtype=array.dtype, pin_memory=True)
+        pinned.copy_(array)
+        return self.as_numpy(pinned)
 
     def from_host(self, array: np.ndarray, into: Any, like: Any = None) -> Any:
-        found = self.from_numpy(np.ascontiguousarray(array))
-        return found.to(like.device) if into is None else into.copy_(found)
+        tensor = self.from_numpy(np.ascontiguousarray(array))
+        return tensor.to(like.device) if into is None else into.copy_(tensor)
 
     def as_numpy(self, tensor: Any) -> np.ndarray:
         """Return a tensor of the CPU as NumPy's array of the same memory."""
@@ -233,6 +239,7 @@ class _Torch(Library):
     def from_numpy(self, array: np.ndarray) -> Any:
         """Return an array as a tensor of the CPU, of the same memory."""
         if half_name(array.dtype) == "bfloat16":
+            # PyTorch does not take the dtype of ml_dtypes, so that the bits pass as integers.
             return self.module.from_numpy(array.view(np.int16)).view(self._bfloat16)
         return self.module.from_numpy(array)
 
@@ -259,6 +266,7 @@ class _CuPy(Library):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         if not self.has(dtype):
             shape, dtype = (prod(shape) * dtype.itemsize,), np.dtype(np.uint8)
+        # Most arrays are on the current device, for which nothing has to be switched.
         cuda = self.module.cuda
         if cuda.runtime.getDevice() == device:
             return self.module.empty(shape, dtype)
@@ -272,6 +280,7 @@ class _CuPy(Library):
         return int(array.device.id)
 
     def has(self, dtype: np.dtype) -> bool:
+        # Neither long doubles nor complex numbers of them.
         return dtype.kind in "biufc" and dtype.itemsize <= (16 if dtype.kind == "c" else 8)
 
     def viewed(self, array: Any, dtype: np.dtype) -> Any:
@@ -281,9 +290,9 @@ class _CuPy(Library):
         return array.astype(dtype, order="C")
 
     def to_host(self, array: Any) -> np.ndarray:
-        found = importlib.import_module("cupyx").empty_pinned(array.shape, array.dtype)
-        array.get(out=found)
-        host: np.ndarray = found
+        pinned = importlib.import_module("cupyx").empty_pinned(array.shape, array.dtype)
+        array.get(out=pinned)
+        host: np.ndarray = pinned
         return host
 
     def from_host(self, array: np.ndarray, into: Any, like: Any = None) -> Any:

@@ -12,20 +12,21 @@ from contextlib import suppress
 
 from clhist._core.cuda.driver import CudaError, driver
 
+# Larger allocations than a quarter of a block get memory of their own; parts are aligned as cuMemAlloc aligns.
 _BLOCK_BYTES, _MOST_BYTES, _ALIGNMENT = 1 << 16, 1 << 14, 256
 
 
 class _Block:
-    """Memory for what is small: the bytes that are taken, and how many parts are held."""
+    """A block of memory for small allocations: the bytes in use, and the number of live parts."""
 
-    __slots__ = ("address", "held", "taken")
+    __slots__ = ("address", "parts", "used")
 
     def __init__(self, address: int) -> None:
-        self.address, self.taken, self.held = address, 0, 0
+        self.address, self.used, self.parts = address, 0, 0
 
 
 class _Blocks:
-    """Those of one device; kept as long as the process."""
+    """The blocks of one device, which live as long as the process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a part may go while another is made: by the collection of garbage
@@ -35,35 +36,37 @@ class _Blocks:
     def part(self, size: int) -> tuple[int, _Block]:
         """Return the address of so many bytes on the device that calls go to, and their block."""
         with self._lock:
-            if self._current is None or self._current.taken + size > _BLOCK_BYTES:
+            # What is left of a block stays unused until all of its parts are gone.
+            if self._current is None or self._current.used + size > _BLOCK_BYTES:
                 self._current = self._next()
             block = self._current
-            address = block.address + block.taken
-            block.taken += -(-size // _ALIGNMENT) * _ALIGNMENT
-            block.held += 1
+            address = block.address + block.used
+            block.used += -(-size // _ALIGNMENT) * _ALIGNMENT
+            block.parts += 1
             return address, block
 
     def _next(self) -> _Block:
+        # From here on `release` returns the old block itself, once its last part goes.
         before, self._current = self._current, None
-        if before is not None and not before.held:
+        if before is not None and not before.parts:
             self._unused.append(before)
         if not self._unused:
             return _Block(driver().allocate(_BLOCK_BYTES))
-        driver().wait_for_all()  # kernels may still read what nobody holds
+        driver().wait_for_all()  # kernels may still read parts that were released
         block = self._unused.pop()
-        block.taken = 0
+        block.used = 0
         return block
 
     def release(self, block: _Block) -> None:
         with self._lock:
-            block.held -= 1
-            if not block.held and block is not self._current:
+            block.parts -= 1
+            if not block.parts and block is not self._current:
                 self._unused.append(block)
 
     def free(self) -> None:
-        """Free the blocks without a part that is held."""
+        """Free the blocks without a live part."""
         with self._lock:
-            if self._current is not None and not self._current.held:
+            if self._current is not None and not self._current.parts:
                 block, self._current = self._current, None  # first: it must not be in both places
                 self._unused.append(block)
             while self._unused:
@@ -71,7 +74,7 @@ class _Blocks:
 
 
 def free_unused() -> None:
-    """Free the blocks of all devices that have no part that is held."""
+    """Free the blocks of all devices that have no live part."""
     for device, blocks in list(_blocks.items()):
         with suppress(CudaError), driver().on(device):
             blocks.free()
@@ -89,6 +92,7 @@ class Allocation:
                 self.address = driver().allocate(size)
                 weakref.finalize(self, _freed, device, self.address)
                 return
+            # `setdefault` is one operation: two threads get the same blocks.
             blocks = _blocks.setdefault(device, _Blocks())
             self.address, block = blocks.part(max(1, size))
         weakref.finalize(self, blocks.release, block)

@@ -74,9 +74,12 @@ def for_cuda(binary: bytes) -> CudaProgram:
     UnknownPtxError
         If it is no PTX of a known version, or has what is not known to mean the same to CUDA.
     """
+    # The registers of OpenCL's driver become constants, or CUDA's own.
     text = re.sub(r"%envreg(\d+)\b", _register, _checked(binary))
+    # A declaration has no body: it would be read as one up to the next closing brace.
     program = _DECLARED.sub("", text)
     outside = _BODY.sub("", program)
+    # Arrays outside of all bodies belong to the module, and to each kernel that uses them.
     of_module = _arrays(outside)
     bodies: dict[str, dict[str, str]] = {"entry": {}, "func": {}}
     for match in _BODY.finditer(program):
@@ -84,24 +87,29 @@ def for_cuda(binary: bytes) -> CudaProgram:
         if named is None:
             raise UnknownPtxError(f"{match[1]} without a name")
         bodies[match[1]][named[1]] = match[2]
+    # For each kernel: the shared arrays that it or its functions use, and those that must become dynamic.
     reached: dict[str, list[_Array]] = {}  # by the entry
     chosen: dict[str, dict[_Array, int]] = {}  # those of them which must be dynamic, each with where it begins
     for name, body in bodies["entry"].items():
         within = _with_functions(body, outside, bodies["func"])
-        reached[name] = [*_arrays(within), *(each for each in of_module if _uses(within, each.name))]
+        reached[name] = [*_arrays(within), *(array for array in of_module if _uses(within, array.name))]
         chosen[name] = _largest(reached[name])
-    dynamic = {name: max((at + each.size for each, at in found.items()), default=0) for name, found in chosen.items()}
-    moved = {each: at for found in chosen.values() for each, at in found.items()}
-    for each, at in moved.items():
-        if _uses(_SHARED.sub("", outside), each.name) or [one.name for one in _arrays(text)].count(each.name) > 1:
-            raise UnknownPtxError(f"{each.name}, which must be dynamic, in an initializer or declared twice")
+    dynamic = {
+        name: max((at + array.size for array, at in offsets.items()), default=0) for name, offsets in chosen.items()
+    }
+    # All moved arrays leave the text: each becomes the dynamic memory itself, or an offset in it.
+    moved = {array: at for offsets in chosen.values() for array, at in offsets.items()}
+    for array, at in moved.items():
+        if _uses(_SHARED.sub("", outside), array.name) or [one.name for one in _arrays(text)].count(array.name) > 1:
+            raise UnknownPtxError(f"{array.name}, which must be dynamic, in an initializer or declared twice")
+        # The text has one address for an array, so all entries that use it must agree on its offset.
         for name, arrays in reached.items():
-            if each in arrays and chosen[name].get(each) != at:
-                raise UnknownPtxError(f"{name}: {each.name} and another array in dynamic shared memory")
-        text = text.replace(each.line, "", 1)
+            if array in arrays and chosen[name].get(array) != at:
+                raise UnknownPtxError(f"{name}: {array.name} and another array in dynamic shared memory")
+        text = text.replace(array.line, "", 1)
         if at:
-            text = re.sub(rf"{_word(each.name)}(?:[ \t]*\+[ \t]*(\d+))?", partial(_behind, at), text)
-    names = [(each.align, each.name) for each, at in moved.items() if not at]
+            text = re.sub(rf"{_word(array.name)}(?:[ \t]*\+[ \t]*(\d+))?", partial(_behind, at), text)
+    names = [(array.align, array.name) for array, at in moved.items() if not at]
     if any(moved.values()):  # behind the first ones; all of these names have one address
         names.append((_ALIGN, _ALL))
     declared = "".join(f".extern .shared .align {align} .b8 {name}[];\n" for align, name in names)
@@ -122,7 +130,7 @@ def _checked(binary: bytes) -> str:
         raise UnknownPtxError("addresses of other than 64 bits")
     unknown = sorted(set(_DIRECTIVE.findall(text)) - _KNOWN)
     if unknown:
-        raise UnknownPtxError(f"the directives {', '.join(f'.{each}' for each in unknown)}")
+        raise UnknownPtxError(f"the directives {', '.join(f'.{name}' for name in unknown)}")
     space = re.search(r"\.ptr[ \t]+\.(?!global\b)(\w+)", text)
     if space:
         raise UnknownPtxError(f"an argument in {space[1]} memory")
@@ -136,11 +144,11 @@ def _register(match: re.Match[str]) -> str:
 
 
 def _arrays(text: str) -> list[_Array]:
-    found = []
+    arrays = []
     for match in _SHARED.finditer(text):
         item = int(match[2]) // 8
-        found.append(_Array(match[3], int(match[1] or item), item * int(match[4] or 1), match[0]))
-    return found
+        arrays.append(_Array(match[3], int(match[1] or item), item * int(match[4] or 1), match[0]))
+    return arrays
 
 
 def _word(name: str) -> str:
@@ -153,10 +161,11 @@ def _uses(body: str, name: str) -> bool:
 
 def _with_functions(body: str, outside: str, functions: dict[str, str]) -> str:
     """Return the body of an entry with those of all functions that it may call: their addresses may be in tables."""
-    left, found = dict(functions), body
-    while called := [name for name in left if _uses(found, name) or _uses(outside, name)]:
-        found += "".join(left.pop(name) for name in called)
-    return found
+    # Functions may call further ones, so the search ends when no new one is reached.
+    left, text = dict(functions), body
+    while called := [name for name in left if _uses(text, name) or _uses(outside, name)]:
+        text += "".join(left.pop(name) for name in called)
+    return text
 
 
 def _behind(begin: int, match: re.Match[str]) -> str:
@@ -168,11 +177,12 @@ def _largest(arrays: list[_Array]) -> dict[_Array, int]:
 
     Each has where it begins in dynamic memory, which is after all static arrays of an entry, for its functions as well.
     """
-    total, found, begin = sum(each.size for each in arrays), {}, 0
-    for each in sorted(arrays, key=lambda each: -each.size):
+    total, offsets, begin = sum(array.size for array in arrays), {}, 0
+    # The largest first, so that as few arrays as possible move.
+    for array in sorted(arrays, key=lambda array: -array.size):
         if total <= STATIC_BYTES:
             break
-        found[each] = begin
-        begin += -(-each.size // _ALIGN) * _ALIGN
-        total -= each.size
-    return found
+        offsets[array] = begin
+        begin += -(-array.size // _ALIGN) * _ALIGN
+        total -= array.size
+    return offsets

@@ -25,11 +25,11 @@ class Recognised(NamedTuple):
     Attributes
     ----------
     library : Library
-        What knows it.
+        The library that reads it.
     array : object
-        It, as an array of that library.
+        The array as one of that library.
     back : callable or None
-        What makes of the library's arrays those of the caller's, where that is another.
+        Converts arrays of the library to those of the caller's library, if that is another.
     is_read_only : bool
         Whether it must not be written.
     """
@@ -41,7 +41,7 @@ class Recognised(NamedTuple):
 
 
 def recognised(name: str, value: Any) -> Recognised | None:
-    """Return an array of CUDA's memory as a library knows it; None of another value.
+    """Return an array of CUDA's memory as an array of CuPy or PyTorch; None for any other value.
 
     Raises
     ------
@@ -54,37 +54,40 @@ def recognised(name: str, value: Any) -> Recognised | None:
     if kind != "other":
         return Recognised(library(kind), value)
     reason: Any = "neither of them is installed"
-    for each in ("cupy", "torch"):
+    for reader_name in ("cupy", "torch"):
         try:
-            found = library(each)
+            reader = library(reader_name)
         except ImportError:
             continue
         try:
-            seen, is_read_only = _seen_by(found, value)
+            # A CaptureError is a RuntimeError, but no reason to try the other library.
+            seen, is_read_only = _seen_by(reader, value)
         except CaptureError:
             raise
         except REFUSALS as error:
             reason = error
             continue
-        return Recognised(found, seen, back := _way_back(value), is_read_only or back is _to_jax)
+        # JAX's arrays are immutable.
+        return Recognised(reader, seen, back := _way_back(value), is_read_only or back is _to_jax)
     raise TypeError(
         f"{name}: expected an array that CuPy or PyTorch can take without a copy, got {type(value).__name__}: {reason}"
     ) from (reason if isinstance(reason, Exception) else None)
 
 
-def _seen_by(found: Library, value: Any) -> tuple[Any, bool]:
-    """Return an array as another library sees it, on the same device at the same address, and if it is read-only."""
+def _seen_by(reader: Library, value: Any) -> tuple[Any, bool]:
+    """Return a view of an array in another library, and whether it is read-only; raise BufferError for a copy."""
     if hasattr(value, "__dlpack__"):
-        seen, device = found.module.from_dlpack(value), value.__dlpack_device__()[1]
-        if (got := found.device(seen)) != device:
+        # A copy is refused: what kernels write to it would not reach the caller's array.
+        seen, device = reader.module.from_dlpack(value), value.__dlpack_device__()[1]
+        if (got := reader.device(seen)) != device:
             raise BufferError(f"it was copied from device {device} to {got}")
         return seen, False
     interface = value.__cuda_array_interface__
     address, is_read_only = interface["data"]
     if 0 in interface["shape"]:  # at an address that means nothing
-        return found.empty(interface["shape"], np.dtype(interface["typestr"]), 0), is_read_only
-    seen = found.seen(value, driver().device_of(address))
-    if found.address(seen) != address:
+        return reader.empty(interface["shape"], np.dtype(interface["typestr"]), 0), is_read_only
+    seen = reader.seen(value, driver().device_of(address))
+    if reader.address(seen) != address:
         raise BufferError("it was copied")
     return seen, is_read_only
 

@@ -28,10 +28,11 @@ ALL_FEATURES = frozenset(FEATURES) | {atomic.feature for atomic in NATIVE_ATOMIC
 
 
 def expected_features(kind: str, name: str) -> frozenset[str]:
-    """Return what a device of this kind and name is expected to have, where none is at hand to ask."""
+    """Return the features expected of a device of this kind and name, where no device can be queried."""
     if kind == "gpu" and name.startswith("NVIDIA"):
+        # Nothing can be proven without the device: each atomic of a promised path counts as proven.
         promised = features_of(" ".join(EXTENSIONS), "NVIDIA CUDA", "OpenCL C 3.0")
-        return frozenset(each for each in ALL_FEATURES if each.partition(":")[0] in promised)
+        return frozenset(feature for feature in ALL_FEATURES if feature.partition(":")[0] in promised)
     return frozenset({"int64_base_atomics", "int64_extended_atomics", "fp64"})
 
 
@@ -73,5 +74,5 @@ def to_prove(features: Collection[str]) -> tuple[NativeAtomic, ...]:
 
 def native_table(features: Collection[str]) -> dict[tuple[str, str, str], str]:
     """Return the path (a feature, or "core") of each native (operation, dtype, memory) of a device."""
-    found = {key: native_atomic(key[0], np.dtype(key[1]), key[2], features) for key in _BY_KEY}
-    return {key: row.path or "core" for key, row in found.items() if row is not None}
+    atomics = {key: native_atomic(key[0], np.dtype(key[1]), key[2], features) for key in _BY_KEY}
+    return {key: row.path or "core" for key, row in atomics.items() if row is not None}

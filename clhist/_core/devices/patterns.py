@@ -13,6 +13,7 @@ from functools import lru_cache
 MOST_CHARACTERS = 500  # of a pattern, and of a name
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[\w#]+\*?|\*")
+# Syntax of regular expressions: taken for words, such a pattern would match other names than it says.
 _REGULAR_EXPRESSION = re.compile(r"\||\(\?|\.[*+]|\\[bBdDwWsS]|\[[^]]*\w-\w[^]]*\]|[])][*+?]")
 
 Words = tuple[str, ...]
@@ -75,10 +76,12 @@ def _is_in(parts: Words, words: Words) -> bool:
         elif part < len(parts) and _fits(parts[part], words[word]):
             part, word = part + 1, word + 1
         elif star >= 0:
+            # Only the last star is tried again: an earlier one with more words finds no match that this one misses.
             end += 1
             part, word = star + 1, end
         else:
             return False
+    # Stars need no word.
     return all(rest == "*" for rest in parts[part:])
 
 

@@ -79,6 +79,7 @@ class Profile:
         return vars(self) | {"sources": dict(self.sources), "data_sheet": dict(self.data_sheet)}
 
     def __hash__(self) -> int:
+        # Mappings have no hash. Equal profiles have the same numbers, so that these suffice.
         return hash((self.name, self.kind, *(getattr(self, key) for key in PARAMETERS)))
 
 
@@ -119,6 +120,7 @@ def matching(report: Report, profiles: Iterable[ProfileFile]) -> list[ProfileFil
     names = (report.name, *report.aliases)
 
     def is_of(profile: ProfileFile) -> bool:
+        # A vendor's name counts at its own level only: the other levels name devices.
         return profile.level == "default" or profile.matches(*names, *([report.vendor] * (profile.level == "vendor")))
 
     return [profile for level in LEVELS for profile in same_kind if profile.level == level and is_of(profile)]
@@ -148,6 +150,7 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
         If no profile and no report has one of the numbers.
     """
     found_files = matching(report, profiles)
+    # Defaults are apart, since what the driver reports comes before them.
     chain = [profile for profile in found_files if profile.level != "default"]
     defaults = [profile for profile in found_files if profile.level == "default"]
     queried = {
@@ -163,15 +166,16 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
         fallback = _first(defaults, key, report.compute_units)
         if named is None and reported > 0:
             named = (reported, f"reported by the driver ({query})")
-        found = named or fallback
-        if found is None:
+        entry = named or fallback
+        if entry is None:
             raise ProfileError(
                 f"{key}: neither a profile nor the driver of {report.name!r} has it "
                 f"({PARAMETERS[key]}); write a profile into {user_directory()}"
             )
-        numbers[key], sources[key] = found
+        numbers[key], sources[key] = entry
     # A profile of exactly this device may have more local memory than the driver reports; one of its family may not.
     exact = any(profile.level == "device" and "local_memory" in profile.values for profile in chain)
+    # A limit of 0 is none.
     limits = {
         "work_group_size": (report.max_work_group_size, "CL_DEVICE_MAX_WORK_GROUP_SIZE"),
         "local_memory": (0 if exact else report.local_memory, "CL_DEVICE_LOCAL_MEM_SIZE"),
@@ -182,6 +186,7 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
                 f"reported by the driver ({query}), which allows fewer than the {numbers[key]} of {sources[key]}"
             )
             numbers[key] = most
+    # A profile may withhold features of the device, but not claim others.
     features = next((file.features for file in found_files if file.features is not None), report.features)
     _check_features(report.name, features, report)
     measured = _measured(found_files, report.kind)
@@ -191,6 +196,7 @@ def merge(report: Report, profiles: Iterable[ProfileFile]) -> Profile:
         sources["rates"] = f"{measured.path}: rates of {measured.name}{borrowed}"
     sheet = next((_numbers_of(file) for file in chain if file.data_sheet), {})
     if report.compute_units:
+        # A part of a device has fewer compute units than its data sheet says.
         sheet["compute_units"] = report.compute_units
     merged = Profile(report.name, report.kind, **numbers, sources=MappingProxyType(sources))
     return replace(merged, features=features, rates=rates, data_sheet=sheet)
@@ -217,10 +223,10 @@ def check_fits(profile: Profile, report: Report, profiles: Iterable[ProfileFile]
     driver of NVIDIA reports less than it gives.
     """
     _check_features(profile.name, profile.features or frozenset(), report)
-    known = [file.values["local_memory"][1] for file in matching(report, profiles) if file.level == "device"]
+    profiled = [file.values["local_memory"][1] for file in matching(report, profiles) if file.level == "device"]
     limits = {
         "work_group_size": (report.max_work_group_size, "work-items"),
-        "local_memory": (max([report.local_memory, *known]) if report.local_memory else 0, "bytes"),
+        "local_memory": (max([report.local_memory, *profiled]) if report.local_memory else 0, "bytes"),
     }
     for key, (most, unit) in limits.items():
         claimed = getattr(profile, key)
@@ -264,15 +270,16 @@ def named_profile(
     profiles = usable_profiles(named=key) if profiles is None else tuple(profiles)
     profile = _named_file(key, profiles)
     units = _units_of(profile, profiles) if compute_units is None else compute_units
-    chain = [profile, *(each for each in profiles if _is_more_general(each, profile))]
-    chain.sort(key=lambda each: LEVELS.index(each.level))
+    chain = [profile, *(file for file in profiles if _is_more_general(file, profile))]
+    # The sort is stable: at one level, the user's own profiles stay first.
+    chain.sort(key=lambda file: LEVELS.index(file.level))
     numbers: dict[str, Any] = {}
     sources = {}
     for name in PARAMETERS:
-        found = _first(chain, name, units)
-        if found is None:
+        entry = _first(chain, name, units)
+        if entry is None:
             raise ProfileError(f"profile {key!r}: {name}: neither it nor a more general profile has it")
-        numbers[name], sources[name] = found
+        numbers[name], sources[name] = entry
     named = Profile(profile.name, profile.kind, **numbers, sources=MappingProxyType(sources))
     return replace(named, features=profile.features, rates=profile.rates, data_sheet=_numbers_of(profile))
 
@@ -280,20 +287,25 @@ def named_profile(
 def _named_file(key: str, profiles: Sequence[ProfileFile]) -> ProfileFile:
     """Return the profile of a name; of a name without vendor, if there is only one."""
     wanted = _plain(key)
-    names = [(each, {_plain(each.key), _plain(each.name)}) for each in profiles]
-    exact = [each for each, own in names if wanted in own]
+    names = [(file, {_plain(file.key), _plain(file.name)}) for file in profiles]
+    exact = [file for file, own in names if wanted in own]
     if exact:
         return exact[0]
-    ends = {each.key: each for each, own in names if wanted and any(name.endswith(f"-{wanted}") for name in own)}
+    # The first of one key, as above: a user's own files precede those of clhist.
+    ends = dict[str, ProfileFile]()
+    for file, own in names:
+        if wanted and any(name.endswith(f"-{wanted}") for name in own):
+            ends.setdefault(file.key, file)
     if len(ends) == 1:
         return ends.popitem()[1]
     if ends:
         raise ProfileError(f"profile {key!r}: expected the name of one profile, got one of {', '.join(sorted(ends))}")
     from difflib import get_close_matches
 
-    known = [each.key for each in profiles]
-    close = [k for k in known if len(wanted) > 2 and wanted in k] or get_close_matches(wanted, known, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(known)}"
+    keys = [file.key for file in profiles]
+    # One or two characters are in too many names to be a hint.
+    close = [k for k in keys if len(wanted) > 2 and wanted in k] or get_close_matches(wanted, keys, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(keys)}"
     raise ProfileError(f"profile {key!r}: there is none; {hint}")
 
 
@@ -314,9 +326,9 @@ def _units_of(profile: ProfileFile, profiles: Iterable[ProfileFile]) -> int:
     how, threads, _ = profile.values.get("hardware_threads", ("value", 0, ""))
     if profile.level == "device" or how == "value":
         return _SOME_UNITS[profile.kind]
-    devices = [each for each in profiles if each.level == "device" and each.kind == profile.kind]
-    found = [each.values["hardware_threads"][1] // threads for each in devices if profile.matches(each.name)]
-    return max(1, min(found, default=_SOME_UNITS[profile.kind]))
+    devices = [file for file in profiles if file.level == "device" and file.kind == profile.kind]
+    units = [file.values["hardware_threads"][1] // threads for file in devices if profile.matches(file.name)]
+    return max(1, min(units, default=_SOME_UNITS[profile.kind]))
 
 
 _SOME_UNITS = {"gpu": 32, "cpu": 8}  # of a family of which no device has a profile
@@ -325,6 +337,7 @@ _SOME_UNITS = {"gpu": 32, "cpu": 8}  # of a family of which no device has a prof
 def _first(chain: Iterable[ProfileFile], key: str, compute_units: int) -> tuple[int, str] | None:
     for profile in chain:
         if key in profile.values:
+            # A family has numbers for each compute unit of its devices.
             how, number, source = profile.values[key]
             if how == "value":
                 return number, f"{profile.path}: {source}"

@@ -67,7 +67,7 @@ _MEASURED_KEYS = {
 }
 _SHIPPED = "devices/"
 _MOST_BYTES = 1 << 20  # of a profile's file; ours have a few thousand
-_MOST_PATTERNS = 64
+_MOST_PATTERNS = 64  # of names, in one file
 _SHOWN = 80  # characters of a pattern in an error
 _PARAMETER_KEYS = ("value", "per_compute_unit", "source")
 
@@ -94,7 +94,7 @@ class ProfileFile:
     @property
     def rates(self) -> dict[str, float]:
         """The measured values by their names."""
-        return {name: float(found["value"]) for name, found in self.measured.items()}
+        return {name: float(measurement["value"]) for name, measurement in self.measured.items()}
 
     @property
     def is_shipped(self) -> bool:
@@ -103,7 +103,7 @@ class ProfileFile:
 
     def matches(self, *names: str) -> bool:
         """Whether the profile is for a device that has one of these `names`."""
-        return any(occurs(each, name) for each in self.match for name in names)
+        return any(occurs(pattern, name) for pattern in self.match for name in names)
 
 
 @lru_cache(maxsize=256)  # all shipped files, which each call that names a profile reads: 60 ms
@@ -130,6 +130,7 @@ def parse_profile(text: str, path: str) -> ProfileFile:
     import tomllib  # here, with the first device: 10 ms of `import clhist`
 
     try:
+        # Some editors begin a file with a byte-order mark, which tomllib refuses.
         document = tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:  # besides TOMLDecodeError, of numbers and brackets without end
         raise ProfileError(f"{path}: not valid TOML: {error}") from error
@@ -147,6 +148,7 @@ def parse_profile(text: str, path: str) -> ProfileFile:
         raise fail("kind", f"one of {', '.join(KINDS)}", kind)
     if level not in LEVELS:
         raise fail("level", f"one of {', '.join(LEVELS)}", level)
+    # From here on each part of the file has a parser of its own, with `fail` for errors that name the key.
     match = _parse_match(document.get("match", []), level, fail)
     values = _parse_values(document, level, path, fail)
     measured = _parse_measured(document.get("measured", {}), fail)
@@ -159,17 +161,17 @@ def parse_profile(text: str, path: str) -> ProfileFile:
 
 
 def _parse_match(match: object, level: str, fail: Callable[[str, str, object], ProfileError]) -> list[str]:
-    if not isinstance(match, list) or not all(isinstance(each, str) for each in match):
+    if not isinstance(match, list) or not all(isinstance(pattern, str) for pattern in match):
         raise fail("match", "a list of patterns of names", match)
     if len(match) > _MOST_PATTERNS:
         raise fail("match", f"at most {_MOST_PATTERNS} patterns", len(match))
     if level != "default" and not match:
         raise fail("match", "at least one pattern", match)
-    for each in match:
+    for pattern in match:
         try:
-            parsed(each)
+            parsed(pattern)
         except ValueError as error:
-            raise fail("match", f"patterns of names ({error})", each[:_SHOWN]) from error
+            raise fail("match", f"patterns of names ({error})", pattern[:_SHOWN]) from error
     return match
 
 
@@ -186,6 +188,7 @@ def _parse_values(
         if level == "device" and values[key][0] != "value":
             raise fail(key, "value, since the profile is of one device", values[key][0])
     if level == "device":
+        # A cache has at least one line, and a device has room for at least one work-group.
         for key, least in (("l2_cache", "l2_line"), ("hardware_threads", "work_group_size")):
             if values[key][1] < values[least][1]:
                 raise fail(f"{key}.value", f"no less than the {values[least][1]} of {least}", values[key][1])
@@ -197,22 +200,23 @@ def _parse_measured(
 ) -> Mapping[str, Mapping[str, Any]]:
     if not isinstance(tables, dict):
         raise fail("measured", "a table for each measurement", tables)
-    for name, found in tables.items():
+    for name, measurement in tables.items():
         for key, types in _MEASURED_KEYS.items():
-            value = found.get(key) if isinstance(found, dict) else None
+            value = measurement.get(key) if isinstance(measurement, dict) else None
+            # A bool is an int in Python.
             if not isinstance(value, types) or isinstance(value, bool):
                 raise fail(f"measured.{name}.{key}", " or ".join(t.__name__ for t in types), value)
         for key in ("value", "spread"):
-            if not 0 <= found[key] < inf:
-                raise fail(f"measured.{name}.{key}", "a finite number that is not negative", found[key])
-        for key in found:
+            if not 0 <= measurement[key] < inf:
+                raise fail(f"measured.{name}.{key}", "a finite number that is not negative", measurement[key])
+        for key in measurement:
             if key not in _MEASURED_KEYS:
                 raise fail(f"measured.{name}.{key}", f"one of {', '.join(_MEASURED_KEYS)}", key)
         unit = next((unit for names, unit in _UNITS if re.fullmatch(names, name, re.DOTALL)), None)
         if unit is None:
             raise fail(f"measured.{name}", 'the name of a rate that `clhist calibrate` writes, such as "launch"', name)
-        if found["unit"] != unit:
-            raise fail(f"measured.{name}.unit", repr(unit), found["unit"])
+        if measurement["unit"] != unit:
+            raise fail(f"measured.{name}.unit", repr(unit), measurement["unit"])
     return MappingProxyType(tables)
 
 
@@ -303,21 +307,24 @@ def load_profiles(
         (item for item in resources.files("clhist.devices").iterdir() if item.name.endswith(".toml")),
         key=lambda item: item.name,
     )
-    found = []
+    profiles = []
     for n, item in enumerate((*own, *shipped)):
         path = str(item) if n < len(own) else f"{_SHIPPED}{item.name}"
         try:
+            # Only the user's own files have a limit of bytes: the shipped ones come with the package.
             if n < len(own) and isinstance(item, Path):
-                found.append(parse_profile(read_text(item, _MOST_BYTES), path))
+                profiles.append(parse_profile(read_text(item, _MOST_BYTES), path))
                 continue
             content = item.read_bytes()  # a hundred files, of which text would take three times as long
+            # The kind is looked for in the bytes, since parsing takes most of the time.
             if kind is None or f'\nkind = "{kind}"'.encode() in content:
-                found.append(parse_profile(content.decode("utf-8"), path))
+                profiles.append(parse_profile(content.decode("utf-8"), path))
         except (OSError, ValueError) as error:
             unread = isinstance(error, OSError | UnicodeDecodeError)
             told = ProfileError(f"{path}: {'cannot be read: ' * unread}{error}")
+            # A ProfileError names the file already.
             told = error if isinstance(error, ProfileError) else told
             if broken is None:
                 raise told from error
             broken(Path(path), told)
-    return tuple(found)
+    return tuple(profiles)

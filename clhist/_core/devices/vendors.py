@@ -83,7 +83,7 @@ class Compiler(NamedTuple):
 POCL = Compiler("PoCL", "POCL_DEVICE_ADDRESS_BITS")
 
 
-class Driver(NamedTuple):
+class DriverReport(NamedTuple):
     """The report of a driver on a device.
 
     Attributes
@@ -111,7 +111,7 @@ class VendorPath(NamedTuple):
     description : str
         What it provides, for `clhist info`.
     is_promised : callable
-        Whether a `Driver` says that the device has it.
+        Whether a `DriverReport` says that the device has it.
     atomics : tuple of NativeAtomic
         Atomics on floats that it provides; each must be proven on the device.
     label : str
@@ -134,7 +134,7 @@ class VendorPath(NamedTuple):
 
     feature: str
     description: str
-    is_promised: Callable[[Driver], bool]
+    is_promised: Callable[[DriverReport], bool]
     atomics: tuple[NativeAtomic, ...] = ()
     label: str = ""
     source: str = ""
@@ -152,47 +152,50 @@ _FLOATS: tuple[tuple[np.dtype, str], ...] = ((np.dtype(np.float32), "float"), (n
 
 def _ptx() -> tuple[NativeAtomic, ...]:
     """Return NVIDIA's additions; those of four floats need compute capability 9.0."""
-    found = []
+    atomics = []
     for (dtype, word), memory in product(_FLOATS, MEMORIES):
         space, constraint = {"local": "shared", "global": "global"}[memory], {"float": "f", "double": "d"}[word]
+        # `red` is an atomic that returns nothing. The guard "1" is always true, and asks for a proof.
         operands = f'"l"(p), "{constraint}"(v) : "memory"'
         code = f'__asm__ volatile("red.{space}.add.f{8 * dtype.itemsize} [%0], %1;" :: {operands});'
-        found.append(NativeAtomic("add", dtype, memory, code, word, "nvidia_ptx", guard="1"))
+        atomics.append(NativeAtomic("add", dtype, memory, code, word, "nvidia_ptx", guard="1"))
     four = ", ".join(f'"f"(v.{component})' for component in "xyzw")
     code = f'__asm__ volatile("red.global.add.v4.f32 [%0], {{%1, %2, %3, %4}};" :: "l"(p), {four} : "memory");'
-    found.append(NativeAtomic("add", np.dtype("f4"), "global", code, "float4", "nvidia_ptx", guard="1", numbers=4))
-    return tuple(found)
+    atomics.append(NativeAtomic("add", np.dtype("f4"), "global", code, "float4", "nvidia_ptx", guard="1", numbers=4))
+    return tuple(atomics)
 
 
 def _extension() -> tuple[NativeAtomic, ...]:
     """Return the additions of cl_ext_float_atomics; with a NaN in memory its minima and maxima never end on PoCL 5."""
-    found = []
+    atomics = []
     for (dtype, word), memory in product(_FLOATS, MEMORIES):
+        # The narrowest scope with all work-items that can see the memory.
         scope = {"local": "memory_scope_work_group", "global": "memory_scope_device"}[memory]
         arguments = f"(volatile __{memory} atomic_{word} *)p, v, memory_order_relaxed, {scope}"
         # Intel's CPU runtime has the functions but not the macros.
         guard = f"defined(__opencl_c_ext_fp{8 * dtype.itemsize}_{memory}_atomic_add) || defined(cl_ext_float_atomics)"
         code = f"atomic_fetch_add_explicit({arguments});"
-        found.append(
+        atomics.append(
             NativeAtomic("add", dtype, memory, code, word, "ext_float_atomics", guard, options=("-cl-std=CL3.0",))
         )
-    return tuple(found)
+    return tuple(atomics)
 
 
 def _amd() -> tuple[NativeAtomic, ...]:
     """Return the builtins of AMD's compiler; each generation of devices has some of them."""
+    # Operation, dtype, memory, builtin, and the arguments behind the value: memory order, scope and volatile.
     builtins = [("add", "f4", "local", "ds_faddf", ", 0, 0, 0")]
     builtins += [(name, "f4", "local", f"ds_{name}f", ", 0, 0, 0") for name in ("fmin", "fmax")]
     builtins += [("add", "f4", "global", "global_atomic_fadd_f32", "")]
     builtins += [("add", "f8", "local", "ds_atomic_fadd_f64", "")]
     names = {"add": "fadd", "fmin": "fmin", "fmax": "fmax"}
     builtins += [(operation, "f8", "global", f"global_atomic_{name}_f64", "") for operation, name in names.items()]
-    found = []
+    atomics = []
     for operation, kind, memory, name, more in builtins:
         builtin, word = f"__builtin_amdgcn_{name}", {"f4": "float", "f8": "double"}[kind]
         code, guard = f"{builtin}((__{memory} {word} *)p, v{more});", f"CLHIST_HAS_BUILTIN({builtin})"
-        found.append(NativeAtomic(operation, np.dtype(kind), memory, code, word, "amd_builtins", guard))
-    return tuple(found)
+        atomics.append(NativeAtomic(operation, np.dtype(kind), memory, code, word, "amd_builtins", guard))
+    return tuple(atomics)
 
 
 _NONE = VendorPath("", "", lambda driver: False)
@@ -352,9 +355,9 @@ def features_of(extensions: str, platform_name: str, c_version: str) -> frozense
         Keys of `FEATURES`.
     """
     version = re.match(r"OpenCL C (\d+)", c_version)
-    driver = Driver(frozenset(extensions.split()), platform_name, int(version[1]) if version else 0)
-    found = {name for name, (extension, _) in _EXTENSIONS.items() if extension in driver.extensions}
-    return frozenset(found | {path.feature for path in VENDOR_PATHS if path.is_promised(driver)})
+    driver = DriverReport(frozenset(extensions.split()), platform_name, int(version[1]) if version else 0)
+    features = {name for name, (extension, _) in _EXTENSIONS.items() if extension in driver.extensions}
+    return frozenset(features | {path.feature for path in VENDOR_PATHS if path.is_promised(driver)})
 
 
 def compiler_options(platform_name: str) -> tuple[str, ...]:

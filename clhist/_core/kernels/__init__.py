@@ -1,1 +1,1 @@
-"""From a plan to OpenCL C. Pure: no OpenCL."""
+"""Generation of OpenCL C from a plan. Pure: no OpenCL."""

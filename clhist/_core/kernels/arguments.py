@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from clhist._core.kernels.maps import Argument
-from clhist.operators.c_types import IDENTIFIER, c_name, dtype_of, supported_dtype
+from clhist.operators.c_types import IDENTIFIER, c_name, dtype_of, supported_dtype, without_comments
 from clhist.operators.halves import number_of
 
 _QUALIFIERS = ("__global", "global", "__restrict__", "__restrict", "restrict", "volatile")
@@ -33,7 +33,8 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
     ValueError
         If a declaration cannot be parsed, a name is taken or reserved, or a type is unknown; it is named.
     """
-    found: list[Argument] = []
+    arguments: list[Argument] = []
+    declarations = without_comments(declarations)
     for text in declarations.split(",") if declarations.strip() else ():
         words = re.sub(r"([*&])", r" \1 ", text).split()
         forbidden = [word for word in words if word in _FORBIDDEN_SPACES]
@@ -49,6 +50,7 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
                 f"arguments: expected C declarations such as 'const float *x' or 'int n', got {text.strip()!r}"
             )
         mark, name = match["mark"], match["name"]
+        # A reference that could be written keeps its mark, and is refused as an unknown type.
         c_type = match["type"].strip() + " &" * (mark == "&" and not is_const)
         dtype = structs.get(c_type, dtype_of(c_type))
         if dtype is None:
@@ -56,13 +58,14 @@ def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple
                 f"arguments: the type {c_type!r} of {name!r} is unknown; expected one of OpenCL C or <stdint.h>, such "
                 "as int, ulong, float or int32_t, or a struct given by structs={name: dtype}"
             )
+        # A kernel gets an array as `name__base` and `name__offset`.
         reserved = name in _RESERVED or name.startswith("clhist_") or name.endswith(("__base", "__offset"))
-        if reserved or name in (argument.name for argument in found):
+        if reserved or name in (argument.name for argument in arguments):
             raise ValueError(f"arguments: the name {name!r} is taken")
         dtype = dtype if mark else number_of(dtype)  # a scalar is a number
         c_type = c_type if c_type in structs else c_name(dtype)
-        found.append(Argument(name, c_type, dtype, bool(mark), is_const or mark != "*", mark == "&"))
-    return tuple(found)
+        arguments.append(Argument(name, c_type, dtype, bool(mark), is_const or mark != "*", mark == "&"))
+    return tuple(arguments)
 
 
 def check_structs(structs: Mapping[str, object] | None) -> dict[str, np.dtype]:
@@ -83,6 +86,7 @@ def same_scalar(one: object, other: object) -> bool:
         return False
     if isinstance(one, np.generic) and isinstance(other, np.generic):
         return one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    # `repr` tells 0.0 from -0.0, and NaN equals itself.
     if isinstance(one, float | complex):
         return repr(one) == repr(other)
     return one == other

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhist._core.kernels.specs import CombineSpec
+from clhist._core.kernels.state import repeated
 from clhist._core.model.passes import CyclicPasses
 from clhist.operators.c_types import scalars_of
 from clhist.operators.halves import ELEMENT, half_name, loaded, stored
@@ -41,16 +42,29 @@ class CombineState:
     @property
     def arrays(self) -> tuple[tuple[str, str, str], ...]:
         """The arrays of results: what their names end in, and the C types of those of `dest` and `out`."""
+        # Structured values may have an array for each field; all others have one array.
         fields = tuple((f"_{name}", kind, kind) for name, kind in self.spec.fields)
         return fields or (("", self.dest_type, self.out_type),)
+
+    def for_each_part(self, text: str, separator: str = "\n") -> str:
+        """Return C once for each part, with its number for ``{n}`` and its accessor for ``{accessor}``."""
+        parts = enumerate(self.spec.operator.parts)
+        return repeated(text, [{"n": n, "accessor": part.accessor} for n, part in parts], separator)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a feature has a second stage of its own."""
+        return any("combine" in feature.sections for feature in self.spec.features)
 
     @property
     def place(self) -> str:
         """Statement that says where the copies of bin k of all histograms begin, `at`, and how many `copies` it has."""
         if self.spec.feature(CyclicPasses):
+            # A copy has one cyclic pass after another: bin k is number k / S of pass k % S.
             at = "k % clhist_passes * (clhist_bins / clhist_passes) + k / clhist_passes"
             return f"const ulong copies = clhist_copies, at = {at};"
         if self.spec.batch == "ragged":
+            # The table has the first copy of each histogram, and the one behind its last.
             copies = "copies = clhist_first[2 * (k / clhist_bins) + 1] - first"
             at = "at = first * clhist_bins + k % clhist_bins"
             return f"const ulong first = clhist_first[2 * (k / clhist_bins)], {copies}, {at};"
@@ -60,7 +74,7 @@ class CombineState:
     @property
     def copy(self) -> str:
         """The accumulator of the copy number `copy` of that bin."""
-        cells = "".join(f"cells{n}, " for n in range(len(self.spec.operator.parts)))
+        cells = self.for_each_part("cells{n}, ", "")
         return f"whole[{self.cell}]" if self.spec.whole else f"clhist_cell_of({cells}{self.cell})"
 
     @property
@@ -71,7 +85,7 @@ class CombineState:
     @property
     def sums(self) -> tuple[str, ...]:
         """Accessors of the sums of float64 in an accumulator of a CPU, whose cores may be many."""
-        if self.spec.order != "blocked" or any("combine" in feature.sections for feature in self.spec.features):
+        if self.spec.order != "blocked" or self.is_replaced:
             return ()
         return tuple(part.accessor + name for part in self.spec.operator.parts for name in part.float64_sums)
 

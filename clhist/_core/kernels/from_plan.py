@@ -1,4 +1,4 @@
-"""From a plan to what the source of each of its kernels depends on. Pure."""
+"""Specifications of the kernels of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from clhist.operators.operator import Operator
 
 # Shape of the work-groups that combine many copies.
 _COMBINE_COLUMNS, _ALL_COLUMNS = 32, 256
-_COMBINE_ROWS = 16
-_MANY_COPIES = 128
-_WINDOW_GROUP = 256
+_COMBINE_ROWS = 16  # each of which combines a part of the copies: with fewer copies there is one
+_MANY_COPIES = 128  # from which on there are so many rows; a quarter of them below
+_WINDOW_GROUP = 256  # work-items that count the distinct bins of windows
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
 def sweep_spec(
     plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "", rolled: tuple[str, ...] = ()
 ) -> SweepSpec:
-    """Return what the source of a planned sweep depends on.
+    """Return the specification of the source of a planned sweep.
 
     Parameters
     ----------
@@ -55,6 +55,7 @@ def sweep_spec(
         As in `SweepSpec`.
     """
     every = enumerate(zip(source.operators, source.suffixes, strict=True))
+    # The map names the EMIT of every histogram, so those of other sweeps must compile as well.
     ignored = [Output(operator, (), suffix) for n, (operator, suffix) in every if n not in plan.output_indices]
     return SweepSpec(
         outputs=plan.outputs,
@@ -95,6 +96,8 @@ class Programs:
         Of the kernels that group the pairs before the sweep.
     sorted_pairs : int
         Pairs of an element where they are sorted; 0 if they are not.
+    checks_pairs : bool
+        Whether an element may emit more than that, which the kernel then reports.
     rows : RowsSpec, optional
         Of what gathers rows, in the place of the sweep.
     look : SampleSpec, optional
@@ -106,6 +109,7 @@ class Programs:
     sweep: SweepSpec
     partition: PartitionSpec | None = None
     sorted_pairs: int = 0
+    checks_pairs: bool = False
     rows: RowsSpec | None = None
     look: SampleSpec | None = None
     behind: Programs | None = None
@@ -114,27 +118,29 @@ class Programs:
 def programs_of(
     plan: Plan, source: Source, profile: Profile, *, aligned: bool, used: str = "", rolled: tuple[str, ...] = ()
 ) -> Programs:
-    """Return what the programs of a plan depend on; parameters as of `sweep_spec`."""
+    """Return the specifications of the programs of a plan; parameters as of `sweep_spec`."""
     spec, index = sweep_spec(plan, source, profile, aligned=aligned, used=used, rolled=rolled), plan.output_indices[0]
+    # The sort and the scan of pairs are the same for all maps, in programs of their own.
     if plan.sorts_pairs:
-        return Programs(spec, sorted_pairs=source.max_pairs[index] or 1)
+        return Programs(spec, sorted_pairs=source.max_pairs[index] or 1, checks_pairs=source.may_exceed[index])
     value, room = source.values[index], profile.local_memory
     again = source.is_repeatable
+    # Kernels that gather rows replace the sweep, but a guarded sum has a sweep over plain pairs behind it.
     if plan.update == GATHER:
         gathered = cast(RowsPlan, plan)
         rows = rows_spec(gathered, spec, source)
-        found = Programs(spec, split_spec(gathered, rows, source, room), rows=rows)
+        programs = Programs(spec, split_spec(gathered, rows, source, room), rows=rows)
         if plan.again is None or not rows.is_guarded:
-            return found
+            return programs
         after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used, rolled=rolled)
         after = replace(after, strategy=(*after.strategy, SeparateFallback()), combine=None, stages=())
-        return replace(found, behind=_over_pairs(plan.again, after, value, room, again))
-    found = _over_pairs(plan, spec, value, room, again)
+        return replace(programs, behind=_over_pairs(plan.again, after, value, room, again))
+    programs = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
-        return found
+        return programs
     after = _spec_behind(plan, plan.behind, spec, source, profile, used)
     behind = _over_pairs(plan.behind, after, value, room, again)
-    return replace(found, look=_look_spec(plan, source, profile), behind=behind)
+    return replace(programs, look=_look_spec(plan, source, profile), behind=behind)
 
 
 def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, repeatable: bool) -> Programs:
@@ -147,6 +153,7 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
 
 def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile, used: str) -> SweepSpec:
     """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
+    # Packed counters have their flag in scratch memory; narrow sums and rows have it in memory of its own.
     after, value = Fallback() if first.again is None else SeparateFallback(), source.values[plan.output_indices[0]]
     return replace(
         spec, outputs=plan.outputs, memory=plan.memory, capacity=local_capacity(plan.outputs, plan, profile),
@@ -160,15 +167,17 @@ def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profi
 def _factor(plan: Plan, source: Source, profile: Profile) -> str:
     """Return the C value that all pairs of a plan share, if bins in local memory of a GPU are to count them instead."""
     operator, value = plan.outputs[0].operator, source.values[plan.output_indices[0]]
+    # Only integer sums are exactly a count times the common value.
     is_sum = operator.operation == "add" and operator.accumulator.kind in "iu" and operator.lift == "v"
     is_shared = plan.memory == "local" and plan.update == "native" and order_of(profile) != "blocked"
     if value is None or value == "1" or len(plan.outputs) > 1 or not (is_sum and is_shared):
         return ""
+    # Packed counters have no cells whose count could be multiplied.
     return "" if any(feature.replaces_cells for feature in plan.features(value)) else value
 
 
 def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
-    """Return what makes a sweep one of narrow sums, if its plan says so."""
+    """Return the feature of narrow sums, if the plan has them."""
     if plan.again is None or not plan.outputs[0].operator.parts[0].is_narrow:
         return ()
     return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
@@ -178,15 +187,16 @@ def _look_spec(plan: Plan, source: Source, profile: Profile) -> SampleSpec | Non
     """Return what the kernel depends on that looks at some values of narrow sums, whose operator is that of all."""
     if plan.again is None:
         return None
+    # The look needs nothing but the map: no copies, teams or strategy.
     group = min(LOOKING_GROUP, profile.work_group_size)
     spec = sweep_spec(plan.again, source, profile, aligned=False)
     return SampleSpec(replace(spec, memory="global", work_group_size=group, capacity=0, teams=1, strategy=()))
 
 
 def windows_spec(source: Source, profile: Profile, *, wide: bool) -> SampleSpec:
-    """Return what the kernel depends on that counts the distinct bins of windows."""
-    each = zip(source.operators, source.suffixes, strict=True)
-    outputs = tuple(Output(operator, (), suffix) for operator, suffix in each)
+    """Return the specification of the kernel that counts the distinct bins of windows."""
+    named_operators = zip(source.operators, source.suffixes, strict=True)
+    outputs = tuple(Output(operator, (), suffix) for operator, suffix in named_operators)
     group = min(_WINDOW_GROUP, profile.work_group_size)
     sweep = SweepSpec(
         outputs, source.arguments, source.map, "global", order_of(profile), group, wide=wide,
@@ -205,6 +215,7 @@ def _compared_ahead(plan: Plan, source: Source, profile: Profile) -> Argument | 
 def _is_in_range(plan: Plan, source: Source, profile: Profile) -> bool:
     """Whether all bins that the map may emit are in the one pass of a CPU, where comparing took half of the time."""
     is_private = plan.strategy == "private" and order_of(profile) == "blocked" and plan.passes == 1
+    # Indices of 8 or 16 bits cannot exceed a histogram with a bin for each of their values.
     is_narrow = source.index_values is not None and plan.bins[0] >= source.index_values
     return is_private and (source.covered or is_narrow)
 
@@ -216,10 +227,16 @@ def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> Co
     kernels, or where it has the types of several operators.
     """
     order = order_of(profile)
-    is_plain = plan.owns_copies and source.suffixes == ("",) and not source.preamble and not source.options
+    # Another program for the second stage takes long to compile, so it is in that of the sweep wherever possible.
+    is_plain = plan.owns_copies and source.suffixes == ("",) and not _has_macros(source)
     writes = plan.writes_results and plan.ranges > 0
     is_within = plan.is_one_launch or (order == "blocked" and is_plain and plan.again is None) or writes
     return CombineSpec(plan.outputs[0].operator, order, largest_bin_condition=used) if is_within else None
+
+
+def _has_macros(source: Source) -> bool:
+    """Whether macros, pragmas or options of a map would apply to other kernels of its program."""
+    return bool(source.options) or "#" in source.preamble
 
 
 def _further_stages(plan: Plan, source: Source, profile: Profile) -> tuple[CombineSpec, ...]:
@@ -227,15 +244,16 @@ def _further_stages(plan: Plan, source: Source, profile: Profile) -> tuple[Combi
 
     They are what calls for new results mostly ask for: a structured value has an array for each of its fields.
     """
-    if order_of(profile) != "blocked" or source.suffixes == ("",) or source.preamble or source.options:
+    if order_of(profile) != "blocked" or source.suffixes == ("",) or _has_macros(source):
         return ()
     if not plan.owns_copies or plan.is_one_launch or plan.is_batch or plan.again is not None:
         return ()
     # One that only counts structs has no results of their type.
-    operators = [each.operator for each in plan.outputs]
+    operators = [output.operator for output in plan.outputs]
     operators = [o for o in operators if not (o.dtype.names and o.finish == "a" and o.accumulator != o.dtype)]
-    found = [CombineSpec(operator, "blocked", fields=_fields(operator.dtype)) for operator in operators]
-    return tuple(dict.fromkeys(spec for spec in found if may_share(spec)))
+    combines = [CombineSpec(operator, "blocked", fields=_fields(operator.dtype)) for operator in operators]
+    # One kernel does for all outputs of equal specifications.
+    return tuple(dict.fromkeys(spec for spec in combines if may_share(spec)))
 
 
 def may_share(spec: CombineSpec) -> bool:
@@ -248,6 +266,7 @@ def _fields(dtype: np.dtype) -> tuple[tuple[str, str], ...]:
     names = dtype.names or ()
     return (
         ()
+        # A field that is an array or a struct has no scalar C type: such values stay in one array.
         if any(dtype[name].shape or dtype[name].names for name in names)
         else tuple((n, c_name(dtype[n])) for n in names)
     )
@@ -262,7 +281,7 @@ def combine_spec(
     features: Sequence[Feature] = (),
     **form: Any,
 ) -> CombineSpec:
-    """Return what the source of the second stage depends on.
+    """Return the specification of the second stage.
 
     Parameters
     ----------
@@ -279,11 +298,13 @@ def combine_spec(
     **form
         Further attributes of `CombineSpec`.
     """
+    # On a CPU each work-item combines all copies of a block of bins: one column, one row.
     order, columns, rows = order_of(profile), 1, 1
     layout = tuple(feature for feature in features if feature.combine_parameters() is not None)
     if own_rows := max((feature.combine_rows for feature in layout), default=0):
         rows = own_rows if copies >= own_rows else 1  # columns are words, of which all sums fit a little local memory
         columns = max(1, min(_ALL_COLUMNS if rows == 1 else _COMBINE_COLUMNS, largest_group // rows))
+    # On a GPU neighbouring work-items have neighbouring bins; rows share the copies if there are many.
     elif order == "interleaved":
         columns = min(_ALL_COLUMNS, largest_group)
         if copies >= _COMBINE_ROWS and operator.accumulator.itemsize <= _COMBINE_BYTES:

@@ -47,7 +47,7 @@ class KeySizes(NamedTuple):
 
     Attributes
     ----------
-    lanes, each : int
+    lanes, per_lane : int
         Work-items of a work-group that has a tile, and elements of one of them.
     most_ranges, cells : int
         Ranges, at most, and cells that are told apart to find them.
@@ -60,7 +60,7 @@ class KeySizes(NamedTuple):
     """
 
     lanes: int
-    each: int
+    per_lane: int
     most_ranges: int
     cells: int
     numbering_lanes: int
@@ -71,7 +71,7 @@ class KeySizes(NamedTuple):
     @property
     def tile(self) -> int:
         """Elements of a tile."""
-        return self.lanes * self.each
+        return self.lanes * self.per_lane
 
     @property
     def most_keys(self) -> int:
@@ -88,15 +88,18 @@ def key_sizes(word: np.dtype, local_memory: int, most_lanes: int, *, first: bool
     """Return the sizes for words of this type, where a work-group has so many bytes of local memory, and work-items."""
     lanes = 1 << (min(_LANES, most_lanes, local_memory // 128).bit_length() - 1)
     numbering_lanes, size, is_large = min(_NUMBERING_LANES, lanes), word.itemsize, local_memory >= _LARGE
+    # Cells are an index of the ranges' first words. They and the sums of work-items are taken from the room first.
     cells = 1 << (min(_CELLS, local_memory // 64).bit_length() - 1)
-    room, each = local_memory - _MORE - 4 * lanes - 4 * cells, _ELEMENTS[0]
-    while each > _ELEMENTS[1] and lanes * each * (size + 2) > room * (92 if is_large else 60) // 100:
-        each //= 2
-    most_ranges = max(1, min(2**13, (room - lanes * each * (size + 2)) // (size + 4)))
+    room, per_lane = local_memory - _MORE - 4 * lanes - 4 * cells, _ELEMENTS[0]
+    # Words of a tile, with 16 bits each beside them, must leave room for the ranges.
+    while per_lane > _ELEMENTS[1] and lanes * per_lane * (size + 2) > room * (92 if is_large else 60) // 100:
+        per_lane //= 2
+    most_ranges = max(1, min(2**13, (room - lanes * per_lane * (size + 2)) // (size + 4)))
     most = (local_memory // 2 if is_large else local_memory) - _MORE - 4 * numbering_lanes
+    # The largest table whose slots have a word and four bytes, and whose keys have two bytes more.
     slots = 1
     while 2 * slots * (size + 4 + 2 * _FILLED[0] / _FILLED[1]) <= most:
         slots *= 2
     groups = local_memory // (KNOWN * (16 + size + 4 * first) + _MORE) if is_large else _GROUPS
     more_known, numbering_lanes = is_large * _MORE_KNOWN, min(numbering_lanes, slots // 2)
-    return KeySizes(lanes, each, most_ranges, cells, numbering_lanes, slots, more_known, min(groups, _GROUPS))
+    return KeySizes(lanes, per_lane, most_ranges, cells, numbering_lanes, slots, more_known, min(groups, _GROUPS))

@@ -57,8 +57,10 @@ class KeySpec:
     @property
     def is_missing(self) -> str:
         """C of whether an element of bits `b` has no key, as NaN and NaT have none."""
+        # Of the bits without a sign, those of NaN alone are above infinity.
         if self.dtype.kind == "f":
             return f"(b & {self._literal(self._sign - 1)}) > {self._literal(self._infinity)}"
+        # NaT is the least integer. The remainder makes a negative integer the bits of its two's complement.
         none = self._sign if self.dtype.kind in "mM" else self.none
         return "false" if none is None else f"b == {self._literal(none % (2 * self._sign))}"
 
@@ -67,6 +69,7 @@ class KeySpec:
         """C of the word of an element of bits `b`; there is one zero."""
         if self.bits.kind == "u":
             return "(word_t)b"
+        # The sign bit is flipped, so that negative keys come first; of negative floats all other bits are, too.
         key, width, low = "b", 8 * self.bits.itemsize, self._literal(self._sign - 1)
         if self.dtype.kind == "f":
             key = f"(b == {self._literal(self._sign)} ? 0 : b ^ (b >> {width - 1} & {low}))"
@@ -79,6 +82,7 @@ class KeySpec:
         """C of the bits of the key of word `w`."""
         if self.bits.kind == "u":
             return "(key_t)w"
+        # Both steps of `encoded` are their own inverse.
         key = f"(key_t)(w ^ (word_t)1 << {8 * self.word.itemsize - 1})"
         if self.dtype.kind != "f":
             return key
@@ -91,8 +95,9 @@ class KeySpec:
 
     def words_of(self, keys: np.ndarray) -> np.ndarray:
         """Return the words that kernels make of keys that are not missing."""
-        found = keys_of(keys + keys.dtype.type(0) if self.dtype.kind == "f" else keys)
-        return found.astype(self.word) if self.bits.kind == "u" else found.view(self.word) ^ self._word_sign
+        # Adding 0 makes -0.0 of floats 0.0, as kernels do.
+        words = keys_of(keys + keys.dtype.type(0) if self.dtype.kind == "f" else keys)
+        return words.astype(self.word) if self.bits.kind == "u" else words.view(self.word) ^ self._word_sign
 
     @property
     def missing(self) -> np.ndarray:

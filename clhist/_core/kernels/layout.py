@@ -1,4 +1,4 @@
-"""Where arrays are in scratch memory and in local memory, and in which order and width kernels count. Pure."""
+"""Layout of arrays in scratch memory and in local memory, and order and width in which kernels count. Pure."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ def scratch_layout(outputs: Sequence[Output], plan: Plan, copies: int) -> tuple[
 
     The layout maps the kernels' parameters to offsets of cells and locks, in bytes, and to numbers of locks.
     """
-    found, size, n = {}, 0, 0
+    places, size, n = {}, 0, 0
     for output, bins in zip(outputs, plan.copy_bins, strict=True):
         cells = copies * bins
         for part, update in zip(output.operator.parts, output.updates, strict=True):
+            # Locks of local copies are in local memory: only those of copies in global memory are placed here.
             locks = 0
             if plan.memory == "global" and update == "lock":
                 locks = cells if plan.locks is None else min(cells, plan.locks)
             for name, needed in (("place", cells * part.cell_bytes), ("lock_place", locks * LOCK_BYTES)):
                 place = -(-size // _ALIGNMENT) * _ALIGNMENT
-                found[f"clhist_{name}{n}"] = place
+                places[f"clhist_{name}{n}"] = place
                 size = place + needed if needed else size
-            found[f"clhist_num_locks{n}"] = locks
+            places[f"clhist_num_locks{n}"] = locks
             n += 1
-    return found, size
+    return places, size
 
 
 def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> int:
@@ -49,6 +50,7 @@ def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> i
     most = profile.local_memory // ALIGNMENT * ALIGNMENT
     if plan.fills_local_memory:
         return most
+    # The same sum as in `local_memory.arrays_in_pool`: cells of all parts, locks, then the strategy's bytes.
     end = locks = 0
     for output, bins in zip(outputs, plan.chunks(), strict=True):
         cells = bins * plan.copies * plan.teams

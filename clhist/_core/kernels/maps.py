@@ -10,6 +10,7 @@ import numpy as np
 
 from clhist._core.model.feature import ULONG, Parameter
 from clhist._core.model.problem import Rows
+from clhist.operators.c_types import without_comments
 from clhist.operators.halves import ELEMENT, half_name
 
 # A declaration of another i, or an assignment to one: the map's own is const.
@@ -113,18 +114,23 @@ def is_streamed(argument: Argument, code: str, preamble: str = "") -> bool:
 
 def uses_position(elementwise: Collection[Argument], code: str, preamble: str = "") -> bool:
     """Return whether the map `code`, or a macro, uses `i` other than for elements of the `elementwise` arrays."""
-    code = _without_comments(code)
+    code = without_comments(code)
     for argument in elementwise:
         code = re.sub(_element(argument), " ", code)
     macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
+    # Elements at [i] are gone from the text, so any `i` that is left is another use.
     return any(re.search(r"(?<!\.)(?<!->)\bi\b", text) for text in (code, *macros))
 
 
 def read_ahead(code: str, streamed: Collection[Argument]) -> str:
-    """Return the map `code` with the elements of `streamed` arrays as variables, loaded before."""
+    """Return the map `code` with the elements of `streamed` arrays as variables, loaded before.
+
+    A newline ends a comment or a directive of its last line, before the semicolon that templates append.
+    """
     for argument in streamed:
         code = re.sub(_element(argument), f"clhist_element_{argument.name}", code)
-    return code
+    last = code[code.rfind("\n") + 1 :]
+    return f"{code}\n" if "//" in last or last.lstrip().startswith("#") else code
 
 
 def max_pairs_of(name: str, code: str, preamble: str = "") -> int | None:
@@ -132,13 +138,16 @@ def max_pairs_of(name: str, code: str, preamble: str = "") -> int | None:
 
     None if a loop, or a macro or function of the preamble, may repeat it.
     """
+    # A call that a loop repeats, or that a function or macro makes, is not counted by the text.
     loop, used = r"\b(for|while|do|goto)\b", rf"\b{name}\b"
     macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
     if re.search(loop, code) or re.search(r"#\s*define\b", code) or re.search(used, preamble):
         return None
+    # A macro that pastes tokens may form the name of the call.
     if any(re.search(rf"{loop}|##", macro) for macro in macros):
         return None
-    wrappers = [found for macro in macros for found in re.findall(r"#\s*define\s+(\w+)\(", macro)]
+    # A macro that gets the call as an argument may expand it more than once.
+    wrappers = [wrapper for macro in macros for wrapper in re.findall(r"#\s*define\s+(\w+)\(", macro)]
     if any(re.search(rf"\b{wrapper}\s*\([^;]*{used}", code) for wrapper in wrappers):
         return None
     return len(re.findall(rf"\b{name}\b", code))
@@ -151,12 +160,13 @@ def uniform_value(suffix: str, code: str, arguments: Iterable[Argument], preambl
     ``EMIT`` more than once, or have directives of the preprocessor, count as ones whose values differ.
     """
     name = rf"\bEMIT{suffix}\b"
-    code = _without_comments(code)
+    code = without_comments(code)
     calls = list(re.finditer(rf"{name}\s*\(", code))
     if len(re.findall(name, code)) != 1 or len(calls) != 1 or "#" in code or re.search(name, preamble):
         return None
     begin, end = _last_argument(code, calls[0].end())
     value = code[begin:end].strip()
+    # Assignments, subscripts, comparisons and nested lists may give each pair another value.
     if not re.fullmatch(r"[\w\s.+*/()-]+", value):
         return None
     scalars = {argument.name for argument in arguments if not argument.is_array}
@@ -174,16 +184,13 @@ def _last_argument(code: str, start: int) -> tuple[int, int]:
             return begin, position
         if depth == 0 and character == ",":
             begin = position + 1
+        # Commas and brackets inside of others belong to an argument.
         depth += (character in "([{") - (character in ")]}")
     return start, start
 
 
-def _without_comments(code: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
-
-
 def unbalanced(code: str, preamble: str = "") -> str | None:
-    """Return what is wrong with the brackets and quotes of the map `code`; None if they match, or may do so by macros.
+    """Return the first fault of the brackets and quotes of the map `code`; None if they match, or may do so by macros.
 
     Directives, comments, strings and characters have no brackets. Of branches of the preprocessor each may have its
     own, and so may macros: those of a map with ``#if``, or with a macro whose brackets do not match, are not looked at.
@@ -194,7 +201,8 @@ def unbalanced(code: str, preamble: str = "") -> str | None:
     macros = directives.findall(preamble) + directives.findall(code)
     if any(_mismatch(re.sub(r"^[ \t]*#[ \t]*define[ \t]+\w+", "", macro)) for macro in macros):
         return None
-    return _mismatch(directives.sub(lambda found: "\n" * found[0].count("\n"), code))
+    # Line breaks stay, so that a fault names the caller's line.
+    return _mismatch(directives.sub(lambda match: "\n" * match[0].count("\n"), code))
 
 
 _TOKENS = re.compile(
@@ -212,6 +220,7 @@ def _mismatch(code: str) -> str | None:
         line = code.count("\n", 0, token.start()) + 1
         if token["text"] and token["end"] != token["quote"]:
             return f"line {line} has a {token['quote']} without an end"
+        # "/*/" opens a comment, but does not close it.
         if token[0].startswith("/*") and (len(token[0]) < 4 or not token[0].endswith("*/")):
             return f"line {line} has a /* without */"
         if not (bracket := token["bracket"]):

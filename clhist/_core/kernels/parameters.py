@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clhist._core.kernels.partitions import PartitionSpec
 from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
-from clhist._core.model.batch import Chunks
+from clhist._core.model.batch import BatchChunks
 from clhist._core.model.feature import INT, LONG, UINT, ULONG, Parameter, buffers, uints, ulongs
 from clhist._core.model.packed import Guarded, PackedCounters
 from clhist._core.model.private import PaddedCopies
@@ -15,30 +15,34 @@ def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_sweep``, in order."""
     index, bins = (LONG, ULONG) if spec.wide else (INT, UINT)
     padded = spec.feature(PaddedCopies)
-    found = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
-    found.append(Parameter("const clhist_index_t", "clhist_size", index))
+    parameters = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
+    parameters.append(Parameter("const clhist_index_t", "clhist_size", index))
     for output in spec.outputs:
-        found.append(Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins))
-        found.append(Parameter("const clhist_bin_t", f"clhist_bins_per_pass{output.suffix}", bins))
+        parameters.append(Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins))
+        parameters.append(Parameter("const clhist_bin_t", f"clhist_bins_per_pass{output.suffix}", bins))
+        # A stride stands beside the bins of its output, and is left out with the other features below.
         if padded is not None:
-            found += [each for each in padded.parameters(spec) if each.name == f"clhist_stride{output.suffix}"]
-    found.append(Parameter("const uint", "clhist_copies", UINT))
-    found.append(Parameter("__global char *", "clhist_scratch", None))
+            parameters += [
+                parameter for parameter in padded.parameters(spec) if parameter.name == f"clhist_stride{output.suffix}"
+            ]
+    parameters.append(Parameter("const uint", "clhist_copies", UINT))
+    parameters.append(Parameter("__global char *", "clhist_scratch", None))
     for part in spec.parts:
-        found.append(Parameter("const ulong", f"clhist_place{part.n}", ULONG))
+        parameters.append(Parameter("const ulong", f"clhist_place{part.n}", ULONG))
     if spec.update == "lock":
+        # Local memory has at most 2^32 locks, in one array behind the cells; global memory needs places and 64 bits.
         if spec.memory == "global":
             for part in spec.parts:
                 if part.update == "lock":
-                    found.append(Parameter("const ulong", f"clhist_lock_place{part.n}", ULONG))
-            found.append(Parameter("const ulong", "clhist_lock_mask", ULONG))
+                    parameters.append(Parameter("const ulong", f"clhist_lock_place{part.n}", ULONG))
+            parameters.append(Parameter("const ulong", "clhist_lock_mask", ULONG))
         else:
-            found.append(Parameter("const uint", "clhist_lock_mask", UINT))
+            parameters.append(Parameter("const uint", "clhist_lock_mask", UINT))
     for feature in spec.features:
-        found += () if feature is padded else feature.parameters(spec)
+        parameters += () if feature is padded else feature.parameters(spec)
     if spec.writes_results and spec.combine is not None:
-        found += result_parameters(spec.combine, "clhist_")
-    return tuple(found)
+        parameters += result_parameters(spec.combine, "clhist_")
+    return tuple(parameters)
 
 
 def join_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
@@ -49,7 +53,7 @@ def join_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
         *ulongs(*(f"place{part.n}" for part in spec.parts)),
         *uints("bins_per_pass", "all_bins"),
         *buffers("__global const uint2 *", "tasks"),
-        *buffers("__global const ulong *", "whose"),
+        *buffers("__global const ulong *", "task_bounds"),
         *buffers("__global const uint *", "cursors"),
         *result_parameters(spec.combine, "clhist_"),
         *flag_parameters(spec),
@@ -75,16 +79,17 @@ def result_arguments(spec: SweepSpec) -> list[str]:
 
 def split_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_split``, in order."""
-    found = [parameter for argument in spec.sweep.arguments for parameter in argument.kernel_parameters]
-    found.append(Parameter("const int", "clhist_size", INT))
+    parameters = [parameter for argument in spec.sweep.arguments for parameter in argument.kernel_parameters]
+    parameters.append(Parameter("const int", "clhist_size", INT))
+    # At most 2^30 elements and 2^31 bins are partitioned: 32 bits are enough.
     numbers = ("num_bins", "width", "magic", "shift", "partitions", "tiles")
-    found += [Parameter("const uint", f"clhist_{name}", UINT) for name in numbers]
-    found.append(Parameter("__global char *", "clhist_pairs", None))
-    found += [Parameter("const ulong", f"clhist_{name}_place", ULONG) for name in ("bins", "values")]
-    found += buffers("__global uint *", "starts", "cursors")
+    parameters += [Parameter("const uint", f"clhist_{name}", UINT) for name in numbers]
+    parameters.append(Parameter("__global char *", "clhist_pairs", None))
+    parameters += [Parameter("const ulong", f"clhist_{name}_place", ULONG) for name in ("bins", "values")]
+    parameters += buffers("__global uint *", "starts", "cursors")
     if spec.clears:
-        found += (*buffers("__global uint *", "zeros"), *uints("cleared"))
-    return (*found, *flag_parameters(spec.sweep))
+        parameters += (*buffers("__global uint *", "zeros"), *uints("cleared"))
+    return (*parameters, *flag_parameters(spec.sweep))
 
 
 def flag_parameters(sweep: SweepSpec) -> list[Parameter]:
@@ -99,7 +104,7 @@ def index_parameters(spec: PartitionSpec) -> tuple[Parameter, ...]:
         *buffers("__global const uint *", "starts"),
         *buffers("__global uint4 *", "ranges"),
         *buffers("__global uint2 *", "tasks"),
-        *buffers("__global ulong *", "whose"),
+        *buffers("__global ulong *", "task_bounds"),
         *buffers("volatile __global uint *", "cursors"),
         *uints("tiles", "piece", "segment_cost"),
         *flag_parameters(spec.sweep),
@@ -123,48 +128,56 @@ def look_parameters(spec: SampleSpec) -> tuple[Parameter, ...]:
 
 
 def _map_parameters(sweep: SweepSpec) -> list[Parameter]:
-    """Return those of a kernel that calls the map: its arguments, the number of elements and those of bins."""
+    """Return the parameters of a kernel that calls the map: its arguments, the number of elements and those of bins."""
     index, bins = (LONG, ULONG) if sweep.wide else (INT, UINT)
-    found = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
-    found.append(Parameter("const clhist_index_t", "clhist_size", index))
-    return found + [Parameter("const clhist_bin_t", f"clhist_num_bins{each.suffix}", bins) for each in sweep.outputs]
+    parameters = [parameter for argument in sweep.arguments for parameter in argument.kernel_parameters]
+    parameters.append(Parameter("const clhist_index_t", "clhist_size", index))
+    return parameters + [
+        Parameter("const clhist_bin_t", f"clhist_num_bins{output.suffix}", bins) for output in sweep.outputs
+    ]
 
 
 def clear_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_clear``, in order."""
-    found = [Parameter("__global char *", "clhist_scratch", None), Parameter("const ulong", "clhist_num_cells", ULONG)]
+    parameters = [
+        Parameter("__global char *", "clhist_scratch", None),
+        Parameter("const ulong", "clhist_num_cells", ULONG),
+    ]
     for n in range(len(spec.operator.parts)):
         for name in ("place", "lock_place", "num_locks"):
-            found.append(Parameter("const ulong", f"clhist_{name}{n}", ULONG))
-    return tuple(found)
+            parameters.append(Parameter("const ulong", f"clhist_{name}{n}", ULONG))
+    return tuple(parameters)
 
 
 def combine_parameters(spec: CombineSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_combine_copies``, in order."""
+    # The second stage of packed counters takes their flag down, so it writes to scratch memory.
     is_read = spec.feature(PackedCounters) is None
-    found = [Parameter(f"__global {'const ' if is_read else ''}char *", "clhist_scratch", None)]
-    found += [Parameter("const ulong", f"clhist_place{n}", ULONG) for n in range(len(spec.operator.parts))]
-    found += [Parameter("const ulong", name, ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")]
+    parameters = [Parameter(f"__global {'const ' if is_read else ''}char *", "clhist_scratch", None)]
+    parameters += [Parameter("const ulong", f"clhist_place{n}", ULONG) for n in range(len(spec.operator.parts))]
+    parameters += [
+        Parameter("const ulong", name, ULONG) for name in ("clhist_num_bins", "clhist_bins", "clhist_copies")
+    ]
     if spec.batch == "ragged":
-        found.append(Parameter("__global const ulong *", "clhist_first", None))
+        parameters.append(Parameter("__global const ulong *", "clhist_first", None))
     for feature in spec.features:
-        found += feature.combine_parameters() or ()
-    return (*found, *result_parameters(spec))
+        parameters += feature.combine_parameters() or ()
+    return (*parameters, *result_parameters(spec))
 
 
 def result_parameters(spec: CombineSpec, prefix: str = "") -> list[Parameter]:
-    """Return those of the second stage that say where results go; a `prefix` keeps them apart from the caller's."""
-    found = []
+    """Return the second stage's parameters for its results; a `prefix` tells them from the caller's."""
+    parameters = []
     if spec.largest_bin_condition:
-        found.append(Parameter("const ulong", "clhist_known", ULONG))
-        found.append(Parameter("__global char *", "clhist_found_base", None))
-        found.append(Parameter("const ulong", "clhist_found_offset", ULONG))
-    found.append(Parameter("const int", f"{prefix}has_dest", INT))
+        parameters.append(Parameter("const ulong", "clhist_known", ULONG))
+        parameters.append(Parameter("__global char *", "clhist_report_base", None))
+        parameters.append(Parameter("const ulong", "clhist_report_offset", ULONG))
+    parameters.append(Parameter("const int", f"{prefix}has_dest", INT))
     for suffix in [f"_{name}" for name, _ in spec.fields] or [""]:
         for kind, name in (("const char", "dest"), ("char", "out")):
-            found.append(Parameter(f"__global {kind} *", f"{prefix}{name}_base{suffix}", None))
-            found.append(Parameter("const ulong", f"{prefix}{name}_offset{suffix}", ULONG))
-    return found
+            parameters.append(Parameter(f"__global {kind} *", f"{prefix}{name}_base{suffix}", None))
+            parameters.append(Parameter("const ulong", f"{prefix}{name}_offset{suffix}", ULONG))
+    return parameters
 
 
 def accumulator_words(operator: Operator) -> int:
@@ -174,12 +187,13 @@ def accumulator_words(operator: Operator) -> int:
 
 def pairs_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
     """Return the parameters of the kernel ``clhist_pairs``, in order."""
-    found = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
-    found.append(Parameter("const int", "clhist_size", INT))
+    parameters = [parameter for argument in spec.arguments for parameter in argument.kernel_parameters]
+    parameters.append(Parameter("const int", "clhist_size", INT))
+    # Fewer than 2^30 pairs and 2^31 bins are sorted: 32 bits are enough.
     for name in ("clhist_num_bins", "clhist_no_bin"):
-        found.append(Parameter("const uint", name, UINT))
+        parameters.append(Parameter("const uint", name, UINT))
     for kind, name in (("uint", "clhist_keys"), ("uint", "clhist_positions"), ("clhist_held_t", "clhist_accumulators")):
-        found.append(Parameter(f"__global {kind} *", name, None))
-    if spec.feature(Chunks):
-        found.append(Parameter("const int", "clhist_each", INT))
-    return tuple(found)
+        parameters.append(Parameter(f"__global {kind} *", name, None))
+    if spec.feature(BatchChunks):
+        parameters.append(Parameter("const int", "clhist_histogram_size", INT))
+    return tuple(parameters)

@@ -89,7 +89,7 @@ class PartitionSpec(NamedTuple):
         return self.sweep.is_alone
 
     @property
-    def each(self) -> int:
+    def per_lane(self) -> int:
         """Partitions of a work-item."""
         return ceil(self.most / self.sweep.work_group_size)
 
@@ -98,6 +98,7 @@ class PartitionSpec(NamedTuple):
         """Counters of a partition: several, so that neighbouring work-items, or elements, collide less."""
         if not self.is_alone:
             return counters(self.most)
+        # A CPU needs several where partitions are few, or a few of them hot: see `model.partition`.
         return max(1, ALONE_COUNTERS // self.most, min(LEAST_COUNTERS, MOST_COUNTERS // self.most))
 
     @property
@@ -116,7 +117,7 @@ class PartitionSpec(NamedTuple):
 def partition_specs(
     plan: PartitionedPlan, spec: SweepSpec, value: str | None, local_memory: int, *, repeatable: bool = False
 ) -> tuple[PartitionSpec, SweepSpec]:
-    """Return what the kernels that partition the pairs depend on, and the sweep over the pairs.
+    """Return the specifications of the kernels that partition the pairs, and of the sweep over the pairs.
 
     Parameters
     ----------
@@ -133,13 +134,16 @@ def partition_specs(
     """
     output = spec.outputs[0]
     before = partition_spec(plan.split, spec, local_memory, has_values=value is None, repeatable=repeatable)
+    # Whole ranges are tasks with copies unless the sweep writes their results.
     before = before._replace(lists_whole=not plan.writes_results)
     arguments = [Argument(PAIR_BINS, "ushort", np.dtype(np.uint16), True, True)]
     if value is None:
+        # Pairs store numbers: the split has already converted halves.
         dtype = number_of(output.operator.dtype)
         kind = f"value{output.suffix}_t" if dtype.names is not None else c_name(dtype)
         arguments.append(Argument(PAIR_VALUES, kind, dtype, True, True))
     else:
+        # The common value may name scalars; arrays were read by the split.
         arguments += [argument for argument in spec.arguments if not argument.is_array]
     over_pairs = replace(
         spec,
@@ -159,11 +163,16 @@ def partition_specs(
 def partition_spec(
     split: Split, spec: SweepSpec, local_memory: int, *, has_values: bool, repeatable: bool, most_tile: int = MOST_TILE
 ) -> PartitionSpec:
-    """Return what the kernels that group pairs depend on: tiles with enough pairs of each range; `spec` has the map."""
+    """Return the specification of the kernels that group pairs by tiles with enough pairs of each range.
+
+    `spec` has the map.
+    """
+    # The split only groups pairs: it has no copies, results or common factor.
     most, largest = counted_partitions(split.ranges), power_of_two(spec.work_group_size)
     plain = replace(spec, memory="global", capacity=0, fused_combine=False, combine=None, single_pair=False, factor="")
 
     def of(group: int, rounds: int = 1) -> PartitionSpec:
+        # Mapping an element twice saves the memory of its pair, which makes larger tiles possible.
         keeps = not repeatable or (rounds == 1 and not spec.is_alone)
         mapped = replace(plain, work_group_size=group)
         return PartitionSpec(mapped, most, has_values, min(INDEX_GROUPS[0], largest), rounds, keeps=keeps)
@@ -173,18 +182,22 @@ def partition_spec(
     # Not so large that work-groups have none.
     wanted = CPU_TILE if spec.is_alone else min(enough, split.elements // split.work_groups)
     group = min(LARGE_TILE_GROUP if 2 * usual.tile < wanted else PARTITION_GROUP, largest)
+    # Large values and many partitions leave room for fewer work-items.
     while group // 2 >= LEAST_GROUP and of(group).local_bytes > local_memory:
         group //= 2
+    # Smaller work-groups, so that a compute unit has room for several tiles, as long as these are large enough.
     while (
         group > USUAL_GROUP and TILES_AT_A_TIME * of(group).local_bytes > local_memory and of(group // 2).tile >= wanted
     ):
         group //= 2
-    found = of(group)
-    while (repeatable or spec.is_alone) and found.tile < wanted and 2 * found.tile <= most_tile:
-        larger = of(group, 2 * found.rounds)
+    result = of(group)
+    # More rounds enlarge a tile until it has enough pairs of each range.
+    while (repeatable or spec.is_alone) and result.tile < wanted and 2 * result.tile <= most_tile:
+        larger = of(group, 2 * result.rounds)
         if larger.local_bytes > local_memory:
             break
-        found = larger
+        result = larger
+    # Each work-item of the index gets several tiles, and takes some words of local memory.
     least, largest = INDEX_GROUPS[0], min(largest, INDEX_GROUPS[1], local_memory // 8)
-    items = max(least, split.elements // (found.tile * INDEXED_TILES))
-    return found._replace(index_group=power_of_two(max(1, min(largest, items))))
+    items = max(least, split.elements // (result.tile * INDEXED_TILES))
+    return result._replace(index_group=power_of_two(max(1, min(largest, items))))

@@ -1,4 +1,4 @@
-"""From a specification to OpenCL C: pure text, no device."""
+"""Rendering of OpenCL C from a specification: pure text, no device."""
 
 from __future__ import annotations
 
@@ -67,11 +67,12 @@ def render_sweep(spec: SweepSpec) -> str:
         state=SweepState(spec),
         **_map_of(spec),
         bins_are_computed=_may_compute_bins(spec),
-        second_stage=second_stage,
+        second_stage=second_stage if spec.writes_results else "",
         combining=combining_arguments(spec),
         results=result_arguments(spec),
         join_parameters=join_parameters(spec) if spec.writes_results and not spec.fused_combine else (),
     )
+    # Second stages with types of their own follow the sweep; one that the sweep calls is inside it already.
     if spec.stages:
         second_stage = render_combines(spec.stages, (*spec.ignored, *spec.outputs))
     elif spec.combine is None or spec.writes_results:
@@ -86,7 +87,7 @@ def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, .
     """
     spec = programs.sweep
     if programs.sorted_pairs:
-        yield "pairs", render_sort_pairs(spec, programs.sorted_pairs), ()
+        yield "pairs", render_sort_pairs(spec, programs.sorted_pairs, checked=programs.checks_pairs), ()
         return
     if programs.partition is not None:
         yield "split and index", render_partition(programs.partition), ()
@@ -102,7 +103,7 @@ def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, .
 
 
 def _map_of(spec: SweepSpec) -> dict[str, Any]:
-    """Return what a template that has the map needs: the preambles of all operators, and the map's body."""
+    """Return the variables of a template that has the map: the preambles of all operators, and the map's body."""
     preambles = _preambles((*spec.ignored, *spec.outputs))
     return {"preamble_of": preambles, "map_body": read_ahead(spec.map, spec.streamed)}
 
@@ -112,26 +113,30 @@ def _may_compute_bins(spec: SweepSpec) -> bool:
     if spec.indices is not None:  # bins are elements of an array, whatever the values are
         return False
     elementwise = [argument for argument in spec.arguments if is_elementwise(argument, spec.map, spec.preamble)]
+    # In a loop, or from `i`, the map may compute bins that follow from the one before.
     loops = re.search(r"\b(for|while|do|goto)\b", f"{spec.map} {spec.preamble}")
     return loops is not None or uses_position(elementwise, spec.map, spec.preamble)
 
 
 def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
     """Return the preamble of each operator, without text that an earlier one has defined already."""
-    found: dict[Output, str] = {}
+    preambles: dict[Output, str] = {}
     seen: list[tuple[str, dict[str, np.dtype]]] = []
     for output in outputs:
         text = output.operator.preamble
         types = {"value_t": output.operator.dtype, "accumulator_t": output.operator.accumulator}
+        # Operators may share helper functions, which a program must define once.
         for earlier, of in seen:
+            # The shorter preamble may be some whole lines of the longer one.
             common = min(text, earlier, key=len)
             whole_lines = rf"^{re.escape(common)}$"
+            # Text that names value_t or accumulator_t may mean another type in another output.
             same = all(of[name] == types[name] for name in types if re.search(rf"\b{name}\b", common))
-            if common and same and all(re.search(whole_lines, each, re.MULTILINE) for each in (text, earlier)):
+            if common and same and all(re.search(whole_lines, preamble, re.MULTILINE) for preamble in (text, earlier)):
                 text = re.sub(whole_lines, "", text, flags=re.MULTILINE).strip()
-        found[output] = text
+        preambles[output] = text
         seen.append((text, types))
-    return found
+    return preambles
 
 
 def render_combine(spec: CombineSpec) -> str:
@@ -152,6 +157,7 @@ def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ())
     stages = [Output(spec.operator, (), f"_{n}") for n, spec in enumerate(specs)]
     preambles, texts = _preambles((*before, *stages)), []
     for n, spec in enumerate(specs):
+        # Each stage defines the same names, so macros rename them for the length of its text.
         text = _render_combine(spec, preamble=preambles[stages[n]])
         names = sorted(set(_DEFINED.findall(text)))
         texts += [*(f"#define {name} {name}_{n}" for name in names), text, *(f"#undef {name}" for name in names)]
@@ -213,12 +219,16 @@ def render_look(spec: SampleSpec) -> str:
     return render("narrow_look.mako", spec=spec, kernel_parameters=look_parameters(spec), **_map_of(spec.sweep))
 
 
-def render_sort_pairs(spec: SweepSpec, max_pairs: int) -> str:
-    """Return the OpenCL C program with the kernel ``clhist_pairs``; an element emits at most `max_pairs` pairs."""
+def render_sort_pairs(spec: SweepSpec, max_pairs: int, *, checked: bool = False) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_pairs``; an element emits at most `max_pairs` pairs.
+
+    If that is `checked`, the last key of an element that emits more is one above that of pairs without a bin.
+    """
     return _text(
         "sort_pairs.mako",
         spec=spec,
         max_pairs=max_pairs,
+        checked=checked,
         output=spec.outputs[0],
         words=accumulator_words(spec.outputs[0].operator),
         kernel_parameters=pairs_parameters(spec),
@@ -235,8 +245,8 @@ def render_scan(spec: ScanSpec, lanes: int) -> str:
     from clhist._core.kernels.scan import each_of
 
     declared, arrays = with_arrays(spec.arguments)
-    each = each_of(spec.item_bytes)
-    return render("segmented_scan.mako", spec=spec, lanes=lanes, each=each, declared=declared, pointers=arrays)
+    per_lane = each_of(spec.item_bytes)
+    return render("segmented_scan.mako", spec=spec, lanes=lanes, per_lane=per_lane, declared=declared, pointers=arrays)
 
 
 def render_check(operator: Operator) -> str:
@@ -272,7 +282,7 @@ def render_digits(word: np.dtype, lanes: int) -> str:
     """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
     from clhist._core.kernels import digit_sort
 
-    return render("digits.mako", word=word, lanes=lanes, each=digit_sort.EACH)
+    return render("digits.mako", word=word, lanes=lanes, per_lane=digit_sort.EACH)
 
 
 def render_row_kernel(spec: RowKernelSpec) -> str:
@@ -297,6 +307,7 @@ def render_strategy(name: str, **values: object) -> str:
 
 def render(name: str, **values: object) -> str:
     """Return the rendered template with empty lines between functions and sections, and where a macro ends, only."""
+    # An empty line behind a backslash ends a macro, so it stays.
     text = re.sub(r"(?<!\\)\n\s*\n+", "\n", _text(name, **values)).strip() + "\n"
     text = re.sub(r"^}\n(?!#endif|$)", "}\n\n", text, flags=re.MULTILINE)
     return re.sub(r"\n(?=( {4}){1,2}// (Bins|Update|End|Store): )", "\n\n", text)
@@ -329,10 +340,12 @@ def _without_pygments() -> Iterator[None]:
     if "mako.exceptions" in sys.modules:  # which has decided already
         yield
         return
+    # None makes the import raise ImportError, which Mako takes for missing Pygments.
     sys.modules[plugin] = None  # type: ignore[assignment]
     try:
         yield
     finally:
+        # Other users of Mako must be able to import the plugin later.
         sys.modules.pop(plugin, None)
 
 
@@ -354,12 +367,14 @@ def _lookup(is_kept: bool) -> Any:
         """Templates whose Python is compiled anew where it is not as it was written."""
 
         def get_template(self, name: str) -> Any:
-            kept = Path(self.template_args["module_directory"], f"{name}.py")
-            if name not in self._collection and kept.exists() and not is_sealed_python(kept, kept.name):
-                make_older(kept)
+            # A damaged file becomes older than its template, so that Mako compiles it anew.
+            module = Path(self.template_args["module_directory"], f"{name}.py")
+            if name not in self._collection and module.exists() and not is_sealed_python(module, module.name):
+                make_older(module)
             return super().get_template(name)
 
     def write_module(source: bytes, path: str) -> None:
+        # Another process may read the file meanwhile, so it is replaced as a whole.
         with replaced(path, durable=False) as file:
             file.write(sealed_python(source, Path(path).name))
 
@@ -371,8 +386,10 @@ def _lookup(is_kept: bool) -> Any:
         for item in part.iterdir()
         if item.name.endswith(".mako")
     }
+    # Mako caches files of a folder. Templates in a zip archive are compiled from their text.
     if is_kept and isinstance(folder, Path):
         # A directory for each content, since several versions of this package may share it.
+        # The version of Mako counts too, since it decides what Python a template becomes.
         content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
         compiled = platformdirs.user_cache_path("clhist") / "template-modules" / content
         return SealedLookup(

@@ -27,6 +27,10 @@ ARRAYS = {
     "moments_gradient": {
         "source": "element", "table": "bin", "indices": "bins", "slope": "bin", "gradient": "bin",
     },
+    "spread": {"table": "element", "counts": "count of element"},
+    "spread_gradient": {
+        "source": "element", "means": "bin", "table": "bin", "indices": "bins", "gradient": "bin", "counts": "count",
+    },
     "none": {"table": "element"},
     "ties": {"source": "element", "table": "bin", "indices": "bins"},
     "share": {"table": "element", "winners": "element"},
@@ -69,8 +73,8 @@ class RowKernelSpec:
     @property
     def arrays(self) -> dict[str, tuple[np.dtype, str]]:
         """The dtype of each array and what holds one vector of it, by name."""
-        given = zip(self.dtypes, ARRAYS[self.kind].items(), strict=False)
-        return {name: (dtype, where) for dtype, (name, where) in given}
+        typed_arrays = zip(self.dtypes, ARRAYS[self.kind].items(), strict=False)
+        return {name: (dtype, where) for dtype, (name, where) in typed_arrays}
 
     @property
     def result(self) -> np.dtype:
@@ -82,8 +86,8 @@ class RowKernelSpec:
         """The kernel's parameters, and the declarations of its arrays."""
         written = [f"const {self.type_of(name)} *{name}" for name in self.arrays]
         numbers = [f"const ulong {name}" for name in SIZES]
-        if self.kind == "filled":
-            numbers.append(f"const {element_name(number_of(self.result))} empty")
+        number = element_name(number_of(self.result))
+        numbers += [f"const {number} {name}" for name in NUMBERS.get(self.kind, ())]
         return with_arrays(", ".join([*written, f"{self._vector(self.result)} *out", *numbers]))
 
     def type_of(self, name: str) -> str:
@@ -105,10 +109,12 @@ class RowKernelSpec:
     @property
     def value(self) -> str:
         """C of the vector that is written."""
+        # OpenCL C has no operators of vectors of different types.
         dtypes = {*self.dtypes} - {self.arrays["indices"][0]} if self.kind in _OF_COMPONENTS else set()
         if len(dtypes) == 1 and not half_name(self.result):  # exponentials of vectors take a third of the time on CPUs
             return _OF_COMPONENTS[self.kind].format(**{name: f"{name}_v" for name in self.arrays})
         if self.kind == "extreme_share" and self.vector > 1 and self.result.kind == "f" and not half_name(self.result):
+            # Comparisons of vectors give masks, which need bitwise operators; `select` takes lanes whose mask is set.
             won = "source_v == table_v | isnan(source_v) & isnan(table_v)"
             return f"select(({self._vector(self.result)})(0), gradient_v, {won})"
         values = [self._value(number) for number in range(self.vector)]
@@ -132,8 +138,11 @@ class RowKernelSpec:
         wide = c_name(number_of(dtype))
         if self.kind == "filled":
             return f"count ? {self._component('table', number)} : {stored('empty', self.result)}"
+        if self.kind in ("spread", "spread_gradient"):
+            return self._spread(number, wide)
         if self.kind == "mean":
             return stored(f"{self.component('table', number)} / ({wide})count", self.result)
+        # A count of 0 must not divide.
         if self.kind == "mean_gradient":
             return stored(f"{self.component('table', number)} / ({wide})(count > 1 ? count : 1)", self.result)
         if self.kind == "share":
@@ -143,6 +152,18 @@ class RowKernelSpec:
             values = {name: self.component(name, number) for name in self.arrays if name != "indices"}
             return stored(_OF_COMPONENTS[self.kind].format(**values), self.result)
         return f"({self.is_extreme(number)}) ? {self._component('gradient', number)} : 0"
+
+    def _spread(self, number: int, wide: str) -> str:
+        """Return C of a variance or its root, or of the gradient of one."""
+        # Signed: the correction may exceed the count, for which nothing is divided.
+        table, rest = self.component("table", number), f"({wide})(count - (long)correction)"
+        if self.kind == "spread":
+            spread = f"(is_root != 0 ? sqrt({table} / {rest}) : {table} / {rest})"
+            return f"count > (long)correction ? {stored(spread, self.result)} : {stored('empty', self.result)}"
+        # The slope of a root at 0 is infinite, so its gradient is set to 0.
+        slope = f"(is_root != 0 ? ({wide})1 / {table} : ({wide})2) / {rest} * {self.component('gradient', number)}"
+        deviation = f"({self.component('source', number)} - {self.component('means', number)})"
+        return f"count > (long)correction && !(is_root != 0 && {table} == 0) ? {deviation} * {slope} : 0"
 
 
 _OF_COMPONENTS = {
@@ -155,3 +176,10 @@ _OF_COMPONENTS = {
 
 SIZES = ("size", "bins", "share")
 """Numbers that a kernel gets: vectors in all, bins, and, on a CPU, vectors for each work-item."""
+
+NUMBERS = {
+    "filled": ("empty",),
+    "spread": ("correction", "is_root", "empty"),
+    "spread_gradient": ("correction", "is_root"),
+}
+"""Further numbers, of the type of the result."""

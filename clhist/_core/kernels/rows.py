@@ -22,7 +22,7 @@ from clhist._core.model.rows import RowsPlan
 from clhist.operators.arithmetic import add, product
 from clhist.operators.operator import Operator
 
-_JOINED_BYTES = 8192
+_JOINED_BYTES = 8192  # of local memory, for the accumulators of rows of a work-group that joins pieces
 _SHARED_BYTES = 16384  # of local memory, for the totals of work-items that share rows
 _AHEAD, _AHEAD_ALONE = 8, 16
 # On an H200 20,000 rows of 64, half of them in one bin, take 58 us one by one, 32 by four and 20 by eight. A hot bin of
@@ -86,13 +86,19 @@ class RowsSpec(NamedTuple):
     is_guarded: bool = False
 
     @property
+    def is_sorted(self) -> bool:
+        """Whether rows are in the order of their bins."""
+        return self.text.rows.is_sorted
+
+    @property
     def ahead(self) -> int:
-        """How many rows ahead a CPU asks for the bin of one."""
+        """The distance, in rows, at which a CPU prefetches the bin of a row."""
         return _AHEAD_ALONE if self.is_alone else _AHEAD
 
     @property
     def merged(self) -> int:
         """Rows of which a work-item adds the same numbers; several where a bin may have many of the rows."""
+        # A work-item has every group-th vector: these are the same numbers of rows only if a group has whole rows.
         vectors = self.text.rows.components // (1 if self.atomic is None else self.atomic.numbers)
         return 1 if self.is_guarded or self.sweep.work_group_size % vectors else _MERGED_ROWS
 
@@ -106,13 +112,13 @@ class RowsSpec(NamedTuple):
         """Rows of a work-group that joins pieces: a power of two, whose accumulators take little local memory."""
         operator = self.sweep.outputs[0].operator
         size = 16 if self.in_doubles else operator.accumulator.itemsize
-        each = self.lanes * self.vector * size
-        most = max(1, min(self.sweep.work_group_size // self.lanes, _JOINED_BYTES // each))
+        row_bytes = self.lanes * self.vector * size
+        most = max(1, min(self.sweep.work_group_size // self.lanes, _JOINED_BYTES // row_bytes))
         return 1 << (most.bit_length() - 1)
 
 
 def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
-    """Return what the program depends on that gathers rows; `spec` is of a sweep over them."""
+    """Return the specification of the program that gathers rows; `spec` is of a sweep over them."""
     text, operator, ranges = source.rows, plan.outputs[0].operator, plan.ranges_of_bins
     assert text is not None
     is_plain = bool(text.loads) and spec.aligned
@@ -123,6 +129,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
     fits = lanes * plan.row_sharers <= plan.work_group_size and size <= _SHARED_BYTES
     can = plan.at_once > 0 and is_plain  # else rows are gathered
     atomic = vector_atomic(operator.operation, operator.dtype, spec.device_features) if can else None
+    # With fewer work-items than two for each part, a part has one, which takes the rows of all bins.
     is_alone = plan.work_groups * plan.work_group_size < 2 * plan.parts
     return RowsSpec(
         spec,
@@ -130,10 +137,10 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
         vector,
         lanes,
         plan.row_sharers if fits else 1,
-        copies=plan.parts > operator.holds_values,  # one is the results themselves
+        copies=plan.parts > operator.holds_values and not text.rows.is_sorted,  # one is the results themselves
         is_alone=is_alone,
         near_bins=_near_bins(plan, operator) if is_alone and plan.work_group_size == 1 else 0,
-        few_bins=plan.few_bins if plan.is_few else 0,
+        few_bins=plan.few_bins if plan.is_few and not text.rows.is_sorted else 0,
         placing_group=plan.placing_group,
         width=0 if ranges is None else ranges.most_width,
         staged=0 if ranges is None else ranges.split.most_pairs,
@@ -146,6 +153,7 @@ def rows_spec(plan: RowsPlan, spec: SweepSpec, source: Source) -> RowsSpec:
 
 def _near_bins(plan: RowsPlan, operator: Operator) -> int:
     """Return how many bins of three sums have room near a work-item, where one addition of four numbers is for all."""
+    # Three sums and a spare make a vector of 16 bytes, which one addition updates.
     is_short = operator.operation == "add" and operator.accumulator.kind in "iuf" and operator.accumulator.itemsize == 4
     has_room = plan.rows.components == 3 and plan.row_bins <= _NEAR_BINS  # 16 bytes with one more
     return _NEAR_BINS if is_short and has_room else 0
@@ -155,6 +163,7 @@ def _vector(components: int, operator: Operator, is_plain: bool, is_blocked: boo
     """Return how many components a work-item has at once: 16 bytes of those that it loads, or on a CPU of sums."""
     vector = 1
     if is_plain and not is_blocked:
+        # Wide loads must not cross the end of a row.
         vector = 16 // operator.dtype.itemsize
         while components % vector:
             vector //= 2
@@ -167,31 +176,45 @@ def _vector(components: int, operator: Operator, is_plain: bool, is_blocked: boo
 
 def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
     """Return the parameters of each kernel that gathers rows, in order, by its name without ``clhist_rows_``."""
-    arrays = tuple(parameter for each in spec.sweep.arguments for parameter in each.kernel_parameters)
+    arrays = tuple(parameter for argument in spec.sweep.arguments for parameter in argument.kernel_parameters)
+    # Results are those of a plain second stage, whatever kernel writes them.
     results = tuple(result_parameters(CombineSpec(spec.sweep.outputs[0].operator, spec.sweep.order), "clhist_"))
-    size, held = uints("elements", "row_bins"), buffers("__global accumulator_t *", "held")
+    size, accumulators = uints("elements", "row_bins"), buffers("__global accumulator_t *", "held")
 
     def words(*names: str) -> tuple[Parameter, ...]:
         return buffers("__global uint *", *names)
 
+    # A CPU adds the rows of each part to a copy, and joins the copies unless rows are sorted.
     if spec.sweep.order == "blocked":
-        joined = (*uints("row_bins", "parts"), *held, *results)
-        return {"add": (*arrays, *size, *uints("parts"), *held, *results), "join": joined}
+        joined = (*uints("row_bins", "parts"), *accumulators, *results)
+        parameters = {"add": (*arrays, *size, *uints("parts"), *accumulators, *results)}
+        return parameters if spec.is_sorted else {**parameters, "join": joined}
+    # Atomics of several numbers: `start` initialises the results, and guarded rows have a look before it.
     if spec.atomic is not None:
         flag = words("call") if spec.is_guarded else ()
         look = {"look": (*arrays, *size, *uints("most_alike"), *flag)} if spec.is_guarded else {}
         return {**look, "start": (*uints("row_bins"), *results, *flag), "add": (*arrays, *size, *results, *flag)}
     placed = words("counts", "begins", "ids")
     pieces = (*words("cursors"), *buffers("__global uint4 *", "pieces"))
-    gathered = (*arrays, *uints("row_bins", "piece", "slots"), *placed, *pieces, *held, *results)
+    gathered = (*arrays, *uints("row_bins", "piece", "slots"), *placed, *pieces, *accumulators, *results)
     counts = words("counts") if spec.sweep.outputs[0].operator.by_count else ()
-    found = {"gather": gathered, "join": (*uints("slots"), *pieces, *counts, *held, *results)}
+    if spec.is_sorted:
+        gathered = (*gathered, *uints("elements"))
+        joined = (*arrays, *size, *uints("piece", "slots"), *words("begins"), *accumulators, *results)
+        parameters = {"bounds": (*arrays, *size, *uints("cleared"), *words("counts", "begins"))}
+    else:
+        joined, parameters = (*uints("slots"), *pieces, *counts, *accumulators, *results), {}
+    parameters |= {"gather": gathered, "join": joined}
     if spec.in_doubles:
-        found["gather"] = (*gathered, *uints("marks_place"))
-        found["again"] = (*gathered, *uints("marks_place", "marked"))
+        # Bits mark the vectors of bins whose sum in doubles was not exact, for the kernel `again`.
+        parameters["gather"] = (*gathered, *uints("marks_place"))
+        parameters["again"] = (*gathered, *uints("marks_place", "marked"))
+    if spec.is_sorted:
+        return parameters
+    # One work-group counts and places few rows; more are placed by ranges of bins, after a split.
     if spec.few_bins:
-        found["few"] = (*arrays, *size, *uints("piece", "slots", "cleared"), *placed, *pieces)
-        return found
+        parameters["few"] = (*arrays, *size, *uints("piece", "slots", "cleared"), *placed, *pieces)
+        return parameters
     grouped = (
         *uints("row_bins", "width", "partitions", "tiles", "region"),
         *buffers("__global const char *", "pairs"),
@@ -199,34 +222,37 @@ def rows_parameters(spec: RowsSpec) -> dict[str, tuple[Parameter, ...]]:
         *words("starts", "listed"),
         *buffers("__global const uint4 *", "ranges"),
         *buffers("__global const uint2 *", "tasks"),
-        *buffers("__global const ulong *", "whose"),
+        *buffers("__global const ulong *", "task_bounds"),
         *words("befores"),
         *placed,
     )
     ranges = buffers("__global const uint4 *", "ranges")
-    found["begin"] = (*uints("row_bins", "width", "piece", "slots"), *ranges, *placed, *pieces)
-    found["ranges"] = (*grouped, *uints("piece", "slots"), *pieces)
-    found["place"] = grouped
-    return found
+    parameters["begin"] = (*uints("row_bins", "width", "piece", "slots"), *ranges, *placed, *pieces)
+    parameters["ranges"] = (*grouped, *uints("piece", "slots"), *pieces)
+    parameters["place"] = grouped
+    return parameters
 
 
 def split_spec(plan: RowsPlan, rows: RowsSpec, source: Source, local_memory: int) -> PartitionSpec | None:
-    """Return what the kernels depend on that group rows, or their numbers, by ranges of bins, if there are any."""
+    """Return the specification of the kernels that group rows or their numbers by ranges; None without ranges."""
     if plan.ranges_of_bins is None or rows.atomic is not None:
         return None
+    # A tile has at most 2^16 rows, so 16 bits are enough for a row's number in its tile.
     text, spec, value, operator = rows.text, rows.sweep, "(ushort)i", add(np.uint16)
     if rows.carried_bytes:
+        # The split moves rows as words; their operator only gives it the type.
         value, word = (
             f"((__global const value_t *){text.loads})[i]",
             add(np.uint32 if rows.carried_bytes % 8 else np.uint64),
         )
         words = rows.carried_bytes // word.dtype.itemsize
         operator = word if words == 1 else product({f"word{k}": word for k in range(words)})
+    # The split reads the bins, and the values only if it moves rows.
     named = [argument for argument in spec.arguments if re.search(rf"\b{argument.name}\b", f"{text.bin} {value}")]
     mapped = replace(
         spec, outputs=(Output(operator, ("native",)),), arguments=tuple(named), map=f"EMIT({text.bin}, {value})",
         work_group_size=plan.placing_group, wide=False, ignored=(), strategy=(), stages=(), indices=None,
     )  # fmt: skip
     split, again = plan.ranges_of_bins.split, source.is_repeatable
-    found = partition_spec(split, mapped, local_memory, has_values=True, repeatable=again, most_tile=MOST_TILE)
-    return found._replace(clears=True)
+    partition = partition_spec(split, mapped, local_memory, has_values=True, repeatable=again, most_tile=MOST_TILE)
+    return partition._replace(clears=True)

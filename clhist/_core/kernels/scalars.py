@@ -27,6 +27,7 @@ def scalar(argument: Declared, value: object) -> np.generic:
     TypeError, ValueError
         If it is not a number, or does not fit; the argument is named.
     """
+    # Repeated calls mostly pass NumPy scalars, which need no conversion.
     if type(value) is argument.dtype.type and argument.dtype.names is None:
         return value  # type: ignore[return-value]
     if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:

@@ -51,5 +51,6 @@ def each_of(item_bytes: int) -> int:
 
 def lanes_of(item_bytes: int, most: int, local_memory: int) -> int:
     """Return the work-items of a work-group: so many at most, and as a quarter of local memory has room for."""
+    # Tiles take at most a quarter of local memory, for Oclgrind.
     lane = (each_of(item_bytes) + 3) * item_bytes + each_of(item_bytes) + 2
     return 1 << (max(1, min(_MOST_LANES, most, local_memory // 4 // lane)).bit_length() - 1)

@@ -24,7 +24,7 @@ def signatures(source: str) -> dict[str, tuple[Parameter, ...]]:
     KeyError
         If a number is of another type than a dtype of NumPy's.
     """
-    return {name: tuple(map(_parameter, given.split(","))) for name, given in _KERNEL.findall(source)}
+    return {name: tuple(map(_parameter, declarations.split(","))) for name, declarations in _KERNEL.findall(source)}
 
 
 def _parameter(declaration: str) -> Parameter:
@@ -40,12 +40,13 @@ def _parameter(declaration: str) -> Parameter:
 def with_arrays(arguments: str) -> tuple[list[str], list[str]]:
     """Return the parameters of a kernel, an array as its memory and the bytes before it; and what declares arrays."""
     declared, arrays = [], []
-    for each in arguments.split(","):
-        found = _POINTER.fullmatch(each)
-        if found is None:
-            declared.append(each.strip())
+    for declaration in arguments.split(","):
+        match = _POINTER.fullmatch(declaration)
+        if match is None:
+            declared.append(declaration.strip())
         else:
-            kind, name = found.groups()
+            kind, name = match.groups()
+            # An offset in bytes lets an array begin anywhere in its buffer.
             declared += [f"__global char *{name}_memory", f"const ulong {name}_offset"]
             arrays.append(f"__global {kind} *{name} = (__global {kind} *)({name}_memory + {name}_offset);")
     return declared, arrays

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.kernels.specs import Output, SweepPart, SweepSpec
-from clhist._core.model.batch import Chunks, FlatBatch
+from clhist._core.model.batch import BatchChunks, FlatBatch
 from clhist._core.model.feature import Variable
+from clhist._core.model.packed import PackedCounters
 from clhist._core.model.partition import PartitionedPairs
+from clhist._core.model.passes import CyclicPasses
 from clhist._core.model.private import InterleavedCopies, PaddedCopies, SumsOfSums
 from clhist._core.model.updates import takes_term
 from clhist.operators.c_types import element_name
@@ -21,6 +23,11 @@ from clhist.operators.narrow import has_quanta
 # Notes [Prefetch a page ahead] and [Prefetch distances differ by array], docs/decisions/0002.
 _AHEAD_BYTES, _AHEAD_ELEMENTS, _APART_ELEMENTS = 4096, 1024, 256
 LINE_BYTES = 64  # of a CPU's caches, or more
+# Terms of a bin and copy, of uniform bins, between additions to longer sums: 16 equal values have an error of about one
+# unit in the last place.
+TERMS = 24
+# Elements of a block after which sums of copies may be added to longer ones.
+PART = 256
 _LONGEST_LINE = 112  # less what sections are indented when they are in a loop
 
 
@@ -42,6 +49,30 @@ class SweepState:
         return self.spec.memory == "local"
 
     @property
+    def copies_template(self) -> str:
+        """The template of the copies that are updated, in local or in global memory."""
+        if self.is_packed:
+            return "packed.mako"
+        return "copies_local.mako" if self.is_local else "copies_global.mako"
+
+    @property
+    def emit_template(self) -> str:
+        """The template of the functions that take a pair of the map."""
+        return "packed.mako" if self.is_packed else "emit.mako"
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether several counters share a word."""
+        return self.spec.feature(PackedCounters) is not None
+
+    @property
+    def walk_template(self) -> str:
+        """The template of the order in which work-items visit the elements."""
+        if self.is_partitioned:
+            return "partitioned.mako"
+        return f"walk_{'blocked' if self.spec.order == 'blocked' else 'striped'}.mako"
+
+    @property
     def is_private(self) -> bool:
         """Whether each work-item has its own copy."""
         return self.spec.update == "private"
@@ -52,9 +83,9 @@ class SweepState:
         return self.chunks is not None
 
     @property
-    def chunks(self) -> Chunks | None:
-        """How these tasks are known."""
-        return self.spec.feature(Chunks)
+    def chunks(self) -> BatchChunks | None:
+        """The feature of a list of tasks, or None."""
+        return self.spec.feature(BatchChunks)
 
     @property
     def is_flat(self) -> bool:
@@ -65,6 +96,33 @@ class SweepState:
     def is_partitioned(self) -> bool:
         """Whether the arguments are pairs grouped by partition."""
         return self.spec.feature(PartitionedPairs) is not None
+
+    @property
+    def asks_for_pass(self) -> bool:
+        """Whether the map asks if a bin is in the pass."""
+        return "CLHIST_IN_PASS" in self.spec.map
+
+    def parts_of(self, output: Output) -> tuple[SweepPart, ...]:
+        """Return the parts of one output."""
+        return tuple(part for part in self.spec.parts if part.output is output)
+
+    def for_each_part(self, text: str, parts: Sequence[SweepPart] | None = None, **values: object) -> str:
+        """Return C once for each part: ``{n}`` is its number, ``{s}`` the suffix of its output, others are `values`."""
+        filled = [
+            {"n": part.n, "s": part.output.suffix, **values} for part in (self.spec.parts if parts is None else parts)
+        ]
+        return repeated(text, filled)
+
+    def for_each_lock(self, text: str) -> str:
+        """Return C once for each output that has locks, with its suffix for ``{s}``."""
+        return repeated(text, [{"s": s} for s in self.locked_suffixes])
+
+    @property
+    def all_copies(self) -> str:
+        """Declarations of the copies in global memory, of each part."""
+        return self.for_each_part(
+            "    __global cell{n}_t *clhist_all{n} = (__global cell{n}_t *)(clhist_scratch + clhist_place{n});"
+        )
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -90,8 +148,8 @@ class SweepState:
         """The parts and accessors of sums that are added to longer ones before they have many terms, with names."""
         if self.spec.feature(SumsOfSums) is None:
             return ()
-        each = [(part, accessor) for part in self.spec.parts for accessor in part.part.float64_sums]
-        return tuple((part, accessor, f"clhist_sums{n}") for n, (part, accessor) in enumerate(each))
+        pairs = [(part, accessor) for part in self.spec.parts for accessor in part.part.float64_sums]
+        return tuple((part, accessor, f"clhist_sums{n}") for n, (part, accessor) in enumerate(pairs))
 
     @property
     def pairs_of_sums(self) -> int:
@@ -99,16 +157,22 @@ class SweepState:
         feature = self.spec.feature(SumsOfSums)
         return 1 if feature is None else feature.pairs
 
+    @property
+    def adds_up_by_round(self) -> bool:
+        """Whether longer sums take those of copies behind rounds of elements, each of one pair."""
+        return bool(self.sums) and self.pairs_of_sums == 1
+
     def place_of_sums(self, name: str) -> str:
-        """Where the longer sums of a work-item begin: two numbers for each cell of a copy."""
-        names = [each for *_, each in self.sums]
+        """Return C of the offset of a work-item's longer sums: two numbers for each cell of a copy."""
+        names = [variable for *_, variable in self.sums]
+        # The sums of parts before, each of all work-items, then those of this part up to the work-item.
         at = names.index(name)
         before = [f"clhist_items * {self.stride(part.output.suffix)}" for part, *_ in self.sums[:at]]
         own = f"clhist_item * {self.stride(self.sums[at][0].output.suffix)}"
         return f"2 * ({' + '.join([*before, own])})"
 
     def stride(self, suffix: str) -> str:
-        """How many cells one copy begins behind the one before."""
+        """Return C of the stride of copies, in cells."""
         return f"clhist_{'stride' if self.spec.feature(PaddedCopies) else 'num_bins'}{suffix}"
 
     @property
@@ -124,6 +188,7 @@ class SweepState:
     @property
     def lock_type(self) -> str:
         """C type of a lock's number."""
+        # Cells of local memory are few; the copies in global memory together may have 2^32 cells or more.
         return "uint" if self.is_local else "ulong"
 
     @cached_property
@@ -140,21 +205,23 @@ class SweepState:
     @cached_property
     def variables(self) -> tuple[tuple[str, str], ...]:
         """C types and names of the arguments of an update besides bin and value, in order."""
+        # A feature that replaces the cells brings the range of bins as well.
         own = () if self.spec.replaces_cells else self._of_copies()
         return (*own, *(variable for feature in self.spec.features for variable in feature.state(self.spec)))
 
     def _of_copies(self) -> list[tuple[str, str]]:
         """Return the range of bins of each output, then cells, locks, and how to index both."""
-        found = []
+        # The order is free, since one macro has it for parameters and another one for arguments.
+        variables = []
         for output in self.spec.outputs:
-            found += [(f"const {self.bin_type}", f"clhist_{name}{output.suffix}") for name in ("first", "count")]
+            variables += [(f"const {self.bin_type}", f"clhist_{name}{output.suffix}") for name in ("first", "count")]
             if output.suffix in self.locked_suffixes:
-                found.append((f"const {self.lock_type}", f"clhist_lock_base{output.suffix}"))
-        found += [(f"{self.space} cell{part.n}_t *", f"clhist_cells{part.n}") for part in self.spec.parts]
-        found += [(f"volatile {self.space} int *", f"clhist_locks{part.n}") for part in self.locked]
-        found += [("const uint", "clhist_copies")] if self.is_local else []
-        found += [(f"const {self.lock_type}", "clhist_lock_mask")] if self.locked else []
-        return found
+                variables.append((f"const {self.lock_type}", f"clhist_lock_base{output.suffix}"))
+        variables += [(f"{self.space} cell{part.n}_t *", f"clhist_cells{part.n}") for part in self.spec.parts]
+        variables += [(f"volatile {self.space} int *", f"clhist_locks{part.n}") for part in self.locked]
+        variables += [("const uint", "clhist_copies")] if self.is_local else []
+        variables += [(f"const {self.lock_type}", "clhist_lock_mask")] if self.locked else []
+        return variables
 
     @cached_property
     def element_variables(self) -> tuple[Variable, ...]:
@@ -180,7 +247,7 @@ class SweepState:
         """The same as arguments of a call of it."""
         return ", ".join(["CLHIST_STATE", *(name for _, name in self.element_variables)])
 
-    def taken(self, section: str) -> bool:
+    def has_section(self, section: str) -> bool:
         """Return whether a feature fills a section, or takes it over."""
         return any(section in feature.sections for feature in self.spec.features)
 
@@ -190,21 +257,44 @@ class SweepState:
         spec = self.spec
         owner = "a work-group" if self.is_local else "the device"
         copies = "a copy for each work-item" if self.is_private else f"M = clhist_copies copies of {owner}"
-        order = "each work-item has consecutive elements"
+        order = "; each work-item has consecutive elements"
         if spec.order == "interleaved":
-            order = "neighbouring work-items have neighbouring elements"
+            order = "; neighbouring work-items have neighbouring elements"
+        if self.is_partitioned:  # the order of the pairs is that of their tiles
+            order = ""
+        bins = "a range of bins at a time" if self.is_partitioned else "in S = get_num_groups(1) passes"
         teams = f", in {spec.teams} teams" if spec.teams > 1 else ""
         lines = [
-            f"Sweep: {spec.update} updates of {copies} in {spec.memory} memory, in S = get_num_groups(1) passes.",
-            f"Work-groups of {spec.work_group_size}{teams}; {order}.",
+            f"Sweep: {spec.update} updates of {copies} in {spec.memory} memory, {bins}.",
+            f"Work-groups of {spec.work_group_size}{teams}{order}.",
+            f"Policy: {self.policy}.",
             *(f"{text[0].upper()}{text[1:]}." for text in (feature.comment() for feature in spec.features) if text),
         ]
         return "\n".join(f"// {line}" for line in lines)
 
     @property
+    def policy(self) -> str:
+        """The constants of the plan that are in the source, in one line; M and S are arguments of the kernel."""
+        spec = self.spec
+        constants = [f"work-group {spec.work_group_size}", f"team {spec.team_size}"]
+        if self.is_partitioned:  # tiles are those of the partitioning kernel
+            pass
+        elif spec.order == "blocked":
+            constants += [f"round {spec.round}", f"unroll {spec.unrolled}"]
+            constants += [f"block {spec.block}"] if spec.block else []
+        else:
+            elements = spec.vector_width * spec.loads  # of a work-item, in a tile
+            constants += [f"tile {spec.team_size * elements}", f"vector {spec.vector_width}", f"loads {spec.loads}"]
+            constants += [f"unroll {elements}"]
+            constants += [f"joined {spec.joined}"] if spec.joined > 1 else []
+        return ", ".join(constants)
+
+    @property
     def update_in_words(self) -> str:
         """How the elements are walked through."""
         spec = self.spec
+        if self.is_partitioned and spec.is_alone:
+            return "the work-item updates the pairs of a tile, and prefetches those of a later one"
         if self.is_partitioned:
             return "work-items read the pairs of a tile in rounds, and load those of the next before they count these"
         if spec.order == "blocked":
@@ -224,7 +314,7 @@ class SweepState:
     @property
     def bins_in_words(self) -> str:
         """Which bins a work-group has, and where."""
-        bins = "every S-th bin, those" if self.taken("range_of_bins") else "the range"
+        bins = "every S-th bin, those" if self.spec.feature(CyclicPasses) else "the range"
         are_set = ", set to the neutral element" if self.is_local or self.is_private else ""
         return f"{bins} of this pass, in {self.copy_in_words}{are_set}"
 
@@ -236,6 +326,7 @@ class SweepState:
     @property
     def cell(self) -> str:
         """Index of the cell of `bin`: local copies of one bin are neighbours."""
+        # Sweeps over partitions have one copy in local memory.
         return "bin * clhist_copies" if self.is_local and not self.is_partitioned else "bin"
 
     def lock_argument(self, part: SweepPart) -> str:
@@ -247,6 +338,7 @@ class SweepState:
 
     def condition(self, part: SweepPart) -> str:
         """Return the condition of an update: flags of a product are mostly 0, which changes nothing."""
+        # A comparison is cheaper than an atomic update without an effect.
         is_flag = part.part.accessor and part.part.operation == "bitwise_or"
         return f"if (lifted{part.part.accessor} != 0) " if is_flag else ""
 
@@ -262,7 +354,7 @@ class SweepState:
 
     def map_arguments(self, element: Callable[[Argument], str], index: str) -> list[str]:
         """Return the same in a call for the element number `index`; `element` gives the C of a streamed one."""
-        histogram = [f"(clhist_bin_t)(({index}) / (clhist_index_t)clhist_each)"] if self.is_flat else []
+        histogram = [f"(clhist_bin_t)(({index}) / (clhist_index_t)clhist_histogram_size)"] if self.is_flat else []
         return [*self.spec.map_arguments(element), index, *histogram]
 
     def map_call(
@@ -271,10 +363,10 @@ class SweepState:
         element: Callable[[Argument], str] = lambda argument: f"{argument.name}[i]",
         index: str = "i",
         function: str = "clhist_map",
-        given: Sequence[str] = (),
+        leading: Sequence[str] = (),
     ) -> str:
         """Return a call of the map as a statement at so many levels: by default for the element `i`."""
-        return statement(function, [*given, *self.map_arguments(element, index), self.map_passed], depth)
+        return statement(function, [*leading, *self.map_arguments(element, index), self.map_passed], depth)
 
     @property
     def next_element(self) -> str:
@@ -283,29 +375,32 @@ class SweepState:
 
     def asked_ahead(self, first: str) -> list[str]:
         """Return C of the addresses that a CPU is asked for while it works on a round of elements from `first` on."""
-        found = []
+        addresses = []
         for number, argument in enumerate(self.spec.streamed):
             size = argument.dtype.itemsize
+            # One prefetch for each cache line of a round, at distances that differ for the first three arrays.
             lines = range(max(1, self.spec.round * size // LINE_BYTES))
             ahead = max(_AHEAD_BYTES, _AHEAD_ELEMENTS * size) - _APART_ELEMENTS * size * min(number, 2)
-            found += [f"{argument.name} + {first} + {(ahead + line * LINE_BYTES) // size}" for line in lines]
-        return found
+            addresses += [f"{argument.name} + {first} + {(ahead + line * LINE_BYTES) // size}" for line in lines]
+        return addresses
 
     def emit_macro(self, output: Output) -> str:
         """Return the definition of the ``EMIT`` of an output."""
         s = output.suffix
-        taken = [self.target_of(output), "1" if self.spec.factor else "(value)", self.map_passed]
-        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({', '.join(taken)})"
+        # With a common factor bins count pairs, and `counted` multiplies when they are stored.
+        arguments = [self.target_of(output), "1" if self.spec.factor else "(value)", self.map_passed]
+        return f"#define EMIT{s}(bin, value) \\\n    clhist_emit{s}({', '.join(arguments)})"
 
     def target_of(self, output: Output) -> str:
         """Return C of the number of a bin among those of all histograms, where `bin` is what the map emits to."""
         bin = "CLHIST_BIN(bin)"
         return f"clhist_flat({bin}, clhist_bins_each{output.suffix}, clhist_histogram)" if self.is_flat else bin
 
-    def counted(self, n: int, found: str) -> str:
+    def counted(self, n: int, value: str) -> str:
         """Return C of what a bin of part `n` has got: where it counts pairs that have one value, so many times that."""
+        # Unsigned products wrap as sums of NumPy do; an overflow of signed ones is undefined in C.
         wide = "ulong" if self.spec.parts[n].part.dtype.itemsize > 4 else "uint"  # which may overflow
-        return f"(part{n}_t)(({wide})({found}) * ({wide})clhist_factor)" if self.spec.factor else found
+        return f"(part{n}_t)(({wide})({value}) * ({wide})clhist_factor)" if self.spec.factor else value
 
     def taken_type(self, output: Output) -> str:
         """Return the C type that an update of a bin takes: the value where its parts add terms of that."""
@@ -334,7 +429,7 @@ class SweepState:
         return number if self.terms_apart > 1 else f"{self.spec.parts[0].part.words} * {number}"
 
     def _takes_terms(self, output: Output) -> bool:
-        return all(self.takes_term(part) for part in self.spec.parts if part.output is output)
+        return all(self.takes_term(part) for part in self.parts_of(output))
 
     def takes_term(self, part: SweepPart) -> bool:
         """Return whether an update adds the term of a value: not where a bin is held, whose value is an accumulator."""
@@ -346,12 +441,13 @@ class SweepState:
         long_integers = any(part.part.words and part.update == "private" for part in self.spec.parts)
         return "__attribute__((always_inline)) " if long_integers else ""
 
-    def update_call(self, part: SweepPart, kind: str = "", given: str = "") -> str:
+    def update_call(self, part: SweepPart, kind: str = "", value: str = "") -> str:
         """Return the statement that updates the cell of `bin` of a part, by what is lifted if nothing is given."""
         lock = [self.lock_argument(part).rstrip(", ")] if part.update == "lock" else []
-        given = given or ("lifted" if self.takes_term(part) else f"lifted{part.part.accessor}")
+        value = value or ("lifted" if self.takes_term(part) else f"lifted{part.part.accessor}")
+        # Narrow sums compare a value with the window of exponents, and raise the flag of the call.
         more = ["clhist_base", "clhist_most", "clhist_call"] if part.part.is_narrow else []
-        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, given, *more]
+        arguments = [f"clhist_cells{part.n} + {self.cell}", *lock, value, *more]
         return statement(f"{self.condition(part)}clhist_update{kind}{part.n}", arguments, 1)
 
     def wrapped(self, items: Sequence[str], indent: str = "    ") -> str:
@@ -365,7 +461,20 @@ class SweepState:
 
     def lane(self, number: int) -> str:
         """Return the member that selects one element of such a load."""
+        # OpenCL C numbers components by one hexadecimal digit: .s0 to .sf.
         return f".s{number:x}" if self.spec.vector_width > 1 else ""
+
+
+def repeated(text: str, values: Iterable[Mapping[str, object]], separator: str = "\n") -> str:
+    """Return C once for each of the `values`, which take the place of their names in braces."""
+    # Replaced one by one, since `str.format` would take the braces of C for fields.
+    texts = []
+    for names in values:
+        filled = text
+        for name, value in names.items():
+            filled = filled.replace(f"{{{name}}}", str(value))
+        texts.append(filled)
+    return separator.join(texts)
 
 
 def wrapped(items: Sequence[str], indent: str = "    ", end: str = "") -> str:

@@ -1,1 +1,1 @@
-"""How a histogram is computed. Pure: no OpenCL."""
+"""Planning of histograms: strategies, copies and passes. Pure: no OpenCL."""

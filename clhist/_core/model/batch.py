@@ -8,7 +8,7 @@ from math import ceil, floor
 from typing import ClassVar
 
 from clhist._core.model import private
-from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, Sweep, Variable, buffers, ulongs
+from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, SweepView, Variable, buffers, ulongs
 from clhist._core.model.global_memory import GlobalPlan, global_copies, with_worthwhile_passes
 from clhist._core.model.local import local_passes
 from clhist._core.model.passes import with_best_order
@@ -26,7 +26,7 @@ FEWEST_ELEMENTS = 128
 
 
 @dataclass(frozen=True)
-class Chunks(Feature):
+class BatchChunks(Feature):
     """Each team of a work-group takes one chunk of one histogram's elements at a time.
 
     Attributes
@@ -40,9 +40,9 @@ class Chunks(Feature):
 
     equal_shares: bool
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         if self.equal_shares:
-            return ulongs("tasks", "chunks", "each")
+            return ulongs("tasks", "chunks", "histogram_size")
         return (*ulongs("tasks"), *buffers("__global const clhist_index_t *", "table"))
 
     def comment(self) -> str:
@@ -56,16 +56,16 @@ class FlatBatch(Feature):
     template: ClassVar[str] = "batch.mako"
     sections: ClassVar[tuple[str, ...]] = ("target",)
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         bins = ULONG if sweep.wide else UINT
         names = (f"clhist_bins_each{output.suffix}" for output in sweep.outputs)
-        return (*ulongs("each"), *(Parameter("const clhist_bin_t", name, bins) for name in names))
+        return (*ulongs("histogram_size"), *(Parameter("const clhist_bin_t", name, bins) for name in names))
 
-    def arguments(self, plan: FlattenedPlan, sweep: Sweep) -> Mapping[str, object]:
+    def arguments(self, plan: FlattenedPlan, sweep: SweepView) -> Mapping[str, object]:
         of_outputs = zip(sweep.outputs, plan.bins, strict=True)
         return {f"clhist_bins_each{output.suffix}": bins // plan.flattened for output, bins in of_outputs}
 
-    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
         kind = f"const {'ulong' if sweep.wide else 'uint'}"
         return tuple(Variable(kind, f"clhist_bins_each{output.suffix}") for output in sweep.outputs)
 
@@ -98,7 +98,7 @@ class BatchedPlan(Plan):
         )
 
     def features(self, value: str | None) -> tuple[Feature, ...]:
-        return (Chunks(self.equal_shares),)
+        return (BatchChunks(self.equal_shares),)
 
     def own_words(self) -> Mapping[str, Sequence[tuple[str, str]]]:
         return {
@@ -148,14 +148,17 @@ class FlattenedPlan(GlobalPlan):
 def batched(load: Workload, local_update: str, global_update: str) -> Plan:
     """Section IV-C: K work-groups for each histogram; where they are many and small, several in one work-group."""
     choices = load.choices
+    # A CPU has few work-items, so that each can have a copy and needs no atomics.
     if choices.memory != "local" and (
         choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu)
     ):
         return _batched_private(load)
-    each = load.size // load.histograms
-    if load.equal_shares and not choices.forced and each < FEWEST_ELEMENTS:
+    elements = load.size // load.histograms
+    if load.equal_shares and not choices.forced and elements < FEWEST_ELEMENTS:
         trace = Trace()
-        trace.step("n", each, "IV-C", f"elements of a histogram: fewer than {FEWEST_ELEMENTS} do not keep a team busy")
+        trace.step(
+            "n", elements, "IV-C", f"elements of a histogram: fewer than {FEWEST_ELEMENTS} do not keep a team busy"
+        )
         return after(trace.steps, _flat(load, global_update))
     if choices.memory != "global":
         update = choices.update or local_update
@@ -165,6 +168,7 @@ def batched(load: Workload, local_update: str, global_update: str) -> Plan:
             if choices.memory == "local":
                 raise
         else:
+            # Each pass reads all elements again: beyond so many, updates in global memory are faster (section V-A).
             if choices.memory == "local" or local.passes <= BY_NAME[update].most_local_passes:
                 return local
     update = choices.update or global_update
@@ -184,22 +188,25 @@ def _batched_local(load: Workload, update: str) -> Plan:
     choices, memory, trace = load.choices, load.local_memory(update), Trace()
     size, _ = load.element_bytes(update)
     group = choices.work_group_size or load.profile.work_group_size
-    each, chunks = _chunks(load, trace, group)
+    elements, chunks = _chunks(load, trace, group)
     one = size * load.num_bins
     teams = 1
+    # Small histograms share a work-group: one chunk each does not keep it busy.
     if chunks == 1 and choices.passes is None:
         most = memory // (one * (choices.copies or 1))
-        teams = _teams(trace, group, each, int(min(most, load.histograms)))
+        teams = _teams(trace, group, elements, int(min(most, load.histograms)))
     team = group // teams
     copies = team
     if update != "private":
-        fitting = min(memory / teams / size, each) / load.num_bins
+        # Equations 1 and 2 for one team, which has its share of local memory and of the work-items.
+        fitting = min(memory / teams / size, elements) / load.num_bins
         fitting = trace.step("m'", fitting, "(1)", "min(L / P / elsize, n / K) / H")
         copies = int(trace.step("M", max(1, min(floor(fitting), team)), "(2)", "max(1, min(floor(m'), B / P))"))
         if choices.copies is not None:
             copies = int(trace.step("M", min(choices.copies, team), "", "forced, at most B / P"))
     trace.step("C", ceil(team / copies), "(2)", "ceil(B / P / M)")
     passes = local_passes(load, trace, update, copies * teams)
+    # Each chunk leaves a copy without locks in global memory.
     affordable = load.affordable(chunks, "native")
     groups = ceil(load.histograms * affordable / teams)
     plan = _batch(
@@ -212,18 +219,20 @@ def _batched_local(load: Workload, update: str) -> Plan:
 def _with_passes_aside(plan: BatchedPlan, load: Workload, chunks: int) -> BatchedPlan:
     """Return the plan with its passes side by side if there is a chunk of each histogram for every pass."""
     resident = load.resident(load.histograms * chunks, plan.copies * load.copy_bytes(plan.update, plan.passes))
-    each = resident // load.histograms
-    ordered = with_best_order(plan, load, each) if plan.teams == 1 else plan
+    resident_groups = resident // load.histograms
+    # Teams of several histograms have one chunk each, which passes cannot divide among them.
+    ordered = with_best_order(plan, load, resident_groups) if plan.teams == 1 else plan
     if ordered.pass_order == IN_TURN:
         return ordered
+    # The groups that the order was chosen for are those of one histogram.
     return replace(ordered, groups_per_histogram=ordered.work_groups, work_groups=load.histograms * ordered.work_groups)
 
 
 def _batched_global(load: Workload, update: str) -> Plan:
     choices, trace = load.choices, Trace()
     group = choices.work_group_size or min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
-    each, chunks = _chunks(load, trace, group)
-    teams = _teams(trace, group, each, load.histograms) if chunks == 1 else 1
+    elements, chunks = _chunks(load, trace, group)
+    teams = _teams(trace, group, elements, load.histograms) if chunks == 1 else 1
     # As if each were alone, with the share of the work-items that it gets; in one pass, since few are open at a time.
     threads = chunks * (group // teams)
     alone = replace(
@@ -234,30 +243,32 @@ def _batched_global(load: Workload, update: str) -> Plan:
         memory_budget=None,
         num_histograms=None,
     )
-    found = global_copies(alone, update)
-    copies = load.affordable(min(found.copies, threads), update)
+    single = global_copies(alone, update)
+    copies = load.affordable(min(single.copies, threads), update)
     groups = ceil(load.histograms * chunks / teams)
     plan = _batch(
-        load, trace, "global", update, chunks=chunks, copies=copies, passes=found.passes, group=group, groups=groups,
+        load, trace, "global", update, chunks=chunks, copies=copies, passes=single.passes, group=group, groups=groups,
         sharers=threads, teams=teams,
     )  # fmt: skip
     if plan.update == "private":
         return _batched_private(load)  # where each work-item has not only a copy of its own, but also a chunk
-    return replace(plan, steps=(*plan.steps, *found.steps))
+    return replace(plan, steps=(*plan.steps, *single.steps))
 
 
 def _batched_private(load: Workload) -> Plan:
     """A copy in global memory for each chunk, and a work-item for each."""
     choices, trace = load.choices, Trace()
     group = choices.work_group_size or min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
-    each, chunks = _chunks(load, trace, group, work_items=True)
-    useful = int(each * chunks * load.pairs_per_element / (load.num_bins * private.ELEMENTS_PER_BIN))
+    elements, chunks = _chunks(load, trace, group, work_items=True)
+    # As for one histogram: a copy needs enough pairs for each bin.
+    useful = int(elements * chunks * load.pairs_per_element / (load.num_bins * private.ELEMENTS_PER_BIN))
     chunks = max(1, min(chunks, useful))
     if choices.copies is not None:
         chunks = choices.copies
     chunks = int(trace.step("M", load.affordable(chunks, "private"), "", "K, as far as elements and memory go"))
     passes = int(trace.step("S", min(choices.passes or 1, max(load.bins)), "", "one, or forced"))
     tasks = load.histograms * chunks
+    # Work-items take tasks from a list, so they may be fewer than these.
     groups = ceil(min(tasks, 4 * max(1, load.profile.hardware_threads)) / group)
     return _batch(
         load, trace, "global", "private", chunks=chunks, copies=chunks, passes=passes, group=group, groups=groups,
@@ -267,6 +278,7 @@ def _batched_private(load: Workload) -> Plan:
 
 def _batch(load: Workload, trace: Trace, memory: str, update: str, *, chunks: int, **numbers: int) -> BatchedPlan:
     """Return the plan: with `chunks` of each histogram, and `numbers` of `make_plan` and `BatchedPlan`."""
+    # Copies leave local memory without their locks.
     copy = load.copy_bytes("native" if memory == "local" else update)
     most = None if load.memory_budget is None else load.memory_budget // copy
     return make_plan(
@@ -287,10 +299,11 @@ def _chunks(load: Workload, trace: Trace, group: int, *, work_items: bool = Fals
     return ceil(load.size / load.histograms / chunks), int(chunks)
 
 
-def _teams(trace: Trace, group: int, each: int, most: int) -> int:
-    """Return P, a power of two: how many histograms of `each` elements one work-group has."""
-    wanted = ELEMENTS_PER_WORK_ITEM * group / max(1, each)
+def _teams(trace: Trace, group: int, elements: int, most: int) -> int:
+    """Return P, a power of two: how many histograms of `elements` elements one work-group has."""
+    wanted = ELEMENTS_PER_WORK_ITEM * group / max(1, elements)
     teams = 1
+    # All teams of a work-group must have the same number of work-items.
     while 2 * teams <= min(most, group // LEAST_TEAM) and teams < wanted and group % (2 * teams) == 0:
         teams *= 2
     formula = "histograms in a work-group: the fewest that give a work-item 16 elements, in teams of 32"

@@ -100,36 +100,41 @@ def plan_sweep(load: Workload) -> Plan:
     chosen = _chosen(load, times)
     chosen = with_fewest_launches(chosen, load, times[chosen.memory])
     predicted = times[chosen.memory].seconds(chosen)
-    found = or_gathered(chosen, predicted, load)
-    if isinstance(found, RowsPlan):
-        predicted = gathering_seconds(found, load)
-    elif found.strategy == SortedPlan.strategy:
+    plan = or_gathered(chosen, predicted, load)
+    # The times of `times` are of bins that are updated: gathered and sorted pairs have rates of their own.
+    if isinstance(plan, RowsPlan):
+        predicted = gathering_seconds(plan, load)
+    elif plan.strategy == SortedPlan.strategy:
         predicted = sorting_seconds(load)
-    elif type(found) is GlobalPlan:
+    elif type(plan) is GlobalPlan:
         update = load.choices.update or load.global_update
-        fewer = with_worthwhile_passes(found, load, update)
-        if fewer.passes < found.passes and predicted is not None:
+        fewer = with_worthwhile_passes(plan, load, update)
+        # Rates do not include the cache misses that fewer passes add.
+        if fewer.passes < plan.passes and predicted is not None:
             missed = missed_bytes(fewer, load, update) / times["global"].rates[BANDWIDTH] * 1e-9
             predicted = (times["global"].seconds(fewer) or 0.0) + missed
-        found = fewer
-    return replace(found, seconds=predicted)
+        plan = fewer
+    return replace(plan, seconds=predicted)
 
 
 def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
     choices = load.choices
     local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
+    # Forced choices first: each of them leaves one strategy.
     if choices.counter_bits in WIDTHS:
         return _local(load, local_update)
     if choices.update == GATHER:
         return gathered(load)
     if choices.update == SORT and choices.memory != "partitioned":
         return sorted_pairs(load)
+    # Partitioning takes no batches; forced, it refuses them with an error of its own.
     if load.num_histograms is not None and choices.memory != "partitioned":
         return batched(load, local_update, global_update)
     if choices.memory == "partitioned":
         return partitioned(load, local_update)
     if choices.memory == "local":
         return _local(load, local_update)
+    # A CPU has few work-items, so that each can have a copy and needs no atomics.
     if choices.update == "private" or (choices.update is None and choices.copies is None and load.on_cpu):
         return _or_partitioned(load, "private", lambda: _private(load))
     return _or_partitioned(load, local_update, lambda: _by_time(load, times))
@@ -140,11 +145,12 @@ def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
     choices, tried = load.choices, Trace()
     local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
     if choices.memory is None:
+        # Rates are of plans of GPUs without further forced choices; all others go by the number of passes.
         free = choices.forced <= {"update", "locks", "counters"} and not load.on_cpu
         fastest = _fastest(load, local_update, global_update, times) if free else None
-        found = fastest or _by_passes(load, local_update, tried)
-        if found is not None and found.memory == "local":
-            return found
+        plan = fastest or _by_passes(load, local_update, tried)
+        if plan is not None and plan.memory == "local":
+            return plan
         if fastest is not None:
             tried.extend(step for step in fastest.steps if step.symbol in PREDICTED)
     return after(tried.steps, global_or_sorted(load, global_update))
@@ -183,7 +189,7 @@ def _local(load: Workload, update: str) -> Plan:
 
 def _fastest(load: Workload, local_update: str, global_update: str, times: dict[str, Times]) -> Plan | None:
     """Return the plan that is predicted to take the least time; None where that of a possible one is not known."""
-    found: dict[str, tuple[float, Plan]] = {}
+    candidates: dict[str, tuple[float, Plan]] = {}
     for candidate in CANDIDATES:
         try:
             plan = candidate.plan(load, local_update, global_update)
@@ -192,21 +198,24 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
                 return None
             continue
         seconds = times[plan.memory].seconds(plan)
+        # A candidate without a rate must not drop out: Note [A plan without a rate], docs/decisions/0004.
         if seconds is None:
             if isinstance(plan, PackedPlan):  # of a width that was not measured
                 continue
             return None
-        found[candidate.symbol] = seconds, plan
+        candidates[candidate.symbol] = seconds, plan
     trace = Trace()
-    for symbol, (seconds, _) in found.items():
+    for symbol, (seconds, _) in candidates.items():
         trace.step(symbol, seconds * 1e6, "", "predicted from the rates of the device, us")
-    packed = [each for each in found.values() if isinstance(each[1], PackedPlan)]
-    others = [each for each in found.values() if not isinstance(each[1], PackedPlan)]
+    packed = [timed for timed in candidates.values() if isinstance(timed[1], PackedPlan)]
+    others = [timed for timed in candidates.values() if not isinstance(timed[1], PackedPlan)]
+    # Rates are measured with uniform bins.
     risk = 1.0
     if load.size >= LEAST_SKEWED:
         risk = trace.step("risk", 1 / WORTH_SKEW, "", "multiplies t_global: skewed bins slow global memory most")
-    seconds, best = min(others, key=lambda each: each[0] * (risk if each[1].memory == "global" else 1))
+    seconds, best = min(others, key=lambda timed: timed[0] * (risk if timed[1].memory == "global" else 1))
     least = WORTH_PACKING * seconds
+    # Each narrower width must beat the choice so far by a margin, since skew makes it count again.
     for seconds, plan in packed:  # the widest first
         if seconds < least:
             least, best = WORTH_NARROWING * seconds, plan
@@ -222,7 +231,8 @@ def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
         local = _local(load, update)
     except ValueError:  # what is forced does not fit local memory
         return None
-    if local.strategy == PackedPlan.strategy:
+    # The paper's limit is of several passes over whole counters.
+    if local.strategy == PackedPlan.strategy:  # in one pass
         return local
     tried.extend(local.steps)
     if is_worth_partitioning(load, tried, update, local.passes):

@@ -38,7 +38,7 @@ class Variable(NamedTuple):
     name: str
 
 
-class Sweep(Protocol):
+class SweepView(Protocol):
     """The attributes of a sweep that a feature may read: those of `clhist._core.kernels.specs.SweepSpec`."""
 
     @property
@@ -51,7 +51,7 @@ class Sweep(Protocol):
 
     @property
     def memory(self) -> str:
-        """Where the copies are."""
+        """The memory that has the copies."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,15 @@ class Feature:
     replaces_cells: ClassVar[bool] = False
     combine_rows: ClassVar[int] = 0
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         """Return the parameters that it adds to the kernel."""
         return ()
 
-    def arguments(self, plan: Any, sweep: Sweep) -> Mapping[str, object]:
+    def arguments(self, plan: Any, sweep: SweepView) -> Mapping[str, object]:
         """Return the arguments for these that follow from the plan, by name."""
         return {}
 
-    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
         """Return the variables that an update needs besides those of the copies."""
         return ()
 
@@ -95,7 +95,7 @@ class Feature:
         """Variables that only the map of an element passes to its ``EMIT``."""
         return ()
 
-    def scratch_bytes(self, plan: Any, sweep: Sweep) -> int:
+    def scratch_bytes(self, plan: Any, sweep: SweepView) -> int:
         """Return the bytes of the memory for `scratch`."""
         return 0
 
@@ -133,7 +133,9 @@ def division(width: int) -> tuple[int, int]:
 
     m is the smallest number of at most 32 bits that makes n * m / 2^(32 + s) exceed n / width by less than 1 / width.
     """
+    # A power of two: the product with 2^31 is a shift by one to the right, and `s` has the others.
     if width & (width - 1) == 0:
         return 2**31, width.bit_length() - 2
     shift = width.bit_length() - 1
+    # Rounded up in exact integers. Since width exceeds 2^s, m fits 32 bits.
     return -(-(2 ** (32 + shift)) // width), shift

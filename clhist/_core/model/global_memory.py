@@ -11,7 +11,8 @@ from clhist._core.model.times import EVERYWHERE, SWEEP_READING
 from clhist._core.model.updates import BY_NAME
 from clhist._core.model.workload import Workload
 
-# The paper's constants (section III-D).
+# The paper's constants (section III-D): weight of the race factor, share of the L2 cache that the copies of one pass
+# may take, bins of a copy for each work-item that shares it.
 K_RF = 0.75
 F_L2 = 0.4
 K_CT_MIN = 2
@@ -56,8 +57,10 @@ def with_worthwhile_passes(plan: GlobalPlan, load: Workload, update: str) -> Glo
     """
     if load.choices.passes is not None or plan.passes == 1:
         return plan
+    # Only the extremes are compared: one pass, and as many as equation 5 makes, up to `MOST_PASSES`.
     one = _with_passes(plan, load, update, 1)
     few = plan if plan.passes <= MOST_PASSES else _with_passes(plan, load, update, MOST_PASSES)
+    # Bytes that further passes read again. A sweep reaches only a part of the bandwidth.
     added = (few.passes - 1) * load.size * load.read_bytes / SWEEP_READING
     is_worth = missed_bytes(one, load, update) - missed_bytes(few, load, update) > added
     # A line of the cache that is touched once is missed in any number of passes.
@@ -68,6 +71,7 @@ def with_worthwhile_passes(plan: GlobalPlan, load: Workload, update: str) -> Glo
 def missed_bytes(plan: GlobalPlan, load: Workload, update: str) -> float:
     """Return how many bytes updates move whose bin is not in the cache: a line each, read and written, at most."""
     _, average = load.element_bytes(update)
+    # The share of one pass's cells that stays in the cache: more passes have fewer cells each.
     cached = min(1.0, plan.passes * _cache(load, average) / (plan.copies * load.num_bins * average))
     return (1 - cached) * load.pairs * 2 * load.profile.l2_line
 
@@ -75,11 +79,13 @@ def missed_bytes(plan: GlobalPlan, load: Workload, update: str) -> float:
 def _with_passes(plan: GlobalPlan, load: Workload, update: str, passes: int) -> GlobalPlan:
     """Return the plan in fewer passes, with the steps of both."""
     fewer = global_copies(load, update, passes)
+    # Steps before the last S are those of `plan`, which has no limit of passes.
     last = max(k for k, step in enumerate(fewer.steps) if step.symbol == "S")
     return replace(fewer, steps=(*plan.steps, *fewer.steps[last:]))
 
 
 def _race_expansion(load: Workload, average: float) -> float:
+    # Equation 4. The text of the paper prints min for the inner max, which contradicts its Table I.
     return max(1.0, K_RF * load.race_factor / max(1.0, load.profile.l2_line / average))
 
 
@@ -96,6 +102,7 @@ def shared_copies(
     size, average = load.element_bytes(update)
     trace.step("RACE_exp", _race_expansion(load, average), "(4)", "max(1, k_RF RF / max(1, L2_line / avg))")
     cache = _cache(load, average)
+    # Equation 5: the passes in which even the fewest copies stay in the cache.
     most_sharers = trace.step("C_max", min(threads, bins / K_CT_MIN), "(5)", "min(T, H / k_ct_min)")
     fewest = int(
         trace.step("M_min", min(threads, max(1, floor(threads / most_sharers))), "(5)", "max(1, floor(T / C_max))")
@@ -107,6 +114,8 @@ def shared_copies(
     if choices.passes is not None:
         passes = int(trace.step("S", min(choices.passes, max(load.bins)), "", "forced, at most H"))
     chunk = trace.step("H_chk", ceil(bins / passes), "(5)", "ceil(H / S)")
+    # Equation 6: as many copies as the cache holds in each pass. An empty input counts as one element,
+    # since C divides by `per_item`.
     per_item = trace.step(
         "k_max", min(cache / size, max(1, load.size)) / threads, "(6)", "min(F_L2 L2 RACE_exp / elsize, N) / T"
     )
@@ -116,6 +125,7 @@ def shared_copies(
     copies = int(trace.step("M", min(threads, max(1, floor(threads / sharers))), "(6)", "max(1, floor(T / C))"))
     if choices.copies is not None:
         copies = int(trace.step("M", min(choices.copies, threads), "", "forced, at most T"))
+    # Fewer copies are slower but always right: the budget limits even a forced number.
     allowed = load.affordable(copies, update)
     if allowed < copies:
         copies = int(trace.step("M", allowed, "", "what the memory budget allows"))

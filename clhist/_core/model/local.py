@@ -39,18 +39,22 @@ def local_copies(load: Workload, update: str) -> Plan:
         group = int(trace.step("B", fitting, "", "one copy for each work-item"))
     threads = int(trace.step("T", load.threads, "Fig. 2", "min(Thw, N)"))
     blocks = int(trace.step("blocks", ceil(threads / group), "(1)", "ceil(T / B)"))
+    # Private copies: one for each work-item, so equations 1 and 2 do not apply.
     copies = group
     if update != "private":
         most = min(memory / size, ceil(load.size / blocks)) / bins
         most = trace.step("m'", most, "(1)", "min(L / elsize, ceil(N / blocks)) / H")
         copies = int(trace.step("M", max(1, min(floor(most), group)), "(2)", "max(1, min(floor(m'), B))"))
         if load.useful_copies is not None:
+            # Other numbers of copies meet in the banks of local memory.
+            # Note [Useful copies in local memory], docs/decisions/0007.
             useful = 2 ** (min(copies, load.useful_copies).bit_length() - 1)
             formula = f"a power of two, {load.useful_copies} being enough"
             copies = int(trace.step("M", useful, "", formula))
         if choices.copies is not None:
             copies = int(trace.step("M", min(choices.copies, group), "", "forced, at most B"))
     trace.step("C", ceil(group / copies), "(2)", "ceil(B / M)")
+    # The passes decide how much local memory a work-group takes, hence how many are resident.
     passes = local_passes(load, trace, update, copies)
     resident = resident_groups(load, trace, blocks, copies * load.copy_bytes(update, passes))
     plan = make_plan(
@@ -62,6 +66,7 @@ def local_copies(load: Workload, update: str) -> Plan:
         copies=copies,
         passes=passes,
         group=group,
+        # Each work-group stores its copy in global memory, without locks: the budget limits the groups.
         groups=load.affordable(resident, "native"),
         sharers=group,
     )
@@ -91,12 +96,15 @@ def local_passes(load: Workload, trace: Trace, update: str, copies: int) -> int:
             f"copies: {copies} copies of one bin take {copies * size:g} bytes of local memory where "
             f"{load.profile.name} has {memory}"
         )
+    # A pass has at least one bin of the largest histogram: further passes would be empty.
     passes = min(ceil(bins / length), max(load.bins))
     lost = load.alignment_bytes(update)
     if copies * load.copy_bytes(update, passes) + lost > memory:  # several histograms, each of which rounds up
+        # Reserve a bin of each histogram for rounding up, and the alignment, and divide what is left.
         one = sum(load.bins_bytes(update))
         length = floor((memory - lost - copies * one) / (size * copies))
         passes = ceil(bins / length) if length > 0 else max(load.bins)
+        # The reserve makes any plan fit but that of one bin of each histogram in a pass.
         if copies * load.copy_bytes(update, passes) + lost > memory:
             raise ValueError(
                 f"copies: {copies} copies of one bin of each histogram take {copies * one + lost} bytes of local "

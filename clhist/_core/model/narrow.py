@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from clhist._core.model.feature import Parameter, Sweep, Variable, buffers, uints
+from clhist._core.model.feature import Parameter, SweepView, Variable, buffers, uints
 from clhist._core.model.packed import Fallback, Guarded
 from clhist._core.model.plan import Plan
 from clhist._core.model.updates import CARRY, PRIVATE
@@ -55,14 +55,14 @@ class NarrowSums(_Called):
     form: Operator
     max_pairs: int
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         return (*buffers("__global uint *", "call"), *uints("most", "lowest", "highest"))
 
-    def arguments(self, plan: Plan, sweep: Sweep) -> Mapping[str, object]:
-        taken = range_of(self.form, _most_values(plan, self.max_pairs))
-        return {f"clhist_{name}": number for name, number in taken._asdict().items()}
+    def arguments(self, plan: Plan, sweep: SweepView) -> Mapping[str, object]:
+        value_range = range_of(self.form, _most_values(plan, self.max_pairs))
+        return {f"clhist_{name}": number for name, number in value_range._asdict().items()}
 
-    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
         numbers = (Variable("const uint", f"clhist_{name}") for name in ("base", "most"))
         return (*numbers, Variable("volatile __global uint *", "clhist_call"))
 
@@ -73,13 +73,13 @@ class NarrowSums(_Called):
 
 @dataclass(frozen=True)
 class SeparateFallback(_Called, Fallback):
-    """The same with a flag in memory of its own, behind narrow sums or rows; the second stage waits for it, too."""
+    """A fallback with a flag in memory of its own, behind narrow sums or rows; the second stage waits for it, too."""
 
     sections: ClassVar[tuple[str, ...]] = ("guard", "leave")
     is_apart: ClassVar[bool] = True
     combine_rows: ClassVar[int] = 1  # PoCL compiles no barrier behind a work-group's leaving, which rows would need
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         return buffers("__global uint *", "call")
 
     def comment(self) -> str:
@@ -88,6 +88,7 @@ class SeparateFallback(_Called, Fallback):
 
 def narrow_form(plan: Plan, max_pairs: int | None, *, on_cpu: bool) -> Operator | None:
     """Return the narrow form in which a plan's sums may be tried, where a look at some values is little beside them."""
+    # A CPU sums its private copies in parts of double precision; shared copies add words with carries.
     own = on_cpu and (plan.owns_copies or plan.ranges > 0) and plan.update == PRIVATE.name
     shared = (plan.memory == "local" or not on_cpu) and plan.update == CARRY.name
     if len(plan.outputs) != 1 or plan.is_batch or plan.is_one_launch or not (own or shared) or max_pairs is None:
@@ -118,4 +119,5 @@ def saves_a_pass(narrow: Plan, whole: Plan) -> bool:
     """Whether shared sums of a window, which have no flags if they are narrow, save a pass of `whole` or its ranges."""
     if narrow.ranges or narrow.memory != "local":
         return False
+    # Ranges need one pass over their pairs, so the measured limit takes the place of a comparison.
     return narrow.passes <= _MOST_PASSES if whole.ranges else narrow.passes < whole.passes

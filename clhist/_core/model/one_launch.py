@@ -23,6 +23,7 @@ def with_fewest_launches(plan: Plan, load: Workload, times: Times) -> Plan:
 
     Without measured rates only where nothing is lost: there is one work-group anyway, with a work-item for each bin.
     """
+    # Exact types: other strategies have kernels before or behind the sweep, which one launch has not.
     is_plain = type(plan) in (LocalPlan, PrivatePlan) and plan.passes == 1 and not plan.is_batch
     if not (is_plain and load.one_launch and load.size and len(load.bins) == 1):
         return plan
@@ -33,6 +34,7 @@ def with_fewest_launches(plan: Plan, load: Workload, times: Times) -> Plan:
         is_free = plan.work_groups == 1 and load.num_bins <= plan.work_group_size
         return alone if alone is not None and is_free else plan
     elements, cells = parts  # of which the others would take their shares, and nearly all of combining
+    # What one work-group takes longer, against the launch that is saved.
     more = elements * (1 - 1 / plan.work_groups) + cells
     if alone is None or more > launch:
         return plan
@@ -67,6 +69,7 @@ def _seconds(plan: Plan, load: Workload, times: Times) -> tuple[float, float] | 
         if rates is None or plan.memory != "global":
             return None
         pairs, bins = load.size * load.pairs_per_element, load.num_bins
+        # Work-items share neither cells nor updates, so a work-group has its part of the measured rate.
         share = 1e-9 * rates_of(load.profile).values.get(WORK_ITEMS, items) / plan.work_group_size
         cells = rates.nanoseconds(0, bins, plan.work_group_size, plan.turns)
         return share * rates.nanoseconds(pairs, bins, 0, plan.turns), share * cells
@@ -74,5 +77,6 @@ def _seconds(plan: Plan, load: Workload, times: Times) -> tuple[float, float] | 
     if overhead is None or whole is None:
         return None
     share = items / plan.work_group_size
+    # The overhead of many work-groups is left out: one work-group has the cells of one copy.
     cells = load.copy_bytes(plan.update) / _WORD_BYTES / rates_of(load.profile).values[CELLS] * 1e-9
     return share * (whole - overhead), share * cells

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, expm1
 from typing import ClassVar
 
-from clhist._core.model.feature import Feature, Parameter, Sweep, Variable, buffers, uints, ulongs
+from clhist._core.model.feature import Feature, Parameter, SweepView, Variable, buffers, uints, ulongs
 from clhist._core.model.local import local_copies, resident_groups
 from clhist._core.model.partition import cannot_partition, partitioned
 from clhist._core.model.passes import groups_side_by_side
@@ -23,7 +23,7 @@ from clhist._core.model.times import PACKED
 from clhist._core.model.updates import BY_NAME
 from clhist._core.model.workload import Workload
 
-WORD_BITS = 32
+WORD_BITS = 32  # of a word of local memory, which atomics of all devices update
 WIDTHS = tuple(bits for bits in reversed(COUNTER_BITS) if bits < WORD_BITS)
 SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what it saw ahead
 CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
@@ -55,22 +55,19 @@ class PackedCounters(Feature):
     """Counters of `bits` bits share words of local memory; the single output counts."""
 
     template: ClassVar[str] = "packed.mako"
-    sections: ClassVar[tuple[str, ...]] = (
-        "emit", "map_ahead", "pool", "cells", "initialise", "walk_begin", "tile_begin", "elements_begin",
-        "element_begin", "element_end", "tile_end", "flush", "combine",
-    )  # fmt: skip
+    sections: ClassVar[tuple[str, ...]] = ("combine",)
     replaces_cells: ClassVar[bool] = True
     combine_rows: ClassVar[int] = _COMBINED_ROWS
 
     bits: int
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         return uints(*_OF_PLAN)
 
-    def arguments(self, plan: PackedPlan, sweep: Sweep) -> Mapping[str, object]:
+    def arguments(self, plan: PackedPlan, sweep: SweepView) -> Mapping[str, object]:
         return {f"clhist_{name}": getattr(plan, name) for name in _OF_PLAN}
 
-    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
         s, bin_type = sweep.outputs[0].suffix, "ulong" if sweep.wide else "uint"
         return (
             *(Variable(f"const {bin_type}", f"clhist_{name}{s}") for name in ("first", "count")),
@@ -100,6 +97,7 @@ class PackedCounters(Feature):
 
         There are twice as many places as elements.
         """
+        # A place has two words: a bin, and how often it came again. A small local array has fewer places.
         return min(SAMPLE.bit_length(), ((capacity - SPILLS_BYTES) // 8).bit_length() - 1)
 
 
@@ -117,13 +115,13 @@ class Guarded(Feature):
 
 @dataclass(frozen=True)
 class Fallback(Guarded):
-    """It computes only if narrow counters, before it, raised their flag."""
+    """A sweep that computes only if the narrow counters before it raised their flag."""
 
     template: ClassVar[str] = "fallback.mako"
     sections: ClassVar[tuple[str, ...]] = ("guard",)
     is_apart: ClassVar[bool] = False  # whether the flag is in memory of its own
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         return ulongs("flag_place")
 
     def leave_parameters(self) -> tuple[Parameter, ...]:
@@ -182,6 +180,7 @@ class PackedPlan(Plan):
 
     def memory_bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
         words = self.record_words + self.work_groups * self.row_words
+        # The base class has a whole word for each counter.
         local, _ = super().memory_bytes(sizes)
         return local * self.counter_bits // WORD_BITS, 4 * (words + self.global_copies * self.num_bins)
 
@@ -205,12 +204,12 @@ class PackedPlan(Plan):
 
     @property
     def table_size(self) -> int:
-        """How many bins a work-group may spill."""
+        """The number of bins that a work-group may spill."""
         return SPILLED_BINS
 
     @property
     def most_spills(self) -> int:
-        """How often a work-group may spill: as if it counted `HOT_SHARE` of its elements in one bin."""
+        """The number of spills of a work-group: as if it counted `HOT_SHARE` of its elements in one bin."""
         return ceil(HOT_SHARE * self.num_elements / self.work_groups / (1 << self.counter_bits))
 
     @property
@@ -242,11 +241,12 @@ class PackedPlan(Plan):
         """
         fewest = HEADROOM / 2 * self.num_elements / self.work_groups / (1 << min(self.counter_bits, SPREAD_BITS))
         fewest = max(1.0, fewest, self.num_bins / MOST_RACE_FACTOR)
+        # Expected distinct bins of the sample. `expm1` keeps the digits of small exponents, which many bins have.
         return int(fewest * -expm1(-SAMPLE / fewest) / SAMPLE * 65536)
 
     @property
     def most_alike(self) -> int:
-        """How often one bin may come again in the sample: half of what would cause too many spills."""
+        """The limit of repetitions of one bin in the sample: half of what would cause too many spills."""
         return int(HOT_SHARE * SAMPLE / 2)
 
 
@@ -271,6 +271,7 @@ def may_pack(load: Workload, update: str, bits: int) -> bool:
 
 def expected(load: Workload, bits: int) -> float:
     """Return how many elements a work-group is expected to count in a bin that occurs."""
+    # The work-groups of each pass share all elements.
     ranks = max(1, resident(load) // packed_passes(load, bits))
     return load.pairs_per_element * load.size / ranks * load.race_factor / load.num_bins
 
@@ -304,6 +305,7 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
     if choices.passes is not None and min(choices.passes, load.num_bins) < least:
         raise ValueError(f"passes: expected at least {least} for counters of {bits} bits, got {choices.passes}")
     passes = int(trace.step("S", min(choices.passes or least, load.num_bins), "", "ceil(H W / 32 / words that fit)"))
+    # A pass has whole words, so that no word is in two passes; this may leave fewer passes.
     chunk = ceil(ceil(load.num_bins / passes) / fields) * fields
     passes = int(trace.step("S", ceil(load.num_bins / chunk), "", "of whole words")) if passes > 1 else 1
     group = int(trace.step("B", choices.work_group_size or load.profile.work_group_size, "III-C", "work-group size"))
@@ -312,6 +314,7 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
     groups = groups_side_by_side(load, passes, groups)
     if passes > 1:
         trace.step("groups", groups, "", "of each pass, passes side by side")
+    # The fallback is allocated at the same time: it gets what the counters leave of the budget.
     behind = beside_counters(load, bits, groups, passes)
     plan = make_plan(
         PackedPlan,
@@ -327,11 +330,12 @@ def packed_counters(load: Workload, update: str, bits: int) -> PackedPlan:
         counter_bits=bits,
         robust=robust_plan(behind, update),
     )
+    # The even share of bins that `make_plan` computes may end within a word.
     return replace(plan, bins_per_pass=chunk, pass_order=SIDE_BY_SIDE if passes > 1 else plan.pass_order)
 
 
 def beside_counters(load: Workload, bits: int, groups: int, passes: int) -> Workload:
-    """Return what may use the memory that packed counters of so many work-groups leave of the budget.
+    """Return the workload with the memory that packed counters of so many work-groups leave of the budget.
 
     Raises
     ------
@@ -348,17 +352,20 @@ def beside_counters(load: Workload, bits: int, groups: int, passes: int) -> Work
 
 def record_words(groups: int) -> int:
     """Return the words of the flag, and of the tables of what so many work-groups may spill: bins and amounts."""
+    # For each work-group the number of spills, and a bin and an amount for each place of its table.
     return ceil((CALL_WORDS + groups * (1 + 2 * SPILLED_BINS)) / 8) * 8
 
 
 def robust_plan(load: Workload, update: str) -> Plan:
-    """Return what counts in whole counters, as fast whatever the input: in passes, or by partitioning the pairs."""
+    """Return the plan in whole counters, as fast whatever the input: in passes, or by partitioning the pairs."""
+    # Forced memory, passes and width are those of the packed counters; the size of work-groups is common.
     free = replace(load, choices=load.choices.only("work-groups"), one_launch=False)
     local = local_copies(free, update)
     if cannot_partition(free, update) is not None:
         return local
     other, times = partitioned(free, update), times_of(load)["local"]
     passes, partitions = times.seconds(local), times.seconds(other)
+    # Without rates the paper's limit of passes decides.
     if passes is None or partitions is None:
         return local if local.passes <= BY_NAME[update].most_local_passes else other
     return other if partitions < WORTH_PARTITIONING_BEHIND * passes else local

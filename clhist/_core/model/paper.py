@@ -63,8 +63,10 @@ def plan_by_passes(load: Workload, update: str) -> Plan:
         return global_copies(load, update)
     local = local_copies(load, update)
     limit = BY_NAME[update].most_local_passes
+    # Each pass reads the whole input again: beyond the limit, updates in global memory are faster.
     if load.choices.memory == "local" or local.passes <= limit:
         return local
+    # The steps of the rejected local plan stay in the trace, since they explain the switch.
     tried = Trace()
     tried.extend(local.steps)
     tried.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")

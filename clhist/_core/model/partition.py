@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
-from clhist._core.model.feature import Feature, Parameter, Sweep, buffers, uints
+from clhist._core.model.feature import Feature, Parameter, SweepView, buffers, uints
 from clhist._core.model.plan import Plan, Trace, make_plan
 from clhist._core.model.private_rates import PrivateRates
 from clhist._core.model.scaling import rates_of
@@ -23,21 +23,20 @@ from clhist._core.model.workload import SHARED_LOCAL_MEMORY, Workload
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
 INDEX_GROUPS = 128, 1024  # work-items of a group that looks at one partition, at least and at most
 INDEXED_TILES = 4  # by each of them, at least
-USUAL_GROUP = 64
+USUAL_GROUP = 64  # least work-items of a group, unless the caller forces partitioning
 LEAST_GROUP = 16  # where large values leave no room for more, and partitions are asked for
-# The pairs of a partition in one tile cost as much as so many more, at most: where they begin is looked up, and lanes
-# are left.
+# Largest fixed cost of one segment (offset lookup, idle lanes), in pairs.
 SEGMENT_COST = 128
 RANGE_BYTES = 16  # of local memory: which task a work-group has
 MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin
 MOST_PARTITIONS = 2**15  # each has a word of local memory where a tile is grouped
 PARTITION_STEP = 2**12  # to a multiple of which more are rounded up, and fewer to a power of two
-LEAST_WIDTH = 1024  # bins of a range, where ranges are made fewer than they may be
+LEAST_WIDTH = 1024  # bins of a range, at least, where there are more ranges than local memory needs
 CURSORS = 2  # words: how many tasks there are besides whole ranges, and how many are taken
 ROUNDS = 4  # in which the pairs of a segment are read
 SEGMENT_BYTES = 128  # of pairs of a range in a tile: tiles are larger where they would have fewer
 TILES_AT_A_TIME = 4  # of a compute unit, where ranges are so few that tiles may be small
-MOST_TILE = 2**17
+MOST_TILE = 2**17  # elements
 # Of a work-item of a CPU, at least: few partitions have many each. And of each partition, at least, up to so many in
 # all: a processor that guesses whether a counter is the one it has just changed is often wrong where a few are hot.
 ALONE_COUNTERS, LEAST_COUNTERS, MOST_COUNTERS = 256, 4, 2**14
@@ -45,8 +44,10 @@ CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, wi
 WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in the cache anyway, lose
 MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
-MOST_PARTITIONED_BINS = 2**31 - 1
+MOST_PARTITIONED_BINS = 2**31 - 1  # bins are counted in 31 bits as well
 
+# Of values that hardware atomics combine: argmax, of 8 bytes, takes 821 us partitioned and 557 in global memory on an
+# H200. Note [Passes worth partitioning], docs/decisions/0008.
 MOST_NATIVE_VALUE_BYTES = 4
 
 
@@ -61,16 +62,16 @@ class PartitionedPairs(Feature):
     """
 
     template: ClassVar[str] = "partitioned.mako"
-    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "walk", "store", "behind")
+    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "store", "behind")
 
     writes_results: bool = False
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         return (
             *buffers("__global const uint *", "starts"),
             *buffers("__global const uint4 *", "ranges"),
             *buffers("__global const uint2 *", "tasks"),
-            *buffers("__global const ulong *", "whose"),
+            *buffers("__global const ulong *", "task_bounds"),
             *buffers("__global uint *", "cursors"),
             *uints("partitions", "tiles", "region"),
             *(uints("all_bins") if self.writes_results else ()),
@@ -148,7 +149,7 @@ class PartitionedPlan(Plan):
 
     @property
     def split(self) -> Split:
-        """How the pairs are grouped."""
+        """The grouping of the pairs."""
         slots = shared_pieces(PIECES * self.work_groups) + (0 if self.is_dense else self.partitions)
         width, most_cost = self.bins_per_pass, SEGMENT_COST if self.update == "native" else 0
         return Split(self.num_elements, self.partitions, width, self.work_groups, slots, most_cost)
@@ -170,7 +171,7 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
     if load.choices.update == "sort" or ("private" in (update, load.choices.update) and not _is_alone(load)):
         update = load.choices.update or update
         return ValueError(f"memory: 'partitioned' takes native, cas and lock updates, got {update!r}")
-    if load.max_pairs != 1:
+    if not load.has_single_pairs:
         return ValueError("memory: 'partitioned' takes maps that emit one value for an element at most")
     if len(load.bins) > 1 or load.num_histograms is not None:
         return ValueError("memory: 'partitioned' makes one histogram, and no batch")
@@ -180,6 +181,7 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
             f"bins, got {load.size} and {load.num_bins}"
         )
     size, _ = load.element_bytes(update)
+    # Ranges have at least two bins: `division` takes no width of 1.
     if 2 * size + RANGE_BYTES > load.local_memory(update):
         return ValueError(f"memory: 'partitioned' needs local memory for 2 bins of {size:g} bytes")
     if partition_count(load, update) > most_partitions(load):
@@ -193,23 +195,25 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
             f"memory: 'partitioned' takes {least_tile_bytes(load, update)} bytes of local memory for a tile of pairs "
             f"where {load.profile.name} has {load.profile.local_memory}"
         )
-    taken = pair_bytes(load) + int(_stored_cells(load, update) * size)
-    if load.memory_budget is not None and taken > load.memory_budget:
+    needed_bytes = pair_bytes(load) + int(_stored_cells(load, update) * size)
+    if load.memory_budget is not None and needed_bytes > load.memory_budget:
         return MemoryError(
-            f"memory_budget: partitioning {load.size} pairs takes {taken} bytes, got {load.memory_budget} bytes"
+            f"memory_budget: partitioning {load.size} pairs takes {needed_bytes} bytes, got {load.memory_budget} bytes"
         )
     return None
 
 
 def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int) -> bool:
     """Whether partitioning is predicted to beat `passes` passes over local memory and updates in global memory."""
-    known, forced = BY_NAME[update], load.choices.forced - {"update", "counters"}
-    least = known.passes_worth_partitioning
+    kind, forced = BY_NAME[update], load.choices.forced - {"update", "counters"}
+    least = kind.passes_worth_partitioning
+    # A CPU decides by tiles (`is_worth_tiles`). Below `least` passes, reading the input again is faster than moving it.
     if load.on_cpu or forced or least is None or passes < least:
         return False
     if cannot_partition(load, update) is not None:
         return False
     most_bytes = load.profile.rates.get(PARTITIONED_BYTES, MOST_NATIVE_VALUE_BYTES)
+    # Larger values take longer to move than hardware atomics in global memory take.
     if update == "native" and load.value_bytes > most_bytes:
         return False
     enough = trace.step(
@@ -223,11 +227,15 @@ def is_worth_tiles(load: Workload, direct: Plan) -> bool:
     if cannot_partition(load, "private") is not None:
         return False
     rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
+    # So many bins stay in a core's second-level cache without tiles.
     if rates is None or not rates.tiles or load.num_bins <= MOST_CPU_BINS:
         return False
+    # Nanoseconds in which one copy of all bins is initialised and combined.
     cells = load.copy_bytes("private") / 4 / rates.filling
+    # The bins that occur, rather than all bins, decide how well the caches hold a private copy.
     private = load.size / rates.rate(ceil(load.num_bins / load.race_factor)) + direct.copies * cells
     private *= max(1, load.profile.hardware_threads / direct.work_groups)  # few elements have few work-items
+    # Tiles fill each bin once, since ranges are not copied for each work-item.
     return private > WORTH_TILES * (load.size / rates.tiles + cells)
 
 
@@ -259,9 +267,11 @@ def partitioned(load: Workload, update: str) -> PartitionedPlan:
         group=group,
         groups=groups,
         sharers=group,
+        # A width that was rounded up may need fewer ranges than P.
         partitions=ceil(load.num_bins / width),
         is_dense=load.one_launch and load.size > 0,
     )
+    # `make_plan` divides the bins by the passes, of which there is one.
     return replace(plan, bins_per_pass=width)
 
 
@@ -273,11 +283,13 @@ def partition_count(load: Workload, update: str) -> int:
     """
     size, _ = load.element_bytes(update)
     room = load.local_memory(update) - load.alignment_bytes(update) - RANGE_BYTES
+    # Whatever a CPU reports as local memory, the cells of a range must stay in a second-level cache.
     if _is_alone(load):
         room = int(size * min(MOST_CPU_BINS, power_of_two(max(2, int(room // size)))))
     least = _ranges(load, room, size)
     if load.choices.passes is not None:
         return max(least, min(load.choices.passes, ceil(load.num_bins / 2)))
+    # Equal shares matter where a work-group has all local memory of a compute unit.
     if load.on_cpu or load.profile.local_memory <= SHARED_LOCAL_MEMORY or room < 4 * RANGE_BYTES:
         return least
     groups = _groups(load, load.profile.local_memory)
@@ -317,6 +329,7 @@ def copied_cells(load: Workload, update: str) -> int:
 
 def _stored_cells(load: Workload, update: str) -> int:
     """Return the cells of those copies that are in global memory, about."""
+    # Where the sweep may write results, whole ranges do so, and only pieces of shared ranges have copies.
     every, count = copied_cells(load, update), partition_count(load, update)
     shared = shared_pieces(PIECES * work_groups(load, update))
     return min(every, shared * ceil(load.num_bins / count)) if load.one_launch else every
@@ -365,6 +378,7 @@ def least_tile_bytes(load: Workload, update: str) -> int:
 
 def tile_bytes(tile: int, group: int, most: int, value_bytes: int) -> int:
     """Return the bytes of local memory that a tile takes, with so many work-items and `most` partitions."""
+    # Staged bins of 16 bits with their values, then words: all counters, and one for each work-item.
     return tile * (2 + value_bytes) + 4 * (most * counters(most) + group) + 32
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from clhist._core.model import updates
-from clhist._core.model.feature import Feature, Parameter, Sweep, Variable, division, uints
+from clhist._core.model.feature import Feature, Parameter, SweepView, Variable, division, uints
 from clhist._core.model.plan import P, Plan, Trace
 from clhist._core.model.problem import IN_TURN, SIDE_BY_SIDE
 from clhist._core.model.scaling import times_of
@@ -25,18 +24,16 @@ from clhist._core.model.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
 class CyclicPasses(Feature):
     """Pass p has the bins b with b % S == p, rather than a contiguous range."""
 
-    template: ClassVar[str] = "cyclic_passes.mako"
-    sections: ClassVar[tuple[str, ...]] = ("range_of_bins", "bin_of", "first_result")
-
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         return uints("passes", "magic", "shift")
 
-    def arguments(self, plan: Plan, sweep: Sweep) -> Mapping[str, object]:
+    def arguments(self, plan: Plan, sweep: SweepView) -> Mapping[str, object]:
+        # Kernels divide a bin by the number of passes for each pair: by a multiplication and a shift.
         magic, shift = division(plan.passes)
         return {"clhist_passes": plan.passes, "clhist_magic": magic, "clhist_shift": shift}
 
-    def state(self, sweep: Sweep) -> tuple[Variable, ...]:
-        return tuple(Variable(each.c_type, each.name) for each in self.parameters(sweep))
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
+        return tuple(Variable(parameter.c_type, parameter.name) for parameter in self.parameters(sweep))
 
     def combine_parameters(self) -> tuple[Parameter, ...]:
         return uints("passes")
@@ -68,9 +65,9 @@ def with_best_order(plan: P, load: Workload, resident: int) -> P:
     )
     times = times_of(load)["local"]
     seconds = times.seconds(plan), times.seconds(aside)
-    for symbol, known in zip(("t_turn", "t_side"), seconds, strict=True):
-        if known is not None:
-            trace.step(symbol, known * 1e6, "", "passes in turn, or side by side: predicted from rates, us")
+    for symbol, predicted in zip(("t_turn", "t_side"), seconds, strict=True):
+        if predicted is not None:
+            trace.step(symbol, predicted * 1e6, "", "passes in turn, or side by side: predicted from rates, us")
     order, reason = _best_order(plan, load, resident, *seconds)
     chosen = plan if order == IN_TURN else aside
     trace.step("groups", chosen.work_groups, "", f"of each pass, passes {order}: {reason}")
@@ -88,8 +85,10 @@ def _best_order(
     """Return the order, and the reason for it; `in_turn` and `aside` are the predicted seconds."""
     if load.choices.pass_order is not None:
         return load.choices.pass_order, "forced"
+    # Side by side pays off only if all passes read a tile while the cache has it.
     if load.on_cpu:
         return IN_TURN, "the cores of a CPU do not start together"
+    # Passes without a resident work-group would start after the others, and read everything again.
     if plan.passes > resident:
         return IN_TURN, f"only {resident} work-groups are resident"
     if updates.waits(plan.update):
@@ -103,6 +102,7 @@ def _best_order(
 
 def may_be_cyclic(load: Workload) -> bool:
     """Whether passes may be cyclic: kernels divide bins by the number of passes in 32 bits."""
+    # Beyond these limits bins have 64 bits, which the magic number does not divide.
     return load.num_histograms is None and load.size <= NARROW_ELEMENTS and max(load.bins) <= NARROW_BINS
 
 

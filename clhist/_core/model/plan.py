@@ -67,7 +67,7 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How one sweep over the input computes a histogram, or several. Each strategy has a class of its own.
+    """The plan of one sweep over the input, which computes one histogram or several. Each strategy has a class.
 
     Attributes
     ----------
@@ -181,6 +181,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Return the plan for a notebook: itself in words, and its steps as a table."""
+        # Imported here, since only notebooks need it.
         from html import escape
 
         head = "".join(f"<th>{title}</th>" for title in ("", "value", "SC'20", "formula"))
@@ -199,7 +200,7 @@ class Plan:
 
     @property
     def launches(self) -> int:
-        """How many kernels run, one after the other."""
+        """The number of kernels that run, one after the other."""
         return 1 if self.is_one_launch else self.kernels
 
     def groups(self) -> str:
@@ -209,11 +210,11 @@ class Plan:
         return f"{self.work_groups} work-groups of {self.work_group_size}"
 
     def what(self) -> str:
-        """Return what is filled, in words."""
+        """Return a description of the histograms that are filled."""
         return f"{' + '.join(f'{bins:,}' for bins in self.bins or (self.num_bins,))} bins"
 
     def how(self) -> str:
-        """Return what `update` and `memory` do not say of the strategy, in words."""
+        """Return a description of the strategy beyond `update` and `memory`."""
         return ""
 
     @property
@@ -248,7 +249,7 @@ class Plan:
 
     @property
     def task_limit(self) -> int | None:
-        """How many chunks of all histograms the memory budget has copies for; None without a limit."""
+        """The number of chunks of all histograms for whose copies the budget has memory; None without a limit."""
         return None
 
     @property
@@ -281,7 +282,7 @@ class Plan:
         return self.again
 
     def features(self, value: str | None) -> tuple[Feature, ...]:
-        """Return what this strategy adds to the kernel of the sweep; `value` is the C of the value of all pairs."""
+        """Return the features that the strategy adds to the sweep; `value` is the C of the value of all pairs."""
         return ()
 
     def filling(self, outputs: tuple[Output, ...], indices: tuple[int, ...]) -> Plan:
@@ -295,7 +296,8 @@ class Plan:
 
     @property
     def copy_bins(self) -> tuple[int, ...]:
-        """How many bins of each histogram a copy in global memory has."""
+        """The number of bins of each histogram in a copy in global memory."""
+        # A copy has the bins of cyclic passes one pass after another, all of the same size.
         return tuple(self.passes * chunk for chunk in self.chunks()) if self.cyclic_passes else self.bins
 
     def chunks(self) -> tuple[int, ...]:
@@ -314,6 +316,7 @@ class Plan:
         lock = self.lock_bytes
         chunk = sum(n * (size + lock) for n, size in zip(self.chunks(), sizes, strict=True))
         local = self.copies * self.teams * chunk if self.memory == "local" else 0
+        # Copies of local memory reach global memory without their locks.
         one = sum(n * (size + (0 if local else lock)) for n, size in zip(self.bins, sizes, strict=True))
         return local, self.global_copies * self.num_histograms * one
 
@@ -338,7 +341,7 @@ class Plan:
             label, what = self.why_again
             rows.append((label, f"{what}: {self.again}"))
         own = self.own_words()
-        rows = [row for each in rows for row in (each, *own.get(each[0], ()))]
+        rows = [row for row_of_all in rows for row in (row_of_all, *own.get(row_of_all[0], ()))]
         return rows if self.locks is None else [*rows, ("locks", f"{self.locks:,} for all bins")]
 
     def _group_words(self) -> str:
@@ -351,7 +354,7 @@ class Plan:
         return {}
 
     def in_global_memory(self) -> str:
-        """Return what takes global memory, in words."""
+        """Return a description of the arrays in global memory."""
         copies = "one copy" if self.global_copies == 1 else f"{self.global_copies:,} copies"
         return f"{copies} of all bins{' of each histogram' if self.is_batch else ''}"
 
@@ -377,6 +380,7 @@ def make_plan(
     cooperation = ceil(sharers / copies)
     # Note [Native atomics beat private copies in local memory], docs/decisions/0007.
     native_on_gpu = update == "native" and not load.on_cpu
+    # A copy that no other work-item updates needs no atomic, unless the caller forced one.
     if cooperation == 1 and load.choices.update is None and update not in WITHOUT_UPDATES and not native_on_gpu:
         update = "private"
     return kind(
@@ -385,6 +389,7 @@ def make_plan(
         copies=copies,
         cooperation=cooperation,
         passes=passes,
+        # Each histogram rounds up its own share of a pass.
         bins_per_pass=sum(ceil(bins / passes) for bins in load.bins),
         work_group_size=group,
         work_groups=groups,
@@ -397,17 +402,18 @@ def make_plan(
         num_histograms=load.histograms,
         is_batch=load.num_histograms is not None,
         equal_shares=load.equal_shares,
+        # The update may have become private: such copies have no locks.
         locks=load.choices.locks if update == "lock" else None,
         **details,
     )
 
 
-def fewer_copies(asked: int | None, plans: Iterable[Plan]) -> str:
+def fewer_copies(requested: int | None, plans: Iterable[Plan]) -> str:
     """Return a warning if a plan has fewer copies than were asked for; nothing otherwise."""
-    made = min((plan.copies for plan in plans), default=asked)
-    if asked is None or made is None or made >= asked:
+    made = min((plan.copies for plan in plans), default=requested)
+    if requested is None or made is None or made >= requested:
         return ""
-    return f"copies: {asked} requested, {made} used: limited by the work-items of a group or by memory_budget"
+    return f"copies: {requested} requested, {made} used: limited by the work-items of a group or by memory_budget"
 
 
 def after(steps: tuple[Step, ...], plan: P) -> P:

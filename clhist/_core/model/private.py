@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, Sweep, buffers
+from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, SweepView, buffers
 from clhist._core.model.plan import GLOBAL_WORK_GROUP, Output, Plan, Trace, make_plan
 from clhist._core.model.private_rates import PrivateRates
 from clhist._core.model.scaling import rates_of
@@ -21,7 +21,7 @@ ELEMENTS_PER_BIN = 0.25
 MOST_TURNS = 8
 _MOST_TURNS_OF_COUNTS = 4  # an integer is added in a cycle, which those hide; an addition of floats takes several
 _MOST_TURN_BYTES = 32 * 1024  # of these copies: what a core's first-level cache holds, beyond which more gain nothing
-# More copies may make uniform bins, with which rates are measured, so much slower: skewed ones gain more from them.
+# Accept so much loss on uniform bins, with which rates are measured: more copies help skewed bins more.
 _LOST_TO_SKEW = 1.05
 _LINES = 2  # of the cache that are fetched together
 _APART_BYTES = 8 * 1024  # from one copy to the next: processors prefetch what follows, up to the end of the next page
@@ -32,7 +32,7 @@ _WORD_BYTES = 4  # of which a cell is one or more
 class PaddedCopies(Feature):
     """Copies begin further apart than they have bins."""
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         bins = ULONG if sweep.wide else UINT
         return tuple(Parameter("const clhist_bin_t", f"clhist_stride{output.suffix}", bins) for output in sweep.outputs)
 
@@ -54,13 +54,16 @@ class InterleavedCopies(Feature):
 class SumsOfSums(Feature):
     """Sums of float64 have few terms when they are added to longer ones, whose rounding errors are summed as well."""
 
+    template: ClassVar[str] = "long_sums.mako"
+    sections: ClassVar[tuple[str, ...]] = ("helpers",)
     scratch: ClassVar[str] = "clhist_sums"
     pairs: int  # of an element
 
-    def parameters(self, sweep: Sweep) -> tuple[Parameter, ...]:
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
         return buffers("__global double *", "sums")
 
-    def scratch_bytes(self, plan: Any, sweep: Sweep) -> int:
+    def scratch_bytes(self, plan: Any, sweep: SweepView) -> int:
+        # Two numbers of eight bytes for each sum: the longer sum and its rounding error.
         cells = zip(sweep.outputs, plan.copy_bins, strict=True)
         numbers = sum(bins * float64_sums(output) for output, bins in cells)
         return 2 * 8 * plan.work_groups * plan.work_group_size * numbers
@@ -112,6 +115,7 @@ def private_copies(load: Workload) -> Plan:
     group = min(GLOBAL_WORK_GROUP, load.profile.work_group_size)
     group = int(trace.step("B", choices.work_group_size or group, "", "work-group size"))
     threads = int(trace.step("T", load.threads, "Fig. 2", "min(Thw, N)"))
+    # With fewer pairs for each bin, initialising and combining a copy costs more than it saves.
     useful = int(load.size * load.pairs_per_element / (load.num_bins * ELEMENTS_PER_BIN))
     pairs = f"4 N {load.pairs_per_element}" if load.pairs_per_element > 1 else "4 N"
     copies = max(1, min(threads, useful))
@@ -119,7 +123,7 @@ def private_copies(load: Workload) -> Plan:
     if choices.copies is not None:
         copies = int(trace.step("M", min(choices.copies, threads), "", "forced, at most T"))
     copies = load.affordable(copies, "private")
-    group = min(group, copies)
+    group = min(group, copies)  # fewer copies than a group has work-items
     copies -= copies % group  # whole work-groups
     turns = _turns(load, trace, copies)
     passes = int(trace.step("S", min(choices.passes or 1, max(load.bins)), "", "one, or forced"))
@@ -140,6 +144,7 @@ def private_copies(load: Workload) -> Plan:
         may_use_fewer=choices.copies is None,
         strides=_strides(load, copies * turns, passes),
         pairs=load.pairs_per_element,
+        # Longer sums and their rounding errors are as large as two more copies.
         has_room_for_sums=_has_room_for_sums(load, copies * (turns + 2)),
     )
 
@@ -154,10 +159,12 @@ def _strides(load: Workload, copies: int, passes: int) -> tuple[int, ...]:
     """
     if not load.on_cpu or load.num_histograms is not None:
         return ()
-    line, apart = max(1, _LINES * load.profile.l2_line // _WORD_BYTES), _APART_BYTES // _WORD_BYTES
-    strides = tuple(-(-(bins + max(apart, passes)) // line) * line for bins in load.bins)
-    taken = copies * sum(cells * size for cells, size in zip(strides, load.bin_bytes, strict=True))
-    is_affordable = load.memory_budget is None or taken <= load.memory_budget
+    # In cells of four bytes: larger cells are further apart than they need be.
+    line, gap = max(1, _LINES * load.profile.l2_line // _WORD_BYTES), _APART_BYTES // _WORD_BYTES
+    strides = tuple(-(-(bins + max(gap, passes)) // line) * line for bins in load.bins)
+    total_bytes = copies * sum(cells * size for cells, size in zip(strides, load.bin_bytes, strict=True))
+    # The gap is optional, the spare cell of each pass is not.
+    is_affordable = load.memory_budget is None or total_bytes <= load.memory_budget
     return strides if is_affordable else tuple(bins + passes for bins in load.bins)
 
 
@@ -168,7 +175,7 @@ def _has_room_for_sums(load: Workload, copies: int) -> bool:
 
 def _may_take_turns(load: Workload) -> bool:
     """Whether elements can go to several copies of a work-item in turn: of one histogram, one pair at a time."""
-    return load.on_cpu and len(load.bins) == 1 and load.max_pairs == 1
+    return load.on_cpu and len(load.bins) == 1 and load.has_single_pairs
 
 
 def _turns(load: Workload, trace: Trace, work_items: int) -> int:
@@ -179,17 +186,21 @@ def _turns(load: Workload, trace: Trace, work_items: int) -> int:
     """
     if not _may_take_turns(load):
         return 1
+    # The budget is for the copies of all work-items.
     most = min(MOST_TURNS, load.affordable(work_items * MOST_TURNS, "private") // work_items)
     if load.choices.copies is not None:
+        # Kernels find the copy of an element by a mask, hence a power of two.
         turns = 1 << (min(most, max(1, load.choices.copies // work_items)).bit_length() - 1)
         return int(trace.step("K", turns, "", "forced: M / T"))
     rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
     if rates is None:
         return 1
     most = most if load.value_bytes else min(most, _MOST_TURNS_OF_COUNTS)
+    # All turns of a work-item must stay in the first-level cache.
     most = max(1, min(most, _MOST_TURN_BYTES // (load.num_bins * load.bin_bytes[0])))
-    each = [1 << k for k in range(MOST_TURNS.bit_length()) if 1 << k <= most]
-    times = [rates.nanoseconds(load.size, load.num_bins, work_items, turns) for turns in each]
-    turns = max(turns for turns, time in zip(each, times, strict=True) if time <= _LOST_TO_SKEW * min(times))
+    candidates = [1 << k for k in range(MOST_TURNS.bit_length()) if 1 << k <= most]
+    # Rates are of uniform bins. More copies help skewed bins, so the most that lose little are taken.
+    times = [rates.nanoseconds(load.size, load.num_bins, work_items, turns) for turns in candidates]
+    turns = max(turns for turns, time in zip(candidates, times, strict=True) if time <= _LOST_TO_SKEW * min(times))
     source = load.profile.sources.get("rates", "measured rates")
     return int(trace.step("K", turns, "", f"copies of a work-item in turn, by {source}"))

@@ -47,8 +47,8 @@ class PrivateRates(NamedTuple):
     cell_bytes : int
         Of a cell.
     tiles : float
-        Updates in a nanosecond of many cells where pairs are split by tiles first; 0 if not known. What splits them
-        moves values, and what adds them up cells, in about the same time: where these differ it is between both rates.
+        Updates in a nanosecond of many cells where pairs are split by tiles first; 0 if not known. Splitting moves
+        values, accumulation touches cells: where their sizes differ it is the harmonic mean of both rates.
     """
 
     updates: tuple[tuple[int, float], ...]
@@ -58,13 +58,14 @@ class PrivateRates(NamedTuple):
 
     @classmethod
     def of(cls, rates: Mapping[str, float], value_bytes: int, bin_bytes: int) -> PrivateRates | None:
-        """Return it from the rates of a profile, for values of so many bytes (counts: 0); None if one is missing."""
+        """Return the rates of a profile for values of so many bytes (counts: 0); None if one is missing."""
         kind = kind_of(not value_bytes, bin_bytes)
-        found = tuple((cells, rates.get(cells_name(kind, cells), 0.0)) for cells in GRID)
+        grid_rates = tuple((cells, rates.get(cells_name(kind, cells), 0.0)) for cells in GRID)
         filling = rates.get(CELLS, 0.0)
-        each = [rates.get(tiles_name(of), 0.0) for of in (kind, kind_of(not value_bytes, value_bytes))]
-        tiles = 2 / sum(1 / rate for rate in each) if all(each) else 0.0
-        return cls(found, filling, bin_bytes, tiles) if filling and all(rate for _, rate in found) else None
+        # Accumulation depends on the size of a bin, splitting on that of a value.
+        tile_rates = [rates.get(tiles_name(of), 0.0) for of in (kind, kind_of(not value_bytes, value_bytes))]
+        tiles = 2 / sum(1 / rate for rate in tile_rates) if all(tile_rates) else 0.0
+        return cls(grid_rates, filling, bin_bytes, tiles) if filling and all(rate for _, rate in grid_rates) else None
 
     def rate(self, cells: float) -> float:
         """Return the updates in a nanosecond with so many cells.
@@ -79,11 +80,13 @@ class PrivateRates(NamedTuple):
         for (few, fast), (many, slow) in zip(self.updates, self.updates[1:], strict=False):
             if cells <= many:
                 return fast + (slow - fast) * log2(cells / few) / log2(many / few)
+        # A rate that rises at the end of the grid is noise: extrapolated, times would become negative.
         (few, fast), (many, slow) = self.updates[-2:]
         growth = max(0.0, 1 / slow - 1 / fast) / log2(many / few)
         return 1 / (1 / slow + growth * log2(cells / many))
 
     def nanoseconds(self, elements: int, bins: int, work_items: int, turns: int) -> float:
         """Return how long a sweep takes where each work-item updates `turns` copies of `bins` bins in turn."""
+        # Turns divide the updates of a bin, but enlarge the memory of a work-item: its cells decide the rate.
         cells = turns * bins
         return elements / self.rate(cells) + work_items * cells * self.cell_bytes / 4 / self.filling

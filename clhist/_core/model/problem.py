@@ -63,12 +63,12 @@ class Choices:
     @cached_property
     def forced(self) -> frozenset[str]:
         """The choices that the caller forced. The model chooses among the strategies that heed all of them."""
-        chosen = {each.metadata["forces"] for each in fields(self) if getattr(self, each.name) is not None}
+        chosen = {choice.metadata["forces"] for choice in fields(self) if getattr(self, choice.name) is not None}
         return frozenset(chosen - {None})
 
     def only(self, *forced: str) -> Choices:
         """Return these choices but for those that force anything else."""
-        others = [each.name for each in fields(self) if each.metadata["forces"] not in (None, *forced)]
+        others = [choice.name for choice in fields(self) if choice.metadata["forces"] not in (None, *forced)]
         return replace(self, **dict.fromkeys(others))
 
 
@@ -81,10 +81,13 @@ class Rows(NamedTuple):
         D: of a row.
     is_element : bool
         Whether an element of the map is a row, rather than one component.
+    is_sorted : bool
+        Whether the rows are in the order of their bins, by the caller's word.
     """
 
     components: int
     is_element: bool
+    is_sorted: bool = False
 
     def elements(self, size: int) -> int:
         """Return how many rows so many elements of the map are."""
@@ -93,12 +96,13 @@ class Rows(NamedTuple):
 
 def planned_size(size: int) -> int:
     """Return the number of elements, or bins, at most a quarter more, that calls of close ones are planned for."""
+    # Three leading bits are kept: a step is more than an eighth, and at most a quarter, of the size.
     step = 1 << max(0, size.bit_length() - 3)
     return -(-size // step) * step
 
 
-CHOICES = tuple(each.name for each in fields(Choices))
-NUMBERS = tuple(each.name for each in fields(Choices) if "letter" in each.metadata)
+CHOICES = tuple(choice.name for choice in fields(Choices))
+NUMBERS = tuple(choice.name for choice in fields(Choices) if "letter" in choice.metadata)
 FREE = Choices()
 
 
@@ -118,6 +122,8 @@ class Histogram:
         Upper bound on the (bin, value) pairs that one element emits to it; None if unknown.
     value : str or None
         C expression of the value that all pairs share; None if values differ.
+    may_exceed : bool
+        Whether an element may emit more than `max_pairs`, which the caller states; a sort then checks it.
 
     Examples
     --------
@@ -130,6 +136,7 @@ class Histogram:
     suffix: str = ""
     max_pairs: int | None = 1
     value: str | None = None
+    may_exceed: bool = False
 
     @property
     def counts(self) -> bool:
@@ -220,8 +227,13 @@ def check_choices(choices: Choices, most_work_items: int | None, device: str) ->
     device : str
         Its name.
     """
+    # Kernels find the lock of a bin by a mask, `number & (locks - 1)`.
     if choices.locks is not None and choices.locks & (choices.locks - 1):
         raise ValueError(f"locks: expected a power of two, got {choices.locks}")
+    # Other updates take no lock: the number would have no effect, without notice.
+    if choices.locks is not None and choices.update not in (None, "lock"):
+        got = f"update={choices.update!r}, got {choices.locks}"
+        raise ValueError(f"locks: expected none with {got}; pass update='lock'")
     group = choices.work_group_size
     if group is not None and most_work_items is not None and group > most_work_items:
         raise ValueError(f"work_group_size: expected at most the {most_work_items} of {device}, got {group}")
@@ -242,12 +254,14 @@ def check_numbers(named: Sequence[tuple[str, int | None, int]], race_factor: flo
     for name, value, least in named:
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
+    # NaN compares false, so it is refused as well.
     if not 1 <= race_factor < inf:
         raise ValueError(f"race_factor: expected a finite number of at least 1, got {race_factor}")
-    for each in fields(Choices):
-        value, values = getattr(choices, each.name), each.metadata.get("values", ())
+    for choice in fields(Choices):
+        value, values = getattr(choices, choice.name), choice.metadata.get("values", ())
         if values and value not in (None, *values):
-            raise ValueError(f"{each.name}: expected one of {', '.join(map(str, values))}, got {value!r}")
+            raise ValueError(f"{choice.name}: expected one of {', '.join(map(str, values))}, got {value!r}")
+    # 32 bits are the width of plain counters, which any memory has.
     if choices.counter_bits not in (None, 32) and choices.memory not in (None, "local"):
         raise ValueError(f"counter_bits: narrow counters are in local memory, got memory={choices.memory!r}")
     if choices.pass_order == SIDE_BY_SIDE and choices.memory not in (None, "local"):

@@ -14,7 +14,10 @@ LEAST_PIECE = 64  # rows of a bin that are never shared out
 _LEAST_WIDTH, _LEAST_ELEMENTS = 8, 1024  # of a range, where there need not be more bins and elements
 _FILLED = 0.75  # of the room for elements of a range, where all have as many
 _LARGE_LOCAL_MEMORY = 2**17  # which two work-groups share
-_MORE_BYTES, _LEAST_ROOM = 512, 4096
+_MORE_BYTES = 512  # of local memory, kept free besides the room for elements and bins
+_LEAST_ROOM = 4096  # bytes: with less local memory rows are not grouped by ranges
+# Sizes of rows that are grouped themselves, not by number: gathered, they would use a quarter of each line that a GPU
+# fetches. Note [Ranges of rows in local memory], docs/decisions/0018.
 _CARRIED_BYTES = 8, 12, 16
 
 
@@ -46,11 +49,14 @@ def row_ranges(load: Workload, elements: int, bins: int) -> RowRanges:
     """Return ranges of bins whose rows local memory has room for, if so many there may be."""
     # A word for each row, and two for each bin that has very many.
     most = int((_room(load) - 4 * _width(load)) / (4 + 8 / LEAST_PIECE)) // LEAST_PIECE * LEAST_PIECE
+    # As few ranges as local memory allows, rounded up to equal shares of the work-groups.
+    # Ranges with few elements or bins do not pay off, so `worth` limits the rounding.
     groups = ceil(min(load.profile.hardware_threads, elements) / placing_group(load))
     least = max(_least_ranges(load), ceil(elements / (_FILLED * most)))
     worth = min(elements // _LEAST_ELEMENTS, bins // _LEAST_WIDTH, most_partitions(load))
     width = max(2, ceil(bins / max(_least_ranges(load), min(ceil(least / groups) * groups, worth))))
     split = Split(elements, ceil(bins / width), width, groups, 0, 0, most)
+    # The size of a piece follows from the split, and the number of slots from the piece.
     split = split._replace(slots=shared_pieces(ceil(elements / split.piece(1)[0])))
     assert load.rows is not None
     # Of rows so narrow a GPU would read several others with each, and no cache has so many.
@@ -79,11 +85,13 @@ def placing_group(load: Workload) -> int:
 
 def _room(load: Workload) -> int:
     """Return the bytes of local memory of a work-group, besides a word for each work-item."""
+    # Two work-groups are resident where local memory is large, so each may use half of it.
     most = load.profile.local_memory
     return (most // 2 if most >= _LARGE_LOCAL_MEMORY else most) - placing_group(load) * 4 - _MORE_BYTES
 
 
 def _width(load: Workload) -> int:
+    # A word for each bin takes a third of the room at most; the rest is for rows.
     return power_of_two(max(2, min(MOST_PARTITION_BINS, _room(load) // 12)))
 
 

@@ -37,17 +37,19 @@ FEW_ELEMENTS, FEW_BINS = 2**15, 2**13  # that one work-group of a GPU counts and
 _FEW_BYTES = 8192  # of local memory, besides a word for each of these
 _MOST_SHARERS, _SHARED_ROWS = 32, 4  # work-items of a bin that share its rows, so many each at least
 _MOST_PIECES, _PIECE_LANES = 2**14, 2**16
-_LEAST_COMPONENTS = 2
+_LEAST_COMPONENTS = 2  # of a row: one number is a pair, which the other strategies take
 _LINE_BYTES = 64  # of memory that are read together, at least
 MOST_JOINED = 1024  # work-groups that join pieces
 CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
 _WIDE_BYTES = 64  # of a row, that is gathered where nothing is known of updates
-# Fewer results than these are wanted by too many work-items at once, and so are those of bins that have very many rows.
+# Atomics contend below 64 KiB of results, or on hot bins.
 _LEAST_ADDED_BYTES, _MOST_RACE_FACTOR = 2**16, 8
 LOOKED_AT, LOOKED_CELLS, MOST_ALIKE = 2048, 4096, 16  # rows whose bins are looked at, and how many may be of one
-_UNGUARDED_ROWS = 2**16  # of which none waits long
-# Of the predicted time of another plan, what it takes at most where it is chosen. On an H200 updates of rows took 1.3
-# to 2.9 times as long as predicted of plain pairs, rows that are gathered 0.8 to 1.3 times.
+# So few rows are added by atomics without a look at their bins: none waits long.
+# Note [Rows of one bin are one atomic], docs/decisions/0018.
+_UNGUARDED_ROWS = 2**16
+# Rows are gathered if their predicted time is below this multiple of the best other plan's. On an H200 updates of rows
+# took 1.3 to 2.9 times as long as predicted of plain pairs, gathered rows 0.8 to 1.3 times.
 _GAIN, _GAIN_ON_CPU = 1.2, 0.9
 
 
@@ -98,7 +100,7 @@ class RowsPlan(Plan):
 
     @property
     def elements(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.rows.elements(self.num_elements)
 
     @property
@@ -114,6 +116,9 @@ class RowsPlan(Plan):
     @property
     def pieces(self) -> int:
         """Most pieces of bins whose rows are shared out."""
+        if self.rows.is_sorted:  # two for each piece of the elements: of the bin that began before, and of another
+            return 2 * ceil(self.elements / self.piece) if self.elements > self.piece else 0
+        # A bin of r > piece rows has ceil(r / piece) <= 2 (r // piece) pieces, which bounds their sum.
         return 2 * (self.elements // self.piece)
 
     @property
@@ -124,9 +129,12 @@ class RowsPlan(Plan):
     def launches(self) -> int:
         if self.parts:
             return 1 + (self.parts > 1)
+        # The kernels `start` and `add`; if guarded, `look` before them and the fallback behind.
         if self.at_once:
             return 2 if self.again is None else 3 + self.again.launches
-        return (1 if self.is_few else 5) + 1 + self.in_doubles + (self.pieces > 0)
+        # One kernel places rows that are few or sorted, five place others by ranges. Then they are gathered, sums that
+        # doubles cannot hold are made again, and pieces are joined.
+        return (1 if self.is_few or self.rows.is_sorted else 5) + 1 + self.in_doubles + (self.pieces > 0)
 
     def how(self) -> str:
         if self.parts:
@@ -172,7 +180,7 @@ def cannot_gather(load: Workload) -> Exception | None:
             f"update: 'gather' takes at most {most} rows and {NARROW_BINS} components of bins, "
             f"got {load.rows.elements(load.size)} and {load.num_bins}"
         )
-    if not load.on_cpu and (reason := cannot_range(load)):
+    if not load.on_cpu and not load.rows.is_sorted and (reason := cannot_range(load)):
         return reason
     for name, value in (("copies", load.choices.copies), ("passes", load.choices.passes)):
         if value not in (None, 1) and not (name == "copies" and load.on_cpu):
@@ -196,23 +204,29 @@ def gathered(load: Workload) -> RowsPlan:
     few_bins = min(FEW_BINS, max(0, load.profile.local_memory - _FEW_BYTES) // 4)
     ranges, parts, lanes, row_sharers, piece, in_doubles = None, 0, 1, 1, 1, load.has_doubles and not load.on_cpu
     if load.on_cpu:
-        parts = int(trace.step("M", _parts(load, elements, bins), "", "copies, as long as they are not more work"))
+        parts = 1 if rows.is_sorted else _parts(load, elements, bins)
+        parts = int(trace.step("M", parts, "", "copies, as long as they are not more work"))
+        # Results serve as one of the copies where accumulators are values.
         used = (parts - load.holds_values) * load.num_bins * size
         groups = ceil(max(parts, load.profile.hardware_threads) / group)
-        groups = max(1, min(groups, ceil(parts * bins / group)))
+        groups = max(1, min(groups, ceil((elements if rows.is_sorted else parts * bins) / group)))
     else:
+        # A power of two of lanes, each of which loads 16 bytes of a row at a time.
         vectors = ceil(components / max(1, 16 // max(1, load.value_bytes or size)))
         lanes = min(1 << (group.bit_length() - 1), 1 << (vectors - 1).bit_length())
         # Several rows each, at once.
         while 2 * lanes * row_sharers <= _MOST_SHARERS and 2 * row_sharers * _SHARED_ROWS <= elements / bins:
             row_sharers *= 2
         lanes = int(trace.step("lanes", lanes, "", "work-items of a bin, with 16 bytes of its rows each"))
+        # Bins with more rows than a piece are shared out among work-groups. Wide rows have fewer pieces.
         most = max(512, min(_MOST_PIECES, _PIECE_LANES // lanes))
         piece = int(trace.step("piece", max(LEAST_PIECE, ceil(elements / most)), "", "rows that are not shared out"))
         groups = ceil(bins / max(1, group // (lanes * row_sharers)))
-        held = size + (2 * (load.value_bytes or 8) if in_doubles else 0)  # of a component of a piece
-        used = 4 * (2 * bins + elements) + 2 * (elements // piece) * (32 + components * held)
-        if elements > FEW_ELEMENTS or bins > few_bins:
+        # Bytes of pieces with their accumulators, then words for each bin, and for each row that is placed.
+        accumulator_bytes = size + (2 * (load.value_bytes or 8) if in_doubles else 0)  # of a component of a piece
+        pieces = 2 * (elements // piece) * (32 + components * accumulator_bytes)
+        used = pieces + 4 * (bins if rows.is_sorted else 2 * bins + elements)
+        if (elements > FEW_ELEMENTS or bins > few_bins) and not rows.is_sorted:
             ranges = row_ranges(load, elements, bins)
             trace.step("P", ranges.split.ranges, "", "ranges of bins, which are counted and placed in local memory")
             used += ranges.memory_bytes
@@ -249,6 +263,7 @@ def _added_at_once(plan: RowsPlan, load: Workload, otherwise: Plan) -> RowsPlan 
     if load.on_cpu or not numbers or plan.rows.components % numbers or load.race_factor > _MOST_RACE_FACTOR:
         return None
     is_guarded = plan.elements > _UNGUARDED_ROWS
+    # The fallback of a guarded sum is combined from copies by a second stage, which one launch has not.
     if bins_bytes < _LEAST_ADDED_BYTES or (is_guarded and otherwise.is_one_launch):
         return None
     return replace(plan, at_once=numbers, again=otherwise.by_copies() if is_guarded else None)
@@ -259,6 +274,7 @@ def _parts(load: Workload, elements: int, bins: int) -> int:
     threads = load.profile.hardware_threads
     if load.choices.copies is not None:
         return min(load.choices.copies, threads, max(1, elements))
+    # A copy of all bins pays off with two rows for each bin.
     parts = max(1, min(threads, int(elements / (2 * bins))))
     return load.affordable(parts, "private")
 
@@ -269,16 +285,18 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
     size = load.value_bytes or load.bin_bytes[0]
     read, written = plan.elements * rows.components * size, plan.num_bins * size
     if plan.parts:
-        found, added, filled = (rates.get(name, 0) for name in (ROWS_FOUND, ROWS_ADDED, CELLS))
-        if not found or not added or not filled:
+        # A CPU finds the bin of each row, adds its numbers, and initialises and combines the copies.
+        finding, added, filled = (rates.get(name, 0) for name in (ROWS_FOUND, ROWS_ADDED, CELLS))
+        if not finding or not added or not filled:
             return None
-        return (plan.elements / found + read / added + plan.parts * written / 4 / filled) * 1e-9
+        return (plan.elements / finding + read / added + plan.parts * written / 4 / filled) * 1e-9
     if plan.at_once:
         added, bandwidth, launch = (rates.get(name, 0) for name in (ROWS_AT_ONCE, BANDWIDTH, LAUNCH))
         if not added or not bandwidth or not launch:
             return None
         atomics = plan.elements * rows.components / plan.at_once
         lines = _LINE_BYTES * ceil(rows.components * size / _LINE_BYTES)
+        # Results beyond the last-level cache: each row reads and writes its lines in memory.
         missed = 2 * plan.elements * lines if written > load.profile.l2_cache else 0
         return (atomics / added + (written + missed) / bandwidth) * 1e-9 + plan.launches * launch * 1e-6
     placed, gathered_, launch = rates.get(ROWS_PLACED, 0), rates.get(ROWS_GATHERED, 0), rates.get(LAUNCH, 0)
@@ -286,15 +304,23 @@ def seconds(plan: RowsPlan, load: Workload) -> float | None:
         return None
     ranges = plan.ranges_of_bins
     placing = 0.0 if ranges is None else plan.elements / placed + plan.row_bins / placed
-    if ranges is None or not ranges.carried_bytes:  # else they are read in order, and written and read once more
-        read = plan.elements * _LINE_BYTES * ceil(rows.components * size / _LINE_BYTES)
-    else:
-        read *= 3
+    read = _gathered_bytes(plan, size)
     return (placing + (read + written) / gathered_) * 1e-9 + plan.launches * launch * 1e-6
+
+
+def _gathered_bytes(plan: RowsPlan, size: int) -> int:
+    """Return the bytes that a GPU reads where it gathers rows of values of `size` bytes."""
+    row_bytes, ranges = plan.rows.components * size, plan.ranges_of_bins
+    if plan.rows.is_sorted:
+        return plan.elements * (row_bytes + 4)
+    if ranges is None or not ranges.carried_bytes:
+        return plan.elements * _LINE_BYTES * ceil(row_bytes / _LINE_BYTES)
+    return 3 * plan.elements * row_bytes  # read in order, and written and read once more
 
 
 def most_alike(bins: int) -> int:
     """Return how many of `LOOKED_AT` rows may be of one bin where atomics add them."""
+    # Three times the even share of a bin; the constant where that share is small.
     return max(MOST_ALIKE, 3 * LOOKED_AT // bins)
 
 
@@ -324,10 +350,11 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
         plan, own = other, quick
     assert load.rows is not None
     if load.on_cpu:
-        if own is None:
+        if own is None:  # the rule without rates, below, is of GPUs
             return chosen
         others = _updating_seconds(chosen, load) or others
     trace = Trace()
+    # Both predictions go into the trace, whichever plan is chosen.
     if own is not None:
         trace.step("t_rows", own * 1e6, "", "predicted from measured rates, us, rows gathered")
     if others is not None:
@@ -345,6 +372,6 @@ def _updating_seconds(chosen: Plan, load: Workload) -> float | None:
     if rates is None or not isinstance(chosen, PrivatePlan):
         return None
     items, updates = chosen.work_groups * chosen.work_group_size, load.size * load.pairs_per_element
-    found = rates.nanoseconds(updates, load.num_bins, items, chosen.turns)
+    updating = rates.nanoseconds(updates, load.num_bins, items, chosen.turns)
     # The updates of a row are a loop within that over the elements, which compilers turn into no vectors.
-    return 1e-9 * max(found, updates / rates_of(load.profile).values.get(ROWS_UPDATED, inf))
+    return 1e-9 * max(updating, updates / rates_of(load.profile).values.get(ROWS_UPDATED, inf))

@@ -48,6 +48,7 @@ def rates_of(profile: Profile) -> Rates:
     if profile.kind == "cpu":  # a CPU has the rates of its family, whose cores are alike enough
         source = profile.sources.get("rates", "")
         return Rates(profile.rates, source if source.endswith(BORROWED) else "")
+    # A measured device that lacks a rate gets it from another one, not from its own file.
     others = [file for file in _measured() if file.name != profile.name]
     nearest = min(others, key=lambda file: _distance(profile, file))
     scaled = _scaled(profile, nearest)
@@ -69,6 +70,7 @@ def _measured() -> tuple[ProfileFile, ...]:
 
 def _distance(profile: Profile, file: ProfileFile) -> float:
     memory, compute = _ratios(profile, file)
+    # Logarithms make half as fast as far away as twice as fast.
     return abs(log(memory)) + abs(log(compute))
 
 
@@ -78,6 +80,7 @@ def _ratios(profile: Profile, file: ProfileFile) -> tuple[float, float]:
     units = sheet.get("compute_units") or profile.hardware_threads / _USUAL_THREADS
     compute = units * sheet.get("clock", other["clock"]) / (other["compute_units"] * other["clock"])
     memory = compute  # as much for each compute unit, unless known
+    # A bandwidth that was measured on both devices is better than that of data sheets.
     if times.BANDWIDTH in profile.rates:
         memory = profile.rates[times.BANDWIDTH] / file.rates[times.BANDWIDTH]
     elif "bandwidth" in sheet:
@@ -94,6 +97,7 @@ def _scaled(profile: Profile, file: ProfileFile) -> dict[str, float]:
     reading = times.SWEEP_READING * file.rates[times.BANDWIDTH] / _ELEMENT_BYTES
     scaled = {}
     for name, rate in file.rates.items():
+        # Names are "kind, way", but the name of cyclic passes has a comma itself.
         _, _, way = name.rpartition(", ") if not name.endswith(times.PASS_DEALT) else ("", "", times.PASS_DEALT)
         if name in _LAUNCHES:
             scaled[name] = rate
@@ -102,13 +106,14 @@ def _scaled(profile: Profile, file: ProfileFile) -> dict[str, float]:
         elif name in _COMPUTE or way in _UPDATES_IN_CACHE:
             scaled[name] = rate * compute
         elif way in _UPDATES_OF_ELEMENTS:
+            # A weighted geometric mean: at the rate of plain reading, only the bandwidth counts.
             share = min(1.0, rate / reading)
             scaled[name] = rate * memory**share * compute ** (1 - share)
     return scaled
 
 
 def times_of(load: Workload) -> dict[str, times.Times]:
-    """Return what is known of the updates of `load`, for each memory."""
+    """Return the rates, measured or scaled, of the updates of `load`, for each memory."""
     updates = (load.local_update, load.global_update)
     return {
         memory: times.Times(

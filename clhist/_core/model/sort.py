@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import ClassVar
 
-from clhist._core.model.batch import Chunks
+from clhist._core.model.batch import BatchChunks
 from clhist._core.model.feature import Feature
 from clhist._core.model.global_memory import global_copies
 from clhist._core.model.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
@@ -45,7 +45,7 @@ class SortedPlan(Plan):
         return "sorted pairs"
 
     def features(self, value: str | None) -> tuple[Feature, ...]:
-        return (Chunks(equal_shares=True),) if self.is_batch else ()
+        return (BatchChunks(equal_shares=True),) if self.is_batch else ()
 
     def memory_bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
         return 0, sort_bytes(self.num_elements, self.num_bins * self.num_histograms, sizes[0])
@@ -55,20 +55,22 @@ class SortedPlan(Plan):
 
 
 def global_or_sorted(load: Workload, update: str) -> Plan:
-    """In global memory; by sorting where no copy with its locks fits the budget, or where many wait for few locks."""
+    """Plan updates in global memory, or sorting where no copy with its locks fits, or many wait for few locks."""
     left_to_us = update == "lock" and not load.choices.forced and not load.on_cpu
     may_sort = left_to_us and load.bin_bytes[0] <= MOST_SORTED_BYTES and cannot_sort(load) is None
     trace = Trace()
     try:
-        found = global_copies(load, update)
+        plan = global_copies(load, update)
     except MemoryError:
         if not may_sort:
             raise
         trace.step("M", 0, "", "not even one copy with its locks fits the memory budget: pairs are sorted")
         return after(trace.steps, sorted_pairs(load))
-    if not may_sort or found.update != "lock":
-        return found
-    distinct = max(1.0, found.copies * load.num_bins / load.race_factor)
+    if not may_sort or plan.update != "lock":
+        return plan
+    # Locks that are contended are those of bins that occur, in all copies.
+    distinct = max(1.0, plan.copies * load.num_bins / load.race_factor)
+    # With one work-item or fewer at each of them, updates hardly wait, and sorting does not pay off.
     if trace.step("X", load.threads / distinct, "III-A", "T RF / (M H) work-items at each distinct bin") > 1:
         locked = trace.step(
             "t_lock", 1e-6 * load.pairs * LOCK_NANOSECONDS / distinct, "", f"ms: {LOCK_NANOSECONDS:g} ns N RF / (M H)"
@@ -77,8 +79,8 @@ def global_or_sorted(load: Workload, update: str) -> Plan:
         text = f"ms: {launches} launches, and what they move at {bandwidth:.0f} GB/s"
         predicted = seconds(load)
         if predicted is not None and locked > SORT_ADVANTAGE * trace.step("t_sort", 1e3 * predicted, "", text):
-            return after((*found.steps, *trace.steps), sorted_pairs(load))
-    return replace(found, steps=(*found.steps, *trace.steps))
+            return after((*plan.steps, *trace.steps), sorted_pairs(load))
+    return replace(plan, steps=(*plan.steps, *trace.steps))
 
 
 def cannot_sort(load: Workload) -> Exception | None:
@@ -105,6 +107,7 @@ def cannot_sort(load: Workload) -> Exception | None:
 
 def sort_launches(pairs: int, bins: int) -> int:
     """Return how many kernels are launched, one after the other."""
+    # A single tile: one launch sorts it, and one scans it.
     if pairs <= _TILE_PAIRS:
         return 1 + 1 + _OTHER_LAUNCHES
     return _DIGIT_LAUNCHES * (ceil(bins.bit_length() / DIGIT_BITS) + 1) + _OTHER_LAUNCHES
@@ -116,11 +119,11 @@ def seconds(load: Workload) -> float | None:
     bandwidth, launch = rates.get(BANDWIDTH, 0), rates.get(LAUNCH, 0)
     if not bandwidth or not launch:
         return None
-    held = _held_bytes(load.bin_bytes[0])
-    written = _PAIR_BYTES + held
+    accumulator_bytes = _held_bytes(load.bin_bytes[0])
+    written = _PAIR_BYTES + accumulator_bytes
     digits = ceil(load.all_bins.bit_length() / DIGIT_BITS)
     sorted_ = digits * (_PAIR_BYTES // 2 + 2 * _PAIR_BYTES)  # keys are counted, then pairs moved
-    scanned = 2 * (_PAIR_BYTES + max(held, _SECTOR_BYTES))  # for totals, then for results
+    scanned = 2 * (_PAIR_BYTES + max(accumulator_bytes, _SECTOR_BYTES))  # for totals, then for results
     moved = sorted_ / _SORTING_BANDWIDTH + (written + scanned) / SWEEP_READING
     elements = load.size * load.read_bytes / SWEEP_READING + load.pairs * moved
     cells = 3 * load.all_bins * load.bin_bytes[0]  # cleared, read and written
@@ -129,6 +132,7 @@ def seconds(load: Workload) -> float | None:
 
 def _held_bytes(bin_bytes: int) -> int:
     """Return the bytes of an accumulator of a pair, an odd number of words."""
+    # An odd stride spreads neighbouring accumulators over the banks of local memory.
     return 4 * (ceil(bin_bytes / 4) | 1)
 
 

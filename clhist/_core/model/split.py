@@ -8,13 +8,14 @@ from __future__ import annotations
 from math import ceil
 from typing import NamedTuple
 
-SHARED = 3  # pieces that a range costs more than where it is shared out
-PIECES = 2  # of what all costs for each work-group
-_LEAST_PIECE = 1024  # what a piece costs at least, in pairs
+# A range is shared out if it costs more than 1.5 fair shares of a work-group: 3 of 2 pieces.
+SHARED = 3  # pieces
+PIECES = 2  # for each work-group
+_LEAST_PIECE = 1024  # least cost of a piece, in pairs
 
 
 class Split(NamedTuple):
-    """How pairs are grouped by ranges of bins.
+    """A grouping of pairs by ranges of bins.
 
     Attributes
     ----------
@@ -46,19 +47,23 @@ class Split(NamedTuple):
     @property
     def even_pieces(self) -> int:
         """Pieces of all ranges, if they have equally many pairs: none where each is one task."""
-        (piece, _), each = self._replace(segment_cost=0).piece(1), self.elements / self.ranges
-        return self.ranges * ceil(each / piece) if each > SHARED * piece else 0
+        (piece, _), pairs = self._replace(segment_cost=0).piece(1), self.elements / self.ranges
+        return self.ranges * ceil(pairs / piece) if pairs > SHARED * piece else 0
 
     def piece(self, tile: int) -> tuple[int, int]:
-        """Return what a piece costs, and what a segment does besides its pairs, with tiles of so many elements."""
+        """Return the cost of a piece, and that of a segment besides its pairs, with tiles of so many elements."""
+        # A range beyond `most_pairs` is shared out whatever its share is, since it exceeds local memory.
         if self.most_pairs:
             return self.most_pairs // SHARED, 0
         segments = self.ranges * ceil(self.elements / tile)
+        # A segment costs no more than the mean number of its pairs.
         cost = min(self.segment_cost, max(1, self.elements // segments))
+        # With fewer elements than segments, most segments are empty and cost nothing.
         whole = self.elements + cost * min(self.elements, segments)
         return max(_LEAST_PIECE, ceil(whole / (PIECES * self.work_groups))), cost
 
 
 def shared_pieces(pieces: int) -> int:
     """Return how many pieces ranges make that are shared out, at most, where all pairs make so many."""
+    # A shared range has c > SHARED pieces. Rounded up these are less than c + 1 < (1 + 1 / SHARED) c.
     return ceil((1 + 1 / SHARED) * pieces) + 1

@@ -1,4 +1,4 @@
-"""From a call's histograms to sweeps: which form of an operator, which updates, which histograms together.
+"""Division of a call's histograms into sweeps: forms of operators, updates, and histograms that share a sweep.
 
 Pure: `clhist._core.model.choose` plans one sweep, this module decides what a sweep consists of.
 """
@@ -94,25 +94,25 @@ def plan_sweeps(problem: Problem, profile: Profile, indices: Collection[int] | N
     1
     """
     wanted = range(len(problem.histograms)) if indices is None else indices
-    each = [_best_form(index, problem, profile) for index in wanted]
-    sweeps = join_sweeps(each, lambda first, second: _joined(first, second, problem, profile))
-    if profile.kind == "cpu":
+    separate = [_best_form(index, problem, profile) for index in wanted]
+    sweeps = join_sweeps(separate, lambda first, second: _joined(first, second, problem, profile))
+    if profile.kind == "cpu":  # work-items own their copies: a cell needs no atomic, so it may have any size
         sweeps = [_side_by_side(plan) for plan in sweeps]
     return tuple(_narrowed(plan, problem, profile) for plan in sweeps)
 
 
-def join_sweeps(each: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
-    """Return what is left when each sweep is joined with the first that it can be joined with."""
-    found: list[T] = []
-    for one in each:
-        for k, other in enumerate(found):
+def join_sweeps(sweeps: Sequence[T], join: Callable[[T, T], T | None]) -> list[T]:
+    """Return the sweeps, each joined with the first that it can be joined with."""
+    joined: list[T] = []
+    for one in sweeps:
+        for k, other in enumerate(joined):
             joint = join(other, one)
             if joint is not None:
-                found[k] = joint
+                joined[k] = joint
                 break
         else:
-            found.append(one)
-    return found
+            joined.append(one)
+    return joined
 
 
 def is_worth_joining(joint: Plan, first: Plan, second: Plan) -> bool:
@@ -130,26 +130,31 @@ def _side_by_side(plan: Plan) -> Plan:
 def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
     """Return the plan behind one that tries narrow sums, where it may."""
     histogram = problem.histograms[plan.output_indices[0]]
-    form = narrow_form(plan, histogram.max_pairs, on_cpu=profile.kind == "cpu")
+    most_pairs = None if histogram.may_exceed else histogram.max_pairs
+    form = narrow_form(plan, most_pairs, on_cpu=profile.kind == "cpu")
     if form is None:
         return plan
 
-    def planned(outputs: tuple[Output, ...], given: Problem, **forced: Any) -> Plan:
-        asked = replace(given, choices=replace(given.choices, **forced))
-        return _plan_one(outputs, plan.output_indices, asked, profile, histogram)
+    def planned(outputs: tuple[Output, ...], base: Problem, **forced: Any) -> Plan:
+        forced_problem = replace(base, choices=replace(base.choices, **forced))
+        return _plan_one(outputs, plan.output_indices, forced_problem, profile, histogram)
 
+    # The second stage asks for the flag, so narrow sweeps must not write results themselves.
     with_copies = replace(problem, one_launch=False)
     try:
         narrow = planned((Output(form, (), histogram.suffix),), with_copies)
+        # Carries are hardware atomics already: narrow sums must save a pass.
         if form.largest is not None and plan.update == CARRY.name:
             if problem.choices.memory is None:
                 narrow = planned(narrow.outputs, with_copies, memory="local")
             return before(narrow, plan) if saves_a_pass(narrow, plan) else plan
+        # On a GPU both plans must update in the same memory, see `before`: try the ranges of the exact sums first.
         if narrow.memory != plan.memory and profile.kind != "cpu" and plan.ranges:
             narrow = planned(narrow.outputs, with_copies, memory="partitioned")
         elif narrow.memory == "global" and profile.kind != "cpu":
             return plan
         elif narrow.memory != plan.memory and profile.kind != "cpu":
+            # Else the exact sums move to the memory of the narrow ones.
             plan = planned(plan.outputs, problem, memory=narrow.memory, update=narrow.update)
         return before(narrow, plan)
     except (ValueError, MemoryError):  # what is forced is impossible for one of them
@@ -174,6 +179,8 @@ def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
             if best is None:
                 raise
             continue
+        # Without atomics no other form updates faster, and wider bins only cost memory.
+        # Private copies in local memory are an exception on devices whose instructions were counted.
         is_shared = NATIVE_COPIES in profile.rates and plan.memory == "local" and problem.choices.update is None
         if plan.update == GATHER or (plan.update == "private" and not is_shared):
             return plan if best is None else best
@@ -189,9 +196,8 @@ def _best_form(index: int, problem: Problem, profile: Profile) -> Plan:
 
 def _is_better(other: Plan, own: Plan, problem: Problem, profile: Profile) -> bool:
     """Whether the better update of an equivalent form is worth its larger bins; not in local memory (measured)."""
-    if (
-        own.update == "private"
-    ):  # a copy for each work-item, of locks; counted on AMD, native takes half the instructions
+    # Private copies take the place of locks. Counted on AMD, a native update takes half the instructions.
+    if own.update == "private":
         return other.update == "native"
     if _rank(other) >= _rank(own):
         return False
@@ -209,6 +215,7 @@ def _is_worth_carrying(exact: Plan, own: Plan, problem: Problem, profile: Profil
     narrow = _narrowed(exact, problem, profile)
     if narrow.again is None:
         return False
+    # Plain sums are ahead only if uniform bins fit one pass over local memory, and exact ones do not.
     return narrow.passes == 1 or own.passes > 1 or own.strategy != LocalPlan.strategy or problem.race_factor > 1
 
 
@@ -221,6 +228,9 @@ def _forms(histogram: Histogram, size: int) -> Iterator[Operator]:
     yield histogram.operator
     for other in histogram.operator.equivalents:
         most, pairs = other.most_values, histogram.max_pairs
+        # Fewer than 2^32 values are exceeded by calls of any size, where elements emit more than stated.
+        if most is not None and most < 2**32 - 1 and histogram.may_exceed:
+            continue
         if most is None or (pairs is not None and size * pairs < most):  # one more for dest
             yield other.operator
 
@@ -247,6 +257,7 @@ def _plan_one(
     """Return the plan of one sweep for `outputs`; `single` is the histogram asked for if there is only one."""
     choices = problem.choices
     features = profile.features or frozenset()
+    # Strategies without shared copies force none: the workload still needs the best one, for bytes and rates.
     shared = None if choices.update in ("private", *WITHOUT_UPDATES) else choices.update
     updates = _shared_updates(outputs, choices.memory, features, shared, problem.refused)
     plan = plan_sweep(_workload(outputs, indices, problem, profile, single, updates))
@@ -259,12 +270,15 @@ def _filling(
 ) -> Plan:
     """Return the plan, and that of what computes again behind it, for these outputs with the updates that they take."""
     if plan.again is not None:
+        # A fallback computes the same outputs, but may have other updates.
         plan = replace(plan, again=_filling(plan.again, outputs, indices, updates))
     if plan.update in ("private", *WITHOUT_UPDATES):
         chosen = [(plan.update,) * len(output.operator.parts) for output in outputs]
     else:
         chosen = updates[plan.memory]
-    filled = tuple(replace(output, updates=each) for output, each in zip(outputs, chosen, strict=True))
+    filled = tuple(
+        replace(output, updates=output_updates) for output, output_updates in zip(outputs, chosen, strict=True)
+    )
     return plan.filling(filled, indices)
 
 
@@ -278,12 +292,13 @@ def _workload(
 ) -> Workload:
     """Return the numbers of a sweep that fills `outputs`."""
     bins = tuple(problem.histograms[index].bins for index in indices)
-    worst = {memory: slowest(u for each in found for u in each) for memory, found in updates.items()}
+    # One sweep makes the updates of all parts, so its copies and passes are those of the slowest.
+    worst = {memory: slowest(u for names in rows for u in names) for memory, rows in updates.items()}
     most = profile.rates.get(NATIVE_COPIES, MOST_NATIVE_COPIES)
     useful = [
         useful_copies(update, number, loops=part_loops(part), read_bytes=problem.read_bytes or 4, most=most)
-        for output, each, number in zip(outputs, updates.get("local", ()), bins, strict=False)
-        for part, update in zip(output.operator.parts, each, strict=True)
+        for output, part_updates, number in zip(outputs, updates.get("local", ()), bins, strict=False)
+        for part, update in zip(output.operator.parts, part_updates, strict=True)
     ]
     return Workload(
         size=problem.size,
@@ -293,7 +308,7 @@ def _workload(
         global_update=worst.get("global", "lock"),
         bin_bytes=tuple(output.operator.bin_bytes for output in outputs),
         arrays=max(len(output.operator.parts) for output in outputs),
-        locked=tuple(each.count("lock") for each in next(iter(updates.values()))),
+        locked=tuple(part_updates.count("lock") for part_updates in next(iter(updates.values()))),
         race_factor=problem.race_factor,
         choices=problem.choices,
         memory_budget=problem.memory_budget,
@@ -318,6 +333,7 @@ def _of_one(operator: Operator, problem: Problem, profile: Profile, single: Hist
     atomic = vector_atomic(operator.operation, operator.dtype, features) if operator.holds_values else None
     return {
         "max_pairs": single.max_pairs,
+        "may_exceed": single.may_exceed,
         "value_bytes": 0 if single.value is not None else value_bytes,
         "counts": single.counts and _can_be_packed(operator),
         "rows": problem.rows,

@@ -34,7 +34,7 @@ VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
 NATIVE_COPIES, PARTITIONED_BYTES = "copies of native updates", "bytes of partitioned values"
 
 COUNT = "count"  # the kind of 32-bit additions of 1, whose pairs have no values
-_CELL_BYTES = 4
+_CELL_BYTES = 4  # of a cell whose filling is measured; larger ones count as several
 SWEEP_READING = 0.85  # of the bandwidth of plain reading, on an H200
 
 
@@ -75,19 +75,23 @@ class Times(NamedTuple):
         overhead = self.overhead(plan)
         rate = self._rate(plan.rate)
         bandwidth = self.rates.get(BANDWIDTH, 0)
+        # Two sizes are measured: values above four bytes have the rate of eight.
         values = self.rates.get(VALUES[4 if self.value_bytes <= 4 else 8], 0)  # GB/s
         if overhead is None or self.max_pairs is None or not all((rate, bandwidth, values)):
             return None
         reading = self.read_bytes / (SWEEP_READING * bandwidth)
-        each = max(self.max_pairs / rate, reading)
+        # Loads and updates overlap, so the slower of them decides.
+        nanoseconds = max(self.max_pairs / rate, reading)
         if plan.passes > 1:
             further = self._further(plan, reading)
             if further is None:
                 return None
-            each += (plan.passes - 1) * further
+            nanoseconds += (plan.passes - 1) * further
         if plan.rate == PARTITIONED:  # the rate is of bins alone
-            each += (self.read_bytes - BIN_NUMBER_BYTES) / (SWEEP_READING * bandwidth) + self.value_bytes / values
-        return overhead + plan.num_elements * each * 1e-9
+            nanoseconds += (self.read_bytes - BIN_NUMBER_BYTES) / (
+                SWEEP_READING * bandwidth
+            ) + self.value_bytes / values
+        return overhead + plan.num_elements * nanoseconds * 1e-9
 
     def _further(self, plan: Plan, reading: float) -> float | None:
         """Return the nanoseconds that each further pass takes for an element, or None."""

@@ -14,7 +14,7 @@ from clhist._core.devices.profile import Profile
 from clhist._core.model.problem import BIN_NUMBER_BYTES, FREE, Choices, Rows, check_numbers
 from clhist._core.model.updates import check_update
 
-LOCK_BYTES = 4
+LOCK_BYTES = 4  # of a lock: an int that is exchanged
 ALIGNMENT = 16  # bytes: where each of several arrays begins in local memory
 # Below these, elements and bins are counted in 32 bits; a work-item's next element must not overflow either.
 NARROW_ELEMENTS = 2**31 - 2**24
@@ -57,6 +57,8 @@ class Workload:
         (bin, value) pairs of an element, as far as that is known.
     max_pairs : int, optional
         Upper bound on them; only where there is one can the pairs be sorted or partitioned.
+    may_exceed : bool
+        Whether an element may have more than that, which the caller states.
     useful_copies : int, optional
         Copies of a work-group in local memory beyond which none is faster. By default as many as fit, as in the paper.
     value_bytes : int
@@ -101,6 +103,7 @@ class Workload:
     equal_shares: bool = True
     pairs_per_element: int = 1
     max_pairs: int | None = None
+    may_exceed: bool = False
     useful_copies: int | None = None
     value_bytes: int = 4
     counts: bool = False
@@ -151,8 +154,13 @@ class Workload:
 
     @property
     def pairs(self) -> int:
-        """How many pairs there are at most, some of which may be of no bin."""
+        """The largest number of pairs, some of which may be of no bin."""
         return self.size * (self.max_pairs or 1)
+
+    @property
+    def has_single_pairs(self) -> bool:
+        """Whether no element emits more than one pair."""
+        return self.max_pairs == 1 and not self.may_exceed
 
     @property
     def all_bins(self) -> int:
@@ -162,10 +170,12 @@ class Workload:
     @property
     def locks_each(self) -> tuple[int, ...]:
         """Locks of a bin of each histogram."""
+        # A single entry, such as the default, stands for all histograms.
         return self.locked * (len(self.bins) // len(self.locked))
 
     def bins_bytes(self, update: str) -> tuple[int, ...]:
         """Return the bytes of one bin of each histogram, with its locks."""
+        # A forced number of locks is a table that all bins share, which `local_memory` subtracts.
         if update != "lock" or self.choices.locks is not None:
             return self.bin_bytes
         return tuple(size + LOCK_BYTES * n for size, n in zip(self.bin_bytes, self.locks_each, strict=True))
@@ -174,6 +184,7 @@ class Workload:
         """Return elsize, the bytes of a bin with its lock, and avg, its share of each array that it is laid out in."""
         sizes = self.bins_bytes(update)
         size = sizes[0] if len(sizes) == 1 else self.copy_bytes(update) / self.num_bins
+        # Locks are in arrays of their own, which count as well.
         return size, size / (self.arrays + (max(self.locked) if update == "lock" else 0))
 
     def copy_bytes(self, update: str, passes: int = 1) -> int:
@@ -182,6 +193,7 @@ class Workload:
 
     def local_memory(self, update: str) -> int:
         """Return the bytes of local memory that copies may take."""
+        # The kernel's local array is a multiple of the alignment (`kernels.layout`): the rest cannot be used.
         room = self.profile.local_memory // ALIGNMENT * ALIGNMENT
         if update == "lock" and self.choices.locks is not None:
             locks = self.choices.locks * sum(self.locks_each)
@@ -196,6 +208,7 @@ class Workload:
     def alignment_bytes(self, update: str) -> int:
         """Return the most bytes of local memory that are lost between the arrays of the copies."""
         arrays = self.arrays * len(self.bins)
+        # Locks follow the cells. Cells of an odd size are rounded up to a word before them.
         odd = update == "lock" and any(size % LOCK_BYTES for size in self.bin_bytes)
         return ALIGNMENT * (arrays - 1) + (LOCK_BYTES if odd else 0)
 
@@ -204,6 +217,8 @@ class Workload:
 
         Two for each compute unit, unless one uses more than half of its local memory.
         """
+        # Below that size a compute unit often has room for a second work-group, whatever one may use.
+        # With a forced work-group size, `blocks` is not two for each compute unit.
         alone = not self.on_cpu and self.profile.local_memory > SHARED_LOCAL_MEMORY
         if not alone or 2 * used <= self.profile.local_memory or self.choices.work_group_size is not None:
             return blocks
@@ -213,6 +228,7 @@ class Workload:
         """Return how many of `copies` copies of all bins in global memory the budget allows."""
         if self.memory_budget is None:
             return copies
+        # A batch needs a copy for each of its histograms.
         one = self.copy_bytes(update) * self.histograms
         if one > self.memory_budget:
             raise MemoryError(

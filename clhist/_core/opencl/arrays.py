@@ -5,6 +5,7 @@ PyOpenCL is not imported here: small NumPy arrays need no device.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable
 from ctypes import addressof, c_char
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ def is_device_array(value: object) -> bool:
 def _find_device_class() -> Any:
     """Return the class of PyOpenCL's arrays, or () while PyOpenCL is not imported and has no arrays."""
     global _device_class
+    if "pyopencl.array" not in sys.modules:  # most calls of a process without a device
+        return ()
     _device_class = imported("pyopencl.array", "Array") or ()
     return _device_class
 
@@ -82,15 +85,18 @@ def check_array(
     array: Array = value
     host = isinstance(value, np.ndarray)
     check_unmasked(name, value)
-    given = array.dtype.newbyteorder("=") if host and not written and array.dtype.names is None else array.dtype
-    if given == np.bool_ and dtype == np.uint8 and not written:
-        array, given = as_bytes(array), dtype  # what C has for it
-    if given != dtype:
+    # A NumPy array that is only read may have the other byte order: `np.require` below copies it.
+    given_dtype = array.dtype.newbyteorder("=") if host and not written and array.dtype.names is None else array.dtype
+    if given_dtype == np.bool_ and dtype == np.uint8 and not written:
+        array, given_dtype = as_bytes(array), dtype  # what C has for it
+    if given_dtype != dtype:
         raise TypeError(f"{name}: expected an array of {_shown(dtype)}, got one of {_shown(array.dtype)}")
     if shape is not None and array.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+    # A kernel that only reads gets a copy where layout, alignment or byte order do not suit it.
     if host and not written:
         return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
+    # What is written, or is on a device, cannot be replaced by a copy.
     check_contiguous(name, array)
     if host and not array.flags.aligned:
         raise ValueError(
@@ -112,6 +118,7 @@ def is_plain_array(value: Any, dtype: np.dtype) -> bool:
 
     Most arrays are; this takes a fifth of its time.
     """
+    # Subclasses are left to `check_array`: a masked array is one.
     return type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned
 
 
@@ -137,11 +144,11 @@ def check_layout(name: str, array: Array) -> None:
     check_contiguous(name, array)
 
 
-def is_taken(value: object, taken: object) -> bool:
-    """Whether a kernel takes an argument in place; `taken` is what `check_array` made of it, or a scalar."""
-    if not isinstance(value, np.ndarray) or not isinstance(taken, np.ndarray):
+def is_taken(value: object, checked: object) -> bool:
+    """Whether a kernel takes an argument in place; `checked` is what `check_array` made of it, or a scalar."""
+    if not isinstance(value, np.ndarray) or not isinstance(checked, np.ndarray):
         return True
-    return taken is value or np.may_share_memory(taken, value)
+    return checked is value or np.may_share_memory(checked, value)
 
 
 def plain(array: np.ndarray) -> np.ndarray:
@@ -181,6 +188,7 @@ def common_kind(named: Iterable[tuple[str, Array]]) -> bool:
     for name, array in named:
         kinds.setdefault(_kind(array), name)
     if len(kinds) > 1:
+        # The order of `_KINDS` decides which of both is named as the expected one.
         (expected, like), (got, name) = sorted(kinds.items(), key=lambda kind: _KINDS.index(kind[0]))[:2]
         raise TypeError(
             f"{name}: expected a {expected} array as {like} is, got a {got} array; "
@@ -219,8 +227,9 @@ def note_event(array: Array, event: cl.Event, waited: Collection[cl.Event]) -> N
 
     Otherwise an array that is written again and again has a dozen events, for each of which every call waits.
     """
-    done = {id(each) for each in waited}
-    array.events[:] = [each for each in array.events if id(each) not in done]
+    # Events are compared by identity: the command of this event waited for these very objects.
+    done = {id(earlier) for earlier in waited}
+    array.events[:] = [earlier for earlier in array.events if id(earlier) not in done]
     array.add_event(event)
 
 
@@ -234,4 +243,5 @@ def overlap(first: Array, second: Array) -> bool:
         or first.base_data != second.base_data
     ):
         return False
+    # Both are half-open intervals of bytes in one buffer, and overlap if each begins before the other ends.
     return first.offset < second.offset + second.nbytes and second.offset < first.offset + first.nbytes

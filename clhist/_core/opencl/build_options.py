@@ -25,6 +25,7 @@ def check_environment(context: cl.Context) -> None:
     PyOpenCL has a variable of its own, and so have PoCL and Intel's CPU runtime.
     """
     platform = context.devices[0].platform.name
+    # PyOpenCL appends the first to the options of each program; PoCL reads its own.
     names = ["PYOPENCL_BUILD_OPTIONS"]
     if platform.startswith("Portable Computing Language"):
         names.append("POCL_EXTRA_BUILD_FLAGS")

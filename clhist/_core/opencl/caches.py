@@ -25,6 +25,7 @@ _temporary: str | None = None
 
 def survive_broken_caches() -> None:
     """Have PyOpenCL compile where an entry of its cache cannot be read; it raises KeyError unless this is set."""
+    # An empty value is false; a value of the caller's stays.
     os.environ.setdefault("PYOPENCL_CACHE_FAILURE_FATAL", "")
 
 
@@ -34,7 +35,8 @@ def unwritable_caches() -> list[str]:
         "PYOPENCL_NO_CACHE": [platformdirs.user_cache_path(name, name) for name in ("pyopencl", "pytools")],
         "POCL_CACHE_DIR": [pocl_cache()] if os.name == "posix" else [],
     }
-    found = [name for name, own in places.items() if name not in os.environ and not all(map(is_writable, own))]
+    # A variable that the caller has set stays, but for PoCL's: without a cache it has no device.
+    names = [name for name, own in places.items() if name not in os.environ and not all(map(is_writable, own))]
     if "POCL_CACHE_DIR" in os.environ and not all(map(is_writable, places["POCL_CACHE_DIR"])):
         warnings.warn(
             f"POCL_CACHE_DIR: {os.environ['POCL_CACHE_DIR']!r} cannot be written; PoCL compiles into "
@@ -42,8 +44,8 @@ def unwritable_caches() -> list[str]:
             RuntimeWarning,
             stacklevel=3,
         )
-        found.append("POCL_CACHE_DIR")
-    return found
+        names.append("POCL_CACHE_DIR")
+    return names
 
 
 def replace_caches(variables: Collection[str]) -> None:
@@ -72,7 +74,8 @@ def is_writable(directory: Path) -> bool:
     if not directory.is_absolute():  # "~", where a user has no home
         return False
     try:
-        existing = next(each for each in (directory, *directory.parents) if each.exists())
+        # The cache directory need not exist yet: what counts is the file system where it would be made.
+        existing = next(folder for folder in (directory, *directory.parents) if folder.exists())
         if shutil.disk_usage(existing).free < _ROOM:
             return False
         with tempfile.TemporaryFile(dir=existing) as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+# Lines that PyOpenCL and runtimes write around the compiler's messages.
 _NOISE = ("(options:", "Build on ", "clBuildProgram failed", "Compilation started", "Compilation failed")
 # clang names the source as the runtime likes: "3:52:20: error:", "<kernel>:52:20: error:", "error: /tmp/x:52:20:".
 _CLANG = re.compile(r"(?:^|[\s:>])(?P<line>\d+):(?P<column>\d+):\s*(?:(?:fatal )?error:\s*)(?P<says>.+)$")
@@ -23,12 +24,13 @@ class Complaint(NamedTuple):
 
 def complaints(log: str) -> list[Complaint]:
     """Return the errors of a compiler's log, in its order; none if it has another format."""
-    found = []
+    errors = []
     for line in log.splitlines():
         match = _CLANG.search(line) or _POCL.search(line)
         if match:
-            found.append(Complaint(int(match["line"]), int(match["column"]), match["says"].strip()))
-    return list(dict.fromkeys(found))
+            errors.append(Complaint(int(match["line"]), int(match["column"]), match["says"].strip()))
+    # Equal errors count once, in the order of the log.
+    return list(dict.fromkeys(errors))
 
 
 def explain(log: str, source: str) -> str:
@@ -41,13 +43,13 @@ def explain(log: str, source: str) -> str:
     source : str
         The generated OpenCL C.
     """
-    found = complaints(log)
+    errors = complaints(log)
     lines = source.splitlines()
-    if not found or not 0 < found[0].line <= len(lines):
+    if not errors or not 0 < errors[0].line <= len(lines):
         return "\n".join(["the OpenCL compiler refused the kernel:", *_words(log)])
-    first = found[0]
+    first = errors[0]
     where, line, column = _user_line(lines, first.line - 1, first.column - 1)
-    more = f"\n({len(found) - 1} more in error.log)" if len(found) > 1 else ""
+    more = f"\n({len(errors) - 1} more in error.log)" if len(errors) > 1 else ""
     return (
         f"{where}: {first.says}\n    {line}\n    {' ' * column}^{more}\n"
         "error.log has the compiler's full output, error.source the generated OpenCL C"
@@ -59,6 +61,7 @@ def _user_line(lines: list[str], number: int, column: int) -> tuple[str, str, in
     text = lines[number]
     function, header = _function(lines, number)
     part = next((part for name, part in _PARTS.items() if re.fullmatch(rf"clhist_{name}\w*", function)), None)
+    # Which part of the user's C a line is of follows from the name of the function that it is in.
     if part is None and (function or text).lstrip().startswith("clhist_"):
         return "generated code", *_stripped(text, column)
     if part is None and text.startswith("__kernel"):
@@ -68,9 +71,11 @@ def _user_line(lines: list[str], number: int, column: int) -> tuple[str, str, in
     if part == "map":  # x[i] is rendered as clhist_element_x
         before, after = (re.sub(r"\bclhist_element_(\w+)\b", r"\1[i]", side) for side in (text[:column], text[column:]))
         line, place = _stripped(before + after, len(before))
+        # Lines of the map count from the brace that opens its function.
         begin = next((k for k in range(header, number + 1) if lines[k].startswith("{")), number)
         where = f"map, line {number - begin}" if begin < number else "arguments of the map"  # which may take lines
         return where, line.removesuffix(";"), place
+    # Blanks take the place of `return` and the semicolon, so that the column stays right.
     inner = re.sub(r"^\s*return |;\s*$", lambda match: " " * len(match[0]), text)
     return part, *_stripped(inner, column)
 
@@ -88,6 +93,7 @@ def _function(lines: list[str], number: int) -> tuple[str, int]:
 
 def _stripped(text: str, column: int) -> tuple[str, int]:
     start = len(text) - len(text.lstrip())
+    # A tab becomes one blank, since it is one column in the compiler's message.
     line = text.strip().expandtabs(1)
     return line, min(max(0, column - start), len(line))
 

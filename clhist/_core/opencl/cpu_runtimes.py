@@ -1,4 +1,4 @@
-"""The fastest of several CPU runtimes, measured once and stored in the cache directory.
+"""The cost of a launch, and the fastest of several CPU runtimes, measured once and stored in the cache directory.
 
 The choice at first use compiles nothing: it compares the time of a small command, for some milliseconds in all.
 `measure_kernels`, behind ``clhist warm``, compares kernels as well. Note [The fastest CPU runtime],
@@ -29,7 +29,7 @@ FIGURES = {
 _MARGIN = 0.9  # a later runtime is chosen below this part of the time, so that noise does not decide
 _ROUNDS, _REPEATS = 8, 5  # in turn; the least time is that without other work on the cores
 _ZERO = np.zeros(1, np.int32)
-_WORDS, _VALUES, _BINS = 2**22, 2**20, 256
+_WORDS, _VALUES, _BINS = 2**22, 2**20, 256  # of the sum, and of the counts: see `FIGURES`
 _SOURCE = f"""
 kernel void clhist_launch(global const int *from, global int *to, const int n)
 {{
@@ -58,14 +58,18 @@ def fastest_first(devices: Sequence[cl.Device]) -> list[cl.Device]:
     The order stays where nothing can be stored: processes that measure anew could choose differently.
     """
     figures = figures_of(devices)
+    # A measurement that cannot be stored would be repeated, with noise, in each process.
     if figures is None and is_writable(platformdirs.user_cache_path("clhist")):
         figures = _store(devices, _in_turn([_commands(device) for device in devices]))
     if figures is None:
         return [*devices]
+    # Only `clhist warm` measures kernels: figures that some device lacks decide nothing.
     names = [name for name in FIGURES if all(name in row for row in figures)]
+    # Products compare runtimes by the ratios of all figures, whatever their units.
     times = [prod(row[name] for name in names) for row in figures]
     best = 0
     for n, time in enumerate(times):
+        # The first device stays the best unless another one is clearly faster.
         best = n if time < _MARGIN * times[best] else best
     return [devices[best], *(device for n, device in enumerate(devices) if n != best)]
 
@@ -76,6 +80,26 @@ def figures_of(devices: Sequence[cl.Device]) -> list[Figures] | None:
     if key not in _figures and (stored := read_measurement("runtimes", _facts(devices))) is not None:
         _figures[key] = stored
     return _figures.get(key)
+
+
+def launch_seconds(device: cl.Device, context: cl.Context | None = None) -> float:
+    """Return the least seconds of a small command of a device, in this process and in earlier ones.
+
+    A measurement takes about a millisecond. One beside other work on the cores is several times too large, so that
+    later processes correct it.
+
+    Parameters
+    ----------
+    device : pyopencl.Device
+        A CPU or a GPU.
+    context : pyopencl.Context, optional
+        Of the device; on a GPU a new one takes a tenth of a second.
+    """
+    (figures,) = _in_turn([_commands(device, context)])
+    stored = figures_of([device])
+    if stored is not None and stored[0]["launch"] <= figures["launch"]:
+        return stored[0]["launch"]
+    return _store([device], [figures], replace=True)[0]["launch"]
 
 
 def comparison(devices: Sequence[cl.Device]) -> str | None:
@@ -101,6 +125,7 @@ def measure_kernels(devices: Sequence[cl.Device]) -> list[Figures]:
 
 def _store(devices: Sequence[cl.Device], figures: list[Figures], *, replace: bool = False) -> list[Figures]:
     """Store figures, and return those that other processes read: one of them may have been quicker."""
+    # A figure is infinite after an error, which may not happen again: it is not stored.
     if inf not in (seconds for row in figures for seconds in row.values()):
         earlier = None if replace else read_measurement("runtimes", _facts(devices))
         if earlier is None:
@@ -112,6 +137,7 @@ def _store(devices: Sequence[cl.Device], figures: list[Figures], *, replace: boo
 
 def _facts(devices: Sequence[cl.Device]) -> list[Any]:
     """Return what the figures depend on."""
+    # A new driver, another processor or another kernel needs new figures.
     drivers = [[d.platform.version, d.driver_version, d.name, d.max_compute_units] for d in devices]
     return [drivers, processor_aliases(CPUINFO), _SOURCE]
 
@@ -119,6 +145,7 @@ def _facts(devices: Sequence[cl.Device]) -> list[Any]:
 def _in_turn(runs: Sequence[dict[str, Callable[[], object]]]) -> list[Figures]:
     """Return the least seconds of the commands of each device, which take turns; infinite after an error."""
     figures: list[Figures] = [dict.fromkeys(commands, inf) for commands in runs]
+    # Devices take turns, so that other work on the cores slows all of them alike.
     for _ in range(_ROUNDS):
         for commands, row in zip(runs, figures, strict=True):
             for name, run in commands.items():
@@ -135,10 +162,10 @@ def _seconds(run: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def _commands(device: cl.Device) -> dict[str, Callable[[], object]]:
+def _commands(device: cl.Device, context: cl.Context | None = None) -> dict[str, Callable[[], object]]:
     """Return a command that needs no compiler: a fill takes the way of a launch through the driver."""
     try:
-        context = cl.Context([device])
+        context = context or cl.Context([device])
         queue = cl.CommandQueue(context)
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
     except cl.Error:
@@ -194,6 +221,7 @@ def processor_aliases(path: Path) -> tuple[str, ...]:
         lines = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
     except OSError:
         return ()
+    # The first paragraph is the first core: all others are taken to be alike.
     facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     sets = [name for name in _INSTRUCTION_SETS if name in facts.get("flags", "").split()]
     if "vendor_id" not in facts:

@@ -31,7 +31,7 @@ class CudaMemory:
         The number of the CUDA device.
     owner : object
         The library's array.
-    given : object
+    original : object
         What the caller gave, if `owner` was made of it.
     back : callable or None
         What makes of the library's arrays those of the caller's, where that is another.
@@ -41,16 +41,23 @@ class CudaMemory:
         Of `owner`, where that is known.
     """
 
-    __slots__ = ("back", "device", "given", "is_read_only", "library", "owner", "whole")
+    __slots__ = ("back", "device", "is_read_only", "library", "original", "owner", "whole")
 
     def __init__(
-        self, library: Library, device: int, owner: Any, given: Any = None, back: Any = None, is_read_only: bool = False
+        self,
+        library: Library,
+        device: int,
+        owner: Any,
+        original: Any = None,
+        back: Any = None,
+        is_read_only: bool = False,
     ) -> None:
-        self.library, self.device, self.owner, self.given, self.back = library, device, owner, given, back
+        self.library, self.device, self.owner, self.original, self.back = library, device, owner, original, back
         self.is_read_only = is_read_only
         self.whole: tuple[int, tuple[int, ...], np.dtype] | None = None
 
     def __eq__(self, other: object) -> bool:
+        # All memory of a device compares equal, as one buffer would: arrays differ by their offsets.
         return isinstance(other, CudaMemory) and other.device == self.device
 
     def __hash__(self) -> int:
@@ -72,8 +79,8 @@ class CudaArray(cl_array.Array):
     @property
     def memory(self) -> CudaMemory:
         """The memory of the array."""
-        found: Any = self.base_data
-        return found
+        memory: Any = self.base_data
+        return memory
 
     @property
     def stands_for(self) -> cl.CommandQueue:
@@ -82,14 +89,15 @@ class CudaArray(cl_array.Array):
         return self.queue
 
     @classmethod
-    def made(cls, memory: CudaMemory, found: Described, queue: cl.CommandQueue) -> CudaArray:
+    def made(cls, memory: CudaMemory, described: Described, queue: cl.CommandQueue) -> CudaArray:
         """Return the array of this description."""
+        # The constructor of PyOpenCL's arrays allocates a buffer, or wants one of OpenCL's.
         array = object.__new__(cls)
-        size = prod(found.shape)
+        size = prod(described.shape)
         array.__dict__.update(
-            queue=queue, context=queue.context, shape=found.shape, dtype=found.dtype, strides=found.strides,
-            events=[], nbytes=found.dtype.itemsize * size, size=size, allocator=None, base_data=memory,
-            offset=found.address, _flags=None,
+            queue=queue, context=queue.context, shape=described.shape, dtype=described.dtype, strides=described.strides,
+            events=[], nbytes=described.dtype.itemsize * size, size=size, allocator=None, base_data=memory,
+            offset=described.address, _flags=None,
         )  # fmt: skip
         return array
 
@@ -106,28 +114,28 @@ class CudaArray(cl_array.Array):
 
     def get(self, queue: Any = None, ary: Any = None, async_: bool = False, **options: Any) -> np.ndarray:
         """Return a copy on the host, once all is done that the stream has to do."""
-        found = np.empty(self.shape, self.dtype)
+        copy = np.empty(self.shape, self.dtype)
         if self.size:
             if not self.flags.c_contiguous:
                 raise NotDirectError("to read an array with gaps")
             memory = self.memory
             with driver().on(memory.device):
-                driver().download(found, self.offset, memory.stream)
-        return found
+                driver().download(copy, self.offset, memory.stream)
+        return copy
 
     def every(self, step: int) -> np.ndarray:
         """Return one of each `step` elements of one dimension, copied to the host."""
-        found = np.empty(self.size // step, self.dtype)
+        elements = np.empty(self.size // step, self.dtype)
         memory = self.memory
         with driver().on(memory.device):
-            driver().download_every(found[:, None], self.offset, step * self.dtype.itemsize, memory.stream)
-        return found
+            driver().download_every(elements[:, None], self.offset, step * self.dtype.itemsize, memory.stream)
+        return elements
 
     def copy(self, queue: Any = None) -> CudaArray:
         """Return a copy on the device."""
-        found = new_array(self.memory, self.shape, self.dtype, self.stands_for)
-        found[...] = self
-        return found
+        copy = new_array(self.memory, self.shape, self.dtype, self.stands_for)
+        copy[...] = self
+        return copy
 
     def __setitem__(self, key: Any, value: Any, **_: Any) -> None:
         if (
@@ -156,25 +164,26 @@ class CudaArray(cl_array.Array):
         memory, dtype = self.memory, np.dtype(dtype)
         if not memory.library.has(dtype) or self.dtype.names is not None:
             raise NotDirectError(f"to convert to {dtype}")
+        # A recording holds the conversion as one step, not the calls that the library makes for it.
         with unheard():
-            found = self.computed(lambda own, _: memory.library.converted(own, dtype))
+            converted = self.computed(lambda own, _: memory.library.converted(own, dtype))
         if heard.calls is not None:
-            heard.calls.append(CudaConverted(self, found))
-        return found
+            heard.calls.append(CudaConverted(self, converted))
+        return converted
 
     def of_library(self) -> Any:
-        """Return it, which is contiguous, as an array of its library, of the same memory."""
+        """Return the contiguous array as one of its library, of the same memory."""
         return _part(self)
 
     def computed(self, function: Callable[[Any, Any], Any]) -> CudaArray:
-        """Return what a function of the library's array, and of the library's module, makes: a new array."""
+        """Return the new array that a function makes of the library's array and of the library's module."""
         memory = self.memory
         if heard.calls is not None:
             heard.calls.append(memory.library.name)
         owner = function(_part(self), memory.library.module)
-        found = memory.library.described("result", owner)
+        described = memory.library.described("result", owner)
         return CudaArray.made(
-            CudaMemory(memory.library, memory.device, owner, None, memory.back), found, self.stands_for
+            CudaMemory(memory.library, memory.device, owner, None, memory.back), described, self.stands_for
         )
 
     def clear(self) -> CudaArray:
@@ -219,18 +228,20 @@ class StreamOrder:
         CaptureError
             If what is enqueued goes into a graph, whose launches would not take turns with the arrays' other uses.
         """
-        kept = [each for each in arrays if isinstance(each, CudaArray)]
-        if not kept:
+        cuda_arrays = [array for array in arrays if isinstance(array, CudaArray)]
+        # Arrays of OpenCL are ordered by their own events.
+        if not cuda_arrays:
             self._event = None
             return
-        kept[0].check_not_captured()
-        memory = kept[0].memory
+        cuda_arrays[0].check_not_captured()
+        memory = cuda_arrays[0].memory
+        # Work on one stream runs in order anyway.
         if self._event is not None and memory.stream != self._stream:
             with driver().on(memory.device):
                 self._event.let_wait(memory.stream)
-            for each in kept:
-                memory.library.is_used(each.memory.owner, memory.device)
-            self.end(kept)
+            for array in cuda_arrays:
+                memory.library.is_used(array.memory.owner, memory.device)
+            self.end(cuda_arrays)
 
     def end(self, arrays: Sequence[object]) -> None:
         """Note that the library's current stream has used the arrays."""
@@ -238,6 +249,7 @@ class StreamOrder:
             memory = arrays[0].memory
             self._stream = memory.stream
             with driver().on(memory.device):
+                # One event for all uses: each record replaces the point of the one before.
                 self._event = (self._event or Event(driver())).record(self._stream)
 
 
@@ -248,6 +260,7 @@ def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: 
     strides = _strides(shape, dtype.itemsize)
     memory = CudaMemory(library, like.device, owner, None, like.back)
     address = library.address(owner)
+    # For a dtype that the library lacks, its array has bytes instead, and another shape.
     if library.has(dtype):
         memory.whole = address, shape, dtype
     return CudaArray.made(memory, Described(address, dtype, shape, strides, like.device), queue)
@@ -256,9 +269,9 @@ def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: 
 def of_caller(array: CudaArray) -> Any:
     """Return an array of the caller's library: what was given, or a result; a dict of fields for a structured dtype."""
     memory = array.memory
-    if memory.given is not None:
-        return memory.given
-    back = memory.back or (lambda found: found)
+    if memory.original is not None:
+        return memory.original
+    back = memory.back or (lambda result: result)
     if array.dtype.names is None:
         return back(_part(array))
     library, flat = memory.library, _flat(array)
@@ -266,6 +279,7 @@ def of_caller(array: CudaArray) -> Any:
     for field, (dtype, place, *_) in (array.dtype.fields or {}).items():
         step, rest = divmod(array.dtype.itemsize, dtype.itemsize)
         first, gap = divmod(place, dtype.itemsize)
+        # A field is a strided view of the whole, which exists if its place and the record are multiples of its size.
         if rest or gap or not library.has(dtype):
             raise TypeError(f"{memory.library.name} has no array of the field {field!r} of {array.dtype}")
         fields[field] = back(library.viewed(flat, dtype)[first::step].reshape(array.shape))
@@ -274,30 +288,33 @@ def of_caller(array: CudaArray) -> Any:
 
 def _part(array: CudaArray) -> Any:
     """Return a contiguous array as one of its library, of the same memory."""
+    # Most arrays are whole ones of the library, which need no view.
     if array.memory.whole == (array.offset, array.shape, array.dtype):
         return array.memory.owner
     library, owner = array.memory.library, array.memory.owner
-    found = library.described("result", owner)
-    if (found.address, found.dtype, found.shape) == (array.offset, array.dtype, array.shape):
+    described = library.described("result", owner)
+    if (described.address, described.dtype, described.shape) == (array.offset, array.dtype, array.shape):
         return owner
     flat = _flat(array)
-    return (flat if found.dtype == array.dtype else library.viewed(flat, array.dtype)).reshape(array.shape)
+    return (flat if described.dtype == array.dtype else library.viewed(flat, array.dtype)).reshape(array.shape)
 
 
 def _flat(array: CudaArray) -> Any:
     """Return the memory of an array, in one dimension, as one of the dtype of what it is a part of."""
     library, owner = array.memory.library, array.memory.owner
-    found, flat = library.described("result", owner), owner.reshape(-1)
-    item = found.dtype.itemsize
-    begin = (array.offset - found.address) // item
+    described, flat = library.described("result", owner), owner.reshape(-1)
+    item = described.dtype.itemsize
+    # Offsets are addresses, so that a difference of two is a position in the owner's memory.
+    begin = (array.offset - described.address) // item
     return flat[begin : begin + array.nbytes // item]
 
 
 def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
-    found = [item]
+    strides = [item]
     for n in shape[:0:-1]:
-        found.append(found[-1] * max(1, n))
-    return tuple(found[::-1]) if shape else ()
+        # NumPy counts a dimension of 0 as 1 in strides.
+        strides.append(strides[-1] * max(1, n))
+    return tuple(strides[::-1]) if shape else ()
 
 
 def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:
@@ -312,6 +329,7 @@ def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:
     with driver().on(device):
         driver().check_not_captured(memory_like.stream)
         block = Allocation(device, array.nbytes)
+        # On a private stream: this memory is new, and no work of the caller's has to end before.
         driver().upload(block.address, array, driver().own_stream(device))
     memory = CudaMemory(None, device, block)  # type: ignore[arg-type]
     return CudaArray.made(memory, Described(block.address, array.dtype, array.shape, array.strides, device), queue)

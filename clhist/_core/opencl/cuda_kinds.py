@@ -42,6 +42,7 @@ _devices: dict[int, int] = {}  # by the pointers of queues, which are kept
 
 def cuda_device_of(queue: cl.CommandQueue) -> int | None:
     """Return the number of the CUDA device that a queue stands for; None of other queues."""
+    # Most programs have no such queue: pointers are looked up only if there is one.
     return _devices.get(queue.int_ptr) if _devices else None
 
 

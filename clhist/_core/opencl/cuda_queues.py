@@ -17,7 +17,7 @@ _lock = threading.Lock()
 _queues: dict[int, cl.CommandQueue] = {}
 
 
-def cuda_array(name: str, found: Recognised, given: Any) -> CudaArray:
+def cuda_array(name: str, recognised: Recognised, original: Any) -> CudaArray:
     """Return the array that was recognised.
 
     Raises
@@ -27,8 +27,10 @@ def cuda_array(name: str, found: Recognised, given: Any) -> CudaArray:
     NotDirectError
         If no OpenCL device is its device.
     """
-    described = found.library.described(name, found.array)
-    memory = CudaMemory(found.library, described.device, found.array, given, found.back, found.is_read_only)
+    described = recognised.library.described(name, recognised.array)
+    memory = CudaMemory(
+        recognised.library, described.device, recognised.array, original, recognised.back, recognised.is_read_only
+    )
     return CudaArray.made(memory, described, queue_of_cuda(described.device))
 
 
@@ -40,11 +42,11 @@ def queue_of_cuda(device: int) -> cl.CommandQueue:
     NotDirectError
         If OpenCL does not have that device.
     """
-    found = _queues.get(device)
-    if found is None:
+    queue = _queues.get(device)
+    if queue is None:
         with _lock:  # one queue for a device: `stands_for` takes one that is kept
-            found = _queues.get(device) or _queues.setdefault(device, _new_queue(device))
-    return found
+            queue = _queues.get(device) or _queues.setdefault(device, _new_queue(device))
+    return queue
 
 
 def number_of(device: cl.Device) -> int:
@@ -65,19 +67,20 @@ def number_of(device: cl.Device) -> int:
 
 def _new_queue(device: int) -> cl.CommandQueue:
     default = default_queue()
-    known = [each for platform in platforms() for each in platform.get_devices() if _place(each) is not None]
-    asked = driver().place(device)
-    found = [each for each in known if _place(each) == asked]
-    if not found and len(known) == driver().count() == 1:  # of a virtual machine, perhaps, with places of its own
-        found = known
-    if not found:
+    # CUDA and OpenCL may number devices differently: their places on the PCI bus are compared.
+    nvidia = [device for platform in platforms() for device in platform.get_devices() if _place(device) is not None]
+    place = driver().place(device)
+    matching = [candidate for candidate in nvidia if _place(candidate) == place]
+    if not matching and len(nvidia) == driver().count() == 1:  # of a virtual machine, perhaps, with places of its own
+        matching = nvidia
+    if not matching:
         raise NotDirectError(
             f"NVIDIA's OpenCL does not have the CUDA device {device}, {driver().name(device)}: see `clhist info`"
         )
     # What is kept by context is of one CUDA device: two may look alike, as those of several PCI domains do.
-    is_default = default.device in found and all(each.context != default.context for each in _queues.values())
-    context = default.context if is_default else cl.Context(found[:1])
-    queue = cl.CommandQueue(context, default.device if is_default else found[0])
+    is_default = default.device in matching and all(other.context != default.context for other in _queues.values())
+    context = default.context if is_default else cl.Context(matching[:1])
+    queue = cl.CommandQueue(context, default.device if is_default else matching[0])
     stands_for(queue, device)
     return queue
 

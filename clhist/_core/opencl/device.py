@@ -19,7 +19,7 @@ from clhist._core.devices.profile_files import usable_profiles
 from clhist._core.devices.vendors import features_of
 from clhist._core.opencl import lost
 from clhist._core.opencl.caches import is_writable, pocl_cache
-from clhist._core.opencl.cpu_runtimes import CPUINFO, comparison, fastest_first, processor_aliases
+from clhist._core.opencl.cpu_runtimes import CPUINFO, comparison, fastest_first, launch_seconds, processor_aliases
 from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.foreign_caches import check_pocl_cache
 from clhist._core.opencl.icd import library_of, registered_too_late
@@ -47,14 +47,15 @@ def platforms() -> list[cl.Platform]:
         If there is none; the message says how to get one.
     """
     lost.check_process()
+    # Before the first use of PoCL, which loads whatever its cache holds.
     _check_caches()
     try:
-        found = [platform for platform in cl.get_platforms() if _devices(platform)]
+        usable = [platform for platform in cl.get_platforms() if _devices(platform)]
     except (cl.Error, RuntimeError) as error:  # PyOpenCL's words for "no platform" depend on the loader
         raise NoDeviceError(f"no OpenCL platform was found; {HOW_TO_GET_ONE}") from error
-    if not found:
+    if not usable:
         raise NoDeviceError(f"no OpenCL device was found; {HOW_TO_GET_ONE}{_about_caches()}")
-    return found
+    return usable
 
 
 def numbers() -> dict[cl.Device, str]:
@@ -64,8 +65,9 @@ def numbers() -> dict[cl.Device, str]:
 
 
 def _about_order() -> str:
-    """Return what to do if runtimes are missing because OpenCL was used before clhist was imported."""
-    late = registered_too_late(library_of(each.int_ptr) for each in cl.get_platforms())
+    """Return a hint if runtimes are missing because OpenCL was used before clhist was imported."""
+    # Runtimes that clhist registered, but that the loader, initialised before, has not read.
+    late = registered_too_late(library_of(platform.int_ptr) for platform in cl.get_platforms())
     if not late:
         return ""
     return f". OpenCL was used before clhist was imported, and has not seen {', '.join(late)}: import clhist first"
@@ -99,14 +101,15 @@ def devices(platform: str | None = None, device: str | None = None) -> list[cl.D
         If there is none; the message lists what there is.
     """
     every = [d for p in platforms() for d in _devices(p)]
-    found = [d for d in every if _contains(d.platform.name, platform) and _contains(d.name, device)]
-    if not found:
+    matching = [d for d in every if _contains(d.platform.name, platform) and _contains(d.name, device)]
+    if not matching:
         listed = "; ".join(f"{d.name.strip()} ({d.platform.name.strip()})" for d in every)
-        asked = ", ".join(f"{what} {name!r}" for what, name in (("platform", platform), ("device", device)) if name)
-        raise NoDeviceError(f"no OpenCL device matches {asked}; there are: {listed}")
-    ordered = sorted(found, key=_rank)
+        criteria = ", ".join(f"{what} {name!r}" for what, name in (("platform", platform), ("device", device)) if name)
+        raise NoDeviceError(f"no OpenCL device matches {criteria}; there are: {listed}")
+    ordered = sorted(matching, key=_rank)
+    # Several runtimes of one processor come in the order of their measured speed, before all other devices.
     same = _same_processor(ordered)
-    return [*fastest_first(same), *(each for each in ordered if each not in same)] if len(same) > 1 else ordered
+    return [*fastest_first(same), *(d for d in ordered if d not in same)] if len(same) > 1 else ordered
 
 
 def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
@@ -118,9 +121,10 @@ def _rank(device: cl.Device) -> tuple[bool, bool, int, bool]:
 def _same_processor(ordered: Sequence[cl.Device]) -> list[cl.Device]:
     """Return the devices of all runtimes without faults that are the best one, if that is a processor."""
     first = _rank(ordered[0])
+    # Only processors without a known problem are compared.
     if first[:2] != (False, True) or device_kind(ordered[0]) != "cpu":
         return []
-    return [each for each in ordered if _rank(each)[:3] == first[:3] and device_kind(each) == "cpu"]
+    return [candidate for candidate in ordered if _rank(candidate)[:3] == first[:3] and device_kind(candidate) == "cpu"]
 
 
 def cpu_runtimes() -> list[cl.Device]:
@@ -171,11 +175,13 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
     for array in arrays:
         if isinstance(array, cl_array.Array) and array.queue is not None:
             return array.queue
-    if (known := _default) is not None and not lost.known:
-        return known[1]
+    # Without the lock: the tuple is replaced as a whole, so that both of its parts belong together.
+    if (current := _default) is not None and not lost.reasons:
+        return current[1]
     with _default_lock:
+        # Checked again with the lock: another thread may have made the queue meanwhile.
         if _default is None:
-            found = platforms()
+            usable = platforms()
             if os.environ.get("PYOPENCL_CTX"):
                 context = _asked_for()
             else:
@@ -183,12 +189,12 @@ def default_queue(*arrays: Any) -> cl.CommandQueue:
                 reason = known_problem(best)
                 if reason is not None:
                     raise NoDeviceError(
-                        f"the only OpenCL device, {best.name.strip()} of {found[0].version.strip()}, "
+                        f"the only OpenCL device, {best.name.strip()} of {usable[0].version.strip()}, "
                         f"does not work: {reason}"
                     )
                 context = cl.Context([best])
             _default = context, cl.CommandQueue(context)
-        if lost.known:
+        if lost.reasons:
             lost.check_queue(_default[1])
         return _default[1]
 
@@ -206,6 +212,7 @@ def default_device(device: cl.Device) -> Iterator[None]:
     """Let `device` be the one that calls without a queue use, in all threads."""
     global _default
     context = cl.Context([device])
+    # Context and queue are made before the lock is taken, since drivers may take long.
     default, before = (context, cl.CommandQueue(context, device)), _default
     try:
         with _default_lock:
@@ -221,7 +228,8 @@ def _asked_for() -> cl.Context:
         return cl.create_some_context(interactive=False)
     except (cl.Error, RuntimeError) as error:
         names = [
-            f"{number} ({each.name.strip()} of {each.platform.name.strip()})" for each, number in numbers().items()
+            f"{number} ({device.name.strip()} of {device.platform.name.strip()})"
+            for device, number in numbers().items()
         ]
         raise NoDeviceError(
             f"PYOPENCL_CTX={os.environ['PYOPENCL_CTX']!r} chooses no device: {error}; there are {', '.join(names)}"
@@ -236,12 +244,12 @@ def is_processor(device: cl.Device) -> bool:
 
 @lru_cache(maxsize=64)
 def device_kind(device: cl.Device) -> str:
-    """Return what is planned for: "cpu" for a CPU whose driver runs work-groups of one, "gpu" for everything else."""
+    """Return the kind of plans: "cpu" for a CPU whose driver runs work-groups of one, "gpu" for everything else."""
     return "cpu" if is_processor(device) and not faults_of(device) else "gpu"
 
 
 def device_profile(device: cl.Device) -> Profile:
-    """Return what the model needs to know of `device`: the profile that ``CLHIST_PROFILE`` names, or its own.
+    """Return the profile of `device` for the model: the one that ``CLHIST_PROFILE`` names, or its own.
 
     Inside `profile_context` it is that one.
 
@@ -270,7 +278,8 @@ _PROFILE: Any = os.environ.encodekey(PROFILE_VARIABLE) if _variables is not os.e
 
 
 def profile_names() -> tuple[str | None, str | None, Profile | None]:
-    """Return what decides on the profile of a device: ``CLHIST_PROFILE``, ``CLHIST_PROFILES``, `profile_context`."""
+    """Return the settings that select a profile: ``CLHIST_PROFILE``, ``CLHIST_PROFILES``, `profile_context`."""
+    # A program may replace `os.environ`: then `_variables` are no longer those of the process.
     name = os.environ.get(PROFILE_VARIABLE) if os.environ is not _environ or _PROFILE in _variables else None
     return name, os.environ.get("CLHIST_PROFILES") if name else None, _instead
 
@@ -311,6 +320,7 @@ def planning_profile(device: cl.Device) -> Profile:
     A copy for each work-item needs no atomics, and trying them costs a first call on Intel's runtime 0.2 s.
     """
     name, _, instead = profile_names()
+    # Proof of atomics compiles kernels. As long as no call needed it, a CPU's plans do without.
     if name is None and instead is None and device not in _features and device_kind(device) == "cpu":
         return _claimed_profile(device)
     return device_profile(device)
@@ -324,6 +334,15 @@ def own_rates(device: cl.Device) -> Mapping[str, float]:
 @lru_cache(maxsize=64)
 def _claimed_profile(device: cl.Device) -> Profile:
     return merge(report(device, claimed_features(device)), usable_profiles(device_kind(device)))
+
+
+@lru_cache(maxsize=64)
+def overheads(device: cl.Device) -> tuple[float, int, bool]:
+    """Return the seconds of a small command, the compute units, and whether the memory is not the host's."""
+    # A new context on a GPU takes a tenth of a second, so that the default one is used.
+    default = _default
+    context = default[0] if default is not None and default[1].device == device else None
+    return launch_seconds(device, context), device.max_compute_units, not device.host_unified_memory
 
 
 _measured: set[Profile] = set()
@@ -349,6 +368,7 @@ def checked_profile(profile: Profile, device: cl.Device) -> Profile:
     """
     if not isinstance(profile, Profile):
         raise TypeError(f"profile: expected a clhist.Profile, such as clhist.named_profile gives, got {profile!r}")
+    # Calibration plans with more local memory than any file allows yet.
     if profile not in _measured:
         check_fits(profile, report(device), usable_profiles(device_kind(device)))
     return profile if profile.features is not None else replace(profile, features=device_features(device))
@@ -361,7 +381,7 @@ def _named_profile(name: str, _directory: str | None, device: cl.Device) -> Prof
 
 
 def report(device: cl.Device, features: frozenset[str] | None = None) -> Report:
-    """Return what OpenCL reports of `device`, with its proven features unless others are given."""
+    """Return OpenCL's report of `device`, with its proven features unless others are given."""
     return Report(
         name=device.name.strip(),
         vendor=device.vendor.strip(),
@@ -377,10 +397,11 @@ def report(device: cl.Device, features: frozenset[str] | None = None) -> Report:
 
 
 def _aliases(device: cl.Device) -> tuple[str, ...]:
-    """Return what else a device is called; queries that its driver does not know are errors."""
+    """Return further names of a device; queries that its driver does not know are errors."""
     if is_processor(device):
         return processor_aliases(CPUINFO)
     try:
+        # Extensions of AMD and NVIDIA: drivers of others answer with an error.
         return (device.board_name_amd.strip(),)
     except cl.Error:
         pass
@@ -391,7 +412,7 @@ def _aliases(device: cl.Device) -> tuple[str, ...]:
 
 
 def device_features(device: cl.Device, context: cl.Context | None = None) -> frozenset[str]:
-    """Return what `device` has, of `devices.atomics.ALL_FEATURES`; what needs proof is tried at the first call.
+    """Return the features of `device`, of `devices.atomics.ALL_FEATURES`; the first call tries those that need proof.
 
     Parameters
     ----------
@@ -403,16 +424,21 @@ def device_features(device: cl.Device, context: cl.Context | None = None) -> fro
     with _features_lock:
         if device not in _features:
             said = claimed_features(device)
+            # A device that does not work can prove nothing: its claims stay.
             _features[device] = said
             if known_problem(device) is None:
                 from clhist._core.opencl.probe import proven_features  # which renders kernels
 
-                _features[device] = proven_features(context or cl.Context([device]), device, said)
+                try:
+                    _features[device] = proven_features(context or cl.Context([device]), device, said)
+                except BaseException:  # Ctrl-C, too: claims without a proof must not stay
+                    del _features[device]
+                    raise
         return _features[device]
 
 
 def claimed_features(device: cl.Device) -> frozenset[str]:
-    """Return what `device` says that it has, without proof."""
+    """Return the features that `device` claims, without proof."""
     return features_of(device.extensions, device.platform.name, device.opencl_c_version)
 
 

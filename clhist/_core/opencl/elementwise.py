@@ -9,28 +9,24 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 from pyopencl.elementwise import ElementwiseKernel
 
-from clhist._core.opencl.arrays import Array, as_bytes, is_device_array
+from clhist._core.opencl.arrays import Array, as_bytes
 from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.new_arrays import to_device, zeros
 from clhist._core.opencl.program import building, kept_by_context
-from clhist.operators.halves import ELEMENT, declared, half_name, loaded, number_of
+from clhist.operators.halves import ELEMENT, declared, loaded, number_of
 
 
-def as_numbers(x: Array) -> Array:
-    """Return an array of half precision as one of float32, for kernels that do not read it; others as they are.
-
-    Copies of arrays of PyOpenCL are contiguous.
-    """
-    if not half_name(x.dtype):
-        return x
+def numbers_of_halves(x: Array) -> Array:
+    """Return a device array of half precision as one of float32; copies of arrays of PyOpenCL are contiguous."""
     number = number_of(x.dtype)
-    if not is_device_array(x) or isinstance(x, CudaArray):
+    if isinstance(x, CudaArray):
         return x.astype(number)
-    given = x if x.flags.c_contiguous else x.copy()
-    found = cl_array.empty(x.queue, x.shape, number)
-    if found.size:
-        _conversion(x.context, x.dtype)(given.view(np.uint16).reshape(-1), found.reshape(-1))
-    return found
+    # The kernel counts elements from the first one on, without strides.
+    contiguous = x if x.flags.c_contiguous else x.copy()
+    numbers = cl_array.empty(x.queue, x.shape, number)
+    if numbers.size:
+        _conversion(x.context, x.dtype)(contiguous.view(np.uint16).reshape(-1), numbers.reshape(-1))
+    return numbers
 
 
 @kept_by_context
@@ -61,6 +57,7 @@ def added(x: Array, y: Array) -> Array:
     if isinstance(x, CudaArray) and isinstance(y, CudaArray):
         if not x.memory.is_like(y.memory):  # of two libraries
             return to_device(y.stands_for, x.get() + y.get())
+        # Sums modulo 2^bits have the same bits in signed and unsigned types.
         other = _as_signed(y).of_library()
         return _as_signed(x).computed(lambda own, _: own + other).view(x.dtype)
     return x + y
@@ -77,17 +74,18 @@ def zero_where_none(x: Array, sizes: Array) -> Array:
     return cl_array.if_positive(sizes, x, zeros(x.queue, x.shape, x.dtype))
 
 
-def taken(x: Array, index: np.ndarray) -> Array:
+def gather(x: Array, index: np.ndarray) -> Array:
     """Return the elements of an array of one dimension, or the rows of one of two, that `index` has the numbers of."""
     if isinstance(x, CudaArray):
         x.check_not_captured()
         places = x.memory.library.from_host(index, None, x.of_library())
         return _as_signed(x).computed(lambda own, _: own[places]).view(x.dtype)
     if x.dtype.kind == "b":
-        return taken(as_bytes(x), index).view(x.dtype)
+        return gather(as_bytes(x), index).view(x.dtype)
     if x.ndim == 1:
         flat = cl_array.take(x, cl_array.to_device(x.queue, index.ravel().astype(np.int32)))
         return flat.reshape(index.shape)
+    # PyOpenCL's `take` has one dimension: rows are gathered element by element.
     columns = np.arange(x.shape[1])
     numbers = (index.ravel()[:, None] * x.shape[1] + columns).astype(np.int32)
     rows = cl_array.take(x.reshape(-1), cl_array.to_device(x.queue, numbers.ravel()))

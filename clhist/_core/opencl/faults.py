@@ -21,6 +21,7 @@ from clhist.files.sealed import read_measurement, write_measurement
 
 _SECONDS = 60.0  # llvmpipe compiles such a kernel in 0.1 s; ten times longer on a busy machine
 _log = logging.getLogger("clhist")
+# The child says "begins" once the device is set up: what goes wrong before is no fault of the kernel.
 _BEGINS, _RIGHT = "begins", "right"
 _CHILD = """
 import sys, json, numpy as np, pyopencl as cl
@@ -52,11 +53,13 @@ def faults_of(device: cl.Device) -> tuple[Fault, ...]:
 
 
 def _is_shown(device: cl.Device, fault: Fault) -> bool:
+    # Another driver, or another kernel, is tried anew.
     driver = [device.platform.version, device.driver_version, device.name]
     facts = [driver, fault.source, fault.first, fault.second]
     outcome = read_measurement("faults", facts)
     if outcome is None:
         outcome = _tried(device, fault)
+        # Nothing is stored without an outcome: the next process tries again.
         if outcome is None:
             return False
         write_measurement("faults", facts, outcome)
@@ -83,6 +86,7 @@ def _tried(device: cl.Device, fault: Fault) -> str | None:
         "first": fault.first,
         "second": fault.second,
     }
+    # The child finds PyOpenCL where this process does, and compiles anew.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYOPENCL_NO_CACHE": "1"}
     try:
         child = subprocess.run(
@@ -105,6 +109,7 @@ def _tried(device: cl.Device, fault: Fault) -> str | None:
         return None
     if _RIGHT in said:
         return ""
+    # The kernel ran to its end, with another result.
     if said[-1] != _BEGINS:
         return "a kernel in another process was wrong"
     return f"a kernel ended another process with status {child.returncode}"

@@ -29,6 +29,7 @@ from clhist.files.sealed import read_sealed, warn_of_damage, write_sealed
 _PROGRAM = re.compile(r"[A-Z]{20,64}")  # a directory of PoCL's, by the checksum of the source
 _INCLUDE = re.compile(rb"#\s*include")
 _LENGTH_BYTES = 8
+# Programs that PoCL used since then are recorded at the end of the process.
 _started = time.time()
 
 
@@ -45,6 +46,7 @@ def seal_programs_of_pyopencl() -> None:
     _keep_invokers_in_memory()
     import pyopencl.cache as cache
 
+    # Another PyOpenCL may lack the function, and a second import must not wrap it twice.
     create = getattr(cache, "create_built_program_from_source_cached", None)
     if create is None or hasattr(create, "__wrapped__"):
         return
@@ -64,6 +66,7 @@ def seal_programs_of_pyopencl() -> None:
         if cache_dir is not None or _INCLUDE.search(text) or is_output_shown() or not is_own_build():
             return create(context, source, options, devices, cache_dir, include_path)
         chosen = [*(devices or context.devices)]
+        # PyOpenCL's own keys have the platform, the device, its driver, the options and the source.
         keys = [cache.get_cache_key(device, options, text) for device in chosen]
         key = sha256(json.dumps(keys).encode()).hexdigest()
         path = platformdirs.user_cache_path("clhist") / "programs" / key
@@ -73,6 +76,7 @@ def seal_programs_of_pyopencl() -> None:
                 program = program_of(context, chosen, _split(stored))
                 program.build(options, chosen)
                 return program, True
+        # With `cache_dir=False` PyOpenCL stores nothing itself.
         program, _ = create(context, source, options, devices, False)
         write_sealed(path, key, _joined(program, chosen))
         return program, False
@@ -82,6 +86,7 @@ def seal_programs_of_pyopencl() -> None:
 
 def _joined(program: Any, devices: Sequence[cl.Device]) -> bytes:
     """Return the binaries of a program in the order of these devices, each after its length."""
+    # Binaries come in the order of the program's devices, which may differ from the caller's.
     order = program.get_info(cl.program_info.DEVICES)
     binaries = program.get_info(cl.program_info.BINARIES)
     return b"".join(
@@ -91,7 +96,7 @@ def _joined(program: Any, devices: Sequence[cl.Device]) -> bytes:
 
 
 def _split(content: bytes) -> list[bytes]:
-    """Return what `_joined` has joined."""
+    """Return the parts that `_joined` has joined."""
     binaries, begin = [], 0
     while begin < len(content):
         begin += _LENGTH_BYTES
@@ -143,6 +148,7 @@ def check_pocl_cache() -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             warn_of_damage(path, reason)
         except OSError:
+            # PoCL would load the damaged file, which stays: in this process it has another cache.
             warn_of_damage(path, reason, "a temporary cache takes its place")
             replace_caches(["POCL_CACHE_DIR"])
             return
@@ -151,17 +157,20 @@ def check_pocl_cache() -> None:
 
 def _record(root: Path, record: Path, process: int) -> None:
     """Record the files of programs that were used since this process began."""
+    # A forked child may run its parent's exit handlers as well.
     if os.getpid() != process:
         return
     with suppress(OSError):
-        found = {name: state for name, state in _recorded(record).items() if (root / name).is_file()}
-        before = dict(found)
+        # Files that PoCL has removed since are dropped from the record.
+        states = {name: state for name, state in _recorded(record).items() if (root / name).is_file()}
+        before = dict(states)
         for program in _programs(root):
             with suppress(OSError):
+                # A second earlier, since file systems may store coarse times.
                 if (program / "last_accessed").stat().st_mtime >= _started - 1:
-                    found |= {str(file.relative_to(root)): _entry(file) for file in _files(program)}
-        if found != before:
-            write_sealed(record, "kernels", json.dumps(found).encode())
+                    states |= {str(file.relative_to(root)): _entry(file) for file in _files(program)}
+        if states != before:
+            write_sealed(record, "kernels", json.dumps(states).encode())
 
 
 def _programs(root: Path) -> Iterator[Path]:
@@ -169,7 +178,7 @@ def _programs(root: Path) -> Iterator[Path]:
         if folder.is_dir():
             for initial in folder.iterdir():
                 if len(initial.name) == 2 and initial.is_dir():
-                    yield from (each for each in initial.iterdir() if _PROGRAM.fullmatch(each.name))
+                    yield from (program for program in initial.iterdir() if _PROGRAM.fullmatch(program.name))
 
 
 def _files(program: Path) -> Iterator[Path]:
@@ -192,5 +201,5 @@ def _state(path: str | Path) -> list[int]:
 
 def _recorded(record: Path) -> Mapping[str, list[Any]]:
     content = read_sealed(record, "kernels")
-    found: dict[str, list[Any]] = {} if content is None else json.loads(content)
-    return found
+    states: dict[str, list[Any]] = {} if content is None else json.loads(content)
+    return states

@@ -16,15 +16,15 @@ _STEPS = 8  # sizes between two powers of two, so that blocks suit results of ne
 
 def most_idle_bytes() -> int:
     """Return how many bytes are kept at most: few in a container that has little memory."""
-    found = [_SHARE * _MOST_IDLE_BYTES]
+    limits = [_SHARE * _MOST_IDLE_BYTES]
     for name in _LIMITS:
         try:
-            found.append(int(Path(name).read_text()))
+            limits.append(int(Path(name).read_text()))
         except (OSError, ValueError):  # of another system, or "max"
             continue
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(size for size in found if size > 0) // _SHARE
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(size for size in limits if size > 0) // _SHARE
 
 
 class _Lent:
@@ -59,9 +59,11 @@ class HostMemory:
 
     def new(self, size: int) -> np.ndarray:
         """Return at least `size` bytes, with whatever they hold; raise MemoryError if there are none."""
+        # Sizes are rounded up to one of eight steps between two powers of two, at most an eighth more than needed.
         step = 1 << max(0, size.bit_length() - _STEPS.bit_length())
         wanted = -(-size // step) * step
         for key, block in list(self._idle.items()):
+            # Another thread may have taken the block since the list was copied: only one of them pops it.
             if block.nbytes == wanted and self._idle.pop(key, None) is not None:
                 return np.asarray(_Lent(self, block))
         return np.asarray(_Lent(self, self._from_system(wanted)))
@@ -71,6 +73,7 @@ class HostMemory:
         if block.nbytes > self._most_idle:
             return
         self._idle[id(block)] = block
+        # A dictionary keeps the order of insertion: the oldest blocks come first.
         for key in list(self._idle):
             if self.idle_bytes <= self._most_idle:
                 return
@@ -85,6 +88,7 @@ class HostMemory:
         try:
             return np.empty(size, np.uint8)
         except MemoryError:
+            # Blocks that wait for a later result are the only memory that can be given back here.
             self.free()
             return np.empty(size, np.uint8)
 

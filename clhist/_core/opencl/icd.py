@@ -85,12 +85,14 @@ def register_installed_runtimes() -> None:
     has set that variable or ``OPENCL_VENDOR_PATH``, or if no such runtime is installed. What the loader reads is in the
     user's cache directory, or in a temporary one if that cannot be written.
     """
+    # The caller's own choice of runtimes stands.
     if any(name in os.environ for name in _CHOSEN_BY):
         return
     named = list(_named(_vendor_folders()))
     missed = {vendor.entry: f"{library}\n" for vendor, library in _missed(name for _, name in named)}
     if not missed:
         return
+    # `OCL_ICD_VENDORS` names the only folder that the loader reads, so that it gets the entries of all others too.
     entries = {file.name: f"{name}\n" for file, name in reversed(named)} | missed  # the system's before conda's
     # A folder for each content: what another process reads is never written again.
     content = hashlib.sha256(repr(entries).encode()).hexdigest()[:16]
@@ -111,8 +113,8 @@ _registered: list[Path] = []
 
 def registered_too_late(seen: Iterable[Path | None]) -> list[str]:
     """Return the libraries that were registered and are none of those `seen`: OpenCL was used before the import."""
-    found = [each for each in seen if each is not None]
-    return [str(each) for each in _registered if not any(each.samefile(other) for other in found)]
+    libraries = [path for path in seen if path is not None]
+    return [str(library) for library in _registered if not any(library.samefile(other) for other in libraries)]
 
 
 def library_of(platform: int) -> Path | None:
@@ -124,6 +126,7 @@ def library_of(platform: int) -> Path | None:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
+    # The first function of the table is as good as any: all are in the vendor's library.
     table = ctypes.c_void_p.from_address(platform).value
     function = table and ctypes.c_void_p.from_address(table).value
     for line in maps if function else ():
@@ -139,7 +142,7 @@ def registered_by(library: Path) -> str:
     chosen = next((name for name in _CHOSEN_BY if name in os.environ), "")
     folder = Path(os.environ.get(chosen, ""))
     for file, name in _named([*_vendor_folders(), *([folder] if chosen and folder.is_dir() else [])]):
-        if any(each.exists() and each.samefile(library) for each in _files_of(name)):
+        if any(path.exists() and path.samefile(library) for path in _files_of(name)):
             is_ours = file.name in _OWN_ENTRIES
             return "found by clhist, since no .icd file names it" if is_ours else f"named by {file}"
     return f"named by {chosen}" if chosen and not folder.is_dir() else "bundled with PyOpenCL"
@@ -163,16 +166,18 @@ def _vendor_folders() -> list[Path]:
 def _missed(registered: Iterable[str]) -> Iterator[tuple[Vendor, Path]]:
     """Yield the vendors whose library is installed and in none of the .icd files, with it."""
     # An .icd file outlives its library, or has a wrong path: such a library is not there.
-    known = {_stem(name) for name in registered if any(each.is_file() for each in _files_of(name))}
+    registered_stems = {_stem(name) for name in registered if any(file.is_file() for file in _files_of(name))}
     for vendor in VENDORS:
-        folders = [each for pattern in vendor.folders for each in sorted(ROOT.glob(pattern), reverse=True)]
+        # Of several versions, as of ROCm, the last one by name is tried first.
+        folders = [folder for pattern in vendor.folders for folder in sorted(ROOT.glob(pattern), reverse=True)]
         for folder in [*(_linked_folders() if vendor.is_searched else ()), *folders]:
             library = folder / vendor.library
-            if _stem(vendor.library) not in known and library.is_file():
+            if _stem(vendor.library) not in registered_stems and library.is_file():
                 yield vendor, library
                 break
+    # The wheel of Intel's runtime puts its libraries into the environment.
     runtime = Path(sys.prefix) / "lib" / _INTEL_CPU.library
-    if _stem(runtime.name) not in known and runtime.is_file():
+    if _stem(runtime.name) not in registered_stems and runtime.is_file():
         yield _INTEL_CPU, runtime
 
 
@@ -227,6 +232,7 @@ def _written(vendors: Path, entries: Mapping[str, str]) -> Path:
         shutil.rmtree(vendors)
     if not vendors.is_dir():
         vendors.parent.mkdir(parents=True, exist_ok=True)
+        # Written aside and renamed: another process sees the folder with all entries or not at all.
         made = Path(tempfile.mkdtemp(dir=vendors.parent))
         try:
             for name, text in entries.items():

@@ -26,10 +26,10 @@ last_calls: deque[tuple[str, tuple[Plan, ...]]] = deque(maxlen=1)
 
 _forked = False
 # Whether `check_process` has something to do: until OpenCL is used, and in forks of a process that used it. What is
-# called again and again asks this, and `known` before `check_queue`: it takes less than to call them.
+# called again and again asks this, and `reasons` before `check_queue`: it takes less than to call them.
 unchecked = True
 
-known: dict[cl.Device, tuple[str, cl.Error]] = {}
+reasons: dict[cl.Device, tuple[str, cl.Error]] = {}
 
 
 def check_process() -> None:
@@ -50,23 +50,23 @@ def is_forked() -> bool:
 
 def check_queue(queue: cl.CommandQueue) -> None:
     """Raise DeviceLostError if the device of `queue` is known to be lost."""
-    if known:
+    if reasons:
         check_devices([queue.device])
 
 
 def check_devices(devices: Sequence[cl.Device]) -> None:
     """Raise DeviceLostError if one of `devices` is known to be lost."""
     for device in devices:
-        if device in known:
-            message, cause = known[device]
+        if device in reasons:
+            message, cause = reasons[device]
             raise DeviceLostError(f"{message} This call came later, and was not tried.") from cause
 
 
 def fetched(array: Any, queue: cl.CommandQueue) -> np.ndarray:
     """Return a copy of a device array on the host; raises DeviceLostError if the device is lost meanwhile."""
     with settled(queue):
-        found: np.ndarray = array.get(queue)
-    return found
+        copy: np.ndarray = array.get(queue)
+    return copy
 
 
 @contextmanager
@@ -87,6 +87,7 @@ def settle(queue: cl.CommandQueue, error: BaseException | None = None) -> None:
     DeviceLostError
         If `error` or the waiting shows that the device is lost.
     """
+    # Only some errors prove a fault; after others, a queue that cannot finish does.
     cause: Any = error if _is_fault(error) else None
     try:
         queue.finish()
@@ -125,13 +126,14 @@ def _lose(device: cl.Device, cause: cl.Error) -> str:
         "of this process from now on. Restart the process. The fault is of the last call, or of one before that had "
         f"not been waited for; {called}. `clhist selftest` tells whether the device computes right."
     )
-    if device not in known:
-        known[device] = message, type(cause)(*cause.args)  # another, since the traceback keeps arrays alive
+    if device not in reasons:
+        reasons[device] = message, type(cause)(*cause.args)  # another, since the traceback keeps arrays alive
     return message
 
 
 def _after_fork() -> None:
     global _forked, unchecked
+    # `unchecked` is false once the parent has used OpenCL; a fork of a fork is no better.
     _forked = _forked or not unchecked
     unchecked = True
 

@@ -12,13 +12,15 @@ from clhist._core.cuda.imported import is_instance
 
 def mask_of(value: object) -> np.ndarray | None:
     """Return which elements of `value` are masked, of structs those with a masked field; None if none is."""
+    # Plain arrays are the common case, and need no look at `numpy.ma`.
     if type(value) is np.ndarray or not _is_masked_array(value):
         return None
     mask: Any = value.mask  # type: ignore[attr-defined]
+    # An array without elements has no masked one.
     if not mask.size:
         return None
-    found = _any_field(mask, mask.shape)
-    return found if found.any() else None
+    masked = _any_field(mask, mask.shape)
+    return masked if masked.any() else None
 
 
 def check_unmasked(name: str, value: object) -> None:
@@ -74,6 +76,7 @@ def leave_out(
         mask = mask | rows.any(-1)
         # What is masked may be huge, and would count as the largest of reproducible sums.
         values = tuple(_zeroed(array, of_values) for array in values)
+    # Masked indices need a value outside of all bins: -1, or the largest uint64, beside which no signed type fits.
     wide = np.result_type(indices.dtype, np.int8) if indices.dtype != np.uint64 else np.dtype(np.uint64)
     outside = -1 if wide.kind == "i" else np.iinfo(wide).max
     return np.where(mask, wide.type(outside), indices.astype(wide, copy=False)), values
@@ -91,9 +94,9 @@ def without_masked(x: Any, weights: Any, masks: Sequence[np.ndarray | None]) -> 
 
 
 def _zeroed(array: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    found = array.copy()
-    found[mask] = np.zeros((), array.dtype)
-    return found
+    copy = array.copy()
+    copy[mask] = np.zeros((), array.dtype)
+    return copy
 
 
 def _is_masked_array(value: object) -> bool:
@@ -102,7 +105,7 @@ def _is_masked_array(value: object) -> bool:
 
 def _any_field(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if mask.dtype.names is None:
-        found = mask
+        fields = mask
     else:
-        found = np.stack([_any_field(mask[name], mask.shape) for name in mask.dtype.names], -1)
-    return np.logical_or.reduce(found.reshape(*shape, -1), -1)  # fields may be arrays
+        fields = np.stack([_any_field(mask[name], mask.shape) for name in mask.dtype.names], -1)
+    return np.logical_or.reduce(fields.reshape(*shape, -1), -1)  # fields may be arrays

@@ -21,7 +21,7 @@ from clhist.errors import DeviceLostError
 
 Allocator = Callable[[int], Any]
 
-_MOST_POOLS = 8
+_MOST_POOLS = 8  # the pool of an older queue is dropped, and its memory with it
 # The part of the device's memory that a pool may keep for later calls: calls of all sizes keep one of each.
 _MOST_IDLE = 8
 PATIENCE = 2.0  # seconds that a call without memory waits for other queues
@@ -51,9 +51,9 @@ def in_order(queue: cl.CommandQueue) -> bool:
 
 
 def immediate_allocator(queue: cl.CommandQueue) -> Allocator:
-    """Return what allocates at once, so that a plan that needs less can take the place of one that is refused.
+    """Return an allocator without deferral, so that a smaller plan can replace one that is refused memory.
 
-    OpenCL may put it off until a command needs the memory. PyOpenCL's ImmediateAllocator asks for it by
+    OpenCL may defer an allocation until a command needs the memory. PyOpenCL's ImmediateAllocator forces it by
     clEnqueueMigrateMemObjects, which crashes NVIDIA's driver (580) while other threads use the queue; this writes.
     """
 
@@ -94,6 +94,7 @@ class _Pool:
 
     def __call__(self, size: int) -> Any:
         """Return at least `size` bytes; those that are new are allocated at once, as by `immediate_allocator`."""
+        # Idle blocks of many sizes add up: they go before more is taken.
         if self._pool.managed_bytes - self._pool.active_bytes > self._most_idle:
             self.free()
         try:
@@ -106,6 +107,7 @@ class _Pool:
     def _new(self, size: int) -> Any:
         block = None
         try:
+            # The bytes before and after belong to this allocation alone, so that they tell whether it is new.
             with self._lock:
                 before = self._pool.managed_bytes
                 block = self._pool.allocate(size)
@@ -138,9 +140,10 @@ _pools_lock = threading.Lock()
 
 def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
     """Return where the memory of a call on `queue` comes from: a pool if it runs in order, for the next call's sake."""
-    known = _pools.get(queue.int_ptr)
-    if known is not None:
-        return known[1]
+    # Without the lock: one operation on a dictionary, and a pool that is dropped meanwhile still works.
+    pool = _pools.get(queue.int_ptr)
+    if pool is not None:
+        return pool[1]
     if not in_order(queue):
         return immediate_allocator(queue)
     with _pools_lock:
@@ -165,6 +168,7 @@ def free_idle(seconds: float | None = None) -> None:
     is the caller's to set.
     """
     with _pools_lock:
+        # Pools are freed without the lock, since that waits for queues.
         pools = [*_pools.values()]
     end = None if seconds is None else time.monotonic() + seconds
     for queue, pool in pools:
@@ -176,6 +180,7 @@ def free_idle(seconds: float | None = None) -> None:
 def _has_ended(queue: cl.CommandQueue, end: float) -> bool:
     """Whether all that is enqueued has ended before a time."""
     with suppress(cl.Error):  # of a device that is lost, as whoever waits for it will learn
+        # A marker, since a queue has no status. Polled, since a wait has no limit of time.
         marker = cl.enqueue_marker(queue)
         queue.flush()
         while marker.command_execution_status > cl.command_execution_status.COMPLETE:

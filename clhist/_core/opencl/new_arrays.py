@@ -49,6 +49,7 @@ def survey(named: Iterable[tuple[str, Array]], context: cl.Context, alignment: i
         As `common_kind` and `check_context`.
     """
     named = list(named)
+    # Arrays of one type are of one kind.
     kinds = {type(array) for _, array in named}
     if len(kinds) > 1:
         common_kind(named)
@@ -56,6 +57,7 @@ def survey(named: Iterable[tuple[str, Array]], context: cl.Context, alignment: i
         return Survey(False, all(is_aligned(array, alignment) for _, array in named), [], None)
     aligned, events, queue = True, [], None
     for _, array in named:
+        # Identity first: a comparison of contexts calls PyOpenCL.
         if array.context is not context and array.context != context:
             check_context(named, context)
         aligned = aligned and array.offset % alignment == 0
@@ -71,7 +73,7 @@ def shares_memory(device: cl.Device) -> bool:
 
 
 def without_memory(array: Array) -> Array:
-    """Return what tells a device array's type and shape, for `empty` to make others like it sooner."""
+    """Return a description of a device array's type and shape, from which `empty` makes others like it sooner."""
     return _twin(array, base_data=None, events=[])
 
 
@@ -89,9 +91,9 @@ def beginning(array: Array, size: int) -> Array:
 
 def _twin(array: Array, **changed: Any) -> Array:
     """Return a copy of a device array's description with some of it changed; `copy.copy` takes ten times as long."""
-    found = object.__new__(type(array))
-    found.__dict__.update(array.__dict__, **changed)
-    return found
+    twin = object.__new__(type(array))
+    twin.__dict__.update(array.__dict__, **changed)
+    return twin
 
 
 def empty(
@@ -109,10 +111,11 @@ def empty(
         # Where every runtime takes it as it is.
         size = prod(shape) * dtype.itemsize
         try:
-            taken = size + HOST_ALIGNMENT
-            room = host_memory.new(taken) if size >= LEAST_KEPT else np.empty(taken, np.uint8)
+            needed = size + HOST_ALIGNMENT
+            room = host_memory.new(needed) if size >= LEAST_KEPT else np.empty(needed, np.uint8)
         except (MemoryError, ValueError, OverflowError) as error:  # a ValueError, where the size is no number of bytes
             raise _no_room("host", shape, dtype, error) from error
+        # The bytes up to the first aligned address; `room` has as many to spare.
         start = -address_of(room) % HOST_ALIGNMENT
         return room[start : start + size].view(dtype).reshape(shape)
 
@@ -172,6 +175,7 @@ def _with_room(device: cl.Device, make: Callable[[], Array], shape: tuple[int, .
     except (cl.MemoryError, cl.LogicError) as error:
         raise _no_room("device", shape, dtype, error) from error
     except cl.RuntimeError as error:
+        # PyOpenCL raises this code as a RuntimeError, as it does others.
         if error.code != cl.status_code.OUT_OF_HOST_MEMORY:
             raise
         raise _no_room("device", shape, dtype, error) from error

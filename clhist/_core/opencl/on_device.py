@@ -19,9 +19,10 @@ class OnDevice:
         raise TypeError(f"{name}: cannot be pickled, since it belongs to a device of this process; {self._instead}")
 
     def __copy__(self) -> Self:
-        found = object.__new__(type(self))
-        found.__dict__.update(self.__dict__)
-        return found
+        # Without this method, `copy.copy` would use `__reduce__`, which refuses.
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
 
 
 class HoldsBins(OnDevice):

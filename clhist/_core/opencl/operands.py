@@ -68,6 +68,7 @@ def operand(
         return Operand(None, 0, _nothing)
     context, flags = queue.context, cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
     try:
+        # Small results that only kernels write get a buffer of their own: see `FETCHED_BYTES`.
         if shares_memory(queue.device) and not (written and not read and size <= FETCHED_BYTES):
             if written:
                 buffer = make(context, flags | cl.mem_flags.USE_HOST_PTR, 0, array)
@@ -76,12 +77,14 @@ def operand(
             # align their loads by the offset.
             address = address_of(array)
             offset = address % HOST_ALIGNMENT
+            # The array and the bytes before it, down to the last aligned address, as one array of bytes.
             interface = {"version": 3, "shape": (size + offset,), "typestr": "|u1", "data": (address - offset, False)}
             whole = np.asarray(SimpleNamespace(array=array, __array_interface__=interface))  # which it keeps
             return Operand(make(context, flags | cl.mem_flags.USE_HOST_PTR, 0, whole), offset, _nothing)
         buffer = cl.Buffer(context, flags, size)
     except (cl.MemoryError, cl.LogicError) as error:
         raise MemoryError(f"the device cannot hold an array of {size} bytes: {error}") from error
+    # Large arrays go through page-locked memory, small ones directly.
     if read and size >= FEWEST_BYTES:
         uploads(context, queue.device).upload(buffer, array.reshape(-1), array.dtype).wait()
     elif read:  # COPY_HOST_PTR takes NVIDIA's driver five times as long
@@ -89,7 +92,7 @@ def operand(
     return Operand(buffer, 0, partial(_download, queue, buffer, array) if written else _nothing)
 
 
-class Block:
+class ResultBlock:
     """Memory for a small result that kernels and the host see alike, without a map or a copy by OpenCL."""
 
     __slots__ = ("buffer", "memory")
@@ -97,6 +100,7 @@ class Block:
     def __init__(self, context: cl.Context) -> None:
         flags: Any = cl.svm_mem_flags.READ_WRITE | cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
         dtype: Any = np.uint8
+        # Shared virtual memory of fine grain: writes of kernels are visible to the host without a map.
         self.memory: Any = cl.svm_empty(context, flags, FETCHED_BYTES, dtype, alignment=HOST_ALIGNMENT)
         self.buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, 0, self.memory)
 
@@ -105,31 +109,32 @@ class Block:
         return np.ndarray(array.shape, array.dtype, self.memory)
 
 
-class Blocks:
+class ResultBlocks:
     """Blocks of a context; those that are given back are taken again. Each step is one operation on a list."""
 
     def __init__(self, context: cl.Context) -> None:
-        self._context, self._idle = context, list[Block]()
+        self._context, self._idle = context, list[ResultBlock]()
 
-    def take(self) -> Block:
+    def take(self) -> ResultBlock:
         """Return one with whatever it holds; raises MemoryError if there is no memory."""
         try:
             return self._idle.pop()
         except IndexError:
             pass
         try:
-            return Block(self._context)
+            return ResultBlock(self._context)
         except (cl.MemoryError, cl.LogicError) as error:
             raise MemoryError(f"the device cannot hold an array of {FETCHED_BYTES} bytes: {error}") from error
 
-    def give(self, block: Block) -> None:
+    def give(self, block: ResultBlock) -> None:
         """Take back a block that no kernel uses any longer."""
+        # Threads may add a few more between the check and the append, which does no harm.
         if len(self._idle) < _MOST_BLOCKS:
             self._idle.append(block)
 
 
 @kept_by_context
-def blocks_of(context: cl.Context) -> Blocks | None:
+def blocks_of(context: cl.Context) -> ResultBlocks | None:
     """Return the blocks of a context; None if its devices have no memory that the host sees while kernels run."""
     fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
     for device in context.devices:
@@ -138,7 +143,7 @@ def blocks_of(context: cl.Context) -> Blocks | None:
                 return None
         except cl.Error:  # before OpenCL 2.0
             return None
-    return Blocks(context)
+    return ResultBlocks(context)
 
 
 class _Ending(weakref.ref):
@@ -160,6 +165,7 @@ class HostBuffer(cl.Buffer):
 
     def __init__(self, queue: cl.CommandQueue, *arguments: Any) -> None:
         super().__init__(*arguments)
+        # One callback waits for the queue; the other drops both references, which must live as long as the buffer.
         waits, ends = _Ending(self, _finish), _Ending(self, _endings.discard)
         waits.finish, ends.after = queue.finish, waits
         _endings.add(ends)
@@ -174,11 +180,13 @@ def in_place(array: Array, queue: cl.CommandQueue) -> Array:
         return array
     if not array.size:
         return empty(queue, array.shape, array.dtype, True)
-    found = operand(array, queue, written=False, make=partial(HostBuffer, queue))
-    return cl_array.Array(queue, array.shape, array.dtype, data=found.buffer, offset=found.offset)
+    # `HostBuffer` waits for the queue before the array's memory goes.
+    memory = operand(array, queue, written=False, make=partial(HostBuffer, queue))
+    return cl_array.Array(queue, array.shape, array.dtype, data=memory.buffer, offset=memory.offset)
 
 
 def _map(queue: cl.CommandQueue, buffer: cl.Buffer, array: np.ndarray) -> None:
+    # Mapping makes what kernels wrote visible to the host, also where the runtime had made a copy.
     mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, 0, array.shape, array.dtype, is_blocking=True)
     mapped.base.release(queue)
 

@@ -20,13 +20,13 @@ from clhist._core.kernels.render import render_probe
 from clhist._core.opencl.program import building, compiler_options, program_of
 
 CELLS = 3  # few, so that many work-items want the same one
-_GROUPS = 8
-_LANES = 64
+_GROUPS = 8  # work-groups, which meet in global memory
+_LANES = 64  # work-items of a group, which meet in local memory
 _EACH = 301  # values of a work-group
 
 
 def proven_features(context: cl.Context, device: cl.Device, features: Collection[str]) -> frozenset[str]:
-    """Return what is left of `features` on `device`, and with them each hardware atomic that it has shown.
+    """Return the `features` that `device` has shown to work, and with them each hardware atomic.
 
     Parameters
     ----------
@@ -38,13 +38,15 @@ def proven_features(context: cl.Context, device: cl.Device, features: Collection
         What it says it has, of `clhist._core.devices.vendors.FEATURES`.
     """
     queue = cl.CommandQueue(context, device)
-    found = set(features)
+    proven = set(features)
+    # A device without double precision cannot compile a probe with doubles.
     wanted = [atomic for atomic in to_prove(features) if atomic.word != "double" or "fp64" in features]
+    # One program for each path: few builds, and options that only some paths need.
     for _, rows in groupby(wanted, key=lambda atomic: (atomic.path, atomic.options)):
-        found |= {atomic.feature for atomic in _proven(queue, list(rows)) if atomic.feature}
-    if PROVEN_FENCE.feature in found and not _fence_works(queue):
-        found.remove(PROVEN_FENCE.feature)
-    return frozenset(found)
+        proven |= {atomic.feature for atomic in _proven(queue, list(rows)) if atomic.feature}
+    if PROVEN_FENCE.feature in proven and not _fence_works(queue):
+        proven.remove(PROVEN_FENCE.feature)
+    return frozenset(proven)
 
 
 def _proven(queue: cl.CommandQueue, atomics: Sequence[NativeAtomic]) -> Iterator[NativeAtomic]:
@@ -74,26 +76,28 @@ def _is_right(queue: cl.CommandQueue, kernel: Any, atomic: NativeAtomic) -> bool
     groups = _GROUPS if atomic.memory == "local" else 1  # that have cells of their own
     shape = (groups, CELLS) if atomic.numbers == 1 else (groups, CELLS, atomic.numbers)
     cells = cl_array.to_device(queue, np.full(shape, start, atomic.dtype))
-    given = cl_array.to_device(queue, values)
+    operands = cl_array.to_device(queue, values)
     try:
-        kernel(queue, (_GROUPS * _LANES,), (_LANES,), cells.data, given.data, np.uint32(_EACH))
-        found = cells.get()
+        kernel(queue, (_GROUPS * _LANES,), (_LANES,), cells.data, operands.data, np.uint32(_EACH))
+        result = cells.get()
     except cl.Error:
         return False
+    # Values are multiples of 1/4 and small, so that sums are exact in any order.
     expected = np.full(shape, start, atomic.dtype)
     bins = np.broadcast_to(np.arange(_EACH) % CELLS, values.shape[:2])
     rows = np.broadcast_to(np.arange(_GROUPS)[:, None] % groups, values.shape[:2])
     getattr(np, atomic.operation).at(expected, (rows, bins), values)
-    return np.array_equal(found, expected, equal_nan=True)
+    return np.array_equal(result, expected, equal_nan=True)
 
 
 def _values(atomic: NativeAtomic) -> tuple[np.ndarray, float]:
-    """Return what is combined and what cells start with: sums that are exact; minima among NaN and infinities."""
+    """Return the values and the start of the cells: sums that are exact; minima among NaN and infinities."""
     rng = np.random.default_rng(1)
     shape = (_GROUPS, _EACH) if atomic.numbers == 1 else (_GROUPS, _EACH, atomic.numbers)
     values = rng.integers(-1000, 1000, shape).astype(atomic.dtype) / 4
     if atomic.operation == "add":
         return values, 0.0
+    # A tenth of the values is NaN, which fmin and fmax must ignore.
     values[rng.random(values.shape) < 0.1] = np.nan
     values[:, ::CELLS] = np.nan  # a cell that gets no number
     values[:, 1::CELLS][rng.random((_GROUPS, len(range(1, _EACH, CELLS)))) < 0.01] = np.inf

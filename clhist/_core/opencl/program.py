@@ -56,9 +56,11 @@ class kept_by_context(Generic[T]):
         with _caches_lock:
             caches = _caches.setdefault(context, {})
             _caches.move_to_end(context)
+            # The contexts that were used longest ago go, with all that is kept for them.
             gone = [_caches.popitem(last=False) for _ in range(len(_caches) - _MOST_CONTEXTS)]
             if self._function not in caches:
                 caches[self._function] = lru_cache(maxsize=_MOST_VALUES)(partial(self._function, context))
+            # The value is made without the lock, by `lru_cache`: functions that are kept call one another.
             cached = caches[self._function]
         del gone  # outside of the lock: what is let go of may end in code that calls for it
         return cached(*key)
@@ -132,7 +134,9 @@ class Kernel:
         If the call before had the same `token`, a number of `new_token`, only the `changed` ones of them are set.
         """
         kernel = self._kernel
+        # Arguments belong to the kernel object: another thread must not set its own between these and the launch.
         with self._lock:
+            # The kernel still has the arguments of a call before: few of them change, and setting one takes time.
             if token and token == self._token:
                 for n in changed:
                     kernel.set_arg(n, arguments[n])  # type: ignore[arg-type]
@@ -152,7 +156,7 @@ def kernel_of(context: cl.Context, code: KernelCode) -> Kernel:
 def kernels_of(context: cl.Context, source: str) -> dict[str, Kernel]:
     """Return all kernels of a program, built, by their names without ``clhist_``; raises BuildError."""
     program = build(context, source)
-    return {name: Kernel(program, f"clhist_{name}", each) for name, each in signatures(source).items()}
+    return {name: Kernel(program, f"clhist_{name}", parameters) for name, parameters in signatures(source).items()}
 
 
 new_token = count(1).__next__
@@ -202,6 +206,7 @@ def building(context: cl.Context) -> AbstractContextManager[bool]:
 @kept_by_context
 def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Program:
     global _builds, _compiler
+    # `building` is held here, so that the counter and the compiler's name need no lock of their own.
     platform, start = context.devices[0].platform.name.strip(), perf_counter()
     _compiler = _SHORT.get(platform, platform)
     program = _build(context, source, options)

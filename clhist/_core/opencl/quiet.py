@@ -26,6 +26,7 @@ def silence_own_builds() -> None:
     operation on a device array.
     """
     shown: Callable[[str], Any] | None = getattr(cl, "compiler_output", None)
+    # A second import must not wrap the function twice.
     if shown is None or hasattr(shown, "__wrapped__"):
         return
 
@@ -48,7 +49,8 @@ def silent(context: cl.Context) -> Sequence[str]:
     """
     if is_output_shown():
         return ()
-    tried = all(re.search(r"\bPoCL 3\.[01]\b", each.platform.version) for each in context.devices)
+    # The way through a tab depends on how PoCL splits options, and is known of these versions alone.
+    tried = all(re.search(r"\bPoCL 3\.[01]\b", device.platform.version) for device in context.devices)
     return ("-DCLHIST_SILENT\t-fno-caret-diagnostics",) if tried else ()
 
 
@@ -64,6 +66,7 @@ def is_own_build() -> bool:
     """Whether this happens inside a call of clhist, whoever has a part in the build: others may wrap PyOpenCL's."""
     frame: FrameType | None = sys._getframe(2)  # of whoever calls PyOpenCL's function in whose place this is asked
     while frame is not None:
+        # PyOpenCL's own frames are between the build and the caller, so that the whole stack is searched.
         if frame.f_globals.get("__name__", "").partition(".")[0] == "clhist":
             return True
         frame = frame.f_back

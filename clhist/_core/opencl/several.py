@@ -11,12 +11,12 @@ import pyopencl as cl
 from clhist._core.opencl.device import default_queue, devices, is_processor, known_problem
 
 
-def queues_of(given: Any, argument: str = "devices") -> list[cl.CommandQueue]:
-    """Return the queues that `given` stands for.
+def queues_of(value: Any, argument: str = "devices") -> list[cl.CommandQueue]:
+    """Return the queues that `value` stands for.
 
     Parameters
     ----------
-    given : "all", or sequence of pyopencl.Device or pyopencl.CommandQueue
+    value : "all", or sequence of pyopencl.Device or pyopencl.CommandQueue
         "all" is every GPU that works or, where there is none, the default device.
     argument : str
         What errors call it.
@@ -28,25 +28,26 @@ def queues_of(given: Any, argument: str = "devices") -> list[cl.CommandQueue]:
     NoDeviceError
         If there is no device.
     """
-    if isinstance(given, str):
-        if given != "all":
-            raise ValueError(f"{argument}: expected 'all' or a sequence of devices or queues, got {given!r}")
-        gpus = [each for each in devices() if not is_processor(each) and known_problem(each) is None]
-        return [_queue_of(each) for each in gpus] or [default_queue()]
-    if not isinstance(given, Sequence):
-        raise TypeError(f"{argument}: expected 'all' or a sequence of devices or queues, got {given!r}")
-    found = [_queue_of(each) if isinstance(each, cl.Device) else each for each in given]
-    for each in found:
-        if not isinstance(each, cl.CommandQueue):
-            raise TypeError(f"{argument}: expected pyopencl.Device or pyopencl.CommandQueue, got {each!r}")
-    if not found:
+    if isinstance(value, str):
+        if value != "all":
+            raise ValueError(f"{argument}: expected 'all' or a sequence of devices or queues, got {value!r}")
+        gpus = [device for device in devices() if not is_processor(device) and known_problem(device) is None]
+        return [_queue_of(gpu) for gpu in gpus] or [default_queue()]
+    if not isinstance(value, Sequence):
+        raise TypeError(f"{argument}: expected 'all' or a sequence of devices or queues, got {value!r}")
+    queues = [_queue_of(item) if isinstance(item, cl.Device) else item for item in value]
+    for queue in queues:
+        if not isinstance(queue, cl.CommandQueue):
+            raise TypeError(f"{argument}: expected pyopencl.Device or pyopencl.CommandQueue, got {queue!r}")
+    if not queues:
         raise ValueError(f"{argument}: expected at least one device, got none")
-    return found
+    return queues
 
 
 @lru_cache(maxsize=64)
 def _queue_of(device: cl.Device) -> cl.CommandQueue:
     queue = default_queue()
+    # The queue of a context with more devices would share its memory with them.
     if queue.device == device and len(queue.context.devices) == 1:
         return queue
     _contexts.append(cl.Context([device]))  # on Intel's CPU runtime a queue does not keep its own alive
@@ -57,5 +58,5 @@ _contexts: list[cl.Context] = []
 
 
 def device_name(queue: cl.CommandQueue) -> str:
-    """Return what to call the device of a queue in messages."""
+    """Return the name of a queue's device in messages."""
     return f"{queue.device.name.strip()} ({queue.device.platform.name.strip()})"

@@ -29,17 +29,18 @@ class InPlace:
 
     def take(self, arrays: Mapping[Argument, np.ndarray]) -> dict[str, Array]:
         """Return `arrays`, for the time until `done`."""
-        found = {}
-        for argument, given in arrays.items():
-            array = check_array(argument.name, given, argument.dtype, written=not argument.is_const)
+        staged = {}
+        for argument, value in arrays.items():
+            array = check_array(argument.name, value, argument.dtype, written=not argument.is_const)
             item = operand(array, self._queue, written=not argument.is_const)
             self._operands.append(item)
-            found[argument.name] = _wrapped(self._queue, array.size, argument, item.buffer, item.offset)
-        return found
+            staged[argument.name] = _wrapped(self._queue, array.size, argument, item.buffer, item.offset)
+        return staged
 
     def done(self, events: Sequence[cl.Event]) -> None:
         """Wait for `events`, if there is anything to wait for."""
         if self._operands and events:
+            # Until these events kernels may read and write the caller's arrays.
             cl.wait_for_events(list(events))
             for item in self._operands:
                 item.retrieve()
@@ -64,8 +65,9 @@ class Staging:
 
     def take(self, arrays: Mapping[Argument, np.ndarray]) -> dict[str, Array]:
         """Copy `arrays` to the slot that was used longer ago, and return them on the device."""
+        # Kernels may still read the other slot; copies to this one wait for its events.
         self._slot, self._other = self._other, self._slot
-        slot, found = self._slot, {}
+        slot, staged = self._slot, {}
         slot.written = []
         for argument, array in arrays.items():
             size = array.size * argument.dtype.itemsize
@@ -74,17 +76,19 @@ class Staging:
                 buffer = self._make_room(argument.name, size)
             sent = uploads(self._queue.context, self._queue.device)
             event = sent.upload(buffer, array, argument.dtype, slot.computed)  # in the order of bytes of the host
-            found[argument.name] = _wrapped(self._queue, array.size, argument, buffer, 0)
-            found[argument.name].add_event(event)
+            staged[argument.name] = _wrapped(self._queue, array.size, argument, buffer, 0)
+            staged[argument.name].add_event(event)
             if not argument.is_const:
                 slot.written.append((array, buffer))
-        return found
+        return staged
 
     def done(self, events: Sequence[cl.Event]) -> None:
         """Say what the slot is in use until; what the map has written is waited for."""
         self._slot.computed = list(events)
+        # Kernels begin while the host prepares the next chunk.
         self._queue.flush()
         for array, buffer in self._slot.written:
+            # PyOpenCL's copies to the host block, so that the caller may read the array at once.
             cl.enqueue_copy(self._queue, array, buffer, wait_for=events)
 
     def _make_room(self, name: str, size: int) -> cl.Buffer:

@@ -84,9 +84,11 @@ class Uploads:
         MemoryError
             If there is no page-locked memory.
         """
+        # Whole elements, so that none is split between two parts.
         step = max(1, self._part // dtype.itemsize)
         begins = range(0, array.size, step)
         waited = list(wait_for) or None
+        # After an error no other thread may enqueue a copy to the buffer, which is the caller's again.
         sending, ended = threading.Lock(), list[bool]()
 
         def send(begin: int) -> None:
@@ -96,6 +98,7 @@ class Uploads:
                 if piece.event is not None:
                     piece.event.wait()
                 locked = piece.memory[: part.size * dtype.itemsize].view(dtype)
+                # This copy also converts, swaps bytes and closes gaps, on the host.
                 np.copyto(locked, part, casting="unsafe")
                 place = begin * dtype.itemsize
                 with sending:
@@ -115,6 +118,7 @@ class Uploads:
             else:
                 for begin in begins:
                     send(begin)
+            # The queue runs in order: the marker ends after all parts.
             event = cl.enqueue_marker(self._queue)
             self._queue.flush()
             return event
@@ -136,6 +140,7 @@ class Uploads:
                         self._queue, host, cl.map_flags.WRITE, 0, (self._part,), np.dtype(np.uint8), is_blocking=True
                     )
                 except (cl.MemoryError, cl.LogicError) as error:
+                    # Fewer pieces make uploads slower, not wrong.
                     if self._pieces:
                         return
                     raise MemoryError(f"no {self._part} bytes of page-locked memory: {error}") from error

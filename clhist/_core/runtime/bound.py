@@ -18,10 +18,11 @@ from clhist._core.runtime.engine import Engine
 from clhist.errors import UnsupportedError
 from clhist.operators.c_types import check_booleans, integer
 
+# Attributes of an array that a plan depends on; its content is free.
 _LIKE = ("dtype", "shape", "strides")
 
 
-class _Held:
+class _BoundArray:
     """An array that a bound call keeps, with its memory, as it was when it was bound."""
 
     def __init__(self, name: str, array: Array, *, written: bool) -> None:
@@ -39,18 +40,20 @@ class _Held:
     def check(self) -> None:
         """Raise ValueError if the array is not what it was."""
         array = self.array
+        # The quick key of an array of CUDA covers dtype, shape, address and size. Attributes name what differs.
         if self._alike is not None and _alike(array) == self._alike:
             return
         if is_cuda(array):  # which describes what it was
             array = array.now(self.name)
         like = self._like_of(array)
         if like != self._like:
-            each = zip(self._what, self._like, like, strict=True)
-            what, before, now = next(found for found in each if found[1] != found[2])
+            fields = zip(self._what, self._like, like, strict=True)
+            what, before, now = next(field for field in fields if field[1] != field[2])
             what = what.removeprefix("flags.")
             raise ValueError(f"{self.name}: expected the array as it was bound, with {what} {before}; got {what} {now}")
         if self._buffer is not None and array.base_data is not self._buffer and not is_cuda(array):
             raise ValueError(f"{self.name}: expected the array as it was bound, got it with other memory")
+        # Only the reference of this object is left, so the owner released the buffer.
         if self._own is not None and self._own.reference_count == 1:
             raise ValueError(f"{self.name}: expected the array as it was bound, but its memory was released")
 
@@ -90,14 +93,16 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
 
     def __init__(self, engine: Engine, args: Sequence[Any], call: Call, checked: CheckedCall) -> None:
         self._engine, self._args, self._call, self._queue = engine, tuple(args), call, checked.queue
+        # A bound call is made for repeats, so it gets a plan of its exact size at once, and its programs are loaded
+        # now.
         self._ready, operands = engine.prepare(checked, call, exact=True)
         self._ready.loaded.load_all(operands[0])
         pairs = [(a, value) for a, value in zip(engine.arguments, args, strict=True) if a.is_array]
-        self._held = [_Held(a.name, value, written=not a.is_const) for a, value in pairs]
-        self._held += [_Held(name, array, written=False) for name, array in _arrays("dest", call.dest)]
-        self._held += [_Held(name, array, written=True) for name, array in _arrays("out", call.out)]
+        self._held = [_BoundArray(a.name, value, written=not a.is_const) for a, value in pairs]
+        self._held += [_BoundArray(name, array, written=False) for name, array in _arrays("dest", call.dest)]
+        self._held += [_BoundArray(name, array, written=True) for name, array in _arrays("out", call.out)]
         # What had to be copied is copied at each call: NumPy arrays with gaps, a `dest` that overlaps `out`.
-        arrays = {id(held.array) for held in self._held}
+        arrays = {id(bound.array) for bound in self._held}
         dests = [array for target in checked.targets for array in target.dest or ()]
         in_place = all(id(array) in arrays for array in dests) and all(map(is_taken, args, checked.values))
         self._operands = operands if in_place else None
@@ -155,6 +160,7 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         if cuda_device_of(self._queue) is not None:
             raise UnsupportedError("timed: expected arrays of PyOpenCL or NumPy; OpenCL times no launch of CUDA")
         queue = self._profiling or self._queue
+        # Events have times only if their queue profiles, which the bound one need not do.
         if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             properties = cl.command_queue_properties.PROFILING_ENABLE
             self._profiling = queue = cl.CommandQueue(queue.context, queue.device, properties)
@@ -165,11 +171,12 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
     def _checked(self) -> None:
         if lost.unchecked:
             lost.check_process()
-        for held in self._held:
-            held.check()
+        for bound in self._held:
+            bound.check()
 
     def _run(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event] | None) -> Outcome:
         engine, call = self._engine, self._call
+        # Copies are made anew at each call, since the originals may have changed.
         operands = self._operands or engine.operands(engine.check(self._args, call), call)
         events = [*call.wait_for, *checked_events(wait_for)] if wait_for else call.wait_for
         try:
@@ -179,17 +186,17 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
 
 
 def _alike(array: Array) -> Any:
-    """Return what the library of an array of CUDA is soon told by that it is the same; None if that is not known."""
+    """Return a quick key of an array of CUDA, by its library; None of other arrays, or if there is no key."""
     return array.memory.library.alike(array.memory.owner) if is_cuda(array) else None
 
 
-def _arrays(name: str, given: Any) -> Iterator[tuple[str, Array]]:
-    """Yield the arrays of `dest` or `out`, given in whatever way, with their names."""
-    if is_array(given):
-        yield name, given
-    elif isinstance(given, Mapping):
-        for key, each in given.items():
-            yield from _arrays(f"{name}[{key!r}]", each)
-    elif isinstance(given, list | tuple):
-        for k, each in enumerate(given):
-            yield from _arrays(f"{name}[{k}]", each)
+def _arrays(name: str, argument: Any) -> Iterator[tuple[str, Array]]:
+    """Yield the arrays of `dest` or `out`, nested or not, with their names."""
+    if is_array(argument):
+        yield name, argument
+    elif isinstance(argument, Mapping):
+        for key, entry in argument.items():
+            yield from _arrays(f"{name}[{key!r}]", entry)
+    elif isinstance(argument, list | tuple):
+        for k, entry in enumerate(argument):
+            yield from _arrays(f"{name}[{k}]", entry)

@@ -85,7 +85,7 @@ class Builder:
         self._refused: tuple[tuple[str, str], ...] = ()  # updates, and in which memory, that did not compile
 
     def built_for(self, device: cl.Device, problem: Problem, *, aligned: bool, used: str = "") -> Built:
-        """Return the plan of a call, built.
+        """Return the sweeps of a call, built for a device.
 
         Parameters
         ----------
@@ -98,6 +98,7 @@ class Builder:
         used : str
             As in `clhist._core.kernels.specs.CombineSpec`.
         """
+        # The profile is a part of the key: it changes once the device has proven its atomics.
         return self._kept(self.profile_of(device), device, problem, aligned, used)
 
     def _build(self, profile: Profile, device: cl.Device, problem: Problem, aligned: bool, used: str) -> Built:
@@ -113,6 +114,7 @@ class Builder:
             )
             sweep = sweep_of(plan, programs, self._source.options)
             looks = () if sweep.look is None else (sweep.look.kernel,)
+            # Kernels that contain the caller's C are built now, so that its errors arise before anything is enqueued.
             for code in (*sweep.kernels, *looks, *(() if sweep.again is None else sweep.again.kernels)):
                 kernel_of(self.context, code)
             if sweep.plan.strategy == "sort":
@@ -124,6 +126,7 @@ class Builder:
         def smaller(plan: Plan, budget: int) -> tuple[Sweep, ...]:
             if problem.choices.copies is not None:
                 raise ValueError("copies: they are forced")
+            # The replacement must keep the caller's own budget as well.
             most = budget if problem.memory_budget is None else min(budget, problem.memory_budget)
             less = replace(problem, memory_budget=most)
             return self._with_some_update(device, less, built, plan.output_indices)
@@ -142,22 +145,24 @@ class Builder:
         built: Callable[[Plan], Sweep],
         indices: tuple[int, ...] | None = None,
     ) -> tuple[Sweep, ...]:
-        """Return the sweeps, built; where the compiler refuses an update that was not forced the next takes its place.
+        """Return the built sweeps; replace an update that the compiler refuses, unless it was forced, by the next.
 
-        What is wrong with the caller's own C is so with every update: then the words about the first are shown.
+        An error in the caller's C fails with every update: then the first error is raised.
         """
+        # Refused updates are remembered for later plans, since the compiler will refuse them again.
         before, first = self._refused, None
         while True:
-            found: list[Sweep] = []
+            sweeps: list[Sweep] = []
             planned = self.plan(device, problem, indices)
             try:
                 for sweep in planned:
-                    found.append(built(sweep))
-                return tuple(found)
+                    sweeps.append(built(sweep))
+                return tuple(sweeps)
             except BuildError as error:
                 first = first or error
-            failed = planned[len(found)]
+            failed = planned[len(sweeps)]
             refused = next((u for u in REPLACEABLE if any(u in output.updates for output in failed.outputs)), None)
+            # Nothing else can be tried, so the caller's C is wrong: updates refused on the way are allowed again.
             if problem.choices.update is not None or refused is None:
                 self._refused = before
                 raise first
@@ -169,18 +174,20 @@ class Builder:
             device_features(device, self.context)
         problem, profile = replace(problem, refused=self._refused), self.profile_of(device)
         planned = plan_sweeps(problem, profile, indices)
+        # Plans of private copies need no atomics, so the kernels that prove these need not be built.
         if all(update == "private" for plan in planned for output in plan.outputs for update in output.updates):
             return planned
         device_features(device, self.context)  # proven from now on
         proven = self.profile_of(device)
         return planned if proven == profile else plan_sweeps(problem, proven, indices)
 
-    def step(self, device: cl.Device, problem: Problem, taken: int = 0) -> int | None:
-        """Return how many elements at a time a call takes; None for all of them.
+    def step(self, device: cl.Device, problem: Problem, element_bytes: int = 0) -> int | None:
+        """Return the number of elements of a piece of a call; None for all at once.
 
-        `taken` is the bytes of an element that are copied to the device: if all do not fit, two pieces at a time do.
+        `element_bytes` are copied to the device for each element. If all elements do not fit, two pieces do.
         """
-        needed, room = problem.size * taken, memory_budget(device)
+        # Two pieces are on the device at a time: one is uploaded while the other is computed.
+        needed, room = problem.size * element_bytes, memory_budget(device)
         least = 1 if needed <= room else ceil(2 * needed / room)
         return elements_of_piece(replace(problem, refused=self._refused), self.profile_of(device), least)
 
@@ -189,6 +196,7 @@ class Builder:
         text = self._source.rows
         if text is None:
             return size, size, bins, bins
+        # Kernels of rows count whole rows; all others count components.
         row_bins = bins // text.rows.components
         return size, text.rows.elements(size), bins, row_bins
 
@@ -230,14 +238,20 @@ class Builder:
 
     def _is_own(self, plan: Plan) -> bool:
         """Whether `plan` fills histograms of this kernel."""
-        asked = {each.suffix: each.operator for each in self.histograms}
+        # A plan may use another form of an operator with the same result, such as one with narrow sums.
+        operators = {histogram.suffix: histogram.operator for histogram in self.histograms}
 
         def is_form(output: Output) -> bool:
-            operator = asked.get(output.suffix)
+            operator = operators.get(output.suffix)
             forms = (
                 []
                 if operator is None
-                else [operator, merged(operator), *operator.narrow, *(each.operator for each in operator.equivalents)]
+                else [
+                    operator,
+                    merged(operator),
+                    *operator.narrow,
+                    *(equivalent.operator for equivalent in operator.equivalents),
+                ]
             )
             return output.operator in forms
 

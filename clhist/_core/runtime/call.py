@@ -1,6 +1,6 @@
-"""A call: its request, its checked arguments, and its outcome.
+"""A call in three stages: `Call` (as requested), `CheckedCall` (validated), `Outcome` (results and events).
 
-The queue of a call is resolved here, for all functions and classes.
+`queue_for` resolves the queue of a call for all functions and classes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from clhist._core.runtime.result_arrays import ResultArrays
 
 @dataclass(slots=True)
 class Call:
-    """The request of one call besides the map's arguments; see `clhist.HistogramKernel.__call__`.
+    """The options of one call besides the map's arguments; see `clhist.HistogramKernel.__call__`.
 
-    `partial` names those of `dest` and `out` that hold accumulators; `largest` asks for the largest bin with a value.
-    `begun` is called before the first command is enqueued.
+    Internal options: `partial` lists which of "dest" and "out" hold accumulators. `largest` requests the largest bin
+    with a value. `begun` is called before the first command is enqueued.
     """
 
     num_bins: Any
@@ -48,13 +48,18 @@ class Call:
     partial: tuple[str, ...] = ()
     begun: Callable[[], None] | None = None
 
+    def __post_init__(self) -> None:
+        if self.allocator is not None and not callable(self.allocator):
+            expected = "a function that takes a number of bytes and returns a buffer"
+            raise TypeError(f"allocator: expected {expected}, got {self.allocator!r:.60}")
 
-# What the public classes let callers choose by keyword besides `num_bins`.
-_CHOICES = {*CHOICES, *(each.name for each in fields(Call))} - {"num_bins", "choices", "largest", "partial", "begun"}
+
+# Keywords of the public classes besides `num_bins`: all fields but the internal ones.
+_CHOICES = {*CHOICES, *(field.name for field in fields(Call))} - {"num_bins", "choices", "largest", "partial", "begun"}
 
 
 def checked_events(wait_for: Any) -> Sequence[cl.Event]:
-    """Return the events that a caller wants a call to wait for; raises TypeError if they are none."""
+    """Return `wait_for` as a sequence; raise TypeError unless it is one of events."""
     if not wait_for:
         return ()
     try:
@@ -68,18 +73,19 @@ def checked_events(wait_for: Any) -> Sequence[cl.Event]:
 
 
 def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
-    """Return the call with these keyword arguments of `clhist.HistogramKernel.__call__`.
+    """Return the call with the keyword arguments `choices` of `clhist.HistogramKernel.__call__`.
 
     Raises
     ------
     TypeError
-        If one of them is unknown; it is named.
+        If a keyword is unknown.
     """
-    if not choices:
+    if not choices:  # the most frequent case
         return Call(num_bins)
     unknown = sorted(choices.keys() - _CHOICES)
     if unknown:
         raise TypeError(f"{unknown[0]}: expected one of {', '.join(sorted(_CHOICES))}")
+    # Forced choices become one value, which is `FREE` itself if there are none: signatures compare it by identity.
     forced = {name: value for name, value in choices.items() if name in CHOICES and value is not None}
     rest = {name: value for name, value in choices.items() if name not in CHOICES}
     rest["wait_for"] = checked_events(events) if (events := rest.get("wait_for")) else ()
@@ -88,7 +94,7 @@ def call_of(num_bins: Any, choices: Mapping[str, Any]) -> Call:
 
 @dataclass(slots=True)
 class CheckedCall:
-    """The arguments of a call, checked.
+    """The validated arguments of a call.
 
     Attributes
     ----------
@@ -99,13 +105,13 @@ class CheckedCall:
     shapes : tuple of tuple of int
         The shape of one histogram of each output.
     batch : Batch or None
-        Which elements belong to which histogram.
+        The assignment of elements to histograms; None for a single one.
     targets : list of ResultArrays
         `dest` and `out` of each output.
     on_device : bool
         Whether the arrays are PyOpenCL's rather than NumPy's.
     is_aligned : bool
-        Whether all of them begin where loads of 16 bytes may.
+        Whether all arrays begin at a multiple of 16 bytes, so that kernels may load vectors.
     queue : pyopencl.CommandQueue
         Where the call runs.
     wait_for : list of pyopencl.Event
@@ -124,7 +130,7 @@ class CheckedCall:
 
     @property
     def longest(self) -> int:
-        """The most elements that one histogram has."""
+        """The largest number of elements of one histogram."""
         return self.size if self.batch is None else self.batch.longest(self.size)
 
 
@@ -140,9 +146,9 @@ class Outcome:
     results : list
         In the order of the outputs.
     events : dict of str to list of pyopencl.Event
-        Those of each stage.
+        The events of each stage.
     after : dict of pyopencl.Event to pyopencl.Event
-        Of the last event of several commands of PyOpenCL's the event that the first of them waited for.
+        For an event that ends several commands, the event before the first of them. Their time starts where that ends.
     """
 
     results: list[Any]
@@ -151,12 +157,13 @@ class Outcome:
 
     @property
     def event(self) -> cl.Event:
-        """The event that covers the whole call."""
+        """The last event of the call; its completion means that all results are complete."""
         return self.events["combine"][-1]
 
     def seconds(self, queue: cl.CommandQueue) -> dict[str, float]:
-        """Return the seconds of each stage on the device, which is waited for; `queue` must have profiling."""
+        """Wait for the call and return the seconds of each stage on the device; `queue` must enable profiling."""
         with lost.settled(queue):
+            # The last event of each stage covers those before it.
             cl.wait_for_events([events[-1] for events in self.events.values()])
         return {
             stage: sum(event.profile.end - self._start(event) for event in events) * 1e-9
@@ -164,18 +171,20 @@ class Outcome:
         }
 
     def _start(self, event: cl.Event) -> int:
+        """Return the device time in nanoseconds at which the commands of `event` start."""
         return self.after[event].profile.end if event in self.after else event.profile.start
 
 
 def taken_argument(argument: Argument, value: object) -> Any:
-    """Return what is given for an argument of a map as kernels take it; raises what is wrong with it."""
+    """Return the value of a map's argument as an array or a NumPy scalar; raise if it does not fit the declaration."""
     if not argument.is_array:
         return scalar(argument, value)
+    # The usual case is decided by its type and dtype; all others take the full check, which may convert.
     if argument.is_const and is_plain_array(value, argument.dtype):
         array: Array = value
     else:
         array = check_array(argument.name, value, argument.dtype, written=not argument.is_const)
-    if argument.is_first and not array.size:  # which kernels read whatever there is to do
+    if argument.is_first and not array.size:  # kernels read its first element even if N is 0
         raise ValueError(f"{argument.name}: expected an array with a first element, got an empty one")
     return array
 
@@ -183,7 +192,7 @@ def taken_argument(argument: Argument, value: object) -> Any:
 def named_arrays(
     arguments: Sequence[Argument], values: Sequence[Any], targets: Sequence[ResultArrays]
 ) -> list[tuple[str, Array]]:
-    """Return all arrays of a call with the names that errors give them."""
+    """Return (name, array) of all arrays of a call; the names are those of errors."""
     named = [(a.name, value) for a, value in zip(arguments, values, strict=True) if a.is_array]
     for target in targets:
         named += target.named
@@ -193,26 +202,27 @@ def named_arrays(
 def queue_for(
     queue: cl.CommandQueue | None, context: cl.Context | None = None, of_arrays: cl.CommandQueue | None = None
 ) -> cl.CommandQueue:
-    """Return the queue of a call: `queue`, that of its arrays, the default one, or one that is kept for the context.
+    """Return the queue of a call: `queue`, that of its arrays, the default one, or a cached one of the context.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue or None
         The caller's.
     context : pyopencl.Context or None
-        Where the call runs; None for anywhere.
+        The context that the call must run in; None for any.
     of_arrays : pyopencl.CommandQueue or None
-        Of the first array that has one, in `context`.
+        The queue of the first array that has one, in `context`.
 
     Raises
     ------
     TypeError, ValueError
-        If `queue` is none, or of another context.
+        If `queue` is not a queue, or belongs to another context.
     DeviceLostError
         If its device was lost.
     """
     if queue is None:
         queue = of_arrays or default_queue()
+        # The default queue is of one context; calls in another share a queue that is cached for it.
         if of_arrays is None and context is not None and queue.context != context:
             queue = _queue_of(context)
     elif not isinstance(queue, cl.CommandQueue):
@@ -228,7 +238,7 @@ def queue_for(
 
 
 def queue_of(*arrays: Array) -> cl.CommandQueue | None:
-    """Return the queue of the first of some arrays that has one."""
+    """Return the queue of the first array that has one, or None."""
     return next((array.queue for array in arrays if is_device_array(array) and array.queue is not None), None)
 
 

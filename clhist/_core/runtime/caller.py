@@ -17,20 +17,21 @@ def warn_caller(message: Warning | str, category: type[Warning]) -> None:
 
 
 def at_caller(function: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
-    """Return what another library's function returns; its warnings point at the caller's line.
+    """Call a function of another library so that its warnings point at the caller's line.
 
-    For calls that are known to warn: recording warnings takes time, and is not safe among threads.
+    Use it only for calls that are expected to warn: recording warnings takes time and is not thread-safe.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = function(*args, **options)
-    for each in caught:
-        warn_caller(each.message, each.category)
-    return found
+        result = function(*args, **options)
+    for warning in caught:
+        warn_caller(warning.message, warning.category)
+    return result
 
 
 def _level_of_caller() -> int:
     """Return the `stacklevel`, seen from who calls this, of the innermost frame outside of the package."""
+    # Frames of the package are skipped by the name of their module, however deep the call.
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "clhist":
         frame, level = frame.f_back, level + 1

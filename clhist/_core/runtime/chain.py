@@ -24,18 +24,18 @@ from clhist._core.runtime.cuda_modules import loaded_kernel
 
 
 class Chain:
-    """By OpenCL, on a queue.
+    """Commands on an OpenCL queue.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-        Where; `chain_on` takes one that stands for a CUDA device, too.
+        The queue; `chain_on` also takes one that stands for a CUDA device.
     purpose : str
-        What memory is for, in the words of an error.
+        The purpose of the memory, for error messages.
     wait_for : sequence of pyopencl.Event
-        What the first command waits for.
+        Events that the first command waits for.
     allocate : callable, optional
-        Where memory comes from, if not from the queue's pool.
+        Allocator of memory, instead of the queue's pool.
     """
 
     def __init__(
@@ -48,24 +48,25 @@ class Chain:
         self.queue, self._purpose = queue, purpose
         self.events = [*wait_for]
         self._allocate = allocate
-        self._written: list[tuple[Array, Operand]] = []  # what the caller gets
-        self._kept: list[Any] = []
+        self._written: list[tuple[Array, Operand]] = []  # results for the caller
+        self._kept: list[Any] = []  # host operands that commands read
 
     def new(self, number: int, dtype: Any) -> Any:
-        """Return memory for so many elements, at least one."""
+        """Return memory for `number` elements, or for one if that is 0."""
         return allocated(
             self._allocate or scratch_allocator(self.queue), max(1, number) * np.dtype(dtype).itemsize, self._purpose
         )
 
     def filled(self, number: int, dtype: Any, value: int) -> Any:
-        """Return memory for elements of this integer."""
-        found = self.new(number, dtype)
-        self.fill(found, dtype, value, number)
-        return found
+        """Return memory for `number` elements that equal the integer `value`."""
+        memory = self.new(number, dtype)
+        self.fill(memory, dtype, value, number)
+        return memory
 
     def fill(self, memory: Any, dtype: Any, value: int, number: int, first: int = 0) -> None:
-        """Set so many elements, from the `first` on, to an integer whose bytes are alike."""
+        """Set `number` elements, from index `first` on, to an integer whose bytes are all equal."""
         dtype = np.dtype(dtype)
+        # OpenCL fills with a pattern of the element's size; the modulo gives negative values their unsigned bytes.
         pattern, item = np.array([value % 2 ** (8 * dtype.itemsize)], dtype), dtype.itemsize
         if number:
             self.events = [
@@ -73,68 +74,72 @@ class Chain:
             ]
 
     def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any], beside: int = 1) -> None:
-        """Enqueue a kernel with so many work-groups of so many work-items; its buffers are memory, or None.
+        """Enqueue a kernel of `groups` work-groups of `lanes` work-items; buffer arguments are memory or None.
 
-        There are as many again `beside` them, in the second dimension.
+        `beside` is the global size of the second dimension.
         """
-        given = kernel.typed(list(arguments))
-        self.events = [kernel.enqueue(self.queue, (groups * lanes, beside), (lanes, 1), given, self.events)]
+        typed = kernel.typed(list(arguments))
+        self.events = [kernel.enqueue(self.queue, (groups * lanes, beside), (lanes, 1), typed, self.events)]
 
     def fetched(self, memory: Any, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
-        """Return a copy on the host of so many elements, from a number of bytes on; it is waited for."""
-        found = np.empty(number, dtype)
-        cl.enqueue_copy(self.queue, found, memory, src_offset=offset, wait_for=self.events)
-        return found
+        """Copy `number` elements to the host, from the byte `offset` on, and wait for the copy."""
+        # The copy blocks, and waits by `events` for the command that writes the memory.
+        array = np.empty(number, dtype)
+        cl.enqueue_copy(self.queue, array, memory, src_offset=offset, wait_for=self.events)
+        return array
 
     def fetched_rows(self, memory: Any, shape: tuple[int, int], dtype: Any, offset: int, step: int) -> np.ndarray:
-        """Return a copy on the host of rows, which are `step` bytes apart, from a number of bytes on."""
-        found = np.empty(shape, dtype)
-        for n, row in enumerate(found):  # NVIDIA's driver refuses rows that are so far apart
-            is_last = n + 1 == len(found)
+        """Copy rows that start every `step` bytes to the host, from the byte `offset` on, and wait for the copy."""
+        rows = np.empty(shape, dtype)
+        for n, row in enumerate(rows):  # NVIDIA's driver refuses rows that are so far apart
+            is_last = n + 1 == len(rows)
             at = offset + n * step
             cl.enqueue_copy(self.queue, row, memory, src_offset=at, wait_for=self.events, is_blocking=is_last)
+        # Out of order, earlier rows may arrive after the last one.
         if not in_order(self.queue):
             self.queue.finish()
-        return found
+        return rows
 
     def place(self, array: Any) -> tuple[Any, int]:
-        """Return the memory of an array to read, of memory, or of an array to write that is on the device; its offset.
+        """Return the memory and offset of a host array to read, of a device array, or of memory.
 
-        What is enqueued waits for what an array is waiting for.
+        Later commands wait for the events of a device array.
         """
         if isinstance(array, np.ndarray):
-            found = operand(array, self.queue, written=False, make=partial(HostBuffer, self.queue))
-            self._kept.append(found)
-            return found.buffer, found.offset
+            array_operand = operand(array, self.queue, written=False, make=partial(HostBuffer, self.queue))
+            self._kept.append(array_operand)
+            return array_operand.buffer, array_operand.offset
         if not is_device_array(array):
             return array, 0
+        # An event that is there already is left out, so that lists do not grow with each argument.
         self.events += [event for event in array.events if event not in self.events]
-        found = operand(array, self.queue, written=True)
-        return found.buffer, found.offset
+        array_operand = operand(array, self.queue, written=True)
+        return array_operand.buffer, array_operand.offset
 
     def placed(self, arguments: Sequence[Any]) -> list[Any]:
-        """Return arguments of a kernel with the memory and offset of each that is no number, as `place` has them."""
-        found: list[Any] = []
-        for each in arguments:
-            found += [each] if isinstance(each, int | float | np.generic) else self.place(each)
-        return found
+        """Return the arguments of a kernel with each array replaced by its memory and offset, as of `place`."""
+        values: list[Any] = []
+        for argument in arguments:
+            values += [argument] if isinstance(argument, int | float | np.generic) else self.place(argument)
+        return values
 
     def result(self, size: int, dtype: Any, on_device: bool = True) -> tuple[Array, Any]:
-        """Return an array for the caller, which a kernel writes whole, and its memory."""
+        """Return a new array for the caller, every element of which a kernel writes, and its memory."""
+        # The result may be on the host, though kernels write it: `finish` copies it back.
         array = empty(self.queue, (size,), np.dtype(dtype), on_device)
-        found = operand(array, self.queue, written=True, read=False, make=partial(HostBuffer, self.queue))
-        self._written.append((array, found))
-        return array, found.buffer
+        target = operand(array, self.queue, written=True, read=False, make=partial(HostBuffer, self.queue))
+        self._written.append((array, target))
+        return array, target.buffer
 
     def finish(self, *written: Array) -> None:
-        """Let whoever reads results, or arrays that were `written`, wait for all that is enqueued; the host for its."""
-        for array, found in [*self._written, *((each, None) for each in written)]:
-            if found is None or is_device_array(array):
+        """Add the events to device results and to `written` arrays; wait for results on the host and copy them back."""
+        for array, target in [*self._written, *((result, None) for result in written)]:
+            if target is None or is_device_array(array):
                 for event in self.events:
                     array.add_event(event)
             else:
                 cl.wait_for_events(self.events)
-                found.retrieve()
+                target.retrieve()
 
 
 class _Room(NamedTuple):
@@ -145,16 +150,18 @@ class _Room(NamedTuple):
 
 
 class CudaChain(Chain):
-    """By CUDA, on the current stream of the library whose arrays a call has, from whose allocator memory comes."""
+    """Commands on the current CUDA stream of the library of the call's arrays, whose allocator gives memory."""
 
     def __init__(self, queue: cl.CommandQueue, purpose: str) -> None:
         super().__init__(queue, purpose)
         memory = memory_of_call()
         self._library, self._device, self._stream = memory.library, memory.device, memory.stream
-        self._block, self._used = _Room(0, None), _BLOCK  # from which small memory comes, until all of it is let go
+        self._block, self._used = _Room(0, None), _BLOCK  # small memory is a part of it; freed with its last part
 
     def new(self, number: int, dtype: Any) -> _Room:
+        # Multiples of the alignment, so that each memory of a block begins at an aligned address.
         size = -(-max(1, number) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
+        # Allocations take as long as launches, so small memory shares blocks; larger memory would waste their rest.
         if size > _BLOCK // 4:
             return self._allocated(size)
         if size > _BLOCK - self._used:
@@ -169,33 +176,36 @@ class CudaChain(Chain):
     def fill(self, memory: CudaArray | _Room, dtype: Any, value: int, number: int, first: int = 0) -> None:
         item = np.dtype(dtype).itemsize
         with driver().on(self._device):
+            # CUDA fills with one byte, which suffices since all bytes of the value are equal.
             driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
 
     def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any], beside: int = 1) -> None:
         with driver().on(self._device):
-            found = loaded_kernel(kernel, self._device, self._stream)
-            with found.lock:
+            loaded = loaded_kernel(kernel, self._device, self._stream)
+            # All threads share the memory of a kernel's arguments, which CUDA reads at the launch.
+            with loaded.lock:
                 for n, value in enumerate(arguments):
-                    found.arguments.set(n, value.offset if isinstance(value, CudaArray | _Room) else value or 0)
+                    loaded.arguments.set(n, value.offset if isinstance(value, CudaArray | _Room) else value or 0)
                 sizes = (groups, beside, 1, lanes, 1, 1)
-                launched = (found.function, *sizes, found.dynamic)
-                driver().launch(launched, stream_of(self._stream), found.arguments.pointers)
+                launched = (loaded.function, *sizes, loaded.dynamic)
+                driver().launch(launched, stream_of(self._stream), loaded.arguments.pointers)
 
     def fetched(self, memory: CudaArray | _Room | None, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
-        found = np.empty(number, dtype)
+        array = np.empty(number, dtype)
         with driver().on(self._device):
-            driver().download(found, offset + (0 if memory is None else memory.offset), self._stream)
-        return found
+            driver().download(array, offset + (0 if memory is None else memory.offset), self._stream)
+        return array
 
     def fetched_rows(
         self, memory: CudaArray | _Room | None, shape: tuple[int, int], dtype: Any, offset: int, step: int
     ) -> np.ndarray:
-        found = np.empty(shape, dtype)
+        rows = np.empty(shape, dtype)
         with driver().on(self._device):
-            driver().download_every(found, offset + (0 if memory is None else memory.offset), step, self._stream)
-        return found
+            driver().download_every(rows, offset + (0 if memory is None else memory.offset), step, self._stream)
+        return rows
 
     def place(self, array: Any) -> tuple[Any, int]:
+        # All memory is one buffer at address 0, so a kernel adds the offset to a null pointer.
         return (None, array.offset) if isinstance(array, CudaArray) else (array, 0)
 
     def result(self, size: int, dtype: Any, on_device: bool = True) -> tuple[Array, Any]:
@@ -211,5 +221,5 @@ _ALIGNMENT, _BLOCK = 256, 1 << 20  # bytes
 
 
 def chain_on(queue: cl.CommandQueue, purpose: str) -> Chain:
-    """Return what enqueues kernels on a queue, or on the CUDA device that it stands for."""
+    """Return a chain on a queue, or on the CUDA device that the queue stands for."""
     return Chain(queue, purpose) if cuda_device_of(queue) is None else CudaChain(queue, purpose)

@@ -67,11 +67,17 @@ class Piece:
         if not self.split or self.size <= self.step:
             yield self
             return
-        flat = {argument.name: _flat(self.values[argument.name]) for argument in self.split}
+        for begin, end, arrays in self.slices():
+            values = self.values | {argument.name: array for argument, array in arrays.items()}
+            yield replace(self, values=values, size=end - begin, position=self.position + begin)
+
+    def slices(self) -> Iterator[tuple[int, int, dict[Argument, Any]]]:
+        """Yield where each chunk begins and ends, and its part of the arrays that are split."""
+        # Flattening copies nothing; a slice of an array with gaps copies that slice alone.
+        flat = {argument: _flat(self.values[argument.name]) for argument in self.split}
         for begin in range(0, self.size, self.step):
             end = min(begin + self.step, self.size)
-            values = self.values | {name: array[begin:end] for name, array in flat.items()}
-            yield replace(self, values=values, size=end - begin, position=self.position + begin)
+            yield begin, end, {argument: array[begin:end] for argument, array in flat.items()}
 
     def check_position(self) -> None:
         """Raise ValueError if the position of the last element does not fit its argument."""
@@ -98,13 +104,15 @@ class KnownPiece(NamedTuple):
 
     @classmethod
     def of(cls, args: Sequence[Any], piece: Piece, last: int | None) -> KnownPiece | None:
-        """Return it, or None if arrays were not taken as they were given."""
-        taken = [(name, value) for name, value in piece.values.items() if is_array(value)]
+        """Return the template of `piece`, or None if an array of `args` was copied or converted."""
+        # By identity: a copied or converted array would have to be made anew for each piece.
+        named = [(name, value) for name, value in piece.values.items() if is_array(value)]
         arrays = [value for value in args if is_array(value)]
-        names = {id(value): name for name, value in taken}
-        if len(names) != len(taken) or [*names] != [id(array) for array in arrays]:
+        names = {id(value): name for name, value in named}
+        if len(names) != len(named) or [*names] != [id(array) for array in arrays]:
             return None
-        without = replace(piece, values=piece.values | dict.fromkeys(names.values()))  # nothing of the caller's is kept
+        # A template lives in a cache, so it refers to no array of the caller.
+        without = replace(piece, values=piece.values | dict.fromkeys(names.values()))
         return cls(without, tuple(names.values()), last)
 
     def again(self, args: Sequence[Any], position: int) -> Piece | None:
@@ -141,6 +149,7 @@ class Chunks:
         TypeError, ValueError
             If an argument is wrong, or would have to be split and cannot; it is named.
         """
+        # Everything is checked before the first chunk, so that a wrong argument adds no part of a piece.
         engine.check_number_of_arguments(args)
         elementwise = engine.source.elementwise
         values = [
@@ -159,25 +168,23 @@ class Chunks:
 
         NumPy arrays may be changed when this returns; if anything is raised, the queue is waited for.
         """
+        # Arrays that are not split go to the device once; chunks of the others are staged, or used in place on a CPU.
         whole, chunks = InPlace(self._queue), self.staging or InPlace(self._queue)
         values, split, position = piece.values, piece.split, piece.position
         events: list[cl.Event] = []
-        # Of whatever is raised: the memory of NumPy arrays must not go while a kernel may use it.
+        # Whatever is raised, the queue is waited for: a kernel may still use the memory of NumPy arrays.
         with lost.settled(self._queue, BaseException):
             others = [
                 argument
                 for argument in piece.engine.arguments
                 if argument.is_array and argument not in split and not piece.on_device
             ]
-            taken = {**values, **whole.take({a: values[a.name] for a in others})}
-            flat = {argument: _flat(values[argument.name]) for argument in split}
-            for begin in range(0, piece.size, piece.step):
-                end = min(begin + piece.step, piece.size)
-                parts = {argument: array[begin:end] for argument, array in flat.items()}
-                taken |= {a.name: part for a, part in parts.items()} if piece.on_device else chunks.take(parts)
+            arguments = {**values, **whole.take({a: values[a.name] for a in others})}
+            for begin, end, parts in piece.slices():
+                arguments |= {a.name: part for a, part in parts.items()} if piece.on_device else chunks.take(parts)
                 if piece.first is not None:
-                    taken[piece.first.name] = scalar(piece.first, position + begin)
-                events = compute(taken, end - begin)
+                    arguments[piece.first.name] = scalar(piece.first, position + begin)
+                events = compute(arguments, end - begin)
                 chunks.done(events)
             whole.done(events)
 
@@ -186,6 +193,7 @@ class Chunks:
         if not split or not size:
             return max(1, size)
         widest = max(split, key=lambda argument: argument.dtype.itemsize)
+        # The widest array sets the chunk, so that no argument takes more than `most_bytes`.
         step = max(1, self._most_bytes // widest.dtype.itemsize)
         if step < size and first is None and engine.uses_position:
             raise ValueError(
@@ -201,6 +209,7 @@ def _checked(argument: Argument, value: Any, elementwise: Sequence[Argument]) ->
         return scalar(argument, value)
     if isinstance(value, np.ndarray) and argument.is_const and argument in elementwise:
         check_unmasked(argument.name, value)
+        # An empty slice has the dtype to check; the conversion is left to each chunk.
         check_array(argument.name, _flat(value)[:0], argument.dtype, written=False)
         return value  # and no copy of all of it
     return check_array(argument.name, value, argument.dtype, written=not argument.is_const)

@@ -31,6 +31,7 @@ def clear_caches() -> None:
     array([33334, 33333, 33333])
     """
     check_process()
+    # Calls first: they hold kernels and memory of the contexts that are forgotten next.
     forget_calls()
     forget_contexts()
     free_unused()

@@ -1,4 +1,4 @@
-"""Columns of pandas, polars and PyArrow, and masked arrays, as arrays of NumPy and a mask of what is missing."""
+"""Reads columns of pandas, polars and PyArrow, and masked arrays, as NumPy arrays with a mask of missing elements."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy as np
 from clhist._core.opencl.masks import mask_of
 from clhist._core.runtime.reading import as_array
 
-# The methods that pandas, polars and PyArrow have for missing elements, and for the others.
+# (is missing, drop missing) of pandas, polars and PyArrow.
 _METHODS = (("isna", "dropna"), ("is_null", "drop_nulls"), ("is_null", "drop_null"))
 
 
 class ColumnData(NamedTuple):
-    """The values of a column that says by itself which of them are missing.
+    """The values of a nullable column or masked array.
 
     Attributes
     ----------
     values : numpy.ndarray
-        Numbers or booleans, 0 where they are missing, or dates and durations, NaT there; dates of a time zone in UTC.
+        Numbers or booleans, or dates and durations; dates of a time zone in UTC. Missing ones are 0 or NaT.
     missing : numpy.ndarray of bool, or None
-        Which are missing; None if none is.
+        True where an element is missing; None if none is.
     like : callable or None
-        Returns dates as a column of the caller's library, in the column's time zone; None if NumPy has the type.
+        Converts dates to a column of the caller's library, in its time zone; None if NumPy has the type.
     nan_is_value : bool
         Whether NaN is a value, as in polars, rather than missing.
     """
@@ -43,7 +43,7 @@ class ColumnData(NamedTuple):
 
 
 def read_column(column: Any) -> ColumnData | None:
-    """Return the values of a nullable column or a masked array; None of other arrays, texts, decimals and objects."""
+    """Return the values of a nullable column or masked array; None for other arrays, text, decimals and objects."""
     if type(column) is np.ndarray:
         return None
     if isinstance(column, ColumnData):
@@ -52,6 +52,7 @@ def read_column(column: Any) -> ColumnData | None:
     dtype = getattr(column, "dtype", None)
     if isinstance(dtype, np.dtype):
         return _of_mask(column) if _is_masked_array(column) and dtype.kind in "biufcmM" else None
+    # Recognised by their methods, so that none of the libraries is imported.
     if hasattr(column, "dictionary_encode") and hasattr(column, "type"):
         return _of_arrow(column)
     if hasattr(column, "to_physical") and hasattr(column, "is_null"):
@@ -60,7 +61,7 @@ def read_column(column: Any) -> ColumnData | None:
 
 
 def from_arrow(column: Any) -> Any:
-    """Return a column that has Arrow's C data interface alone as PyArrow's, without a copy; any other as it is."""
+    """Return a column that has only Arrow's C data interface as PyArrow's, without a copy; others unchanged."""
     if hasattr(column, "dtype") or hasattr(column, "dictionary_encode"):
         return column
     if hasattr(column, "__arrow_c_stream__") and not hasattr(column, "columns"):
@@ -69,38 +70,41 @@ def from_arrow(column: Any) -> Any:
 
 
 def present_and_missing(column: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Return the elements that are not missing and which are, None if none is; None of what is no table's column."""
+    """Return the present elements and the mask of missing ones (None if none is); None if `column` is no column."""
     for missing_of, present_of in _METHODS:
         if hasattr(column, missing_of) and hasattr(column, present_of):
             missing = np.asarray(getattr(column, missing_of)(), bool)
             present = getattr(column, present_of)()
-            is_wide = str(getattr(column, "dtype", "")) in ("Int128", "UInt128")  # which NumPy has not
+            is_wide = str(getattr(column, "dtype", "")) in ("Int128", "UInt128")  # polars' types that NumPy lacks
             present = np.array(present.to_list(), object) if is_wide else np.asarray(present)
             return present, missing if missing.any() else None
     return None
 
 
 def of_list(name: str, values: Any) -> Any:
-    """Return objects in the place of a list that NumPy would change: other types beside text, or large integers.
+    """Return a list as an array of objects if NumPy would convert its elements.
 
-    Integers of which one is beyond int64 are uint64, or objects if that has not all of them.
+    NumPy converts other types beside text, and large integers.
+    If an integer exceeds int64, the result is uint64, or objects if that cannot hold all of them.
     """
     if not isinstance(values, list | tuple):
         return values
     array = as_array(name, values)
     if array.dtype.kind not in "USfO" or not array.size:
         return array
+    # NumPy makes text of mixed types, and floats of large integers: the objects show what they were.
     objects = np.array(values, object)
     types = {*map(type, objects.flat)}
     if array.dtype.kind in "US":
-        return array if all(issubclass(each, str | bytes) for each in types) else objects
-    if all(issubclass(each, int | np.integer) for each in types):  # NumPy makes floats of some of them
+        return array if all(issubclass(kind, str | bytes) for kind in types) else objects
+    if all(issubclass(kind, int | np.integer) for kind in types):  # NumPy would convert some of them to floats
         return objects.astype(np.uint64) if objects.min() >= 0 and objects.max() < 2**64 else objects
     return array
 
 
 def picked(results: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return results at places; at -1 they are missing: masked, NaT or None."""
+    """Return `results[places]`, where -1 stands for a missing result: masked, NaT or None."""
+    # Append the missing element, which index -1 then selects.
     if isinstance(results, np.ma.MaskedArray):
         mask = np.append(np.ma.getmaskarray(results), True)[places]
         return np.ma.array(np.append(results.data, results.dtype.type(0))[places], mask=mask)
@@ -109,7 +113,7 @@ def picked(results: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _is_masked_array(value: object) -> bool:
-    module: Any = sys.modules.get("numpy.ma")  # without which there is none
+    module: Any = sys.modules.get("numpy.ma")  # if it was never imported, there are no masked arrays
     return module is not None and isinstance(value, module.MaskedArray)
 
 
@@ -120,14 +124,16 @@ def _of_mask(column: Any) -> ColumnData:
 
 
 def _cleared(values: np.ndarray, missing: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return values with 0 or NaT where they are missing."""
+    """Return values with 0 or NaT where they are missing, and the mask, None if nothing is missing."""
     if missing is None or not missing.any():
         return values, None
+    # Missing elements get a defined value, since what the library stores there is arbitrary.
     return np.where(missing, np.array("NaT" if values.dtype.kind in "mM" else 0, values.dtype), values), missing
 
 
 def _of_pandas(column: Any) -> ColumnData | None:
     dtype, array = column.dtype, getattr(column, "array", column)
+    # Columns of pandas in Arrow's memory are read by Arrow, and their dates go back to an array of pandas.
     if hasattr(dtype, "pyarrow_dtype"):
         data = _of_arrow(array.__arrow_array__())
         if data is None or data.like is None:
@@ -135,11 +141,13 @@ def _of_pandas(column: Any) -> ColumnData | None:
         of_arrow: Any = data.like
         return data._replace(like=lambda dates: type(array)(of_arrow(dates)))
     missing = np.asarray(column.isna(), bool)
+    # Dates of a time zone are UTC in memory; NumPy has no zones, so `like` restores it.
     if hasattr(dtype, "tz") and hasattr(dtype, "unit"):
         values = np.asarray(array, f"M8[{dtype.unit}]")
         index: Any = import_module("pandas").DatetimeIndex
         return ColumnData(*_cleared(values, missing), lambda dates: index(dates, tz="UTC").tz_convert(dtype.tz).array)
     if hasattr(dtype, "categories") and hasattr(array, "codes"):
+        # The code -1 of a missing element selects the zero that is appended.
         categories = np.asarray(dtype.categories)
         if categories.dtype.kind not in "biufmM":
             return None
@@ -154,6 +162,7 @@ def _of_pandas(column: Any) -> ColumnData | None:
 def _of_polars(column: Any) -> ColumnData | None:
     dtype = column.dtype
     kind, zone = str(dtype).partition("(")[0], getattr(dtype, "time_zone", None)
+    # Decimals and 128-bit integers are numeric to polars, but no kernel has their types.
     is_number = dtype.is_numeric() and not dtype.is_decimal() and kind not in ("Int128", "UInt128")
     if not is_number and kind not in ("Boolean", "Date", "Datetime", "Duration", "Null"):
         return None
@@ -162,6 +171,7 @@ def _of_polars(column: Any) -> ColumnData | None:
         return ColumnData(np.zeros(len(column)), missing)
     zero = False if kind == "Boolean" else 0
     values = np.asarray(column.to_physical().fill_null(zero).to_numpy())
+    # The physical values are integers: days, or ticks of the column's unit.
     if kind == "Date":
         values = values.astype("M8[D]")
     elif kind in ("Datetime", "Duration"):
@@ -178,7 +188,8 @@ def _of_arrow(column: Any) -> ColumnData | None:
     arrow = import_module("pyarrow")
     types, kind = arrow.types, column.type
     if types.is_dictionary(kind):
-        chunks = [each.dictionary_decode() for each in getattr(column, "chunks", [column])]
+        # Chunks may have different dictionaries, so each is decoded by its own.
+        chunks = [chunk.dictionary_decode() for chunk in getattr(column, "chunks", [column])]
         return _of_arrow(arrow.chunked_array(chunks, kind.value_type))
     missing = np.asarray(column.is_null(), bool) if column.null_count else None
     unit = "D" if types.is_date32(kind) else "ms" if types.is_date64(kind) else getattr(kind, "unit", None)
@@ -187,6 +198,7 @@ def _of_arrow(column: Any) -> ColumnData | None:
     if types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind):
         if types.is_date32(kind):
             column = column.cast(arrow.int32())
+        # Integers of the column's unit, which a view reads as dates or durations.
         numbers = column.cast(arrow.int64())
         code = "m8" if types.is_duration(kind) else "M8"
         values = np.asarray(numbers.fill_null(0)).view(f"{code}[{unit}]")

@@ -39,12 +39,11 @@ _FLOAT64 = np.dtype(np.float64)
 # How the accumulator `total` of a bin that got a value differs from that of others.
 _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000ul"
 
-# How many elements are looked at to guess the number of bins, and of which part the guess is raised: more uniform data
-# than one set in a million stays within.
+# The largest entry of a sample is raised by 1/128: of uniform data, fewer than one set in a million exceeds that.
 _SAMPLE_MARGIN = 128
-_FEW_BINS = 2**12  # which take a CPU less time, in whatever number, than another plan
-
-_ELEMENTS_PER_BIN = 16  # of uint8 and uint16, from which on there are bins for all values of the type
+_FEW_BINS = 2**12  # up to here, unused bins cost a CPU less time than another plan
+# Arrays of uint8 and uint16 with at least so many elements for each value of the type get a bin for each value.
+_ELEMENTS_PER_BIN = 16
 
 
 def counted(
@@ -67,6 +66,7 @@ def counted(
     check_out(out, _FLOAT64, x)
     operator, used = _SUM, _HAS_WEIGHTS
     values = checked_values(weights, operator, x.shape, ())[0][0]
+    # Reproducible accumulators have no condition that tells bins with a value: the largest entry is computed first.
     if reproducible:
         operator, used = reproducible_form(_SUM, None, x.size), ""
     spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
@@ -81,9 +81,9 @@ def _check_device_arrays(x: Array, weights: Array | None) -> None:
 
 
 def _every(x: Array) -> int | None:
-    """Return how many bins there are for all values of a narrow type, where the elements make up for so many.
+    """Return the number of values of a narrow type if the elements outweigh as many bins; None otherwise.
 
-    Then none can be beyond them, and a CPU need not compare: comparing took half of the time.
+    No entry is out of range then, and a CPU need not compare: comparisons took half of the time.
     """
     if x.dtype.kind != "u" or x.dtype.itemsize > 2:
         return None
@@ -91,8 +91,8 @@ def _every(x: Array) -> int | None:
     return every if x.size >= _ELEMENTS_PER_BIN * every else None
 
 
-# The largest entries of device arrays that were counted lately; these are not kept. Of CUDA's, which are described anew
-# for each call, the place in memory says which is meant.
+# The largest entries of recently counted device arrays, by weak references. CUDA arrays are described anew for each
+# call, so the place in memory identifies them.
 _largest: Remembered[tuple[Callable[[], Any], int]] = Remembered(16)
 
 
@@ -106,18 +106,20 @@ def _place(x: Array) -> Hashable:
 
 
 def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
-    """Return about the largest entry, and one that there is: from a sample, or of an array that is counted again.
+    """Return an estimate of the largest entry, and a lower bound of it.
 
-    What that one holds may have changed since: then the guess is wrong, and no entry is known but 0 or more.
+    Both come from a sample, or the estimate from the last count of this array. The array may have been rewritten since,
+    so its lower bound is 0.
     """
     if isinstance(x, np.ndarray):
         largest = int(evenly_spread(x, queue).max())
         return largest, largest
-    known = _largest.get(_place(x))
-    if known is not None and (is_cuda(x) or known[0]() is x):
+    # An id may belong to a new array by now, so the weak reference must lead to this one.
+    cached = _largest.get(_place(x))
+    if cached is not None and (is_cuda(x) or cached[0]() is x):
         if is_cuda(x):
-            x.check_not_captured()  # what is found is read
-        return known[1], 0
+            x.check_not_captured()  # the host reads whether the estimate was right
+        return cached[1], 0
     with lost.settled(queue):
         largest = int(evenly_spread(x, queue).max())
     return largest, largest
@@ -126,31 +128,32 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
 def _count(
     spec: Callable[..., ScatterSpec], x: Array, values: Any, minlength: int, queue: cl.CommandQueue, used: str
 ) -> Array:
-    """Count into as many bins as a sample suggests, and once more if that was too few.
+    """Count into as many bins as a sample suggests, and count again if these are too few.
 
-    `spec` gives what the engine depends on. `used` is a C condition for bins that got a value; if there is none, the
+    `spec` returns the specification of the engine. `used` is a C condition for bins that got a value; without one, the
     largest entry is computed first.
     """
     if used:
         if isinstance(x, np.ndarray):
-            guessed, known = _guess(x, queue)
+            guessed, lower_bound = _guess(x, queue)
         else:
             with unheard():
-                guessed, known = _guess(x, queue)
-            known = 0 if is_cuda(x) else known  # which is not so of arrays that repeat the call
-        # A CPU's second stage sums up the counts, which is N if none was outside: no element need be looked at.
+                guessed, lower_bound = _guess(x, queue)
+            lower_bound = 0 if is_cuda(x) else lower_bound  # a replay has other arrays, for which it may be wrong
+        # A CPU's second stage sums the counts. If the sum is N, no entry was out of range: no element is compared.
         on_cpu = device_kind(queue.device) == "cpu"
         every, is_summed = _every(x) if on_cpu else None, on_cpu and used == _HAS_COUNTS
         room = max(_room(guessed, minlength, on_cpu), every or 0)
         guard = "checked" if every is None and not is_summed else "covered"
+        # Kernels of wider plans count in 64 bits, and the largest bin is reported in 32; negative entries raise below.
         if guessed >= 0 and room < NARROW_BINS and x.size < NARROW_ELEMENTS:
             engine = scatter_engine(queue.context, spec(guarded=guard))
-            known = max(known, minlength - 1)
-            call = Call(room, queue=queue, largest=LargestBin(used, "found", known))
-            found = _found(engine, (x, values), call, queue, known, is_summed=is_summed)
-            if found is not None:
-                _note(x, found.size - 1)
-                return found
+            lower_bound = max(lower_bound, minlength - 1)
+            call = Call(room, queue=queue, largest=LargestBin(used, "found", lower_bound))
+            counts = _found(engine, (x, values), call, queue, lower_bound, is_summed=is_summed)
+            if counts is not None:
+                _note(x, counts.size - 1)
+                return counts
     from clhist._core.runtime.extremes import extremes  # few calls come so far
 
     largest, smallest = extremes(x, queue)
@@ -167,33 +170,37 @@ def _count(
 
 
 def _room(guessed: int, minlength: int, on_cpu: bool) -> int:
-    """Return a number of bins, if the largest entry of a sample is `guessed`.
+    """Return the number of bins to count into if the largest entry is estimated as `guessed`.
 
-    It is rounded, as samples of arrays alike agree, and others have other plans, which take longer than few bins do.
+    It is rounded up, so that similar arrays share a plan: a new plan takes longer than a few more bins.
     """
     room = max(guessed + 1 + guessed // _SAMPLE_MARGIN, minlength if on_cpu else 1)
+    # Rounded up to two leading bits on a CPU if there are few bins, or else to six: then at most 1/32 are spare.
     step = 1 << max(0, room.bit_length() - (2 if on_cpu and room <= _FEW_BINS else 6))
     return max(minlength, -(-room // step) * step)
 
 
 def _found(
-    engine: Engine, data: tuple[Array, Any], call: Call, queue: cl.CommandQueue, known: int, *, is_summed: bool
+    engine: Engine, data: tuple[Array, Any], call: Call, queue: cl.CommandQueue, lower_bound: int, *, is_summed: bool
 ) -> Array | None:
-    """Return the counts of as many bins as a call has; None if an entry was beyond them."""
+    """Count into the bins of a call; return the counts up to the largest entry, or None if one was out of range."""
     room, size = call.num_bins, data[0].size
 
     def of_words(counts: Any, largest: int, summed: int) -> tuple[Any, bool]:
-        """Return the counts, or None, and whether the guess of their number is as good for other arrays."""
-        last = max(known, largest)
-        found = counts[: last + 1] if last < room and (not is_summed or summed == size) else None
-        return found, found is not None and 2 * last + 2 >= room
+        """Return the counts, or None, and whether the number of bins also suits other arrays."""
+        # An entry out of range stores 2^32 - 1 if indices are checked, or else makes the sum of counts too small.
+        last = max(lower_bound, largest)
+        result = counts[: last + 1] if last < room and (not is_summed or summed == size) else None
+        return result, result is not None and 2 * last + 2 >= room
 
     if isinstance(data[0], np.ndarray):
+        # The two words of the report: the largest bin, and on a CPU the sum of counts.
         host = np.zeros(2, np.uint32)
         (counts,) = engine.run((*data, room, host), call).results
         return of_words(counts, *host.tolist())[0]
     with found_words(queue) as words:
         (counts,) = engine.run((*data, room, words.array), call).results
+        # The report decides on the result, so a recording of this call ends with reading it.
         if is_cuda(words.array):
             from clhist._core.runtime.cuda_repeats import ends_with
 

@@ -50,24 +50,25 @@ def direct_only() -> Iterator[None]:
 def call_on_cuda(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], only: bool) -> Any:
     """Return the result of a call some of whose arguments are arrays of CUDA's memory.
 
-    `only` says that copies on the host are of no use: what CUDA cannot do raises UnsupportedError then.
+    With `only`, what CUDA cannot do raises UnsupportedError; otherwise it runs on copies on the host.
     """
     seen = recognised_call(function, args, options)
-    found = ANEW if seen is None else repeated(seen)
+    result = ANEW if seen is None else repeated(seen)
     return (
-        _call(function, args, options, _refused if only else _through_the_host, seen=seen) if found is ANEW else found
+        _call(function, args, options, _refused if only else _through_the_host, seen=seen) if result is ANEW else result
     )
 
 
 def call_of_object(
-    function: Callable[..., Any], held: Any, on_host: str, given: tuple[Any, ...], options: dict[str, Any]
+    function: Callable[..., Any], array: Any, on_host: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """Return the result of a method of an object that has a device array, `held`; the object is the first of `given`.
+    """Call a method of an object whose device array is `array`; the object is the first of `arguments`.
 
     `on_host` is that of `takes_cuda_as`.
     """
-    if not isinstance(held, CudaArray) or is_inside():
-        return function(*given, **options)
+    # Inside another call on arrays of CUDA, that call converts arguments and results.
+    if not isinstance(array, CudaArray) or is_inside():
+        return function(*arguments, **options)
 
     def otherwise(*call: Any) -> Any:
         if not on_host:
@@ -75,7 +76,7 @@ def call_of_object(
         function, names, (self, *args), options, reason = call
         return _through_the_host(function, names, (getattr(self, on_host)(), *args), options, reason)
 
-    return _call(function, given, options, otherwise, held)
+    return _call(function, arguments, options, otherwise, array)
 
 
 def _refused(function: Callable[..., Any], *_: Any) -> Any:
@@ -90,31 +91,34 @@ def _call(
     like: CudaArray | None = None,
     seen: RecognisedCall | None = None,
 ) -> Any:
+    # A stream of CUDA orders the call, so queues, events and allocators of OpenCL have no meaning.
     for name in _OF_OPENCL:
         if options.get(name):
             raise TypeError(f"{name}: expected none with arrays of CUDA, whose stream orders what is done")
     names = _names(function, len(args))
 
     def compute() -> Any:
-        taken = _Taken(_numbers_of(function))
-        given = [taken.value(name, value) for name, value in zip(names, args, strict=True)]
-        named = {name: taken.value(name, value) for name, value in options.items()}
-        if like is None and not taken.arrays:  # nothing but what was read
-            return function(*given, **named)
-        first = taken.arrays[0] if like is None else like
+        arguments = _Taken(_numbers_of(function))
+        positional = [arguments.value(name, value) for name, value in zip(names, args, strict=True)]
+        named = {name: arguments.value(name, value) for name, value in options.items()}
+        if like is None and not arguments.arrays:  # the host has read all arrays of CUDA
+            return function(*positional, **named)
+        first = arguments.arrays[0] if like is None else like
         with results_like(first.memory):
+            # The first call on a device counts a known input: a driver whose launches go wrong must not compute.
             prove(first)
-            return function(*given, **named)
+            return function(*positional, **named)
 
     try:
         return returned(noted(seen, compute))
     except NotDirectError as error:
         reason = str(error)
+    # Outside of the except block, so that an error of the other way is not chained to this one.
     return (_refused if _strict.on else otherwise)(function, names, args, options, reason)
 
 
 class _Taken:
-    """The arguments of a call with arrays as kernels take them; an array that is there twice is one object."""
+    """Converts arguments for kernels: each distinct array of CUDA becomes one `CudaArray`."""
 
     def __init__(self, numbers: Sequence[str]) -> None:
         self.arrays: list[CudaArray] = []
@@ -124,13 +128,15 @@ class _Taken:
     def value(self, name: str, value: Any) -> Any:
         if isinstance(value, tuple | list | dict):
             return _each(value, name, self.value)
+        # One object for each array, so that checks notice an array that is both `dest` and `out`.
         if id(value) in self._known:
             return self._known[id(value)]
-        found = _recognised(name, value)
-        if found is None:
+        foreign = _recognised(name, value)
+        if foreign is None:
             return value
-        array = cuda_array(name, found, value)
+        array = cuda_array(name, foreign, value)
         if name.partition("[")[0] in self._numbers:
+            # A number that decides on the call, such as bins, is read now; kernels take all other arrays in place.
             host = array.get()
             return host if host.ndim else host[()]
         self.arrays.append(array)
@@ -139,27 +145,28 @@ class _Taken:
 
 
 def _each(values: Any, name: str, make: Callable[[str, Any], Any]) -> Any:
-    """Return a tuple, list or dict with what `make` makes of each entry, if there may be arrays of CUDA."""
+    """Apply `make` to the entries of a tuple, list or dict, unless it cannot contain arrays of CUDA."""
     if not may_be_cuda(values):
         return values
     if isinstance(values, dict):
-        return {key: make(f"{name}[{key!r}]", each) for key, each in values.items()}
-    found = [make(f"{name}[{n}]", each) for n, each in enumerate(values)]
+        return {key: make(f"{name}[{key!r}]", entry) for key, entry in values.items()}
+    entries = [make(f"{name}[{n}]", entry) for n, entry in enumerate(values)]
     if isinstance(values, list):
-        return found
-    return type(values)(*found) if hasattr(values, "_fields") else tuple(found)
+        return entries
+    # Named tuples take their entries as separate arguments.
+    return type(values)(*entries) if hasattr(values, "_fields") else tuple(entries)
 
 
 def _recognised(name: str, value: Any) -> Recognised | None:
-    """Return what `recognised` does; raises TypeError also where what would be written must not be."""
-    found = recognised(name, value)
-    if found is not None and found.is_read_only and name.partition("[")[0] == "out":
+    """Return `recognised(name, value)`; raise TypeError for a read-only `out`."""
+    foreign = recognised(name, value)
+    if foreign is not None and foreign.is_read_only and name.partition("[")[0] == "out":
         root = type(value).__module__.partition(".")[0]
         raise TypeError(
             f"{name}: expected an array that can be written, got a read-only {type(value).__name__} of {root}; take "
             "what the call returns"
         )
-    return found
+    return foreign
 
 
 def first_of_cuda(value: Any) -> CudaArray | None:
@@ -167,17 +174,17 @@ def first_of_cuda(value: Any) -> CudaArray | None:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, tuple | list):
-        return next((found for each in value if (found := first_of_cuda(each)) is not None), None)
+        return next((array for entry in value if (array := first_of_cuda(entry)) is not None), None)
     return value if isinstance(value, CudaArray) else None
 
 
 def returned(value: Any) -> Any:
-    """Return a result with the caller's arrays in the place of those of kernels."""
+    """Return a result with each `CudaArray` replaced by an array of the caller's library."""
     if isinstance(value, CudaArray):
         return of_caller(value)
     if isinstance(value, tuple):
-        each = [returned(one) for one in value]
-        return type(value)(*each) if hasattr(value, "_fields") else tuple(each)
+        parts = [returned(one) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if type(value) is list:
         return [returned(one) for one in value]
     if isinstance(value, dict):  # of ours alone, perhaps with methods
@@ -193,14 +200,14 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 @functools.cache
 def _numbers_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return which of a function's own parameters are numbers: columns may have these names as well."""
+    """Return the parameters of a function that the host reads; ``**columns`` may have the same names."""
     return tuple(name for name in _NUMBERS if name in _parameters(function))
 
 
 @functools.cache
 def _names(function: Callable[..., Any], number: int) -> list[str]:
-    known = _parameters(function)
-    return [known[n] if n < len(known) else known[-1] for n in range(number)]
+    parameters = _parameters(function)
+    return [parameters[n] if n < len(parameters) else parameters[-1] for n in range(number)]
 
 
 def warn_of_host(name: str, reason: str) -> None:
@@ -213,8 +220,8 @@ def warn_of_host(name: str, reason: str) -> None:
 
 class _Copied(NamedTuple):
     host: np.ndarray
-    found: Recognised
-    given: Any
+    foreign: Recognised
+    argument: Any
 
 
 def _through_the_host(
@@ -223,36 +230,41 @@ def _through_the_host(
     warn_of_host(getattr(function, "__qualname__", "this function"), reason)
     copied: dict[int, _Copied] = {}
 
-    def value(name: str, given: Any) -> Any:
-        if isinstance(given, tuple | list | dict):
-            return _each(given, name, value)
-        if id(given) not in copied:
-            found = _recognised(name, given)
-            if found is None:
-                return given
-            copied[id(given)] = _Copied(found.library.to_host(found.array), found, given)
-        host = copied[id(given)].host
+    def value(name: str, argument: Any) -> Any:
+        if isinstance(argument, tuple | list | dict):
+            return _each(argument, name, value)
+        if id(argument) not in copied:
+            # Each array is copied once, so that the copy of an `out` is recognised by identity in the result.
+            foreign = _recognised(name, argument)
+            if foreign is None:
+                return argument
+            copied[id(argument)] = _Copied(foreign.library.to_host(foreign.array), foreign, argument)
+        host = copied[id(argument)].host
         return host if host.ndim or name not in _numbers_of(function) else host[()]
 
-    given = [value(name, each) for name, each in zip(names, args, strict=True)]
-    named = {name: value(name, each) for name, each in options.items()}
-    return _back_from_host(function(*given, **named), list(copied.values()))
+    positional = [value(name, argument) for name, argument in zip(names, args, strict=True)]
+    named = {name: value(name, argument) for name, argument in options.items()}
+    return _back_from_host(function(*positional, **named), list(copied.values()))
 
 
 def _back_from_host(result: Any, copied: Sequence[_Copied]) -> Any:
-    """Return a result as arrays of the library of the first of the arrays that were `copied`, which are written to."""
+    """Convert a result to the library of the first of the `copied` arrays.
+
+    A result that is the host copy of an argument, such as `out`, is written back to that argument.
+    """
 
     def back(part: Any) -> Any:
         return _back_from_host(part, copied)
 
-    for each in copied:
-        if result is each.host:
-            each.found.library.from_host(result, each.found.array)
-            return each.given
+    for entry in copied:
+        if result is entry.host:
+            entry.foreign.library.from_host(result, entry.foreign.array)
+            return entry.argument
+    # Libraries of CUDA arrays have no structured dtypes.
     if isinstance(result, np.ndarray) and result.dtype.names is not None:
         return {name: back(np.ascontiguousarray(result[name])) for name in result.dtype.names}
     if isinstance(result, np.ndarray) and not result.dtype.hasobject:
-        like = copied[0].found
+        like = copied[0].foreign
         new = like.library.from_host(result, None, like.array)
         return new if like.back is None else like.back(new)
     if isinstance(result, tuple):

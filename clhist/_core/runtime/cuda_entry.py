@@ -13,24 +13,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes_cuda(function: F) -> F:
-    """Let a public function take arrays of CUDA's memory, in the places of device arrays.
+    """Let a public function take arrays of CUDA's memory wherever it takes device arrays.
 
-    It gets each as a `CudaArray`, and its results, where they are such, are given back in the caller's library. Where
-    it raises `NotDirectError` it gets copies on the host instead.
+    The function gets each as a `CudaArray`; results of this type are returned in the caller's library. If the function
+    raises `NotDirectError`, it is called again with copies on the host.
     """
     return _taking(function, only=False)
 
 
 def takes_cuda_only(function: F) -> F:
-    """Do the same for a function that copies would be of no use to: it raises UnsupportedError then."""
+    """Do the same without the fallback to the host: raise UnsupportedError instead."""
     return _taking(function, only=True)
 
 
 def _taking(function: F, *, only: bool) -> F:
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        given = (*args, *options.values())
-        if PLAIN.issuperset(map(type, given)) or not any(map(may_be_cuda, given)):
+        # Most calls have plain arguments: these are recognised by one comparison of sets.
+        arguments = (*args, *options.values())
+        if PLAIN.issuperset(map(type, arguments)) or not any(map(may_be_cuda, arguments)):
             return function(*args, **options)
         return _cuda_calls().call_on_cuda(function, args, options, only)
 
@@ -46,10 +47,11 @@ def takes_cuda_as(own: str, on_host: str = "") -> Callable[[F], F]:
     def taking(function: F) -> F:
         @functools.wraps(function)
         def call(self: Any, *args: Any, **options: Any) -> Any:
-            held = getattr(self, own)
-            if not is_device_array(held):
+            # The attribute tells the kind of the whole object, so the arguments need not be searched.
+            array = getattr(self, own)
+            if not is_device_array(array):
                 return function(self, *args, **options)
-            return _cuda_calls().call_of_object(function, held, on_host, (self, *args), options)
+            return _cuda_calls().call_of_object(function, array, on_host, (self, *args), options)
 
         return cast(F, call)
 

@@ -47,6 +47,7 @@ class _Command:
     def __init__(self, launch: Launch, module: Module, places: dict[Any, int], same: dict[Any, Any]) -> None:
         name, dynamic = launch.kernel.name, module.dynamic[launch.kernel.name]
         groups = [n // m for n, m in zip(launch.global_size, launch.local_size, strict=True)]
+        # CUDA takes three dimensions of groups and of their sizes.
         ones = [1] * (3 - len(groups))
         self._prepared = (ctypes.c_void_p(module.functions[name]), *groups, *ones, *launch.local_size, *ones, dynamic)
         # Parameters that change, each with its place in a call: addresses, and the numbers of others.
@@ -60,6 +61,8 @@ class _Command:
             elif isinstance(value, Slot) and value.what == MEMORY:
                 pass  # address 0: the offset is the address
             elif isinstance(value, Slot | Scratch):
+                # Addresses, the usual case, are stored without a call; other numbers are converted to the parameter's
+                # type.
                 is_address = isinstance(value, Scratch) or value.what == OFFSET
                 if is_address and isinstance(rooms[n], ctypes.c_uint64):
                     self._words.append((rooms[n], places[value]))
@@ -129,7 +132,7 @@ class CudaLoaded:
         self.prepared, self._queue, self._device, self._smaller = prepared, queue, device, smaller
         self._slots = [slot for slot in prepared.arrays if slot.name not in same]
         first = len(prepared.arrays) - len(self._slots)  # those of the map come first
-        self._results = [(tuple(n - first for n in each.slots), each.has_fields) for each in prepared.results]
+        self._results = [(tuple(n - first for n in result.slots), result.has_fields) for result in prepared.results]
         scalars = [name for name in prepared.scalars if name not in same]
         self._places: dict[Any, int] = {Slot(slot.name, OFFSET): n for n, slot in enumerate(self._slots)}
         self._places |= {Slot(name, VALUE): n for n, name in enumerate(scalars, len(self._slots))}
@@ -138,6 +141,8 @@ class CudaLoaded:
         for command in prepared.commands:
             if isinstance(command, Launch):
                 self._kernel(command.kernel)  # what the compiler refuses is said now
+            elif command.checked_pairs is not None:
+                raise NotDirectError("to wait for the pairs of a sort")  # a captured stream cannot
         self._same: dict[Any, int] = {}
         self._blocks: list[Allocation] = []  # of tables
         self._parts: list[_Part] | None = None
@@ -160,6 +165,7 @@ class CudaLoaded:
         return [self._loaded(part, stream) for part in self.prepared.parts]
 
     def _loaded(self, part: Part, stream: int) -> _Part:
+        # All scratch memory of a part is one allocation, since each takes as long as a launch.
         begins, size = [], 0
         for room in part.scratch:
             begins.append(size)
@@ -205,25 +211,28 @@ class CudaLoaded:
         memory = self._memory(arrays)
         with driver().on(self._device):
             made = [array is None or type(array) is New for array in arrays]
-            found = [self._new(n, memory, arrays[n]) if made[n] else arrays[n] for n in range(len(arrays))]
+            operands = [self._new(n, memory, arrays[n]) if made[n] else arrays[n] for n in range(len(arrays))]
+            # A recording notes the run, by the `CudaRun` below, and not its launches.
             with unheard():
-                self.launch([*(array.offset for array in found), *scalars], memory.library, memory.stream, begun)
+                self.launch([*(array.offset for array in operands), *scalars], memory.library, memory.stream, begun)
         if heard.calls is not None:
-            heard.calls.append(CudaRun(self, memory, made, found, list(scalars)))
+            heard.calls.append(CudaRun(self, memory, made, operands, list(scalars)))
         none: Any = None  # of OpenCL's events
-        return Outcome(self._collected(found), {"combine": [none]}, {})
+        return Outcome(self._collected(operands), {"combine": [none]}, {})
 
     def launch(
         self, numbers: list[Any], library: Library, stream: int, begun: Callable[[], None] | None = None
     ) -> None:
         """Enqueue all on a stream of the device that calls go to: `numbers` are the arrays' addresses, and scalars."""
         with self._lock:
+            # Programs are loaded at the first call, whose stream shows whether a capture forbids that.
             if self._parts is None:
                 self._parts = self._load(stream)
             if len(self._parts) == 1 and not self._parts[0].size:  # which memory cannot be refused
                 self._run_part(self._parts[0], library, stream, numbers, begun)
                 return
-            waiting: list[tuple[_Part, int | None]] = [(each, None) for each in self._parts]
+            # A part that is refused memory is replaced at the front, so that the order of the parts stays.
+            waiting: list[tuple[_Part, int | None]] = [(part, None) for part in self._parts]
             has_begun = False
             while waiting:
                 part, budget = waiting.pop(0)
@@ -231,36 +240,40 @@ class CudaLoaded:
                     self._run_part(part, library, stream, numbers, begun)
                     has_begun = True
                 except CudaMemoryError as error:
+                    # Halve the budget, but try the least that any plan can take before one that none can.
                     least, before = part.part.least_bytes, part.size if budget is None else min(part.size, budget)
                     less = least if before // 2 < least < before else before // 2
                     try:
-                        waiting[:0] = [(each, less) for each in self._with_less(part.part, less, stream, error)]
+                        waiting[:0] = [(smaller, less) for smaller in self._with_less(part.part, less, stream, error)]
                     except NotDirectError as refused:
                         if not has_begun:
                             raise
                         # Another way would do again what is enqueued.
                         raise _out_of_memory(part.part, f"{error}; with less, {refused}") from error
 
-    def _new(self, n: int, memory: CudaMemory, asked: New | None) -> CudaArray:
+    def _new(self, n: int, memory: CudaMemory, request: New | None) -> CudaArray:
         """Return a new array for the slot of this number."""
         new = self._slots[n].new
         assert new is not None
-        return new_array(memory, new[0] if asked is None else asked.shape, new[1], self._queue)
+        return new_array(memory, new[0] if request is None else request.shape, new[1], self._queue)
 
     def _memory(self, arrays: Sequence[Any]) -> CudaMemory:
         """Return the memory of the first array; all are of one library."""
         every = [array.memory for array in arrays if isinstance(array, CudaArray)]
-        every = [each for each in every if each.library is not None]  # or it belongs to no caller
-        for each in every[1:]:
-            if each.library is not every[0].library:
+        every = [memory for memory in every if memory.library is not None]  # or it belongs to no caller
+        first = every[0]
+        # One stream orders the call, and arrays of two libraries may belong to different streams.
+        for memory in every[1:]:
+            if memory.library is not first.library:
                 raise TypeError(
-                    f"expected arrays of one library, got one of {each.library.name} and one of {every[0].library.name}"
+                    f"expected arrays of one library, got one of {memory.library.name} and one of {first.library.name}"
                 )
-        return every[0]
+        return first
 
     def _run_part(
         self, part: _Part, library: Library, stream: int, numbers: list[Any], begun: Callable[[], None] | None
     ) -> None:
+        # Scratch blocks follow the addresses and scalars, as in the places of a command.
         begin, call, where = 0, numbers, stream_of(stream)
         if part.size:
             scratch = self._scratch(part, library, stream)
@@ -277,7 +290,7 @@ class CudaLoaded:
     def _scratch(self, part: _Part, library: Library, stream: int) -> Any:
         """Return scratch memory of a part; later runs on the same stream, which orders them, reuse a small one.
 
-        A graph of CUDA gets memory of its own: it may be launched on any stream.
+        A captured graph gets separate memory: it may be launched on any stream.
         """
         if part.size > _REUSED_BYTES or not library.lets_keep(self._device):
             return library.new((part.size,), _BYTE, self._device)
@@ -291,16 +304,17 @@ class CudaLoaded:
     def _sort(self, command: SortPairs, library: Library, blocks: Sequence[int]) -> None:
         memory = CudaMemory(library, self._device, None)
         with results_like(memory):
+            # The sort takes arrays; these stand for the blocks by their addresses, and own no memory.
             described = (Described(begin, _BYTE, (1,), (1,), self._device) for begin in blocks)
-            arrays = [CudaArray.made(memory, each, self._queue) for each in described]
+            arrays = [CudaArray.made(memory, layout, self._queue) for layout in described]
             for _ in enqueue_sort(command, CudaChain(self._queue, "to sort pairs"), arrays):
                 pass
 
     def _with_less(self, part: Part, budget: int, stream: int, failed: CudaMemoryError) -> list[_Part]:
-        """Return what takes the place of a part for which there was no memory: the same in `budget` bytes."""
+        """Return parts with the same results as one that ran out of memory, in at most `budget` bytes."""
         try:
             if self._smaller is not None and budget:
-                return [self._loaded(each, stream) for each in self._smaller(part, budget)]
+                return [self._loaded(smaller, stream) for smaller in self._smaller(part, budget)]
         except (MemoryError, ValueError):  # not even one copy, or not with what is forced
             pass
         raise _out_of_memory(part, str(failed)) from failed

@@ -43,27 +43,29 @@ def module_of(program: cl.Program, device: int, stream: int) -> Module:
     Raises
     ------
     NotDirectError
-        If its PTX is not what is known.
+        If `for_cuda` cannot convert its PTX, or CUDA refuses it.
     CaptureError
         If it is not loaded yet and the stream is being captured.
     """
-    known = _modules(program.context, device)
-    found = known.get(program)
-    if found is None:
+    modules = _modules(program.context, device)
+    loaded = modules.get(program)
+    if loaded is None:
         try:
+            # The text is the key, since programs of several contexts may have the same PTX.
             changed = cuda_program(program)
             sizes = sorted(changed.dynamic.items())  # of arrays that the text only names
             text = device, sha256(f"{changed.text}{sizes}".encode()).digest()
-            found = _loaded.get(text)
-            if found is None:
+            loaded = _loaded.get(text)
+            if loaded is None:
+                # A module cannot be loaded while the stream is captured.
                 driver().check_not_captured(stream)
                 module = driver().load_module(changed.text)
                 functions = {name: driver().function(module, name, size) for name, size in changed.dynamic.items()}
-                found = _loaded[text] = Module(functions, changed.dynamic)
+                loaded = _loaded[text] = Module(functions, changed.dynamic)
         except (UnknownPtxError, CudaError) as error:
             raise NotDirectError(f"a program of this driver: {error}") from error
-        known.put(program, found)
-    return found
+        modules.put(program, loaded)
+    return loaded
 
 
 def cuda_program(program: cl.Program) -> CudaProgram:
@@ -73,7 +75,7 @@ def cuda_program(program: cl.Program) -> CudaProgram:
 
 
 class Arguments:
-    """The arguments of a kernel, each where CUDA reads it; one thread at a time may set them and launch.
+    """Memory of a kernel's arguments, which CUDA reads at a launch; one thread at a time may set them and launch.
 
     Parameters
     ----------
@@ -89,6 +91,7 @@ class Arguments:
     def set(self, n: int, value: Any) -> None:
         """Let a parameter have this value: an address, or a number as its type takes it."""
         dtype, room = self._dtypes[n], self.rooms[n]
+        # Addresses and integers are stored by ctypes; floats and structs as their bytes.
         if dtype is None or dtype.kind in "iu":
             room.value = int(value)
         else:
@@ -97,7 +100,7 @@ class Arguments:
 
 
 class Loaded(NamedTuple):
-    """A kernel that CUDA has loaded, with what only one thread at a time may use: its arguments."""
+    """A kernel that CUDA has loaded, its arguments, and the lock that guards these."""
 
     function: Any
     dynamic: int
@@ -107,12 +110,12 @@ class Loaded(NamedTuple):
 
 def loaded_kernel(kernel: Kernel, device: int, stream: int) -> Loaded:
     """Return a kernel, loaded by CUDA on the device that calls go to; raises as `module_of`."""
-    found = kernel.loaded.get(device)
-    if found is None:
+    loaded = kernel.loaded.get(device)
+    if loaded is None:
         module, name = module_of(kernel.program, device, stream), kernel.name
         function, arguments = ctypes.c_void_p(module.functions[name]), Arguments(kernel.parameters)
-        found = kernel.loaded[device] = Loaded(function, module.dynamic[name], arguments, threading.Lock())
-    return found
+        loaded = kernel.loaded[device] = Loaded(function, module.dynamic[name], arguments, threading.Lock())
+    return loaded
 
 
 def _room(dtype: np.dtype | None) -> Any:

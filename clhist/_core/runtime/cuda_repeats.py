@@ -1,7 +1,7 @@
-"""Calls on arrays of CUDA that do nothing on the device but launch: those that are alike launch the same.
+"""Replay of calls on arrays of CUDA: a call with the signature of an earlier one launches the recorded kernels.
 
-What a call launches depends on the content of no array as long as it reads none. So what one launched, all launch later
-on that have other arrays of the same dtypes and shapes: nothing is described, checked or planned again.
+A call that reads no array launches the same kernels whatever the content of its arrays. So later calls on arrays of the
+same dtypes and shapes repeat the launches: nothing is described, checked or planned again.
 Note [A repeated call launches again], docs/decisions/0014.
 """
 
@@ -43,7 +43,7 @@ class Given(NamedTuple):
 
 
 class _Launch(NamedTuple):
-    """A run: new arrays by shape and dtype, and for each of its arrays the number of an address and what is added."""
+    """A recorded launch: arrays to allocate, and for each argument the index of a base address and a byte offset."""
 
     loaded: CudaLoaded
     new: list[tuple[tuple[int, ...], np.dtype, Callable[[], Any]]]
@@ -51,6 +51,7 @@ class _Launch(NamedTuple):
     scalars: list[Any]
 
     def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        # The appended order is that of the recording, whose indices count these arrays.
         for shape, dtype, make in self.new:
             try:
                 made = make()
@@ -58,6 +59,7 @@ class _Launch(NamedTuple):
                 made = library.new(shape, dtype, device)  # or raises what says that there is no memory
             arrays.append(made)
             addresses.append(library.address(made))
+        # A kernel argument may point into an array, such as at a slice, so it is a base and an offset.
         numbers = [addresses[n] + more for n, more in self.places]
         numbers += self.scalars
         self.loaded.launch(numbers, library, stream)
@@ -86,10 +88,10 @@ class _Reading(NamedTuple):
         driver().begin_reading(device, stream)
 
     def read(self, addresses: list[int], device: int) -> np.ndarray:
-        """Return it, once it is there."""
-        found = np.empty(self.size, self.dtype)
-        driver().end_reading(found, addresses[self.number], device)
-        return found
+        """Wait for the copy and return it."""
+        host = np.empty(self.size, self.dtype)
+        driver().end_reading(host, addresses[self.number], device)
+        return host
 
 
 _Step = _Launch | _Conversion | _Reading
@@ -105,8 +107,8 @@ class Ending(NamedTuple):
     result : CudaArray
         What is computed until then.
     of_words : callable
-        Makes the result of that and what is read, None if the call has to be made anew, and whether others may repeat
-        it.
+        Returns the result of `result` and of what was read, or None if the call has to be made anew, and whether the
+        recording stays usable.
     """
 
     words: CudaArray | None
@@ -120,15 +122,15 @@ class Repeat:
     Parameters
     ----------
     memory : CudaMemory
-        Of an array of the device and library that there are.
+        That of an array on the device, of the caller's library.
     steps : list of _Launch, _Conversion and _Reading
-        What is enqueued; numbers of addresses are of the arrays that are given, then of those that are made.
+        Commands to enqueue. Indices of addresses count the argument arrays, then the new arrays.
     result : callable
-        Returns the result of a list of the arrays given and made.
+        Returns the result, from a list of the argument arrays and the new arrays.
     ending : Ending or None
-        What then makes the result of what is read; words are an array behind those that are given.
+        Makes the result if the call reads; its words follow the argument arrays.
     uses : sequence of Uses
-        Of what is planned for others as well.
+        Use counts of the shared plans that are launched.
     """
 
     def __init__(
@@ -139,24 +141,25 @@ class Repeat:
         ending: Ending | None,
         uses: Sequence[Uses],
     ) -> None:
+        # Without an owner: a cached replay must not keep an array of its first caller alive.
         self._memory = CudaMemory(memory.library, memory.device, None)
         self._on = driver().on(memory.device)
         self._steps, self._result, self._uses = steps, result, uses
-        self._launches = [each for each in steps if isinstance(each, _Launch)]
-        self._readings = [each for each in steps if isinstance(each, _Reading)]
+        self._launches = [step for step in steps if isinstance(step, _Launch)]
+        self._readings = [step for step in steps if isinstance(step, _Reading)]
         self._ending = (
             None if ending is None else (None if ending.words is None else ending.words.stands_for, ending.of_words)
         )
 
-    def __call__(self, given: Sequence[Given]) -> tuple[Any, bool]:
-        """Enqueue it with these arrays on the library's current stream, and return the result, or `ANEW`.
+    def __call__(self, arguments: Sequence[Given]) -> tuple[Any, bool]:
+        """Replay with these arrays on the library's current stream.
 
-        The second is whether other calls may repeat it as well.
+        Return the result, or `ANEW` if the call has to be made anew, and whether the recording stays usable.
         """
-        return self.run([each.array for each in given], [each.address for each in given])
+        return self.run([argument.array for argument in arguments], [argument.address for argument in arguments])
 
     def run(self, arrays: list[Any], addresses: list[int]) -> tuple[Any, bool]:
-        """Do the same for arrays and their addresses; the lists get what is made as well."""
+        """Do the same for arrays and their addresses; append new arrays to both lists."""
         if lost.unchecked:
             lost.check_process()
         device = self._memory.device
@@ -166,32 +169,38 @@ class Repeat:
             stream = self._memory.stream
             if self._ending is None:
                 return self._launched(arrays, addresses, stream), True
+            # The host reads words of the device, which a captured stream cannot deliver.
             driver().check_not_captured(stream)
             queue, of_words = self._ending
             read: tuple[Any, ...]
             with results_like(self._memory):
+                # Without words, the recorded steps contain the reads. Otherwise the pair of words is lent for this
+                # replay.
                 if queue is None:
                     result = self._launched(arrays, addresses, stream)
-                    read = tuple([each.read(addresses, device) for each in self._readings])
+                    read = tuple([reading.read(addresses, device) for reading in self._readings])
                 else:
                     with found_words(queue) as words:
+                        # The words come right after the arguments, as in the recording; no library has an array of
+                        # them.
                         result = self._launched([*arrays, None], [*addresses, words.array.offset], stream)
                         read = words.read()
-                found, is_good = of_words(result, *read)
-        return ANEW if found is None else found, is_good
+                outcome, is_good = of_words(result, *read)
+        return ANEW if outcome is None else outcome, is_good
 
     @property
     def is_one_launch(self) -> bool:
         """Whether nothing is enqueued if memory is refused."""
-        return len(self._steps) == 1 and all(each.loaded.prepared.is_of_one for each in self._launches)
+        return len(self._steps) == 1 and all(launch.loaded.prepared.is_of_one for launch in self._launches)
 
     def is_worth_it(self) -> bool:
-        """Whether it is not used so often that it should be planned for itself; it is used once more."""
+        """Count a use; return False once the call is frequent enough to deserve a plan of its exact size."""
         if not self._uses:
             return True
-        for each in self._uses:
-            each.number += 1
-        return not any(each.are_many for each in self._uses)
+        # A replay passes by `Ready.counted`, so uses of shared plans are counted here.
+        for counter in self._uses:
+            counter.number += 1
+        return not any(counter.are_many for counter in self._uses)
 
     def _launched(self, arrays: list[Any], addresses: list[int], stream: int) -> Any:
         library, device = self._memory.library, self._memory.device
@@ -205,10 +214,10 @@ class _Unrepeatable(Exception):
 
 
 class RecognisedCall(NamedTuple):
-    """A call by its signature, with the arrays that it was given."""
+    """The signature of a call, and its arrays."""
 
     key: Hashable
-    given: list[Given]
+    arguments: list[Given]
 
 
 class LastRepeat(NamedTuple):
@@ -270,121 +279,132 @@ _repeats: Remembered[Repeat | int] = Remembered(256)  # or how often it was trie
 def recognised_call(
     function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
 ) -> RecognisedCall | None:
-    """Return by what a call is recognised, or None of one that is not: with other values, or arrays that overlap."""
-    given: list[Given] = []
+    """Return the signature of a call and its arrays; None if a value has no signature, or arrays overlap."""
+    arguments: list[Given] = []
     parts: list[Hashable] = [function]
     try:
         for value in args:
-            parts.append(_part(value, given))
+            parts.append(_part(value, arguments))
         for name, value in options.items():
             parts.append(name)
-            parts.append(_part(value, given))
+            parts.append(_part(value, arguments))
     except UnknownError:
         return None
-    for n, one in enumerate(given):
-        for other in given[:n]:
+    # The first call may have copied one of two arrays that overlap; a replay would not.
+    for n, one in enumerate(arguments):
+        for other in arguments[:n]:
             if one.address < other.address + other.size and other.address < one.address + one.size:
                 return None
-    return RecognisedCall((*parts, *profile_names()), given)
+    return RecognisedCall((*parts, *profile_names()), arguments)
 
 
-def _part(value: Any, given: list[Given]) -> Hashable:
+def _part(value: Any, arguments: list[Given]) -> Hashable:
     kind = type(value)
     if value is None or kind is int:
         return value
     library = library_of(kind)
     if library is not None:
-        for n, each in enumerate(given):
-            if each.array is value:
+        # An array that is passed twice is part of the signature: kernels may read and write it.
+        for n, argument in enumerate(arguments):
+            if argument.array is value:
                 return "again", n
-        found = library.alike(value)
-        if found is None or not found[2]:
+        description = library.alike(value)
+        # An empty array has no address range by which the recording could recognise it.
+        if description is None or not description[2]:
             raise UnknownError
-        given.append(Given(value, *found[1:]))
-        return found[0]
+        arguments.append(Given(value, *description[1:]))
+        return description[0]
     if kind is tuple or kind is list:
         if len(value) > _MOST_ITEMS:
             raise UnknownError
-        return (kind, *[_part(each, given) for each in value])
+        return (kind, *[_part(entry, arguments) for entry in value])
     return alike(value)
 
 
 def repeated(call: RecognisedCall) -> Any:
-    """Return the result of a call that repeats an earlier one; `ANEW` of one that has to be made anew."""
+    """Return the result of a recorded call by a replay; `ANEW` if the call has to be made anew."""
     repeat = _repeats.get(call.key)
     if not isinstance(repeat, Repeat):
         return ANEW
+    # Zero tries instead of a recording: the call is made anew, gets its exact plan, and is recorded again.
     if not repeat.is_worth_it():
         _repeats.put(call.key, 0)
         return ANEW
     try:
-        result, is_good = repeat(call.given)
+        result, is_good = repeat(call.arguments)
     except (NotDirectError, OutOfMemoryError):
+        # Of several steps, some may be enqueued; their results might be added twice.
         if not repeat.is_one_launch:  # else nothing was enqueued
             raise
         _repeats.put(call.key, 0)
         return ANEW
+    # Even if the result is right, the guess that chose the launches has become a poor one.
     if not is_good:
         _repeats.put(call.key, 0)
     else:
-        report_repeat(repeat, [each.address for each in call.given], range(len(call.given)), result)
+        report_repeat(repeat, [argument.address for argument in call.arguments], range(len(call.arguments)), result)
     return result
 
 
 def ends_with(words: CudaArray | None, result: CudaArray, of_words: Callable[..., tuple[Any, bool]]) -> None:
-    """Note that the rest of a call is to read and make its result; see `Ending`."""
+    """Record that the call ends by a read that makes its result; see `Ending`."""
     if heard.calls is not None:
         heard.calls.append(Ending(words, result, of_words))
 
 
 def noted(call: RecognisedCall | None, compute: Callable[[], Any]) -> Any:
-    """Return what `compute` does, and keep by the signature of a call what it launches, if that can be repeated."""
+    """Return `compute()`, and store its launches by the signature of the call if they can be replayed."""
     tries = 0 if call is None else _repeats.get(call.key) or 0
+    # A call inside a recorded one belongs to that recording. After several failed tries, recording only costs time.
     if call is None or isinstance(tries, Repeat) or tries >= _TRIES or heard.calls is not None:
         return compute()
     with listening() as calls:
         result = compute()
     try:
-        _repeats.put(call.key, _repeat(calls, call.given, result))
+        _repeats.put(call.key, _repeat(calls, call.arguments, result))
     except _Unrepeatable:
         _repeats.put(call.key, tries + 1)
     return result
 
 
-def _repeat(calls: Sequence[Any], given: Sequence[Given], result: Any) -> Repeat:
-    known = [(each.address, each.size) for each in given]  # with the arrays that are made
-    uses = [each for each in calls if isinstance(each, Uses)]
-    calls = [each for each in calls if not isinstance(each, Uses)]
+def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Repeat:
+    ranges = [(entry.address, entry.size) for entry in arguments]  # `_steps` appends new arrays
+    uses = [entry for entry in calls if isinstance(entry, Uses)]
+    calls = [entry for entry in calls if not isinstance(entry, Uses)]
+    # A read that makes the result must come last: no launch can depend on what the host has read.
     ending = calls[-1] if calls and isinstance(calls[-1], Ending) else None
     if ending is not None:
         calls = calls[:-1]
         if ending.words is not None:
-            known.append((ending.words.offset, ending.words.nbytes))
+            ranges.append((ending.words.offset, ending.words.nbytes))
         result = ending.result
-    if not calls or not all(isinstance(each, CudaRun | CudaConverted | Reading) for each in calls):
+    # Any other entry is the name of a driver call, such as an upload, that a replay would leave out.
+    if not calls or not all(isinstance(entry, CudaRun | CudaConverted | Reading) for entry in calls):
         raise _Unrepeatable
     made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
-    steps = _steps(calls, known, made)
+    steps = _steps(calls, ranges, made)
     memory = next(call.memory for call in calls if isinstance(call, CudaRun))
-    return Repeat(memory, steps, _maker(result, known, made), ending, uses)
+    return Repeat(memory, steps, _maker(result, ranges, made), ending, uses)
 
 
 def _steps(
-    calls: Sequence[Any], known: list[tuple[int, int]], made: dict[int, tuple[tuple[int, ...], np.dtype]]
+    calls: Sequence[Any], ranges: list[tuple[int, int]], made: dict[int, tuple[tuple[int, ...], np.dtype]]
 ) -> list[_Step]:
-    """Return what calls enqueue, and add the arrays that they make to all that are `known`, and to the ones `made`."""
+    """Return the steps of recorded calls; add the arrays that they allocate to `ranges`, and to `made` by index."""
+    # `ranges` grows in the order in which a replay appends its arrays, so that indices agree.
     steps: list[_Step] = []
     for call in calls:
         if isinstance(call, Reading):
-            steps.append(_Reading(_place(call.array, known)[0], call.array.size, call.array.dtype))
+            steps.append(_Reading(_place(call.array, ranges)[0], call.array.size, call.array.dtype))
             continue
         if isinstance(call, CudaConverted):
-            n, begin = _place(call.array, known)
+            n, begin = _place(call.array, ranges)
+            # A replay converts arrays that it allocates, from their first element on.
             if begin or n not in made or made[n][1] != call.array.dtype:
                 raise _Unrepeatable
             steps.append(_Conversion(n, call.array.size, call.result.dtype))
-            made[len(known)] = (call.array.size,), call.result.dtype
-            known.append((call.result.offset, call.result.nbytes))
+            made[len(ranges)] = (call.array.size,), call.result.dtype
+            ranges.append((call.result.offset, call.result.nbytes))
             continue
         library, device = call.memory.library, call.memory.device
         new = [
@@ -393,31 +413,35 @@ def _steps(
             if is_made
         ]
         for array in (array for is_made, array in zip(call.made, call.arrays, strict=True) if is_made):
-            made[len(known)] = array.shape, array.dtype
-            known.append((array.offset, array.nbytes))
-        steps.append(_Launch(call.loaded, new, [_place(array, known) for array in call.arrays], call.scalars))
+            made[len(ranges)] = array.shape, array.dtype
+            ranges.append((array.offset, array.nbytes))
+        steps.append(_Launch(call.loaded, new, [_place(array, ranges) for array in call.arrays], call.scalars))
     return steps
 
 
-def _place(array: CudaArray, known: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return which of the arrays that are known one is a part of, and where in it that begins."""
-    for n, (address, size) in enumerate(known):
+def _place(array: CudaArray, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the index of the address range that contains an array, and the byte offset of the array in it."""
+    # The recording keeps all arrays alive, so an address belongs to one of them.
+    for n, (address, size) in enumerate(ranges):
         if address <= array.offset and array.offset + array.nbytes <= address + size and array.nbytes:
             return n, array.offset - address
     raise _Unrepeatable
 
 
 def _maker(
-    result: Any, known: Sequence[tuple[int, int]], made: Mapping[int, tuple[tuple[int, ...], np.dtype]]
+    result: Any, ranges: Sequence[tuple[int, int]], made: Mapping[int, tuple[tuple[int, ...], np.dtype]]
 ) -> Callable[[list[Any]], Any]:
-    """Return what makes a result such as this of arrays given and made."""
+    """Return a function that makes a result like this one from a list of arguments and new arrays."""
     kind = type(result)
     if isinstance(result, CudaArray):
+        # A replay returns arrays of PyTorch or CuPy: without conversion to another library, and without fields.
         if result.memory.back is not None or result.dtype.names is not None:
             raise _Unrepeatable
-        n, begin = _place(result, known)
-        if result.memory.given is not None:
+        n, begin = _place(result, ranges)
+        # The result is an array of the caller, such as `out`, in the caller's own type.
+        if result.memory.original is not None:
             return lambda arrays: arrays[n]
+        # A new array is returned as it is, or its first elements in another shape. A part from the middle is refused.
         shape, size = result.shape, result.size
         if begin or n not in made or made[n][1] != result.dtype:
             raise _Unrepeatable
@@ -425,11 +449,12 @@ def _maker(
             return lambda arrays: arrays[n]
         return lambda arrays: arrays[n].reshape(-1)[:size].reshape(shape)
     if kind is tuple or kind is list:
-        parts = [_maker(each, known, made) for each in result]
+        parts = [_maker(entry, ranges, made) for entry in result]
         return lambda arrays: kind([part(arrays) for part in parts])
     if kind is np.ndarray:
-        kept = result.copy()
-        return lambda arrays: kept.copy()
+        # Neither the caller nor a later call may change the recorded result.
+        constant = result.copy()
+        return lambda arrays: constant.copy()
     if result is None or kind in (int, float, bool, str):
         return lambda arrays: result
     raise _Unrepeatable

@@ -1,4 +1,7 @@
-"""Sorting keys by their digits on a device."""
+"""Radix sort of unsigned keys on a device, the least digit first.
+
+Note [A CPU's work-group is one work-item], docs/decisions/0020.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.runtime.chain import Chain
 
-_FEWEST_LANES = 16  # of the kernel of a single tile, which PoCL 3.0 cannot compile for one or two
-_GROUPS = 4  # for each compute unit
+_FEWEST_LANES = 16  # of the kernel of a single tile, which PoCL 3.0 does not compile for one or two
+_GROUPS = 4  # work-groups for each compute unit
 
 
 def sorted_by_digits(
@@ -33,22 +36,22 @@ def sorted_by_digits(
     Parameters
     ----------
     chain : Chain
-        What enqueues it.
+        Enqueues the kernels and owns the scratch memory.
     keys, values : memory
-        Unsigned integers, and uint32; they are overwritten.
+        Unsigned integers, and uint32; both are overwritten.
     size : int
-        How many there are, less than 2**31.
+        The number of keys, less than 2**31.
     word : numpy.dtype
-        Of the keys: uint32 or uint64.
+        The dtype of the keys: uint32 or uint64.
     bits : int
-        In how many of the lowest bits keys differ.
+        Only so many of the lowest bits differ between keys.
     lanes : int, optional
-        Work-items of a work-group, at most. Defaults to one on CPUs.
+        The largest work-group size. Defaults to one work-item on CPUs.
 
     Returns
     -------
     keys, values : memory
-        In order.
+        The sorted keys with their values: the arguments, or scratch memory.
     """
     queue = chain.queue
     if lanes is None:
@@ -59,13 +62,16 @@ def sorted_by_digits(
     def enqueue(name: str, groups: int, *arguments: Any) -> None:
         chain.run(kernels[name], groups, lanes, arguments)
 
-    if size <= tile and lanes >= _FEWEST_LANES:
+    if size <= tile and lanes >= _FEWEST_LANES:  # one launch sorts all digits in local memory
         enqueue("sort_tile", 1, keys, values, size, bits)
         return keys, values
+    # Whole tiles for each work-group, so that only the last share has an incomplete one.
     share = tile * ceil(size / (tile * queue.device.max_compute_units * _GROUPS))
     groups = ceil(size / share)
     counts = chain.new(VALUES * (groups + 1), np.uint32)
+    # Two buffers take turns as source and destination of a digit.
     others = chain.new(size, word), chain.new(size, np.uint32)
+    # The least digit first: since each pass is stable, it keeps the order of the digits below.
     for shift in range(0, bits, DIGIT_BITS):
         enqueue("count_digits", groups, keys, size, share, shift, counts)
         enqueue("scan_digits", VALUES, counts, groups)

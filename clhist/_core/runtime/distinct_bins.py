@@ -1,4 +1,4 @@
-"""Looks at some elements of an input on the device: how many bins their pairs go to, and which values these have."""
+"""Samples an input on the device: counts distinct bins for the race factor, or fetches values for operator checks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from clhist.operators.halves import number_of
 if TYPE_CHECKING:
     from clhist._core.runtime.chain import Chain
 
-_WORD_BITS = 32
+_WORD_BITS = 32  # one bit for each bin
 _TOTALS = 2  # words before the bits
 _GROUPS = 16  # work-groups for each compute unit
-_LOOKED_AT, _MOST_VALUES = 256, 4  # elements whose values are looked at, and values of one element and output
-_ALIGNMENT = 128  # of the values of each output, as of the longest vector of C
+_SAMPLED, _MOST_VALUES = 256, 4  # elements whose values are fetched, and values of one element and output
+_ALIGNMENT = 128  # bytes, of the longest vector type of OpenCL C (16 doubles)
 
 
 @kept_by_context
@@ -39,7 +39,7 @@ def sample_kernel(context: cl.Context, spec: SampleSpec, options: tuple[str, ...
 
 
 class Sampler:
-    """Looks at the elements of one map.
+    """Samples the pairs of one map.
 
     Parameters
     ----------
@@ -49,41 +49,49 @@ class Sampler:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._kernels: dict[tuple[int, bool], tuple[Kernel, int]] = {}  # and work-items of a group
+        self._kernels: dict[tuple[int, bool], tuple[Kernel, int]] = {}  # with the work-group size
 
     def count_distinct(self, profile: Profile, checked: CheckedCall, length: int, windows: int) -> tuple[int, int]:
-        """Return the pairs of evenly spread windows, and the sum of the distinct bins of each; the queue is waited for.
+        """Wait for the queue, and count pairs and distinct bins in evenly spaced windows of the input.
 
         Parameters
         ----------
         profile : Profile
             Of the device.
         checked : CheckedCall
-            The arguments of a call, checked.
+            The validated call.
         length : int
             Consecutive elements of a window.
         windows : int
-            How many.
+            The number of windows.
+
+        Returns
+        -------
+        pairs : int
+            Pairs with an existing bin, in all windows.
+        distinct : int
+            The distinct bins of each window, added up.
 
         Raises
         ------
         MemoryError
-            If there is no memory for a bit for each bin and window.
+            If a bit for each bin and window does not fit into memory.
         """
         queue = checked.queue
         lost.check_queue(queue)
-        with lost.settled(queue, MemoryError):  # what a lost device answers as well
+        with lost.settled(queue, MemoryError):  # a lost device raises MemoryError, too
             kernel, group = self._kernel(profile, checked)
             return _count_distinct(kernel, group, self._source, checked, length, windows)
 
     def _kernel(self, profile: Profile, checked: CheckedCall) -> tuple[Kernel, int]:
+        """Return the kernel and its work-group size, cached by device and index width."""
         bins = sum(prod(shape) for shape in checked.shapes)
         wide = checked.size > NARROW_ELEMENTS or bins > NARROW_BINS
         key = (checked.queue.device.int_ptr, wide)
-        if key not in self._kernels:  # by the whole specification it would take 20 us to find
+        if key not in self._kernels:  # a key of the whole specification would take 20 us to look up
             spec = windows_spec(self._source, profile, wide=wide)
-            found = sample_kernel(checked.queue.context, spec, self._source.options)
-            self._kernels[key] = found, spec.sweep.work_group_size
+            kernel = sample_kernel(checked.queue.context, spec, self._source.options)
+            self._kernels[key] = kernel, spec.sweep.work_group_size
         return self._kernels[key]
 
 
@@ -98,28 +106,31 @@ def _count_distinct(
     chain.events += checked.wait_for
     scratch = chain.filled(_TOTALS + words * windows, np.uint32, 0)
     values, written = _arguments(chain, source, checked, scratch, length, words)
+    # The second dimension is the window, so the work-groups of the device are divided among the windows.
     groups = max(1, min(-(-length // group), _GROUPS * queue.device.max_compute_units // windows))
     chain.run(kernel, groups, group, kernel.ordered(values), windows)
     pairs, distinct = chain.fetched(scratch, _TOTALS, np.uint32).tolist()
-    for each in written:
-        each.retrieve()
+    for host_operand in written:
+        host_operand.retrieve()
     return pairs, distinct
 
 
 def emitted_values(source: Source, profile: Profile, checked: CheckedCall) -> list[np.ndarray]:
-    """Return some values that a map emits to each of its outputs, for bins that exist; the queue is waited for.
+    """Wait for the queue, and return some values that the map emits to each output, for bins that exist.
 
-    The map must write no argument. `checked` is a call of at least one element.
+    The map must not write an argument, since the call itself runs it again. `checked` has at least one element.
     """
     queue = checked.queue
     lost.check_queue(queue)
     bins = sum(prod(shape) for shape in checked.shapes)
     spec = windows_spec(source, profile, wide=checked.size > NARROW_ELEMENTS or bins > NARROW_BINS)
     group = spec.sweep.work_group_size
-    groups = -(-min(checked.size, _LOOKED_AT) // group)
+    groups = -(-min(checked.size, _SAMPLED) // group)
+    # The memory begins with a flag for each slot: whether the map has stored a value there.
     slots = groups * group * _MOST_VALUES
     dtypes = [number_of(operator.dtype) for operator in source.operators]
     places, end = [], 4 * slots * len(dtypes)
+    # The values of each output begin at an aligned address.
     for dtype in dtypes:
         places.append(-(-end // _ALIGNMENT) * _ALIGNMENT)
         end = places[-1] + slots * dtype.itemsize
@@ -131,23 +142,25 @@ def emitted_values(source: Source, profile: Profile, checked: CheckedCall) -> li
         chain = chain_on(queue, "to check the operator; verified=True of clhist.Operator skips that")
         chain.events += checked.wait_for
         scratch = chain.filled(-(-end // 4), np.uint32, 0)
-        values, _ = _arguments(chain, source, checked, scratch, min(checked.size, _LOOKED_AT), 0)
+        values, _ = _arguments(chain, source, checked, scratch, min(checked.size, _SAMPLED), 0)
         chain.run(kernel, groups, group, kernel.ordered(values))
         memory = chain.fetched(scratch, -(-end // 4) * 4, np.uint8)
+    # Pairs without a bin, and elements that emit less, leave their flags at 0: only stored values are returned.
     stored = memory[: 4 * slots * len(dtypes)].view(np.uint32).reshape(len(dtypes), slots) != 0
-    each = zip(places, dtypes, stored, strict=True)
-    return [memory[n : n + slots * dtype.itemsize].view(dtype)[there] for n, dtype, there in each]
+    outputs = zip(places, dtypes, stored, strict=True)
+    return [memory[n : n + slots * dtype.itemsize].view(dtype)[there] for n, dtype, there in outputs]
 
 
 def _arguments(
     chain: Chain, source: Source, checked: CheckedCall, scratch: object, length: int, words: int
 ) -> tuple[dict[str, object], list[Operand]]:
-    """Return the arguments of a kernel that looks at elements, by name, and the arrays of NumPy that it may write."""
+    """Return the arguments of a sampling kernel by parameter name, and the NumPy arrays that it may write."""
     queue, bins = checked.queue, [prod(shape) for shape in checked.shapes]
     values: dict[str, object] = {"clhist_size": checked.size, "clhist_scratch": scratch}
     values |= {"clhist_length": length, "clhist_words": words}
     values |= {f"clhist_num_bins{suffix}": n for suffix, n in zip(source.suffixes, bins, strict=True)}
     written = []
+    # Maps may write arrays: those of NumPy need a copy that is retrieved, all others are placed by the chain.
     for argument, value in zip(source.arguments, checked.values, strict=True):
         if not argument.is_array:
             values[argument.name] = value
@@ -155,7 +168,7 @@ def _arguments(
         if argument.is_const or is_device_array(value):
             memory, offset = chain.place(value)
         else:
-            written.append(found := operand(value, queue, written=True))
-            memory, offset = found.buffer, found.offset
+            written.append(host_operand := operand(value, queue, written=True))
+            memory, offset = host_operand.buffer, host_operand.offset
         values |= {f"{argument.name}__base": memory, f"{argument.name}__offset": offset}
     return values, written

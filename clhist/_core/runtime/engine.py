@@ -31,8 +31,8 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, check_batch
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.distinct_bins import Sampler, emitted_values
-from clhist._core.runtime.known import KnownCall
 from clhist._core.runtime.loads import Loads
 from clhist._core.runtime.offsets import batch_of
 from clhist._core.runtime.outputs import Outputs
@@ -49,9 +49,12 @@ from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 
+# Bytes of the widest loads of kernels. If all arrays are aligned to them, the source of the sweep loads vectors.
 _LOAD_BYTES = 16
+# Entries of the two caches of an engine: engines of the same map with other operators, and signatures of calls.
 _MOST_OTHERS = 64
 _MOST_CALLS = 64
+# Remedies in the error of too many values for one bin, by the name of the operator.
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
 
@@ -90,6 +93,7 @@ class Engine:
         lost.check_process()
         if context is not None and not isinstance(context, cl.Context):
             raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
+        # The map is checked first: a wrong one raises without looking for a device.
         outputs.check_map(source.map, source.preamble)
         self.context = default_queue().context if context is None else context
         lost.check_devices(self.context.devices)
@@ -115,13 +119,15 @@ class Engine:
         map: str,
         *,
         profile: Profile | None = None,
+        trusts_emits: bool = True,
         **more: Any,
     ) -> Engine:
         """Return the engine of operators and a map as `clhist.HistogramKernel` takes them; `more` is of `Source.of`."""
         if isinstance(context, Operator):
             raise TypeError(f"context: expected a pyopencl.Context or None, got {context!r}; the operator comes second")
         outputs = Outputs.of(operator)
-        return cls(context, outputs, Source.of(arguments, map, outputs.operators, outputs.suffixes, **more), profile)
+        source = Source.of(arguments, map, outputs.operators, outputs.suffixes, **more)
+        return cls(context, outputs, replace(source, trusts_emits=trusts_emits), profile)
 
     @property
     def emits(self) -> int:
@@ -143,11 +149,11 @@ class Engine:
         forms = tuple(operators)
         if forms == self.outputs.operators:
             return self
-        if (found := self._others.get(forms)) is None:
+        if (engine := self._others.get(forms)) is None:
             outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
-            found = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
-            self._others.put(forms, found)
-        return found
+            engine = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
+            self._others.put(forms, engine)
+        return engine
 
     def on(self, context: cl.Context) -> Engine:
         """Return the engine of the same map and operators in a context."""
@@ -168,8 +174,8 @@ class Engine:
         memory_budget: int | None = None,
     ) -> tuple[Plan, ...]:
         """Return the plan of each sweep over the input that a call with these numbers makes."""
-        asked = (size, shapes, num_histograms, race_factor, choices, memory_budget, device)
-        return self._preparation.plan(device, self._preparation.problem(*asked))
+        request = (size, shapes, num_histograms, race_factor, choices, memory_budget, device)
+        return self._preparation.plan(device, self._preparation.problem(*request))
 
     def text(self, plan: Plan, device: cl.Device) -> str:
         """Return the OpenCL C of the sweep of `plan` on `device`."""
@@ -198,6 +204,7 @@ class Engine:
             size = integer("size", size, 0)
         elif self.source.sizing is not None:
             size = int(values[self.source.sizing].size)
+        # Without arrays at [i], the last offset says how many elements there are.
         elif batch is not None and batch.ends is not None:
             size = int(batch.ends[-1])
         else:
@@ -230,6 +237,7 @@ class Engine:
         if batch is not None:
             check_batch(batch, size)
             of_results = tuple((batch.num_histograms, *shape) for shape in shapes)
+        # A bin belongs to one histogram, so the longest histogram bounds the values of any bin.
         self.check_counts(size if batch is None else batch.longest(size))
         targets = self.outputs.targets(of_results, call.dest, call.out, call.partial)
         arrays = survey(named_arrays(self.arguments, values, targets), self.context, _LOAD_BYTES)
@@ -241,58 +249,71 @@ class Engine:
         """Return the results of a call with these keywords of `clhist.HistogramKernel.__call__`, but the last three."""
         return self.outputs.collect(self.run(args, call_of(num_bins, options)).results)
 
-    def run(self, args: Sequence[Any], call: Call, known: KnownCall | None = None) -> Outcome:
-        """Check, plan, build and enqueue; a call with the signature of an earlier one is only enqueued.
+    def run(self, args: Sequence[Any], call: Call, template: CallTemplate | None = None) -> Outcome:
+        """Check, plan, build and enqueue a call; one with the signature of an earlier call is only enqueued.
 
-        `known` is what its caller recognised it as: `args` are the arrays in the places that change then. They are as
-        those of all calls with it, so that only the first is checked; which of `dest` and `out` is which may differ.
+        Parameters
+        ----------
+        args : sequence
+            The map's arguments; with a `template`, only the arrays for its slots.
+        call : Call
+            The other options.
+        template : CallTemplate, optional
+            The cached call that this repeats, with arrays of the same dtypes and shapes. Only its first call is
+            checked. Which arrays are both in `dest` and `out` may differ.
         """
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        if known is not None and not known.count_call(args):
-            args, known = known.with_arrays(args), None
-        if known is None:
+        # Too few calls of a template: an ordinary call shares what other calls with its signature prepared.
+        if template is not None and not template.count_call(args):
+            args, template = template.with_arrays(args), None
+        if template is None:
             key = signature_of_call(self.arguments, args, call, self.context, targets)
         else:
-            key = signature_of_targets(known, call, targets)
-        ready = self._calls.get(key) or self._of_another_size(key, args, call, targets if known is None else None)
+            key = signature_of_targets(template, call, targets)
+        ready = self._calls.get(key) or self._of_another_size(key, args, call, targets if template is None else None)
+        # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
-            arrays: list[Any] = [] if known is None else list(args)
+            arrays: list[Any] = [] if template is None else list(args)
             scalars: Sequence[Any] = ()
-            if known is None:
+            if template is None:
                 for n in self._arrays:
                     arrays.append(args[n])
                 scalars = self._taken(ready, args) if self._scalars else ()
             for k in ready.targets:
                 arrays.append(None if k is None else targets[k])
+            # Order of the prepared scalars: those of the map, then the lower bound. `Ready.counted` appends the sizes.
             if call.largest is not None:
-                scalars = [*scalars, call.largest.known]
+                scalars = [*scalars, call.largest.lower_bound]
             try:
                 return _launched(ready, arrays, scalars, call)
             except OutOfMemoryError:
+                # A shared plan may have more bins than this call: an exact plan takes less memory.
                 if not ready.ends_for_less():
                     raise
-        exact = ready is not None  # it was run often as it was planned for others as well
-        if known is None:
+        exact = ready is not None  # a shared plan was used often, or its bins did not fit memory
+        if template is None:
             return self._first(key, args, call, targets, exact=exact)
-        return self._first(key, known.with_arrays(args), call, targets, known.fixed, exact=exact)
+        return self._first(key, template.with_arrays(args), call, targets, template.fixed, exact=exact)
 
     def _of_another_size(
         self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array] | None
     ) -> Ready | None:
-        """Return what runs a call that differs from an earlier one in its numbers of elements and bins alone, or None.
+        """Return the cached call of an earlier one that differs in the numbers of elements and bins alone, or None.
 
-        `targets` are the arrays of `dest` and `out`; None if arguments are not all there.
+        `targets` are the arrays of `dest` and `out`; None if `args` lacks arguments.
 
         Raises
         ------
         TypeError, ValueError, OverflowError
             As `check` does of these numbers.
         """
+        # A template passes the arrays alone, and the sizes of several dimensions are not rounded.
         bins = _one_number(call.num_bins)
         if targets is None or bins is None:
             return None
+        # A plan for exactly these bins comes first. The second key leads to a plan with spare bins.
         of_sizes = self._key_of_sizes(key, args, call, bins, targets)
         alike = self._calls.get(of_sizes)
         if alike is None and call.largest is None and bins > 0:
@@ -301,11 +322,13 @@ class Engine:
         if alike is None or alike.uses is None:
             return None
         self._calls.put(of_sizes, alike)  # stays where calls of many sizes displace each other
+        # These checks stand for `check`, which is skipped: the rest equals the earlier call by its signature.
         lost.check_queue(alike.queue)
         size = self.size_of(call.size, args)
         self.check_counts(size)
         shape = self.outputs.shapes(bins)[0]
         sizes = self._preparation.sizes(size, prod(shape))
+        # A separate use count lets a frequent size get an exact plan, whatever other sizes do.
         ready = replace(alike, scalars=([], []), sizes=sizes, shape=shape, uses=Uses())
         self._calls.put(key, ready)
         return ready
@@ -317,7 +340,7 @@ class Engine:
 
         Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
         """
-        if not isinstance(key, tuple) or isinstance(key[0], KnownCall) or bins is None:
+        if not isinstance(key, tuple) or isinstance(key[0], CallTemplate) or bins is None:
             return None
         if call.num_histograms is not None or call.offsets is not None:
             return None
@@ -326,6 +349,7 @@ class Engine:
         for target in targets:
             if not _is_contiguous(target) or target.shape != (number,):
                 return None
+        # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
         parts = list[Hashable]()
         for n, part in zip(self._arrays, key, strict=False):
             if not _is_contiguous(args[n]) or not args[n].size:
@@ -335,6 +359,7 @@ class Engine:
             if self.source.sizing is None:
                 return None
             size = args[self.source.sizing].size
+        # The sizes in the key are replaced by the rounded ones.
         rest = key[len(parts) :]
         if targets:
             parts += map(without_sizes, rest[:2])  # of `dest` and `out`
@@ -356,6 +381,7 @@ class Engine:
         `targets` are the arrays that it was given for `dest` and `out`; `fixed` and `exact` are of `prepare`.
         """
         checked = self.check(args, call)
+        # A call that exceeds the memory runs in pieces. Its plan is checked before the first piece is enqueued.
         if (step := self._step(checked, call)) is not None:
             from clhist._core.runtime.pieces import by_pieces
 
@@ -365,30 +391,36 @@ class Engine:
         try:
             outcome = _launched(ready, *operands, call)
         except OutOfMemoryError:
+            # The exact plan of this call has no spare bins, so it may still fit.
             if not ready.ends_for_less():
                 raise
             ready, operands = self.prepare(checked, call, fixed)
             outcome = _launched(ready, *operands, call)
+        # A repeat passes its arguments to kernels as they are, so none may have been copied or converted.
         if key is not None and all(map(is_taken, args, checked.values)):
             numbers: list[int | None] = []
             for array in numbered(checked.targets)[1]:
-                number = None if array is None else next((n for n, each in enumerate(targets) if each is array), -1)
+                number = None if array is None else next((n for n, target in enumerate(targets) if target is array), -1)
                 numbers.append(number)
+            # -1 is an array that is none of the caller's, such as the copy of a `dest` that overlaps `out`.
             if -1 not in numbers:
                 ready.targets = tuple(numbers)
                 self._calls.put(key, ready)
+                # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
+                # stored.
                 if ready.uses is not None and (checked.on_device or self._takes_all_at_once(checked.queue.device)):
                     self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
         return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
-        """Return how many elements at a time are taken where all, or their pairs, do not fit; None for all at once.
+        """Return the number of elements of a piece if all, or their pairs, do not fit memory; None for all at once.
 
-        Only of a map that does not use `i` by itself, and of results in one array each. A batch has no pairs.
+        Only maps that use `i` as an index alone, with results of one array each, can be split. A batch has no pairs.
         """
         if checked.batch is not None or call.partial or isinstance(call.race_factor, str):
             return None
         source, device = self.source, checked.queue.device
+        # Arrays that a kernel takes in place need no upload. On a CPU such calls are never split.
         is_there = checked.on_device or shares_memory(device)
         is_all_there = is_there and self.profile_of(device).kind == "cpu"  # with whatever pairs need
         can_be_split = (checked.on_device or source.sized) and not source.uses_position
@@ -398,28 +430,34 @@ class Engine:
 
         if not are_apart(checked, self._arrays):
             return None
-        taken = 0 if is_there else sum(each.dtype.itemsize for each in source.elementwise)
-        given = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
-        return self._preparation.step(device, self._preparation.problem(*given, device), taken)
+        # Only uploads take device memory for each element.
+        element_bytes = 0 if is_there else sum(argument.dtype.itemsize for argument in source.elementwise)
+        numbers = checked.size, checked.shapes, None, call.race_factor, call.choices, call.memory_budget
+        return self._preparation.step(device, self._preparation.problem(*numbers, device), element_bytes)
 
     def _takes_all_at_once(self, device: cl.Device) -> bool:
         """Whether no array of NumPy is too large for the device: it is a CPU, planned for as one."""
         return shares_memory(device) and self.profile_of(device).kind == "cpu"
 
     def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
-        """Return the scalars as kernels take them; raises as `scalar` if one is wrong."""
-        known, taken = ready.scalars
-        given = []
-        is_same = bool(known)
+        """Return the scalars as kernels take them, those of the last call if they are equal; raise as `scalar` does."""
+        # Repeats mostly pass the same objects or equal ints: these need no call of `same_scalar` and no conversion.
+        previous, scalars = ready.scalars
+        current = []
+        is_same = bool(previous)
         for k, n in enumerate(self._scalars):
             value = args[n]
-            given.append(value)
-            if is_same and value is not known[k] and not (type(value) is type(known[k]) is int and value == known[k]):
-                is_same = same_scalar(value, known[k])
+            current.append(value)
+            if (
+                is_same
+                and value is not previous[k]
+                and not (type(value) is type(previous[k]) is int and value == previous[k])
+            ):
+                is_same = same_scalar(value, previous[k])
         if not is_same:
-            taken = [scalar(self.arguments[n], args[n]) for n in self._scalars]
-            ready.scalars = given, taken
-        return taken
+            scalars = [scalar(self.arguments[n], args[n]) for n in self._scalars]
+            ready.scalars = current, scalars
+        return scalars
 
     def check_plan(self, checked: CheckedCall, call: Call) -> None:
         """Raise what the plan of a call raises, whatever its race factor: nothing is enqueued."""
@@ -428,10 +466,10 @@ class Engine:
     def prepare(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int] = (), *, exact: bool = False
     ) -> tuple[Ready, Operands]:
-        """Return a call that was `checked`, planned, built and prepared, and its arrays and scalars.
+        """Plan, build and prepare a checked call; return it with its arrays and scalars.
 
-        `fixed` are the places of the map's arguments that are the same in all its calls, which these are without. One
-        that is `exact` is planned for its own size, whatever others there are.
+        `fixed` are the positions of the map's arguments that are equal in all its calls; these are left out of the
+        arrays and scalars. With `exact`, the plan is for the size of this call alone.
         """
         numbers, targets = numbered(checked.targets)
         loaded, sizes, uses = self._loads.of(checked, call, fixed, numbers, exact=exact)
@@ -451,8 +489,10 @@ class Engine:
                 check_once(operator, lambda n=n: emitted()[n], checked.queue)  # type: ignore[misc]
 
     def _emitted(self, checked: CheckedCall, call: Call) -> list[np.ndarray]:
-        """Return values that a call emits to each output; none where they cannot be read before it has begun."""
-        is_written = any(each.is_array and not each.is_const for each in self.arguments)
+        """Return values that a call emits to each output; none if they cannot be read before the call."""
+        # A map that writes its arguments cannot run twice. Pending events may belong to arrays that are not filled yet.
+        is_written = any(argument.is_array and not argument.is_const for argument in self.arguments)
+        # Statuses above COMPLETE are queued, submitted and running; errors are negative.
         complete = cl.command_execution_status.COMPLETE
         is_pending = any(event.command_execution_status > complete for event in call.wait_for)
         if is_written or is_pending:
@@ -469,7 +509,7 @@ class Engine:
         values = checked.values
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
-        return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.known]
+        return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.lower_bound]
 
 
 def _is_contiguous(array: Any) -> bool:

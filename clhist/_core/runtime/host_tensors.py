@@ -30,7 +30,7 @@ def as_tensors(result: Any) -> Any:
     Arrays of dtypes that PyTorch lacks stay as they are, as do all other values.
     """
     if isinstance(result, tuple):
-        parts = [as_tensors(each) for each in result]
+        parts = [as_tensors(entry) for entry in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     if not isinstance(result, np.ndarray) or result.dtype.hasobject:
         return result
@@ -41,5 +41,6 @@ def as_tensors(result: Any) -> Any:
     torch: Any = library("torch")
     if not torch.has(result.dtype):
         return result
+    # PyTorch warns of read-only arrays and refuses negative strides.
     is_usable = result.flags.writeable and all(step >= 0 for step in result.strides)
     return torch.from_numpy(result if is_usable else result.copy())

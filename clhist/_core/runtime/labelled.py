@@ -27,7 +27,7 @@ def unlabelled(value: Any) -> Any:
 
 
 def elementwise(function: Callable[[Any], Any], x: Any, dtype: Any) -> Any:
-    """Return what `function` makes of each element of an array of xarray; it keeps what xarray's functions keep.
+    """Apply `function` to each element of an array of xarray.
 
     Dimensions and coordinates are those of `x`, attributes by ``xarray.set_options(keep_attrs=...)``. A chunked array
     stays one, of this `dtype`.
@@ -37,7 +37,7 @@ def elementwise(function: Callable[[Any], Any], x: Any, dtype: Any) -> Any:
 
 def has_names(axis: object) -> TypeGuard[str | Sequence[str]]:
     """Whether `axis` names dimensions."""
-    return isinstance(axis, str) or (isinstance(axis, list | tuple) and any(isinstance(each, str) for each in axis))
+    return isinstance(axis, str) or (isinstance(axis, list | tuple) and any(isinstance(name, str) for name in axis))
 
 
 def histogram_along(
@@ -74,12 +74,13 @@ def histogram_along(
     for name in names:
         if name not in a.dims or names.count(name) > 1:
             raise ValueError(f"axis: expected some of {a.dims}, each once, got {axis!r}")
-    given = xarray.DataArray(a) if isinstance(a, xarray.Variable) else a
-    bins = "bin" if given.name is None else f"{given.name}_bin"
-    if bins in given.dims or bins in given.coords:
-        raise ValueError(f"axis: expected an array without {bins!r}, the dimension of the bins, got {given.dims}")
+    data_array = xarray.DataArray(a) if isinstance(a, xarray.Variable) else a
+    bins = "bin" if data_array.name is None else f"{data_array.name}_bin"
+    if bins in data_array.dims or bins in data_array.coords:
+        raise ValueError(f"axis: expected an array without {bins!r}, the dimension of the bins, got {data_array.dims}")
+    # Weights and masks are broadcast with the data by their names.
     others = {key: value for key, value in (("weights", weights), ("where", where)) if value is not None}
-    arrays = [given, *(_like(given, key, value) for key, value in others.items())]
+    arrays = [data_array, *(_like(data_array, key, value) for key, value in others.items())]
     # By name and coordinates, as xarray's own functions combine arrays.
     arrays = xarray.broadcast(*xarray.align(*arrays, join="exact", copy=False))
     edges: Any = None
@@ -90,17 +91,19 @@ def histogram_along(
         hist, edges = histogram(arrays[0], axis=tuple(range(-len(names), 0)), **options)
         return hist
 
+    # The named dimensions become the last ones of each array, and the bins take their place in the result.
     dims = [list(names)] * len(arrays)
-    found = xarray.apply_ufunc(counted, *arrays, input_core_dims=dims, output_core_dims=[[bins]])
+    result = xarray.apply_ufunc(counted, *arrays, input_core_dims=dims, output_core_dims=[[bins]])
     if isinstance(a, xarray.Variable):
-        return found.variable, edges
-    found.name = "histogram" if given.name is None else f"histogram_{given.name}"
+        return result.variable, edges
+    result.name = "histogram" if data_array.name is None else f"histogram_{data_array.name}"
+    # Halves are added, since the sum of two large edges could overflow.
     middles = edges[:-1] * 0.5 + edges[1:] * 0.5
-    return found.assign_coords({bins: middles}), edges
+    return result.assign_coords({bins: middles}), edges
 
 
 def _like(a: Any, name: str, value: Any) -> Any:
-    """Return what goes with `a` as a `DataArray`; what has no dimensions of its own must have the shape of `a`."""
+    """Return `value` as a `DataArray`; an array without named dimensions must have the shape of `a`."""
     xarray = import_module("xarray")
     if is_labelled(value):
         return xarray.DataArray(value) if isinstance(value, xarray.Variable) else value

@@ -1,4 +1,4 @@
-"""Runs a `Prepared` by OpenCL: on arrays of PyOpenCL, or of NumPy, which are waited for."""
+"""Runs a `Prepared` by OpenCL, on PyOpenCL arrays without waiting, or on NumPy arrays, waiting for the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, note_event
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
 from clhist._core.opencl.new_arrays import empty, read_only_buffer, without_memory
-from clhist._core.opencl.operands import FETCHED_BYTES, Block, blocks_of, operand
+from clhist._core.opencl.operands import FETCHED_BYTES, ResultBlock, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
 from clhist._core.runtime.call import Events, Outcome
 from clhist._core.runtime.prepared import (
@@ -37,15 +37,19 @@ from clhist.operators.fixed_point import check_range
 
 
 class _Command:
-    """A launch with its kernel; `buffers` and `numbers` are arguments that change, each with its place in a call."""
+    """A launch with its built kernel.
+
+    `buffers` and `numbers` list the arguments that change: (index of the argument, index in the call's memory or
+    numbers). `current` has the numbers that are set now.
+    """
 
     __slots__ = (
         "arguments",
         "buffers",
         "changed",
+        "current",
         "enqueue",
         "global_size",
-        "known",
         "local_size",
         "numbers",
         "stage",
@@ -62,35 +66,38 @@ class _Command:
         arguments: list[Any] = []
         for n, value in enumerate(launch.arguments):
             if isinstance(value, Table):
+                # A table is uploaded once, for all commands that refer to it.
                 if value not in same:
                     same[value] = read_only_buffer(context, value.array)
                 arguments.append(same[value])
             elif isinstance(value, Slot) and value in same:
                 arguments.append(same[value])
             elif isinstance(value, Slot | Scratch):
+                # Filled in at each call; None until then, so that no buffer is kept alive.
                 is_buffer = isinstance(value, Scratch) or value.what == MEMORY
                 (self.buffers if is_buffer else self.numbers).append((n, places[value]))
                 arguments.append(None)
             else:
                 arguments.append(value)
         self.arguments, self.typed = kernel.typed(arguments), kernel.typed
-        self.known: list[Any] = [None] * len(self.numbers)
+        self.current: list[Any] = [None] * len(self.numbers)
         self.changed, self.token = [n for n, _ in self.buffers], new_token()
 
     def set(self, numbers: Sequence[Any]) -> None:
-        """Take these numbers from now on."""
+        """Set the offsets and scalars of the next launch; equal ones keep the kernel's arguments as they are."""
         for m, (n, k) in enumerate(self.numbers):
-            value, before = numbers[k], self.known[m]
+            value, before = numbers[k], self.current[m]
             if value is not before:
                 if not same_scalar(value, before):
-                    # An exception may arrive between any two steps: until the last one the number counts as unknown.
-                    self.known[m] = None
-                    self.token = new_token()  # to set all at once takes less than to set a number
+                    # An exception may arrive between any two steps, so the number counts as unset until the last one.
+                    self.current[m] = None
+                    self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
                     self.arguments[n] = value
                     self.arguments = self.typed(self.arguments)
-                self.known[m] = value
+                self.current[m] = value
 
     def run(self, queue: cl.CommandQueue, memory: Sequence[Any], wait_for: Sequence[cl.Event] | None) -> cl.Event:
+        """Enqueue the launch with the buffers of a call, and return its event."""
         arguments = self.arguments
         for n, k in self.buffers:
             arguments[n] = memory[k]
@@ -99,31 +106,31 @@ class _Command:
             return self.enqueue(queue, self.global_size, self.local_size, arguments, wait_for, self.token, changed)
         finally:
             for n in changed:
-                arguments[n] = None  # nothing of the caller's is kept
+                arguments[n] = None  # hold no reference to the caller's buffers
 
 
 @dataclass(slots=True)
 class _Part:
-    """A part with its kernels."""
+    """A part with its built kernels."""
 
     part: Part
     commands: list[_Command | SortPairs]
 
 
 class Loaded:
-    """A prepared call with its kernels, built in a context; one thread at a time enqueues it.
+    """A prepared call with its kernels, built for a context. A lock admits one thread at a time.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-        One in the context where it runs.
+        Any queue of the context.
     prepared : Prepared
-        What.
+        The launches.
     smaller : callable, optional
-        Gives the parts that do the same as one with copies of at most so many bytes; raises MemoryError or ValueError
-        if none do.
+        Takes a part and a number of bytes; returns parts with the same result whose copies need no more than that.
+        Raises MemoryError or ValueError if there are none.
     same : mapping of str to array or NumPy scalar, optional
-        What is in slots of these names in all calls, which give nothing for them.
+        Contents of slots that are the same in all calls. Calls do not pass these.
     """
 
     def __init__(
@@ -138,37 +145,38 @@ class Loaded:
         self._slots = [slot for slot in prepared.arrays if slot.name not in same]
         self._written = [n for n, slot in enumerate(self._slots) if slot.is_written]
         scalars = [name for name in prepared.scalars if name not in same]
-        first = len(prepared.arrays) - len(self._slots)  # those of the map come first
+        first = len(prepared.arrays) - len(self._slots)  # the fixed slots are the map's, which come first
         self._results = [
-            (tuple(n - first for n in each.slots), each.has_fields, each.label, each.operator)
-            for each in prepared.results
+            (tuple(n - first for n in result.slots), result.has_fields, result.label, result.operator)
+            for result in prepared.results
         ]
-        # Of memory and of numbers, which are counted apart.
+        # Index of each slot in the call's memory or in its numbers (offsets, then scalars).
         self._places: dict[Any, int] = {}
         for n, slot in enumerate(self._slots):
             self._places |= {Slot(slot.name, MEMORY): n, Slot(slot.name, OFFSET): n}
         for n, name in enumerate(scalars, len(self._slots)):
             self._places[Slot(name, VALUE)] = n
-        # By what stands for them in launches: tables, and what is the same in all calls.
+        # Fixed arguments, by what stands for them in launches: tables, and the contents of `same`.
         self._same: dict[Any, Any] = {}
         for name, value in same.items():
             if isinstance(value, np.generic):
                 self._same[Slot(name, VALUE)] = value
             else:
-                found = operand(value, queue, written=False)
-                self._same |= {Slot(name, MEMORY): found.buffer, Slot(name, OFFSET): found.offset}
+                device_operand = operand(value, queue, written=False)
+                self._same |= {Slot(name, MEMORY): device_operand.buffer, Slot(name, OFFSET): device_operand.offset}
         self._parts = [self._loaded(part) for part in prepared.parts]
         self._lock, self._blocks = threading.Lock(), blocks_of(queue.context)
-        # Of the queue that it ran on last: whether that runs in order, the last event there, what new results are like.
+        # The queue of the last call: whether it is in order, its last event, and templates for new results.
         self._queue: cl.CommandQueue | None = None
         self._in_order = False
         self._last: cl.Event | None = None
         self._likes: dict[int, Array] = {}
-        # The numbers that all commands have: offsets, and the very list of scalars; None if some have others.
+        # The numbers that all commands have now: offsets, and the scalars' very list; None if some have others.
         self._offsets: list[int] = []
         self._scalars: Sequence[Any] | None = None
 
     def _loaded(self, part: Part) -> _Part:
+        """Return a part with its kernels, which are built now."""
         places = {Scratch(n): len(self._slots) + n for n in range(len(part.scratch))} | self._places
         commands = [
             command if isinstance(command, SortPairs) else _Command(self._context, command, places, self._same)
@@ -177,7 +185,7 @@ class Loaded:
         return _Part(part, commands)
 
     def load_all(self, arrays: Sequence[Array | None]) -> None:
-        """Do what the first call would do; here that was done."""
+        """Do nothing: `__init__` built all kernels. `CudaLoaded` loads its modules here."""
 
     def run(
         self,
@@ -189,24 +197,24 @@ class Loaded:
         allocator: Allocator | None = None,
         begun: Callable[[], None] | None = None,
     ) -> Outcome:
-        """Enqueue all; NumPy arrays are waited for.
+        """Enqueue all commands and return the results; with NumPy arrays, wait for them.
 
         Parameters
         ----------
         queue : pyopencl.CommandQueue
-            Where, in the context.
+            A queue of the context.
         arrays : sequence of array
-            As the prepared call has slots for them, PyOpenCL's or NumPy's; None or `New` for new ones.
+            One for each slot, all PyOpenCL's or all NumPy's; None or `New` for new results.
         scalars : sequence of NumPy scalar
-            As kernels take them.
+            In the order and dtypes of the prepared call.
         on_device : bool
             Whether the arrays are PyOpenCL's.
         wait_for : sequence of pyopencl.Event
-            What to wait for besides the events of the arrays.
+            Events to wait for besides those of the arrays.
         allocator : callable, optional
-            Of scratch memory and new results.
+            Allocates scratch memory and new results.
         begun : callable, optional
-            Called before the first command is enqueued, once there is memory for it.
+            Called before the first command is enqueued, once its memory is allocated.
 
         Raises
         ------
@@ -215,8 +223,9 @@ class Loaded:
         DeviceLostError
             If the device is lost.
         """
-        if lost.known:
+        if lost.reasons:
             lost.check_queue(queue)
+        # If a kernel faults, the driver does not say which: errors name the call that was enqueued last.
         lost.last_calls.append(self.prepared.call)
         try:
             run = self._on_device if on_device else self._on_host
@@ -236,19 +245,21 @@ class Loaded:
     ) -> Outcome:
         memory: list[Any] = []
         offsets: list[int] = []
+        # The lock covers the kernels' arguments, which all threads share, and the state of the queue.
         with self._lock:
             if queue is not self._queue:
                 self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
-            last = self._last  # for which the queue waits anyway
+            last = self._last  # an in-order queue waits for it anyway, so no list of events needs it
             waiting: list[cl.Event] = list(wait_for)
-            found: list[Any] = list(arrays)
+            call_arrays: list[Any] = list(arrays)
             for n, array in enumerate(arrays):
                 if array is None or type(array) is New:
-                    found[n] = array = self._new(n, queue, allocator, array)
+                    call_arrays[n] = array = self._new(n, queue, allocator, array)
                 else:
                     for event in array.events:
                         if event is not last:
                             waiting.append(event)
+                # An array without elements has no buffer, and its offset means nothing.
                 buffer = array.base_data
                 memory.append(buffer)
                 offsets.append(0 if buffer is None else array.offset)
@@ -256,13 +267,15 @@ class Loaded:
             event = events["combine"][-1]
             if self._in_order:
                 self._last = event
+        # Later commands on these arrays, by whatever queue, wait for this call by their events.
         for n in self._written:
-            before = found[n].events
+            before = call_arrays[n].events
+            # The new event implies the last one of this queue, so it may replace it.
             if not before or (len(before) == 1 and before[0] is last):
                 before[:] = [event]
             else:
-                note_event(found[n], event, [*waiting, last] if last else waiting)
-        return Outcome(self._collected(found), events, after)
+                note_event(call_arrays[n], event, [*waiting, last] if last else waiting)
+        return Outcome(self._collected(call_arrays), events, after)
 
     def _on_host(
         self,
@@ -273,56 +286,62 @@ class Loaded:
         allocator: Allocator | None,
         begun: Callable[[], None] | None,
     ) -> Outcome:
-        slots, operands, found, blocks = self._slots, [], list(arrays), self._blocks
-        staged: list[tuple[np.ndarray, Block]] = []
+        slots, operands, call_arrays, blocks = self._slots, [], list(arrays), self._blocks
+        staged: list[tuple[np.ndarray, ResultBlock]] = []
         memory: list[Any] = []
         offsets: list[int] = []
+        # Arrays are placed before the lock is taken: uploads wait, and other threads need not.
         for n, slot in enumerate(slots):
             if slot.new is not None:
-                shape, dtype = (found[n] or New(slot.new[0])).shape, slot.new[1]
-                is_small = prod(shape) * dtype.itemsize <= FETCHED_BYTES  # and copied, wherever it begins
-                found[n] = np.empty(shape, dtype) if is_small else empty(queue, shape, dtype, False)
-            if slot.is_written and blocks is not None and 0 < (array := found[n]).nbytes <= FETCHED_BYTES:
+                shape, dtype = (call_arrays[n] or New(slot.new[0])).shape, slot.new[1]
+                # Small results are copied back, so their alignment does not matter.
+                is_small = prod(shape) * dtype.itemsize <= FETCHED_BYTES
+                call_arrays[n] = np.empty(shape, dtype) if is_small else empty(queue, shape, dtype, False)
+            # Small results use shared virtual memory, since mapping takes longer than a copy.
+            if slot.is_written and blocks is not None and 0 < (array := call_arrays[n]).nbytes <= FETCHED_BYTES:
                 block = blocks.take()
+                # Blocks are reused, so their content is that of an earlier call.
                 if slot.is_read:
                     block.like(array)[...] = array
                 staged.append((array, block))
                 memory.append(block.buffer)
                 offsets.append(0)
                 continue
-            taken = operand(found[n], queue, written=slot.is_written, read=slot.is_read)
+            device_operand = operand(call_arrays[n], queue, written=slot.is_written, read=slot.is_read)
             if slot.is_written:
-                operands.append(taken)
-            memory.append(taken.buffer)
-            offsets.append(taken.offset)
+                operands.append(device_operand)
+            memory.append(device_operand.buffer)
+            offsets.append(device_operand.offset)
         with self._lock:
             if queue is not self._queue:
                 self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
             events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator, begun)
             is_in_order = self._in_order
         last = events["combine"][-1]
+        # The host reads shared memory without the queue, and an out-of-order queue would map an array too early.
         if staged or not is_in_order:
             last.wait()
-        for taken in operands:
-            taken.retrieve()  # after all that a queue in order has to do
+        for device_operand in operands:
+            device_operand.retrieve()  # an in-order queue runs it after the kernels
         last.wait()
         for array, block in staged:
             array[...] = block.like(array)
             if blocks is not None:
                 blocks.give(block)
-        results = self._collected(found)
+        results = self._collected(call_arrays)
+        # The results are on the host, so their range is checked without another synchronisation.
         if self.prepared.is_checked:
             for (_, _, label, operator), result in zip(self._results, results, strict=True):
                 if operator.largest is not None:
                     check_range(label, operator, result)
         return Outcome(results, events, after)
 
-    def _new(self, n: int, queue: cl.CommandQueue, allocator: Allocator | None, asked: New | None) -> Array:
-        """Return a new array for the slot of this number."""
+    def _new(self, n: int, queue: cl.CommandQueue, allocator: Allocator | None, requested: New | None) -> Array:
+        """Allocate the result of slot `n`, of the shape that is `requested` or else of the slot's."""
         new = self._slots[n].new
         assert new is not None
-        if asked is not None:
-            return empty(queue, asked.shape, new[1], True, allocator)
+        if requested is not None:
+            return empty(queue, requested.shape, new[1], True, allocator)
         like = self._likes.get(n)
         array = empty(queue, *new, True, allocator, like)
         if like is None and array.base_data is not None:
@@ -330,6 +349,7 @@ class Loaded:
         return array
 
     def _collected(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return each result as an array, or as a tuple of the arrays of its fields."""
         results = []
         for slots, has_fields, _, _ in self._results:
             results.append(tuple([arrays[n] for n in slots]) if has_fields else arrays[slots[0]])
@@ -346,25 +366,29 @@ class Loaded:
         begun: Callable[[], None] | None,
     ) -> tuple[Events, dict[cl.Event, cl.Event]]:
         """Enqueue all parts and return the events of each stage, and `Outcome.after`."""
-        # A pool hands out memory as soon as its last holder is gone: right only for commands that run in order.
+        # A memory pool reuses a block once it is freed on the host, which is safe on an in-order queue only.
         allocate = allocator if allocator is not None and self._in_order else scratch_allocator(queue)
         events: Events = {}
         after: dict[cl.Event, cl.Event] = {}
         waited: Sequence[cl.Event] | None = wait_for
+        # Repeated calls have the same offsets and scalars, so their kernels keep their arguments.
         numbers = None if scalars is self._scalars and offsets == self._offsets else [*offsets, *scalars]
         self._scalars, is_whole = None, True  # until all have been enqueued
         for part in self._parts:
             try:
                 waited = self._run_part(part, queue, memory, numbers, waited, allocate, events, after, begun)
             except OutOfMemoryError as error:
+                # Other parts compute the same with less memory; they may be refused in turn.
                 is_whole, numbers = False, [*offsets, *scalars]
                 less = self._less(part.part, None, error)
                 while less:
-                    each, budget = less.pop(0)
+                    # A replacement that is refused in turn makes way for its own, before the next one: the order of the
+                    # parts stays.
+                    smaller, budget = less.pop(0)
                     try:
-                        waited = self._run_part(each, queue, memory, numbers, waited, allocate, events, after, begun)
+                        waited = self._run_part(smaller, queue, memory, numbers, waited, allocate, events, after, begun)
                     except OutOfMemoryError as failed:
-                        less[:0] = self._less(each.part, budget, failed)
+                        less[:0] = self._less(smaller.part, budget, failed)
         if is_whole:
             self._offsets, self._scalars = offsets, scalars
         return events, after
@@ -381,8 +405,12 @@ class Loaded:
         after: dict[cl.Event, cl.Event],
         begun: Callable[[], None] | None,
     ) -> Sequence[cl.Event] | None:
-        """Enqueue one part, with these `numbers` if it has others; return what the next one waits for."""
+        """Enqueue one part and return the events that the next part waits for.
+
+        `numbers` are set in its launches; None if they have them already.
+        """
         blocks = []
+        # Scratch memory is allocated before the first command: a refusal leaves nothing of this part enqueued.
         for size, purpose in part.part.scratch:
             blocks.append(allocated(allocate, size, purpose))
         if blocks:
@@ -392,8 +420,10 @@ class Loaded:
         is_in_order = self._in_order
         for command in part.commands:
             if isinstance(command, _Command):
+                # The numbers of a repeated call are set in its kernels already.
                 if numbers is not None:
                     command.set(numbers)
+                # In order, only the first command waits for events; else each waits for the one before it.
                 event = command.run(queue, memory, wait_for)
                 wait_for = None if is_in_order else (event,)
                 if command.stage in events:
@@ -405,6 +435,7 @@ class Loaded:
             from clhist._core.runtime.sort import purpose_of
             from clhist._core.runtime.sort_pairs import enqueue_sort
 
+            # A sort is several launches with scratch memory of its own, so it is enqueued by a `Chain`.
             stage, chain = events[command.stage], Chain(queue, purpose_of(command.pairs), wait_for or (), allocate)
             for _ in enqueue_sort(command, chain, blocks):
                 after[chain.events[0]] = stage[-1]
@@ -413,13 +444,13 @@ class Loaded:
         return wait_for
 
     def _less(self, part: Part, budget: int | None, failed: OutOfMemoryError) -> list[tuple[_Part, int]]:
-        """Return what takes the place of a part for which there was no memory, and in how many bytes it does so."""
-        # Also at most half the previous budget: the refused allocation includes locks and padding.
+        """Return parts that replace one whose memory was refused, each with its budget in bytes."""
+        # Halve the budget as well: the refused allocation includes locks and padding.
         before = min(failed.size, failed.size if budget is None else budget)
         less = part.least_bytes if before // 2 < part.least_bytes < before else before // 2
         try:
             if self._smaller is not None and less:
-                return [(self._loaded(each), less) for each in self._smaller(part, less)]
-        except (MemoryError, ValueError):  # not even one copy, or not with what is forced
+                return [(self._loaded(smaller), less) for smaller in self._smaller(part, less)]
+        except (MemoryError, ValueError):  # not even one copy fits, or the caller forced a plan
             pass
         raise failed

@@ -1,6 +1,6 @@
-"""Plans that an engine has built and loaded, by the numbers that plans depend on: several signatures share them.
+"""Cache of loaded executables, keyed by what a plan depends on, which is coarser than the signature of a call.
 
-Calls of close numbers are planned together, for the largest of them: to plan each takes longer than most of them run.
+Calls of similar sizes share a plan for the largest of them: a plan for each takes longer than most of them run.
 Note [Close sizes share a plan], docs/decisions/0015.
 """
 
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 _MOST = 256
 _MOST_LATELY = 64
 _MOST_SIZES = 16
-_FEW, _TIMES, _FIRST = 2**22, 4, 8  # elements that take about as long as a plan; how much larger; how many calls
-_EACH = "each"  # is planned for itself
+# The first _FIRST calls of a size of up to _FEW elements use a plan for up to _TIMES as many: a plan takes about as
+# long as a call of _FEW elements.
+_FEW, _TIMES, _FIRST = 2**22, 4, 8
+_EACH = "each"  # instead of an executable: calls of these sizes need separate plans
 
 
 class Loads:
-    """The executables of one map, by their numbers of elements.
+    """The executables of one map, by numbers of elements and bins.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class Loads:
         self._of_close: Remembered[Loaded | CudaLoaded | str] = Remembered(_MOST)
         self._first: Remembered[tuple[int, tuple[tuple[int, ...], ...]]] = Remembered(_MOST)
         self._lately: Remembered[Uses] = Remembered(_MOST_LATELY)
-        # The sizes that are in `_of_close`, and how often one that is not was run as a larger one.
+        # The sizes in `_of_close`, and how many calls of another size ran with the plan of a larger one.
         self._sizes: Remembered[tuple[tuple[int, tuple[int, ...]], ...]] = Remembered(_MOST)
         self._in_place: Remembered[Uses] = Remembered(_MOST)
         self._planned: Remembered[bool] = Remembered(_MOST)
@@ -62,45 +64,51 @@ class Loads:
     def of(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
     ) -> tuple[Loaded | CudaLoaded, tuple[int, ...], Uses | None]:
-        """Return what runs a call, and the numbers that kernels are given if others have others, with its uses.
+        """Return the executable of a call; for a shared plan also the sizes that kernels get, and its use count.
 
-        The first call is planned for itself, and so is one that comes often. Others of close numbers of elements, or
-        also of bins, are planned together.
+        The first call gets a plan of its exact size, and so does a frequent one. Other calls with similar numbers of
+        elements, or also of bins, share a plan.
 
         Parameters
         ----------
         checked, call : CheckedCall, Call
             The call.
         fixed : sequence of int
-            Places of the map's arguments that are the same in all calls.
+            Positions of the map's arguments that are equal in all calls.
         results : hashable
-            What results are combined with and where they go.
+            The description of `dest` and `out` that `numbered` returns.
         exact : bool
-            Whether it is planned for its own numbers in any case.
+            Whether to plan for the size of this call alone.
         """
         batch, largest, size = checked.batch, None if call.largest is None else call.largest[:2], checked.size
+        # The offsets of a ragged batch are in tables of the launches, so nothing is shared.
         if batch is not None and batch.begins is not None:
             return self._loaded(checked, call, fixed), (), None
+        # Fixed arguments are part of the executable: arrays count by identity, scalars by their bits.
         same = tuple([(n, itself(checked.values[n])) for n in fixed])
         budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
-        asked = call.race_factor, call.choices, budget, call.partial, largest
+        options = call.race_factor, call.choices, budget, call.partial, largest
         where = checked.queue.device, cuda_device_of(checked.queue), batch, checked.is_aligned
-        key = (results, asked, where, same, *profile_names())
+        key = (results, options, where, same, *profile_names())
         own = (size, checked.shapes), key
+        # An executable for exactly these sizes is preferred to a shared one.
         loaded = self._of_one.get(own)
         if loaded is not None:
             return loaded, (), None
+        # Exact plans are for the first sizes, for frequent ones, and for calls that cannot share a plan.
         first = self._first.get(key)
         uses = self._lately.get(own) or Uses()
         is_own = exact or first in (None, own[0]) or uses.are_many or not self._are_planned_together(checked, call)
         if first is not None and not is_own:
             self._lately.put(own, uses)
-            # What is beyond the bins asked for is reported where the largest is: no kernel may have bins for it.
+            # An entry out of range is reported through the largest bin, so the plan must not have spare bins for it.
             is_exact = first[1] == checked.shapes or largest is not None
             shape = checked.shapes[0] if is_exact else _planned(checked.shapes[0])
             most = planned_size(size), shape
             close = self._for_close(checked, call, fixed, most, key)
             if close is not None:
+                # Only an executable for exactly these bins may be looked up by them; one of a larger size was borrowed
+                # for now.
                 if len(shape) == 1 and self._of_close.get((most, key)) is close:
                     uses.bins = shape[0]
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
@@ -111,37 +119,39 @@ class Loads:
         return loaded, (), None
 
     def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
-        is_free = call.choices.copies is None and call.memory_budget is None  # which more bins may not leave room for
+        is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
         return is_free and checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1
 
     def _for_close(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: tuple[int, tuple[int, ...]], key: Hashable
     ) -> Loaded | CudaLoaded | None:
-        """Return what runs a call of `most` so many elements and bins; None if what is launched depends on them."""
-        found = self._of_close.get((most, key))
-        if found is None and (found := self._larger(most, key, call.choices == FREE)) is None:
+        """Return the executable for at most `most` elements and bins; None if launches depend on the exact sizes."""
+        executable = self._of_close.get((most, key))
+        if executable is None and (executable := self._larger(most, key, call.choices == FREE)) is None:
             try:
-                found = self._loaded(checked, call, fixed, most)
-            except (MemoryError, ValueError, BuildError):  # of so many, perhaps, and not of those asked for
-                found = _EACH
-            self._of_close.put((most, key), found)
-            if not isinstance(found, str):
+                executable = self._loaded(checked, call, fixed, most)
+            except (MemoryError, ValueError, BuildError):  # the exact sizes may still succeed
+                # Stored, too: this attempt is not repeated for each call.
+                executable = _EACH
+            self._of_close.put((most, key), executable)
+            if not isinstance(executable, str):
                 self._sizes.put(key, (*(self._sizes.get(key) or ())[-_MOST_SIZES:], most))
-        return None if isinstance(found, str) else found
+        return None if isinstance(executable, str) else executable
 
     def _larger(
         self, most: tuple[int, tuple[int, ...]], key: Hashable, is_free: bool
     ) -> Loaded | CudaLoaded | str | None:
-        """Return what runs calls of more elements and bins, for the first few calls of a size; None for others.
+        """Return the executable of a larger plan for the first few calls of a size; None for later ones.
 
-        To plan takes longer than these calls run.
+        A plan takes longer than these calls run.
         """
         size, shape = most
         if size > _FEW or not is_free:
             return None
         for other in self._sizes.get(key) or ():
-            each, bins = other
-            is_near = size <= each <= _TIMES * size and shape[1:] == bins[1:]
+            planned, bins = other
+            # A borrowed plan has spare work-groups and bins, so it may be larger by a limited factor only.
+            is_near = size <= planned <= _TIMES * size and shape[1:] == bins[1:]
             if is_near and (bins == shape or (shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
                 uses = self._in_place.get((most, key)) or Uses()
                 uses.number += 1
@@ -161,6 +171,7 @@ class Loads:
         if self._planned.get(key):
             return
         with lost.settled(checked.queue, BuildError):
+            # The race factor may not be measured yet. It decides which plan is chosen, not whether there is one.
             self._builder.plan(device, self._problem(checked, replace(call, race_factor=1.0), size, checked.shapes))
         self._planned.put(key, True)
 
@@ -193,6 +204,7 @@ class Loads:
 
         def check(sweeps: Sequence[Sweep]) -> None:
             if most is not None and not all(sweep.plan.is_for_fewer for sweep in sweeps):
+                # Kernels get the sizes at each call, but the number of work-groups or tables may depend on them.
                 raise _DependsOnSizeError
 
         with lost.settled(checked.queue, BuildError):  # what a lost device answers as well
@@ -212,6 +224,7 @@ class Loads:
                 most is not None,
             )
 
+            # A replacement for refused memory must suit all sizes that the executable serves.
             def smaller(part: Part, budget: int) -> list[Part]:
                 assert part.plan is not None
                 sweeps = built.smaller(part.plan, budget)
@@ -228,4 +241,4 @@ def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _DependsOnSizeError(ValueError):
-    """Raised for what is launched in another way for other numbers of elements or bins."""
+    """Raised if launches depend on the numbers of elements or bins."""

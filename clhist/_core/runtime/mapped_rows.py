@@ -10,13 +10,15 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.maps import RowText
-from clhist._core.model.problem import Rows
+from clhist._core.model.problem import FREE, Choices, Rows
+from clhist._core.model.updates import GATHER
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import planning_profile
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call, queue_for, queue_of
 from clhist._core.runtime.engine import Engine
 from clhist.operators.c_types import c_name
+from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 
 
@@ -40,6 +42,8 @@ class MappedRows(NamedTuple):
         Whether an element of the map is a row, as on CPUs.
     numbers : tuple of str
         Names of scalars, which are of type long.
+    is_sorted : bool
+        Whether the indices do not decrease, by the caller's word.
     """
 
     operator: Operator
@@ -49,6 +53,15 @@ class MappedRows(NamedTuple):
     vector: int
     by_rows: bool
     numbers: tuple[str, ...]
+    is_sorted: bool = False
+
+    @property
+    def elements_of_row(self) -> int:
+        """Elements of the map for one row."""
+        return 1 if self.by_rows else self.vector
+
+
+_SORTED = Choices(update=GATHER)
 
 
 def reduce_mapped(
@@ -58,6 +71,8 @@ def reduce_mapped(
     value: str,
     arrays: Mapping[str, Array],
     numbers: Mapping[str, int] | None = None,
+    *,
+    is_sorted: bool = False,
 ) -> Array:
     """Combine computed rows by index.
 
@@ -75,23 +90,90 @@ def reduce_mapped(
         Contiguous; all are NumPy's, PyOpenCL's or CUDA's, as `indices`.
     numbers : mapping of str to int, optional
         Scalars.
+    is_sorted : bool
+        Whether the indices do not decrease. It is not checked: if they do, values may go to wrong bins or to none.
 
     Returns
     -------
     array
         Of the kind of `indices` and the dtype of `operator`.
     """
-    numbers = numbers or {}
+    # Sorted rows are gathered where that is possible and predicted to be faster, or else combined as any others.
+    if is_sorted and (result := reduce_sorted(shape, operator, indices, value, arrays, numbers)) is not None:
+        return result
+    spec, queue = _spec(shape, operator, indices, value, arrays, numbers or {}, is_sorted=False)
+    return _reduced(spec, queue, shape, indices, arrays, numbers or {}, FREE)
+
+
+def reduce_sorted(
+    shape: tuple[int, ...],
+    operator: Operator,
+    indices: Array,
+    value: str,
+    arrays: Mapping[str, Array],
+    numbers: Mapping[str, int] | None = None,
+) -> Array | None:
+    """Combine computed rows in the order of their bins; return None where that is impossible or slower.
+
+    Parameters are those of `reduce_mapped`. The operator may depend on the number of values of a bin.
+    """
+    if not indices.size:
+        return None
+    spec, queue = _spec(shape, operator, indices, value, arrays, numbers or {}, is_sorted=True)
+    if not _gathers(queue.context, queue.device, spec, indices.size * spec.elements_of_row, shape):
+        return None
+    return _reduced(spec, queue, shape, indices, arrays, numbers or {}, _SORTED)
+
+
+def _spec(
+    shape: tuple[int, ...],
+    operator: Operator,
+    indices: Array,
+    value: str,
+    arrays: Mapping[str, Array],
+    numbers: Mapping[str, int],
+    *,
+    is_sorted: bool,
+) -> tuple[MappedRows, cl.CommandQueue]:
+    """Return the parameters of the engine, and the queue of the arrays."""
     on_device = is_device_array(indices)
     queue = queue_for(None, indices.context if on_device else None, queue_of(indices, *arrays.values()))
     vector = prod(shape[1:])
     by_rows = vector > 1 and planning_profile(queue.device).kind == "cpu"
     dtypes = tuple((name, array.dtype) for name, array in arrays.items())
-    spec = MappedRows(operator, indices.dtype, dtypes, value, vector, by_rows, tuple(numbers))
-    call = Call(shape, size=indices.size * (1 if by_rows else vector), queue=queue)
-    rows = (shape[0],) if vector > 1 else ()
+    return MappedRows(operator, indices.dtype, dtypes, value, vector, by_rows, tuple(numbers), is_sorted), queue
+
+
+def _reduced(
+    spec: MappedRows,
+    queue: cl.CommandQueue,
+    shape: tuple[int, ...],
+    indices: Array,
+    arrays: Mapping[str, Array],
+    numbers: Mapping[str, int],
+    choices: Choices,
+) -> Array:
+    call = Call(shape, size=indices.size * spec.elements_of_row, queue=queue, choices=choices)
+    rows = (shape[0],) if spec.vector > 1 else ()
     outcome = _engine(queue.context, spec).run((indices, *arrays.values(), *numbers.values(), *rows), call)
     return outcome.results[0]
+
+
+@kept_by_context
+def _gathers(context: cl.Context, device: cl.Device, spec: MappedRows, size: int, shape: tuple[int, ...]) -> bool:
+    """Whether sorted rows of this number of elements can be gathered, and are not predicted to take longer then."""
+    # A plan that is forced to gather raises where it is impossible.
+    try:
+        (plan,) = _engine(context, spec).plan(device, size, (shape,), choices=_SORTED)
+    except (ValueError, MemoryError):
+        return False
+    # An operator by count has no other plan to compare with.
+    if spec.operator.by_count or planning_profile(device).kind == "cpu":
+        return True
+    # Few launches are worth more than the order of few rows, or of scalars in few bins.
+    others = _engine(context, spec._replace(is_sorted=False)).plan(device, size, (shape,))
+    seconds = [other.seconds for other in others]
+    return plan.seconds is None or None in seconds or plan.seconds < sum(duration or 0.0 for duration in seconds)
 
 
 @kept_by_context
@@ -100,11 +182,12 @@ def _engine(context: cl.Context, spec: MappedRows) -> Engine:
     arguments = [f"const {c_name(spec.index_dtype)} *indices"]
     arguments += [f"const {c_name(dtype)} *{name}" for name, dtype in spec.arrays]
     arguments += [f"const long {name}" for name in spec.numbers]
+    # Scalars need no number of rows: an index outside the bins is dropped as any other bin.
     if d == 1:
         code = f"EMIT(indices[i], {_value(spec, 'i', '0', 'i')})"
-        return Engine.of(context, spec.operator, ", ".join(arguments), code)
+        rows = _text(spec) if spec.is_sorted else None
+        return Engine.of(context, spec.operator, ", ".join(arguments), code, rows=rows)
     arguments.append("const long rows")
-    of_element = _value(spec, f"((element) / {d})", f"((element) % {d})", "(element)")
     if spec.by_rows:
         value = _value(spec, "i", "j", f"((size_t)i * {d} + j)")
         code = (
@@ -116,10 +199,21 @@ def _engine(context: cl.Context, spec: MappedRows) -> Engine:
             f"const long row = (long)indices[i / {d}]; "
             f"EMIT(row >= 0 && row < rows ? row * {d} + i % {d} : -1, {_value(spec, f'(i / {d})', f'(i % {d})', 'i')})"
         )
-    of_row = _value(spec, "(row)", "(component)", f"((row) * {d} + (component))")
-    text = RowText(Rows(d, spec.by_rows), "indices[i]", of_element, of_row=of_row)
+    # An element emits its whole row on a CPU, and one component elsewhere.
     emits = d if spec.by_rows else 1
-    return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits, rows=text)
+    return Engine.of(context, spec.operator, ", ".join(arguments), code, emits=emits, rows=_text(spec))
+
+
+def _text(spec: MappedRows) -> RowText:
+    """Return the C of the rows."""
+    d, rows = spec.vector, Rows(spec.vector, spec.by_rows, spec.is_sorted)
+    of_element = _value(spec, f"((element) / {d})", f"((element) % {d})", "(element)")
+    of_row = _value(spec, "(row)", "(component)", f"((row) * {d} + (component))")
+    name, dtype = spec.arrays[0]
+    # If the value is a plain element of an array, kernels load vectors of it instead of computing components.
+    are_loaded = spec.is_sorted and spec.value == f"{name}[{{element}}]" and dtype == spec.operator.dtype
+    loads = name if are_loaded and number_of(dtype).kind in "iuf" else ""
+    return RowText(rows, "indices[i]", of_element, loads, of_row)
 
 
 def _value(spec: MappedRows, row: str, component: str, element: str) -> str:

@@ -1,4 +1,4 @@
-"""The batch that a call asks for, by a number of histograms or by offsets, which are read on the host."""
+"""Reads `num_histograms` and `offsets` of a call into a `Batch`; offsets on a device are copied to the host."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from clhist.operators.c_types import integer
 
 
 def batch_of(num_histograms: Any, offsets: Any) -> Batch | None:
-    """Return the batch that a call asks for, None if it asks for a single histogram.
+    """Return the batch of `num_histograms` or `offsets`; None if both are None, for a single histogram.
 
     Raises
     ------
     TypeError, ValueError
-        If it asks for both kinds, or one of them is wrong; it is named.
+        If both are passed, or one of them is wrong.
     """
     if num_histograms is not None and offsets is not None:
         raise ValueError("offsets: expected either num_histograms or offsets, got both")
@@ -32,27 +32,29 @@ def batch_of_offsets(offsets: Any) -> Batch:
     Raises
     ------
     TypeError, ValueError
-        If `offsets` are no integers, fewer than two, negative, or decrease.
+        If `offsets` are not integers, fewer than two, negative, or decreasing.
     """
     if is_device_array(offsets):
         check_contiguous("offsets", offsets)
     try:
-        given = np.asarray(on_host(offsets))
+        array = np.asarray(on_host(offsets))
     except ValueError as error:
         raise ValueError(f"offsets: expected one dimension, got {offsets!r}") from error
-    if given.ndim != 1 or given.size < 2:
-        raise ValueError(f"offsets: expected one dimension and at least two entries, got shape {given.shape}")
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"offsets: expected integers, got {given.dtype}")
-    if given.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"offsets: expected numbers of elements, got {given.max()}")
-    numbers = given.astype(np.int64)
+    if array.ndim != 1 or array.size < 2:
+        raise ValueError(f"offsets: expected one dimension and at least two entries, got shape {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"offsets: expected integers, got {array.dtype}")
+    # Checked before the conversion, in which large unsigned integers would wrap to negative ones.
+    if array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"offsets: expected numbers of elements, got {array.max()}")
+    numbers = array.astype(np.int64)
     if numbers[0] < 0:
-        raise ValueError(f"offsets: expected no negative entries, got {given[0]}")
+        raise ValueError(f"offsets: expected no negative entries, got {array[0]}")
+    # Compared rather than subtracted: no difference can overflow.
     falls = np.flatnonzero(numbers[1:] < numbers[:-1])
     if falls.size:
         k = int(falls[0])
         raise ValueError(
-            f"offsets: expected entries that do not decrease, got {given[k]} and then {given[k + 1]} at {k}"
+            f"offsets: expected entries that do not decrease, got {array[k]} and then {array[k + 1]} at {k}"
         )
     return Batch(numbers.size - 1, numbers[:-1], numbers[1:])

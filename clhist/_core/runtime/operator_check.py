@@ -1,6 +1,7 @@
-"""Whether an operator is what a histogram needs: associative, commutative, and with a neutral element that is neutral.
+"""Tests whether an operator is associative and commutative, and whether its identity element is one.
 
-All are tried on the device, as its compiler understands the expression. Samples prove nothing; they find mistakes.
+The tests run on the device, since its compiler decides what the expression means. Samples find mistakes; they prove
+nothing.
 """
 
 from __future__ import annotations
@@ -23,19 +24,32 @@ from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator, checked_samples
 
-_FEW = 8  # whose triples are all tried, the smallest numbers first
-_SAMPLES = 64  # of a call's own values
-_TRIPLES = 1024
-_ROUNDING = 1000.0  # multiples of the spacing of floats at the largest number on the way, and of what one step changes
-_MOST_CHECKED = 1024
+_FEW = 8  # all triples of the first 8 values are tried
+_SAMPLES = 64  # values of a call that are tried
+_TRIPLES = 1024  # triples of a call's values
+_ROUNDING = 1000.0  # tolerance for floats, see `_differ`
+_MOST_CHECKED = 1024  # operators whose check is remembered
 _checked: Remembered[bool] = Remembered(_MOST_CHECKED)
 
-# Rows that the kernel writes: x, y, z, the identity element n, and what they combine to.
+# Rows that the kernel writes: the operands x, y, z, the identity element n, and their combinations.
+# XY_Z stands for (x ⊕ y) ⊕ z, X_YZ for x ⊕ (y ⊕ z).
 _X, _NX, _XN, _XY, _YX, _XY_Z, _X_YZ, _Y, _Z, _YZ, _NN, _N, _NN_X = range(13)
 
 
 class _Law(NamedTuple):
-    """Two rows that must be the same, of these operands, by way of further rows."""
+    """A law of operators: the rows `left` and `right` must be equal.
+
+    Attributes
+    ----------
+    left, right : int
+        Rows of the kernel.
+    operands : tuple of int
+        The rows of the values that both depend on.
+    between : tuple of int
+        Intermediate rows, whose size bounds the rounding.
+    message : str
+        The error.
+    """
 
     left: int
     right: int
@@ -133,6 +147,7 @@ def check_operator(operator: Operator, samples: Any = None, queue: cl.CommandQue
     queue = queue_for(queue)
     samples = operator.samples if samples is None else samples
     own = isinstance(samples, np.ndarray | list | tuple)
+    # The caller's samples come alone: the operator may be undefined for all other values.
     if own:
         values, triples = checked_samples(samples, operator.dtype), _TRIPLES
     else:
@@ -140,6 +155,7 @@ def check_operator(operator: Operator, samples: Any = None, queue: cl.CommandQue
         values = _made(number_of(operator.dtype), min(triples, 256))
     _check(operator, values, len(values) if own else 0, triples, queue)
     depends = False
+    # Not for the caller's samples: the operator may be undefined for NaN.
     if any(leaf.dtype.kind == "f" for leaf in _leaves(values)) and not own:
         depends = _nan_depends_on_order(operator, values, queue)
     return OperatorCheck(len(values), triples, depends)
@@ -152,26 +168,27 @@ def check_once(operator: Operator, values: Callable[[], np.ndarray], queue: cl.C
     Parameters
     ----------
     operator : Operator
-        What is checked.
+        The operator to check.
     values : callable
-        Returns some values that the call combines, numbers as kernels compute with them. They come first: an operator
-        may be defined on less than its type holds. Others are added where all of a field are equal, unless the operator
-        has `samples`.
+        Returns some values of the call, in the dtype in which kernels compute. An operator may be defined on these
+        only. If all values of a field are equal, others are added, unless the operator has `samples`.
     queue : pyopencl.CommandQueue
-        Where.
+        A queue of the device.
 
     Raises
     ------
     ValueError
         As `check_operator`.
     """
+    # Everything that decides on the kernel, and the device, whose compiler gives the expression its meaning.
     key = operator.dtype, operator.parts, operator.lift, operator.finish, operator.preamble, queue.device.int_ptr
     if _checked.get(key):
         return
     of_call = values()
+    # Evenly spaced, so that values from all over the input are tried.
     of_call = of_call[:: max(1, len(of_call) // _SAMPLES)]
     samples = _with_evidence(of_call) if operator.samples is None else np.concatenate([of_call, operator.samples])
-    # An event that the caller sets later may hold up the queue of the call, for which the check need not wait.
+    # A queue of its own: the caller's may wait for a user event that is set after this call.
     beside = cl.CommandQueue(queue.context, queue.device)
     with suppress(UnsupportedError):  # the call itself says so
         _check(operator, samples, len(of_call), _TRIPLES, beside)
@@ -179,14 +196,15 @@ def check_once(operator: Operator, values: Callable[[], np.ndarray], queue: cl.C
 
 
 def _with_evidence(values: np.ndarray) -> np.ndarray:
-    """Return `values`, and further ones if all of a field are equal, which proves nothing.
+    """Return `values`, followed by others if all values of a field are equal, which would prove nothing.
 
-    Equal numbers that are not all zero say of a field of a struct which ones are meant, such as counts of 1: small
-    multiples of them are added. In the place of zeros, and of single numbers, come values of the whole type.
+    In a struct, equal numbers other than zero suggest what a field holds, such as counts of 1: multiples of them are
+    added. For zeros, and for values that are no structs, the others are of the whole type.
     """
     if not len(values):
         return _made(values.dtype, _SAMPLES)
     rows = max(len(values), _SAMPLES)
+    # The fields that do vary keep values of the call, so that the added ones stay plausible.
     more = values[np.arange(rows) % len(values)]
     alike, is_poor = [], False
     for leaf in _leaves(more):
@@ -199,38 +217,43 @@ def _with_evidence(values: np.ndarray) -> np.ndarray:
     of_type = _made(values.dtype, rows)
     rng = np.random.default_rng(2)
     for leaf, synthetic, is_alike in zip(_leaves(more), _leaves(of_type), alike, strict=True):
-        if is_alike:  # in an order of its own: fields in one proportion, such as of quaternions, may commute
+        if is_alike:  # permuted separately: fields in a fixed proportion, as of quaternions, may commute
             leaf[...] = synthetic if is_whole else _multiples(leaf)[rng.permutation(rows)]
     return np.concatenate([values, more])
 
 
 def _bits(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers as those that are equal where they are, NaN among them."""
+    """Return numbers for comparison, in which NaN equals NaN."""
     return np.nan_to_num(numbers, nan=0.0) if numbers.dtype.kind == "f" else numbers
 
 
 def _multiples(leaf: np.ndarray) -> np.ndarray:
-    """Return small multiples of the one number of a leaf, or small numbers in the place of 0 and extremes."""
+    """Return multiples by 1 to 7 of the only number of a leaf; of 1 if that is 0 or may overflow."""
     if leaf.dtype.kind == "b":
         return np.broadcast_to((np.arange(len(leaf)) % 2).reshape(-1, *[1] * (leaf.ndim - 1)), leaf.shape)
     factors = (np.arange(len(leaf)) % 7 + 1).reshape(-1, *[1] * (leaf.ndim - 1))
     number = leaf.reshape(-1)[0]
     largest = np.finfo(leaf.dtype).max if leaf.dtype.kind == "f" else np.iinfo(leaf.dtype).max
+    # The margin of 16 keeps 7 times the number, and a sum of two multiples, below overflow.
     unit = number if number != 0 and abs(float(number)) < float(largest) / 16 else leaf.dtype.type(1)
     return np.broadcast_to(factors.astype(leaf.dtype) * unit, leaf.shape)
 
 
 def _check(operator: Operator, values: np.ndarray, own: int, triples: int, queue: cl.CommandQueue) -> None:
-    """Raise ValueError if a law does not hold for `values`, of which the first `own` are the caller's."""
+    """Raise ValueError if a law fails for `values`, of which the first `own` are the caller's."""
     chosen = _chosen(len(values), triples)
     both = _combined(operator, values, chosen, queue)
+    # The same for values one step off: the differences show how far rounding may reach.
     steps = _combined(operator, _nudged(values), chosen, queue)
-    held, results = both
+    accumulators, results = both
+    # A law fails only if the accumulators differ and so do the finished results.
     for law in _LAWS:
-        wrong = ~_is_unclear(held, law, chosen[0] < own)
+        wrong = ~_is_unclear(accumulators, law, chosen[0] < own)
+        # `both` has accumulators and finished results: a difference that `finish` removes is harmless.
         for array, step in zip(both, steps, strict=True):
             wrong &= _differ(array, step, law)
         if wrong.any():
+            # The first failing triple is shown: if possible one of the first few values, which are simple numbers.
             at = int(np.argmax(wrong))
             x, y, z = (_shown(values[k]) for k in chosen[:, at])
             left, right = _shown(results[law.left, at]), _shown(results[law.right, at])
@@ -245,23 +268,24 @@ def _check(operator: Operator, values: np.ndarray, own: int, triples: int, queue
 def _combined(
     operator: Operator, values: np.ndarray, chosen: np.ndarray, queue: cl.CommandQueue
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the accumulators and the results of the rows that the kernel makes of each triple."""
+    """Run the kernel on each triple of `values`; return its rows as accumulators and as finished results."""
     if operator.needs_fp64:
         check_fp64(queue.device, operator.name)
     context, flags = queue.context, cl.mem_flags
     program: Any = build(context, render_check(operator))
-    given = [
+    inputs = [
         cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=np.ascontiguousarray(array))
         for array in (values, chosen)
     ]
+    # One row for each combination of the kernel, one column for each triple.
     shape = (_NN_X + 1, chosen.shape[1])
-    found = [np.zeros(shape, dtype) for dtype in (operator.accumulator, number_of(operator.dtype))]
-    written = [cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array) for array in found]
+    outputs = [np.zeros(shape, dtype) for dtype in (operator.accumulator, number_of(operator.dtype))]
+    written = [cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array) for array in outputs]
     kernel = cl.Kernel(program, "clhist_check")
-    event = cl.enqueue_nd_range_kernel(queue, _set(kernel, *given, *written), (shape[1],), None)
-    for array, buffer in zip(found, written, strict=True):
+    event = cl.enqueue_nd_range_kernel(queue, _set(kernel, *inputs, *written), (shape[1],), None)
+    for array, buffer in zip(outputs, written, strict=True):
         cl.enqueue_copy(queue, array, buffer, wait_for=[event])
-    return found[0], found[1]
+    return outputs[0], outputs[1]
 
 
 def _set(kernel: cl.Kernel, *arguments: Any) -> cl.Kernel:
@@ -270,8 +294,9 @@ def _set(kernel: cl.Kernel, *arguments: Any) -> cl.Kernel:
 
 
 def _chosen(samples: int, triples: int) -> np.ndarray:
-    """Return the positions of `triples` triples: all of the first few values, then random ones."""
+    """Return the indices of `triples` triples, shape (3, triples): all of the first few values, then random ones."""
     few = min(samples, _FEW)
+    # Reversed, so that the first operand varies fastest.
     ordered = np.array(np.unravel_index(np.arange(min(few**3, triples)), (few, few, few)))[::-1]
     rng = np.random.default_rng(1)
     return np.concatenate([ordered, rng.integers(0, samples, (3, triples - ordered.shape[1]))], axis=1).astype(
@@ -280,12 +305,14 @@ def _chosen(samples: int, triples: int) -> np.ndarray:
 
 
 def _made(dtype: np.dtype, number: int) -> np.ndarray:
-    """Return `number` values of each field of `dtype`: 1, 2, 3, ..., special ones, and random ones large and small."""
-    found = np.zeros(number, dtype)
-    for k, leaf in enumerate(_leaves(found)):
+    """Return `number` synthetic values: in each field 1, 2, 3, special numbers, then random ones, large and small."""
+    values = np.zeros(number, dtype)
+    for k, leaf in enumerate(_leaves(values)):
         rng = np.random.default_rng(k)
         small = rng.integers(0 if leaf.dtype.kind in "ub" else -100, 100, leaf.shape)
         if leaf.dtype.kind == "f":
+            # Exact small numbers first, then those where identities often fail: zero, negatives, infinities, the
+            # largest.
             special: list[Any] = [1, 2, 3, 0, -1, 0.5, np.inf, -np.inf, np.finfo(leaf.dtype).max]
             drawn = np.where(rng.random(leaf.shape) < 0.5, small, rng.normal(size=leaf.shape) * 10.0 ** (small / 20))
         elif leaf.dtype.kind == "b":
@@ -296,15 +323,18 @@ def _made(dtype: np.dtype, number: int) -> np.ndarray:
             large = rng.integers(limits.min, limits.max, leaf.shape, leaf.dtype, endpoint=True)
             drawn = np.where(rng.random(leaf.shape) < 0.5, small.astype(leaf.dtype), large)
         leaf[...] = drawn
-        for n in range(min(number, 2 * len(special))):  # fields have theirs together, and then apart
+        # Special numbers first in the same order in all fields, then rotated, so that fields differ.
+        for n in range(min(number, 2 * len(special))):
             leaf[n] = special[(n + k * (n >= len(special))) % len(special)]
-    return found
+    return values
 
 
 def _nan_depends_on_order(operator: Operator, values: np.ndarray, queue: cl.CommandQueue) -> bool:
+    """Return whether a NaN and a number give different results in different orders."""
     values = values[:3].copy()
     if len(values) < 2:
         return False
+    # Of three values the first becomes NaN: the 27 triples have it in every place, beside numbers.
     for leaf in _leaves(values[:1]):
         if leaf.dtype.kind == "f":
             leaf[...] = np.nan
@@ -313,7 +343,7 @@ def _nan_depends_on_order(operator: Operator, values: np.ndarray, queue: cl.Comm
 
 
 def _leaves(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the numbers of which `array` is made, as views: fields, elements of fields, and parts of complex ones."""
+    """Yield views of the numbers in `array`: of each field, and of the real and imaginary parts of complex ones."""
     if array.dtype.names is not None:
         for name in array.dtype.names:
             yield from _leaves(array[name])
@@ -325,24 +355,26 @@ def _leaves(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _flat(leaf: np.ndarray, rows: int) -> np.ndarray:
-    """Return a leaf of all rows and triples with one dimension more, of the elements of the field."""
+    """Return a leaf whose first `rows` dimensions stay and all others are one, the elements of the field."""
     return leaf.reshape(*leaf.shape[:rows], -1)
 
 
 def _nudged(values: np.ndarray) -> np.ndarray:
-    """Return `values` with each float one step up or down; equal ones stay equal."""
-    found = values.copy()
-    for leaf in _leaves(found):
+    """Return `values` with each float moved to a neighbour, up or down by a hash of its bits: equal ones stay equal."""
+    nudged = values.copy()
+    for leaf in _leaves(nudged):
         if leaf.dtype.kind == "f":
+            # Fibonacci hashing: the constant is 2^64 divided by the golden ratio, and the product wraps on purpose.
             bits = np.ascontiguousarray(leaf).view(f"u{leaf.dtype.itemsize}").astype(np.uint64)
             up = (bits * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63) != 0
+            # Zero and the largest floats stay: their neighbours are subnormal and infinite.
             moved = np.nextafter(leaf, np.where(up, np.inf, -np.inf).astype(leaf.dtype))
             leaf[...] = np.where(np.isfinite(moved) & (leaf != 0), moved, leaf)
-    return found
+    return nudged
 
 
 def _fields(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the numbers of each field, of rows and triples, with one dimension more: both parts of complex ones."""
+    """Yield the numbers of each field, shape (rows, triples, numbers in the field); complex ones have two."""
     if array.dtype.names is not None:
         for name in array.dtype.names:
             yield from _fields(array[name])
@@ -350,57 +382,66 @@ def _fields(array: np.ndarray) -> Iterator[np.ndarray]:
         yield np.concatenate([_flat(leaf, 2) for leaf in _leaves(array)], axis=2)
 
 
-def _is_unclear(held: np.ndarray, law: _Law, own: np.ndarray) -> np.ndarray:
-    """Return of which triples a law says nothing.
+def _is_unclear(accumulators: np.ndarray, law: _Law, own: np.ndarray) -> np.ndarray:
+    """Return a mask of the triples to which a law does not apply.
 
-    These have a NaN among their operands; or become infinite, though all operands are finite; or become NaN, though
-    none is, by numbers whose products may overflow or by an infinity. With the identity element, only large numbers
-    overflow, and infinities of the caller's `own` values count.
+    - An operand is NaN.
+    - A result is infinite, though all operands are finite: an overflow.
+    - A result is NaN, though no operand is: by an infinity, or by numbers whose products may overflow.
+
+    Laws of the identity element are stricter. They excuse an overflow of large numbers only, and no infinity among the
+    caller's `own` values.
     """
     with_identity = len(law.operands) < 2
-    found, infinite, nan = (np.zeros(held.shape[1], bool) for _ in range(3))
-    excused, finite, large = np.zeros_like(found), ~found, np.zeros_like(found)
+    unclear, infinite, nan = (np.zeros(accumulators.shape[1], bool) for _ in range(3))
+    excused, finite, large = np.zeros_like(unclear), ~unclear, np.zeros_like(unclear)
     operands, rows = list(law.operands), [law.left, law.right, *law.between]
-    for numbers in _fields(held):
+    for numbers in _fields(accumulators):
         if numbers.dtype.kind != "f":
             continue
+        # Rows of the operands, and of everything that was computed from them.
         into, out = numbers[operands], numbers[rows]
-        found |= np.isnan(into).any(axis=(0, 2))
+        unclear |= np.isnan(into).any(axis=(0, 2))
         excused |= np.isinf(into).any(axis=(0, 2))
         finite &= np.isfinite(into).all(axis=(0, 2))
         with np.errstate(invalid="ignore"):
+            # Products of four numbers below the fourth root of the largest float cannot overflow.
             large |= (np.abs(into) > float(np.finfo(numbers.dtype).max) ** 0.25).any(axis=(0, 2))
         infinite |= np.isinf(out).any(axis=(0, 2))
         nan |= np.isnan(out).any(axis=(0, 2))
     if with_identity:
         excused &= ~own
-        return found | (large & finite & (infinite | nan)) | (nan & excused)
-    return found | (finite & infinite) | (nan & (large | excused))
+        return unclear | (large & finite & (infinite | nan)) | (nan & excused)
+    return unclear | (finite & infinite) | (nan & (large | excused))
 
 
 def _differ(array: np.ndarray, step: np.ndarray, law: _Law) -> np.ndarray:
-    """Return for which triples the two rows of a law differ by more than rounding.
+    """Return a mask of the triples for which the two rows of a law differ by more than rounding.
 
-    A field of floats may differ by multiples of the spacing at its largest number on the way, or at its median over all
-    triples, and of what `step` changed, where all values are one step off.
+    The tolerance of a float is `_ROUNDING` times the sum of two numbers. The first is the spacing of floats at the
+    largest operand, intermediate or result, or at the median operand if that is larger. The second is the change of the
+    results in `step`, which was computed from values that are one step off.
     """
     rows, sides = [law.left, law.right, *law.between, *law.operands], [law.left, law.right]
-    found = np.zeros(array.shape[1], bool)
+    differs = np.zeros(array.shape[1], bool)
     for numbers, moved in zip(_fields(array), _fields(step), strict=True):
         left, right = numbers[law.left], numbers[law.right]
         same = left == right
         if numbers.dtype.kind == "f":
             with np.errstate(all="ignore"):
                 largest = np.where(np.isfinite(numbers[rows]), np.abs(numbers[rows]), 0).max(axis=(0, 2))
+                # The median operand bounds the tolerance from below: results near 0 by cancellation have its rounding.
                 usual = np.abs(numbers[_X])[np.isfinite(numbers[_X]) & (numbers[_X] != 0)]
+                # In float64, where the difference of two float32 does not overflow.
                 changed = np.abs(numbers[sides].astype(np.float64) - moved[sides])
                 changed = np.where(np.isfinite(changed), changed, 0).max(axis=(0, 2))
                 least = np.median(usual) if usual.size else np.finfo(np.float32).tiny
                 room = _ROUNDING * (np.finfo(numbers.dtype).eps * np.maximum(largest, least) + changed)
                 same |= np.abs(left - right) <= room[:, None]
+            # NaN differs from itself by ==, but two NaN are the same result.
             same |= np.isnan(left) & np.isnan(right)
-        found |= ~same.all(axis=1)
-    return found
+        differs |= ~same.all(axis=1)
+    return differs
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Arrays of accumulators: combined with others, begun from values, and finished into results."""
+"""Arrays of accumulators: combine them with each other or with values, and finish them into results."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def combine_arrays(
     more: Array | None = None,
     begun: Callable[[], None] | None = None,
 ) -> None:
-    """Write to `out` what `dest` and the accumulators `more` are together; NumPy arrays are waited for.
+    """Compute ``out = dest ⊕ more`` element by element; with NumPy arrays, wait for the result.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-        Where it runs.
+        The queue that computes.
     profile : Profile
         Of its device.
     operator : Operator
-        How they are combined.
+        Combines the elements.
     dest : array or None
-        Values, or accumulators; None for nothing. May be `out`.
+        Values, or accumulators; None for the identity element. May be `out`.
     out : array
-        Gets results, or accumulators.
+        Receives results, or accumulators.
     dest_is_partial, out_is_partial : bool
-        Whether these are accumulators, neither lifted nor finished.
+        Whether `dest` or `out` holds accumulators, which are neither lifted nor finished.
     more : array, optional
         Accumulators.
     begun : callable, optional
@@ -66,11 +66,13 @@ def combine_arrays(
     every = [*others, *arrays]
     on_device = [array for array in every if is_device_array(array)]
     events = [event for array in on_device for event in array.events]
+    # CUDA's memory is no argument for OpenCL, and arrays of the host have to be copied there first.
     if cuda_device_of(queue) is not None:
         _run_by_cuda(CudaLoaded(queue, prepared), queue, every, out, begun)
         return
     outcome = Loaded(queue, prepared).run(queue, every, (), len(on_device) == len(every), events, begun=begun)
     for array in on_device:
+        # All device arrays get the event, also those that are only read: they must not be rewritten before.
         if outcome.event not in array.events:
             array.add_event(outcome.event)
 
@@ -82,24 +84,25 @@ def _run_by_cuda(
     out: Array,
     begun: Callable[[], None] | None,
 ) -> None:
-    """Run it on copies of what is NumPy's, in memory of the library of the first array that is CUDA's."""
-    first = next(each for each in arrays if isinstance(each, CudaArray))
+    """Run a call whose arrays are partly NumPy's: copies of these live in memory of the first CUDA array's library."""
+    first = next(array for array in arrays if isinstance(array, CudaArray))
     with results_like(first.memory):
-        placed = [each if isinstance(each, CudaArray) else to_device(queue, each) for each in arrays]
+        placed = [array if isinstance(array, CudaArray) else to_device(queue, array) for array in arrays]
         loaded.run(queue, placed, (), True, begun=begun)
-        for given, copy in zip(arrays, placed, strict=True):
-            if given is out and copy is not out:
+        for array, copy in zip(arrays, placed, strict=True):
+            if array is out and copy is not out:
                 out[...] = copy.get()
 
 
 def merge_arrays(operator: Operator, into: np.ndarray, more: np.ndarray) -> None:
-    """Combine accumulators on the host with `more`: by NumPy, or else by the default device."""
+    """Combine accumulators on the host in place: ``into ⊕= more``, by NumPy or else by the default device."""
+    # NumPy combines parts whose operation it knows. Its logical functions return booleans, so kernels compute those.
     pairs = [(getattr(np, part.operation or "", None), part.accessor) for part in operator.parts]
     if all(isinstance(ufunc, np.ufunc) and not ufunc.__name__.startswith("logical") for ufunc, _ in pairs):
         with np.errstate(all="ignore"):
             for ufunc, accessor in pairs:
-                held = _part(into, accessor)
-                ufunc(held, _part(more, accessor), out=held)  # type: ignore[misc]
+                part = _part(into, accessor)
+                ufunc(part, _part(more, accessor), out=part)  # type: ignore[misc]
         return
     queue = default_queue()
     combine_arrays(
@@ -115,7 +118,7 @@ def merge_arrays(operator: Operator, into: np.ndarray, more: np.ndarray) -> None
 
 
 def _part(array: np.ndarray, accessor: str) -> np.ndarray:
-    """Return the part of accumulators that C names by `accessor`, such as ``".sum.x"``."""
+    """Return a view of the field of accumulators that C accesses by `accessor`, such as ``".sum.x"``."""
     for name in filter(None, accessor.split(".")):
         half = array.dtype.names is None  # of complex numbers
         array = (array.real if name == "x" else array.imag) if half else array[name]

@@ -1,4 +1,4 @@
-"""Some elements of an array, for guesses that the computation itself then checks, and the words where it says so."""
+"""Samples of arrays for guesses, and the two words in which kernels report that a guess was wrong."""
 
 from __future__ import annotations
 
@@ -16,49 +16,51 @@ from clhist._core.opencl.cuda_kinds import cuda_device_of, is_cuda
 from clhist._core.opencl.new_arrays import kept_on_device, zeros
 from clhist._core.opencl.program import kept_by_context
 
-_MOST = 2048
+_MOST = 2048  # elements of a sample, at most twice as many
 
 
 def evenly_spread(x: Array, queue: cl.CommandQueue) -> np.ndarray:
-    """Return some elements of `x`, evenly spread."""
+    """Copy every n-th element of `x` to the host, about `_MOST` elements."""
     step = max(1, x.size // _MOST)
     if isinstance(x, np.ndarray):
         return x[::step]
     if is_cuda(x):
         return x.every(step)
-    found = np.empty(x.size // step, x.dtype)
+    # A rectangular copy with a pitch of n elements fetches the sample without a kernel.
+    sample = np.empty(x.size // step, x.dtype)
     cl.enqueue_copy(
         queue,
-        found,
+        sample,
         x.base_data,  # type: ignore[call-overload]
         buffer_origin=(x.offset, 0, 0),
         host_origin=(0, 0, 0),
-        region=(x.dtype.itemsize, found.size, 1),
+        region=(x.dtype.itemsize, sample.size, 1),
         buffer_pitches=(step * x.dtype.itemsize,),
         host_pitches=(x.dtype.itemsize,),
         wait_for=x.events,
     )
-    return found
+    return sample
 
 
 class Reading:
-    """A copy on the host of what an array of one dimension holds now: it waits for nothing that is enqueued later."""
+    """Copies an array of one dimension to the host, enqueued now: `get` does not wait for later commands."""
 
     def __init__(self, array: Array, queue: cl.CommandQueue) -> None:
         self.array, self._queue, self._host = array, queue, np.empty(array.shape, array.dtype)
         if is_cuda(array):
             device, stream = array.memory.device, array.memory.stream
+            # A recording notes this object, not the driver's calls: a replay copies anew.
             with driver().on(device), unheard():
                 driver().check_not_captured(stream)
                 driver().begin_reading(device, stream)
             if heard.calls is not None:
                 heard.calls.append(self)
             return
-        given = {"src_offset": array.offset, "wait_for": array.events, "is_blocking": False}
-        self._event = cl.enqueue_copy(queue, self._host, array.base_data, **given)
+        options = {"src_offset": array.offset, "wait_for": array.events, "is_blocking": False}
+        self._event = cl.enqueue_copy(queue, self._host, array.base_data, **options)
 
     def get(self) -> np.ndarray:
-        """Return it; the host waits for it."""
+        """Wait for the copy and return it."""
         if is_cuda(self.array):
             device = self.array.memory.device
             with driver().on(device), unheard():
@@ -73,7 +75,7 @@ _ZEROS = np.zeros(2, np.uint32)
 
 
 class Words:
-    """A device array of two uint32, 0 at first; they are read when the queue has come to the end."""
+    """Two uint32 on the device, initially 0, that kernels write and `read` fetches."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         is_of_cuda = cuda_device_of(queue) is not None
@@ -81,14 +83,15 @@ class Words:
         self._queue, self._are_zero = queue, True
 
     def read(self) -> tuple[int, int]:
-        """Return both, once all is done that writes them."""
+        """Wait for the queue and return both words."""
         with unheard():
             first, second = lost.fetched(self.array, self._queue).tolist()
+        # Words that stayed 0 need no clearing, which would be another command.
         self._are_zero = first == second == 0
         return first, second
 
     def clear(self, queue: cl.CommandQueue) -> None:
-        """Set them to 0 again, for use on `queue`."""
+        """Set both words to 0, for use on `queue`."""
         if not self._are_zero and is_cuda(self.array):
             self.array.clear()
         elif not self._are_zero:
@@ -98,15 +101,19 @@ class Words:
 
 @contextmanager
 def found_words(queue: cl.CommandQueue) -> Iterator[Words]:
-    """Give words for `clhist._core.runtime.prepare.LargestBin`; they are kept, since to make them takes 150 us."""
-    kept, name = _kept(queue.context).__dict__, "by_opencl" if cuda_device_of(queue) is None else "by_cuda"
+    """Lend a pair of words for `clhist._core.runtime.prepare.LargestBin`.
+
+    Each thread has its own pair in a context, which is reused: allocation takes 150 us.
+    """
+    # Taken out of the cache meanwhile: a nested call of this thread gets another pair.
+    cache, name = _words_of(queue.context).__dict__, "by_opencl" if cuda_device_of(queue) is None else "by_cuda"
     with unheard():
-        words = kept.pop(name, None) or Words(queue)
+        words = cache.pop(name, None) or Words(queue)
         words.clear(queue)
     yield words
-    kept[name] = words  # and not if anything was raised: they may still be written then
+    cache[name] = words  # not after an exception: kernels may still write them then
 
 
 @kept_by_context
-def _kept(context: cl.Context) -> threading.local:
+def _words_of(context: cl.Context) -> threading.local:
     return threading.local()

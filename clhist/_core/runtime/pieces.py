@@ -1,4 +1,4 @@
-"""A call that is done in pieces of its elements: each is combined with the results of those before it."""
+"""Calls in pieces of their elements: each piece is combined with the results of the pieces before it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _Arrays = Sequence[Array | None]
 
 
 def are_apart(checked: CheckedCall, arrays: Sequence[int]) -> bool:
-    """Whether results are one array each, and neither the map's `arrays` nor what others are combined with."""
+    """Whether each result is one array that overlaps none of the map's `arrays` and no `dest` of another output."""
     read = [checked.values[n] for n in arrays]
-    for each in checked.targets:  # a `dest` that its own `out` overlaps is that, or was copied
-        others = [dest for other in checked.targets if other is not each for dest in other.dest or ()]
-        if each.fields or any(overlap(array, out) for out in each.out or () for array in (*read, *others)):
+    for target in checked.targets:  # a `dest` that its own `out` overlaps is that, or was copied
+        # A piece writes results before the next one is read, so no array may be both.
+        others = [dest for other in checked.targets if other is not target for dest in other.dest or ()]
+        if target.fields or any(overlap(array, out) for out in target.out or () for array in (*read, *others)):
             return False
     return True
 
@@ -36,44 +37,63 @@ def are_apart(checked: CheckedCall, arrays: Sequence[int]) -> bool:
 def by_pieces(engine: Engine, checked: CheckedCall, call: Call, step: int) -> Outcome:
     """Run a call `step` elements at a time; NumPy arrays are copied piece by piece, and results at the end."""
     queue, targets = checked.queue, checked.targets
-    dests: list[Array | None] = [None if each.dest is None else each.dest[0] for each in targets]
-    outs: list[Array | None] = [None if each.out is None else each.out[0] for each in targets]
+    dests: list[Array | None] = [None if target.dest is None else target.dest[0] for target in targets]
+    outs: list[Array | None] = [None if target.out is None else target.out[0] for target in targets]
     if checked.on_device:
         return _in_turn(engine, checked, call, step, dests, outs)
     # Allocated first: nothing is computed if the host has no room for one.
-    new = (empty(None, each.shape, each.operator.dtype, False) if each.out is None else None for each in targets)
-    found: list[Array] = [each if out is None else out for each, out in zip(new, outs, strict=True)]
+    new = (
+        empty(None, target.shape, target.operator.dtype, False) if target.out is None else None for target in targets
+    )
+    results: list[Array] = [array if out is None else out for array, out in zip(new, outs, strict=True)]
+    # Results stay on the device from piece to piece, and are copied once at the end.
     there = [None if dest is None else in_place(dest, queue) for dest in dests]
     total = _in_turn(engine, checked, call, step, there, [None] * len(outs))
-    for out, result in zip(found, total.results, strict=True):
+    for out, result in zip(results, total.results, strict=True):
         result.get(queue, out)
-    for target, out in zip(targets, found, strict=True):
+    for target, out in zip(targets, results, strict=True):
         check_range(target.name, target.operator, out)
-    return replace(total, results=found)
+    return replace(total, results=results)
 
 
 def _in_turn(engine: Engine, checked: CheckedCall, call: Call, step: int, dests: _Arrays, outs: _Arrays) -> Outcome:
-    """Combine `dests` with each piece in turn on the device, as accumulators where these hold more than results."""
-    kept = kept_bytes(engine.outputs.operators, [prod(shape) for shape in checked.shapes])
-    names, budget = [each.name for each in engine.arguments], call.memory_budget
-    call = replace(call, queue=checked.queue, wait_for=checked.wait_for, memory_budget=budget and max(1, budget - kept))
+    """Combine `dests` with one piece after the other on the device.
+
+    Between pieces, bins are accumulators if these contain more than results; `accumulator_bytes` is 0 otherwise.
+    """
+    # Accumulators between pieces take a part of the caller's budget.
+    accumulator_bytes = kept_bytes(engine.outputs.operators, [prod(shape) for shape in checked.shapes])
+    names, budget = [argument.name for argument in engine.arguments], call.memory_budget
+    call = replace(
+        call,
+        queue=checked.queue,
+        wait_for=checked.wait_for,
+        memory_budget=budget and max(1, budget - accumulator_bytes),
+    )
     total, done, new, like = Outcome([*dests], {}, {}), 0, [None] * len(outs), engine.outputs.like
 
     def compute(values: Mapping[str, Any], size: int) -> list[cl.Event]:
         nonlocal done
+        # Only the first piece reads values and only the last writes results: in between, bins are accumulators.
         is_first, done = done == 0, done + size
         is_last = done == checked.size
-        held = tuple(name for name, ends in (("dest", is_first), ("out", is_last)) if kept and not ends)
-        places = (outs if is_last else new) if kept else (outs if is_first else total.results)
-        each = replace(call, size=size, dest=like(total.results), out=like([*places]), partial=held)
-        found = engine.run([values[name] for name in names], each if is_last else replace(each, largest=None))
-        total.results = found.results
-        for stage, events in found.events.items():
+        partial = tuple(name for name, ends in (("dest", is_first), ("out", is_last)) if accumulator_bytes and not ends)
+        # Accumulators have another dtype than results, so `out` takes the last piece alone; values are updated in
+        # place.
+        places = (outs if is_last else new) if accumulator_bytes else (outs if is_first else total.results)
+        piece_call = replace(call, size=size, dest=like(total.results), out=like([*places]), partial=partial)
+        outcome = engine.run(
+            [values[name] for name in names], piece_call if is_last else replace(piece_call, largest=None)
+        )
+        total.results = outcome.results
+        for stage, events in outcome.events.items():
             total.events.setdefault(stage, []).extend(events)
-        total.after.update(found.after)
-        return [found.event]
+        total.after.update(outcome.after)
+        return [outcome.event]
 
-    given = dict(zip(names, checked.values, strict=True))
-    chunks = Chunks(checked.queue, step * max((each.dtype.itemsize for each in engine.source.elementwise), default=1))
-    chunks.feed(Piece(engine, given, checked.size, checked.on_device, step, None, 0), compute)
+    arguments = dict(zip(names, checked.values, strict=True))
+    chunks = Chunks(
+        checked.queue, step * max((argument.dtype.itemsize for argument in engine.source.elementwise), default=1)
+    )
+    chunks.feed(Piece(engine, arguments, checked.size, checked.on_device, step, None, 0), compute)
     return total

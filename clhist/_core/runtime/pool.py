@@ -1,7 +1,7 @@
-"""Work for several devices: each takes the next piece when it is free, and what one of them fails at goes to another.
+"""A pool of devices: each takes the next piece when it is free; the pieces of a device that fails go to another.
 
-A worker holds what it has computed since it last gave it away. Should it fail, all of that is lost with it, so the
-pieces are kept until then, and done again elsewhere: each is in the result exactly once.
+A worker accumulates its pieces until it gives the result away. If it fails before, that result is lost, so its pieces
+are stored until then, and computed again elsewhere: each piece is in the result exactly once.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ class Pool(Generic[P, R]):
         """The workers that have not failed."""
         return [worker for worker in self.workers if worker not in self.failed]
 
-    def run(self, pieces: Iterable[P], taken: Callable[[P], None] = lambda piece: None) -> None:
+    def run(self, pieces: Iterable[P], on_accepted: Callable[[P], None] = lambda piece: None) -> None:
         """Compute all pieces, which this thread draws from the iterable as workers become free.
 
         Parameters
         ----------
         pieces : iterable
             If it raises, what came before is computed and collected.
-        taken : callable
-            Called in this thread with each piece that some worker has been given.
+        on_accepted : callable
+            Called in this thread with each piece, once the queue has room for another.
 
         Raises
         ------
@@ -104,6 +104,7 @@ class Pool(Generic[P, R]):
         """
         self.join()
         self._closed = self._ended = False
+        # Devices that failed in an earlier run are not reported again.
         self._error, self._unfinished, failed = None, 0, len(self.failed)
         wrong: list[Exception] = []  # what the iterable raised
         self._ready.clear()
@@ -116,11 +117,13 @@ class Pool(Generic[P, R]):
                     self._unfinished += 1
                     self._ready.append(piece)
                     self._changed.notify_all()
+                # At most two pieces wait for each device: drawing more would only keep their data in memory.
                 self._wait(lambda: len(self._ready) < 2 * len(self.alive))
-                taken(piece)
+                on_accepted(piece)
             with self._lock:
                 self._closed = True
                 self._changed.notify_all()
+            # A failing device may queue its pieces again, so an empty queue is not the end.
             self._wait(lambda: self._unfinished == 0)
         except BaseException as error:  # of a piece, or Ctrl-C: what waits is left out, what was begun is finished
             with self._lock:
@@ -185,44 +188,48 @@ class Pool(Generic[P, R]):
     def _work(self, worker: Worker[P, R], key: object) -> None:
         """Compute pieces until there are no more, in the worker's thread, if `run` has not ended before it began."""
         with self._changed:
+            # `join` may have ended the run before this thread got to work; then nobody waits for it.
             if key not in self._starting:
                 return
             self._working.add(key)
         try:
             self._compute(worker)
         finally:
+            # Only now: `join` returns when no worker is left, and its caller may then use the devices.
             self._working.discard(key)
             self._tell()
 
     def _compute(self, worker: Worker[P, R]) -> None:
-        kept: list[P] = []
+        pieces: list[P] = []
         while True:
             with self._changed:
-                piece = self._next(worker, kept)
-            if piece is None and not kept:
+                # None: the run is over, or what is accumulated is to be collected.
+                piece = self._next(worker, pieces)
+            if piece is None and not pieces:
                 return
-            done = len(kept)  # pieces that stay if the next one raises
+            done = len(pieces)  # pieces that stay if the next one raises
             try:
                 if piece is not None:
-                    kept.append(piece)
+                    pieces.append(piece)
                     worker.compute(piece)
-                if piece is None or len(kept) >= _MOST_KEPT:
-                    done = 0
-                    found = worker.give()
+                if piece is None or len(pieces) >= _MOST_KEPT:
+                    done = 0  # an error from here on concerns all of them
+                    result = worker.give()
                     with self._changed:
-                        self._collect(found, kept)
-                        self._unfinished -= len(kept)
+                        # Collected and counted under one lock, so that no piece is lost or collected twice.
+                        self._collect(result, pieces)
+                        self._unfinished -= len(pieces)
                         self._changed.notify_all()
                         self._tell()
-                    kept = []
+                    pieces = []
             except _FAILURES as error:
                 with self._changed:
-                    self._fail(worker, error, kept)
+                    self._fail(worker, error, pieces)
                 return
             except BaseException as error:  # which `run` raises; the piece is left out, and what came before is not
                 with self._changed:
                     self._error = self._error or error
-                    del kept[done:]
+                    del pieces[done:]
                     self._changed.notify_all()
                     self._tell()
 
@@ -231,25 +238,29 @@ class Pool(Generic[P, R]):
         if self._progress.empty():
             self._progress.put(None)
 
-    def _next(self, worker: Worker[P, R], kept: Sequence[P]) -> P | None:
-        """Return a piece for the worker, or None: if it holds something, that is to be given away, or else it ends."""
+    def _next(self, worker: Worker[P, R], pieces: Sequence[P]) -> P | None:
+        """Return the next of the pieces for a worker; None if it should give its result away, or end without one."""
         while True:
-            found = None if self._error is not None else next((p for p in self._ready if worker.takes(p)), None)
-            if found is not None:
-                self._ready = deque(piece for piece in self._ready if piece is not found)
+            # After an error no worker begins another piece; a piece for another device is passed over.
+            next_piece = None if self._error is not None else next((p for p in self._ready if worker.takes(p)), None)
+            if next_piece is not None:
+                self._ready = deque(piece for piece in self._ready if piece is not next_piece)
                 self._changed.notify_all()
                 self._tell()
-                return found
-            if (self._closed or self._error is not None) and (kept or self._ended or self._error is not None):
+                return next_piece
+            if (self._closed or self._error is not None) and (pieces or self._ended or self._error is not None):
                 return None
+            # With a timeout: a notification that an exception cut short must not keep a worker waiting for ever.
             self._changed.wait(0.1)
 
-    def _fail(self, worker: Worker[P, R], error: BaseException, kept: Sequence[P]) -> None:
-        """Let others do what the worker has lost; where none can, its error is raised."""
+    def _fail(self, worker: Worker[P, R], error: BaseException, pieces: Sequence[P]) -> None:
+        """Queue the pieces of a failed worker again; `run` raises the error if no other worker takes one of them."""
         self.failed[worker] = error
-        self._ready.extendleft(reversed(kept))
+        # In front and in order: these pieces have waited longest.
+        self._ready.extendleft(reversed(pieces))
         alive = self.alive
-        lost = [piece for piece in kept if not any(other.takes(piece) for other in alive)]
+        # A piece whose arrays are on the failed device cannot go anywhere else.
+        lost = [piece for piece in pieces if not any(other.takes(piece) for other in alive)]
         if lost:
             self._error = self._error or error
         self._changed.notify_all()

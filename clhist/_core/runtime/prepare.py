@@ -1,4 +1,4 @@
-"""From the sweeps of a call to its `Prepared`: scratch memory, and launches in the order clear, sweep, combine.
+"""Turns the sweeps of a call into a `Prepared`: scratch blocks, and launches in the order clear, sweep, combine.
 
 Nothing here needs a device.
 """
@@ -19,34 +19,46 @@ from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Part
 from clhist._core.runtime.stages import Combine, Commands, Limits, Result, Sweep, Tasks, combine_source
 from clhist.operators.operator import Operator
 
-KNOWN = "clhist_known"  # the scalar that says which bin is known to have a value
-# Those that say how many elements, rows, bins, and bins of rows there are, if a call does.
+LOWER_BOUND = "clhist_known"  # scalar: a bin with a value; only larger bins are reported
+# Scalars of calls that share a plan: elements, elements of row kernels, bins, and bins of row kernels.
 SIZES = "clhist_size", "clhist_elements", "clhist_asked_bins", "clhist_row_bins"
-ASKED = SIZES[2]
+NUM_BINS = SIZES[2]
 _SIZE_SLOTS = {name: Slot(name, VALUE) for name in SIZES}
 
 
 class LargestBin(NamedTuple):
-    """Asks for the largest bin that got a value, of one output with fewer than 2^32 bins.
+    """A request for the largest bin that has a value, of one output with fewer than 2^32 bins.
 
     Attributes
     ----------
     used : str
-        C condition that an accumulator `total` meets if and only if its bin got a value.
+        C condition that an accumulator `total` meets if and only if its bin has a value.
     argument : str
-        The map's argument that gets it, an array of two uint32: the bin, which the call never lowers, and on a CPU, of
-        `operators.count`, what is added to the second: the sum of all counts, modulo 2^32.
-    known : int
-        A bin that is known to have a value; only larger ones are looked at and reported.
+        The map's argument that receives the result, an array of two uint32. The first is the bin, which the call never
+        lowers. On a CPU, for `operators.count`, the sum of all counts modulo 2^32 is added to the second.
+    lower_bound : int
+        A bin that has a value, or 0. Only larger bins are tested and reported.
     """
 
     used: str
     argument: str
-    known: int = 0
+    lower_bound: int = 0
 
 
 class ResultForms(NamedTuple):
-    """The results of a call without their arrays: a slot for each, how kernels take them, and how they are returned."""
+    """The results of a call without arrays.
+
+    Attributes
+    ----------
+    slots : tuple of ArraySlot
+        The distinct arrays.
+    forms : tuple of Result
+        How kernels take each output.
+    results : tuple of ResultSlots
+        How each output is returned.
+    is_partial : bool
+        Whether an output receives accumulators rather than finished results.
+    """
 
     slots: tuple[ArraySlot, ...]
     forms: tuple[Result, ...]
@@ -56,14 +68,14 @@ class ResultForms(NamedTuple):
 
 @dataclass(frozen=True)
 class Preparation:
-    """The parameters of a prepared call besides its sweeps.
+    """Builds a `Prepared` from sweeps; the attributes are what the sweeps of a call have in common.
 
     Attributes
     ----------
     arguments : tuple of Argument
-        Of the map.
+        The arguments of the map.
     targets : ResultForms
-        What is combined with and written.
+        The arrays that are combined with and written.
     profile : Profile
         Of the device.
     limits : Limits
@@ -73,7 +85,8 @@ class Preparation:
     largest : LargestBin, optional
         Where the largest bin with a value goes.
     tells_size : bool
-        Whether each call says how many elements and bins it has, at most as many as are planned for.
+        Whether kernels get the numbers of elements and bins of each call, at most those of the plan.
+        Note [Close sizes share a plan], docs/decisions/0015.
     """
 
     arguments: tuple[Argument, ...]
@@ -85,12 +98,13 @@ class Preparation:
     tells_size: bool = False
 
     def prepared(self, sweeps: Sequence[Sweep], operators: str = "") -> Prepared:
-        """Return the call that consists of these sweeps."""
+        """Return the prepared call of these sweeps; `operators` names them in errors."""
+        # The order of slots and scalars is that in which `Engine.run` passes them.
         arrays = [a for a in self.arguments if a.is_array]
         scalars = tuple(a.name for a in self.arguments if not a.is_array)
         return Prepared(
             (*(ArraySlot(a.name, True, not a.is_const) for a in arrays), *self.targets.slots),
-            (*scalars, *([] if self.largest is None else [KNOWN]), *(SIZES if self.tells_size else ())),
+            (*scalars, *([] if self.largest is None else [LOWER_BOUND]), *(SIZES if self.tells_size else ())),
             tuple(self.part(sweep) for sweep in sweeps),
             self.targets.results,
             not self.targets.is_partial,
@@ -98,29 +112,33 @@ class Preparation:
         )
 
     def part(self, sweep: Sweep) -> Part:
-        """Return what one sweep enqueues."""
+        """Return the commands of one sweep, followed by those of its fallback if it has one."""
         commands = Commands()
         if sweep.again is None:
             self._add(sweep, commands)
         else:
+            # The flag lives through both; all other scratch memory is shared, since the fallback runs afterwards.
             call = commands.room(4 * CALL_WORDS, sweep.purpose)
             self._add(sweep, commands, call)
-            commands.use_again(call)
+            commands.reuse_all_but(call)
             self._add(sweep.again, commands, call)
         return commands.part(sweep.plan, sweep.least_bytes)
 
     def _add(self, sweep: Sweep, commands: Commands, call: Scratch | None = None) -> None:
-        """Add all stages of a sweep; `call` is memory for the flag by which narrow sums call what is behind them."""
+        """Append clear, sweep and combine of one sweep; `call` is the flag that makes the fallback compute."""
         plan = sweep.plan
         tasks = sweep.tasks(self.batch, commands)
+        # Without elements nothing is swept, and no copy exists.
         copies = 0
         if plan.num_elements:
+            # A table of tasks has a copy for each task; else each histogram has the copies of the plan.
             copies = tasks.slots if tasks.slots is not None else plan.global_copies * plan.num_histograms
         places, size = sweep.layout(copies)
         scratch = None
         if size or (plan.writes_results and not plan.is_one_launch):
             scratch = commands.room(size, sweep.purpose) if size else None
 
+            # Strategies choose the cells to clear; the launches are the same for all.
             def clear(places: Mapping[str, int], copies: int, cells: int | None = None) -> None:
                 self._clear(sweep, commands, scratch, places, copies, tasks.kind, cells)
 
@@ -143,6 +161,8 @@ class Preparation:
         tasks: Tasks,
         call: Scratch | None,
     ) -> None:
+        """Append the second stage of each output of a sweep."""
+        # The parts of all outputs are numbered through: `n` is the first of the present output.
         plan, n = sweep.plan, 0
         results = [self.targets.forms[index] for index in plan.output_indices]
         for k, output in enumerate(sweep.spec.outputs):
@@ -151,14 +171,15 @@ class Preparation:
             values["clhist_scratch"] = scratch
             values["clhist_call"] = call
             values["clhist_bins"] = plan.copy_bins[k]
+            # Without elements there are no copies: the second stage then only finishes `dest`.
             values["clhist_copies"] = plan.global_copies if copies else 0
             values["clhist_first"] = tasks.first
             values["clhist_passes"] = plan.passes
-            values |= sweep.combine_numbers(places)
+            values |= sweep.combine_arguments(places)
             values |= self._largest()
             combine = sweep.combine(k, results, self.profile, self.limits, tasks.kind, self._used)
             bins = plan.bins[k] * plan.num_histograms
-            combine.add_to(commands, results[k], bins, values, _SIZE_SLOTS[ASKED] if self.tells_size else bins)
+            combine.add_to(commands, results[k], bins, values, _SIZE_SLOTS[NUM_BINS] if self.tells_size else bins)
             n += parts
 
     def _clear(
@@ -171,12 +192,17 @@ class Preparation:
         kind: str,
         some: int | None = None,
     ) -> None:
+        """Append launches that set `some` cells, or all cells of `copies` copies, to the identity element."""
+        # On CPUs a work-group is one work-item.
         group = 1 if self.profile.kind == "cpu" else min(256, self.profile.work_group_size)
         n = 0
         results = [self.targets.forms[index] for index in sweep.plan.output_indices]
         for k, (output, bins) in enumerate(zip(sweep.spec.outputs, sweep.plan.bins, strict=True)):
+            # The kernel that clears is in the program of the second stage, which knows the cells and their identity
+            # elements.
             kernel = sweep.combine(k, results, self.profile, self.limits, kind, self._used).clear
             cells, parts = copies * bins if some is None else some, len(output.operator.parts)
+            # At most 16 work-groups for each compute unit; their work-items take several cells if there are more.
             groups = min(-(-cells // group), 16 * self.limits.compute_units)
             values: dict[str, Any] = {"clhist_scratch": scratch, "clhist_num_cells": cells}
             for p in range(parts):
@@ -187,25 +213,27 @@ class Preparation:
 
     @property
     def _used(self) -> str:
+        """The condition of `LargestBin`, empty without one."""
         return "" if self.largest is None else self.largest.used
 
     def _largest(self) -> dict[str, Any]:
-        """Return the arguments for the largest bin with a value, if it is asked for."""
+        """Return the arguments that report the largest bin with a value, if it is requested."""
         if self.largest is None:
             return {}
         word = self.largest.argument
         return {
-            "clhist_known": Slot(KNOWN, VALUE),
-            "clhist_found_base": Slot(word, MEMORY),
-            "clhist_found_offset": Slot(word, OFFSET),
+            "clhist_known": Slot(LOWER_BOUND, VALUE),
+            "clhist_report_base": Slot(word, MEMORY),
+            "clhist_report_offset": Slot(word, OFFSET),
         }
 
     def _values(self, sweep: Sweep, scratch: Scratch | None, places: Mapping[str, int], tasks: Tasks) -> dict[str, Any]:
-        """Return the arguments of the sweep by the names of its kernels' parameters."""
+        """Return the arguments of the sweep's kernels by parameter name."""
         values: dict[str, Any] = {}
-        if sweep.plan.writes_results:  # it combines its copies itself
+        if sweep.plan.writes_results:  # the sweep combines its copies itself: no second stage gets these
             (index,) = sweep.plan.output_indices
             values = {**self.targets.forms[index].arguments("clhist_"), **self._largest()}
+        # An array takes two parameters: its memory, and the byte offset of its first element.
         for argument in self.arguments:
             whats = (MEMORY, OFFSET) if argument.is_array else (VALUE,)
             for parameter, what in zip(argument.kernel_parameters, whats, strict=True):
@@ -213,30 +241,30 @@ class Preparation:
         return {
             **values,
             **places,
-            **sweep.kernel_numbers,
+            **sweep.kernel_arguments,
             **(self._sizes(sweep) if self.tells_size else {"clhist_size": sweep.plan.num_elements}),
             "clhist_scratch": scratch,
             "clhist_tasks": tasks.tasks,
             "clhist_chunks": tasks.chunks,
-            "clhist_each": tasks.each,
+            "clhist_histogram_size": tasks.elements_each,
             "clhist_table": tasks.table,
-            "clhist_whose": tasks.first,
+            "clhist_task_bounds": tasks.first,
         }
 
     def _sizes(self, sweep: Sweep) -> dict[str, Any]:
-        """Return what kernels are given of each call's numbers."""
-        if not sweep.writes_bins:
+        """Return slots for the sizes that change from call to call."""
+        if not sweep.writes_bins:  # then the plan's larger number of bins does no harm
             return _SIZE_SLOTS
-        return _SIZE_SLOTS | {f"clhist_num_bins{output.suffix}": _SIZE_SLOTS[ASKED] for output in sweep.spec.outputs}
+        return _SIZE_SLOTS | {f"clhist_num_bins{output.suffix}": _SIZE_SLOTS[NUM_BINS] for output in sweep.spec.outputs}
 
 
-MORE = "clhist_more"  # the array of `prepared_combination` that is combined with
+MORE = "clhist_more"  # slot of the accumulators that `prepared_combination` adds to `dest`
 
 
 def prepared_combination(
     profile: Profile, limits: Limits, operator: Operator, bins: int, targets: ResultForms, *, has_more: bool
 ) -> Prepared:
-    """Return what writes a result without any sweep, combined with an array of accumulators if there are `more`."""
+    """Return a prepared call without a sweep: `out` = `dest` combined with an array of accumulators, if `has_more`."""
     (result,) = targets.forms
     spec = combine_spec(
         operator,
@@ -249,7 +277,7 @@ def prepared_combination(
     )
     values: dict[str, Any] = {f"clhist_place{n}": 0 for n in range(len(operator.parts))}
     values |= {"clhist_scratch": None, "clhist_bins": bins, "clhist_copies": 0}
-    if has_more:
+    if has_more:  # the array takes the place of a single copy
         more = Slot(MORE, MEMORY), Slot(MORE, OFFSET)
         values |= {"clhist_scratch": more[0], "clhist_place0": more[1], "clhist_copies": 1}
     commands = Commands()

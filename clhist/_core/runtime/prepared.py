@@ -1,8 +1,8 @@
-"""A prepared call: all that it enqueues, as a plain value that no device, queue or array is part of.
+"""A prepared call: every launch as a plain value, without device, queue or arrays.
 
 `runtime.prepare` makes it; a launcher runs it on its own memory, as `runtime.launcher` does by OpenCL.
-Commands run one after the other: each begins when the one before it has ended. Before the first one the launcher waits
-for whatever the arrays of the call wait for.
+Commands run one after the other: each begins when the one before it has ended. The first waits for the events of the
+arrays.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MEMORY, OFFSET, VALUE = "memory", "offset", "value"
 
 
 class Slot(NamedTuple):
-    """An argument of a kernel that is another one in each call.
+    """A kernel argument that each call fills in.
 
     Attributes
     ----------
     name : str
-        Of an `ArraySlot`, or of a scalar.
+        The name of an `ArraySlot`, or of a scalar.
     what : {"memory", "offset", "value"}
-        The memory that an array is in, the bytes (uint64) from its start to the first element, or a scalar.
+        The buffer of an array, the byte offset (uint64) of its first element, or a scalar.
     """
 
     name: str
@@ -36,20 +36,21 @@ class Slot(NamedTuple):
 
 
 class New(NamedTuple):
-    """In the place of an array of a call: a new one, of another shape than its slot has."""
+    """Requests a new result array whose shape differs from that of its slot."""
 
     shape: tuple[int, ...]
 
 
 class Scratch(NamedTuple):
-    """An argument of a kernel that is scratch memory: the block of this number of its part."""
+    """A kernel argument in scratch memory: the index of a block of its part."""
 
     number: int
 
 
+# Compared by identity: equality of arrays has no single truth value, and each table is uploaded once.
 @dataclass(frozen=True, eq=False)
 class Table:
-    """An argument of a kernel that is the same read-only array in all calls."""
+    """A kernel argument that is the same read-only array in all calls."""
 
     array: np.ndarray
 
@@ -63,11 +64,11 @@ class Launch(NamedTuple):
     Attributes
     ----------
     stage : {"clear", "sweep", "combine"}
-        What it is part of: copies are initialised, filled, combined. After "combine" the results are complete.
+        Copies are initialised, filled, combined. After "combine" the results are complete.
     kernel : KernelCode
-        Its program, name and parameters. Local memory is declared in the program: no argument stands for any.
+        Its program, name and parameters. Local memory is declared in the program, never passed.
     global_size, local_size : tuple of int
-        Work-items of all work-groups, and of one.
+        Work-items in all, and of one work-group.
     arguments : tuple
         In the order of the parameters: a `Slot`, `Scratch` or `Table`, a number, or None for no memory.
     """
@@ -80,7 +81,7 @@ class Launch(NamedTuple):
 
 
 class SortPairs(NamedTuple):
-    """A stable sort of (bin, position) pairs by bin, and a segmented scan that leaves each bin's total in a cell.
+    """A stable sort of (bin, position) pairs by bin, and a segmented scan that stores the total of each bin.
 
     Attributes
     ----------
@@ -89,13 +90,19 @@ class SortPairs(NamedTuple):
     operator : Operator
         Combines the accumulators.
     pairs : int
-        How many.
+        The number of pairs.
     no_bin : int
-        What pairs without a bin have for one; greater than all others.
-    keys, positions, accumulators, cells : Scratch
-        Of the pairs: bins and positions (uint32), and the accumulators by position; where the totals go.
+        The key of pairs without a bin; greater than all bins.
+    keys, positions : Scratch
+        The bin and the position of each pair, uint32.
+    accumulators : Scratch
+        The accumulator of each position.
+    cells : Scratch
+        Receives the totals.
     places : tuple of int
-        Bytes from the start of `cells` to those of each part of the operator.
+        Byte offsets in `cells`, one for each part of the operator.
+    checked_pairs : int or None
+        Pairs that an element may emit, if the call waits for the sort to check that none emitted more.
     """
 
     stage: str
@@ -107,13 +114,14 @@ class SortPairs(NamedTuple):
     accumulators: Scratch
     cells: Scratch
     places: tuple[int, ...]
+    checked_pairs: int | None = None
 
 
 Command = Launch | SortPairs
 
 
 class Block(NamedTuple):
-    """So many bytes of scratch memory, and what an error says that they are for; their content may be anything."""
+    """Uninitialised scratch memory: its bytes, and its purpose in the words of an error."""
 
     size: int
     purpose: str
@@ -121,18 +129,18 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One sweep over the input with what belongs to it; its scratch memory is free again when it has ended.
+    """The commands of one sweep over the input; its scratch memory is free after the last of them.
 
     Attributes
     ----------
-    plan : Plan
-        What it carries out.
+    plan : Plan or None
+        The plan; None if there is no sweep.
     scratch : tuple of Block
-        Memory that its commands need.
+        Memory that the commands need.
     commands : tuple of Launch or SortPairs
         In order.
     least_bytes : int
-        Of scratch memory, with which another part can take its place.
+        Scratch memory below which no other plan can replace this part.
     """
 
     plan: Plan | None
@@ -142,16 +150,16 @@ class Part:
 
 
 class ArraySlot(NamedTuple):
-    """An array of a call.
+    """The place of one array in a prepared call.
 
     Attributes
     ----------
     name : str
-        As errors call it.
+        Its name in errors.
     is_read, is_written : bool
         Whether its content before the call matters, and whether the call changes it.
     new : tuple of (shape, dtype), or None
-        Of a result for which the launcher makes an array.
+        Shape and dtype of a result that the launcher allocates.
     """
 
     name: str
@@ -161,16 +169,16 @@ class ArraySlot(NamedTuple):
 
 
 class ResultSlots(NamedTuple):
-    """One result of a call.
+    """One result of a call, as it is returned.
 
     Attributes
     ----------
     slots : tuple of int
-        The numbers of its arrays: of one, or of one for each field.
+        Indices of its arrays: a single one, or one for each field.
     has_fields : bool
-        Whether it is a tuple of these.
+        Whether the result is a tuple of arrays.
     label : str
-        What errors add to its name.
+        Suffix of the argument's name in errors.
     operator : Operator
         Of the output.
     """
@@ -183,12 +191,12 @@ class ResultSlots(NamedTuple):
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that a call enqueues.
+    """All launches of a call, with slots for its arrays and scalars.
 
     Attributes
     ----------
     arrays : tuple of ArraySlot
-        The arrays of a call, in the order in which it gives them: those of the map, `dest` and `out`, new results.
+        In the order of a call: the map's arrays, `dest` and `out`, new results.
     scalars : tuple of str
         The scalars of a call, in order.
     parts : tuple of Part
@@ -196,7 +204,7 @@ class Prepared:
     results : tuple of ResultSlots
         One for each output.
     is_checked : bool
-        Whether results in NumPy arrays are checked for values that their operators do not take.
+        Whether results in NumPy arrays are checked against the range of their operators.
     call : (str, tuple of Plan)
         The operators and plans, for errors.
     """
@@ -209,13 +217,14 @@ class Prepared:
     call: tuple[str, tuple[Plan, ...]] = ("", ())
 
     def __post_init__(self) -> None:
+        # Launches refer to arrays and scalars by name, so a name that occurs twice would be ambiguous.
         names = [*(slot.name for slot in self.arrays), *self.scalars]
         if len(set(names)) < len(names):
             raise ValueError(f"arrays: expected slots with names of their own, got {names}")
 
     @property
     def is_of_one(self) -> bool:
-        """Whether it makes one result in one part: where memory for that is refused, nothing of it was enqueued."""
+        """Whether there is one result and one part, so that refused memory means that nothing was enqueued."""
         return len(self.parts) == len(self.results) == 1
 
     @property

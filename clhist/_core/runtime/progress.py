@@ -38,10 +38,11 @@ def reported(
         raise TypeError(f"progress: expected a bool or a callable, got {progress!r}")
     is_bar = is_flag and bool(progress)
     try:
-        given = iter(iterable)
+        iterator = iter(iterable)
     except TypeError:
         raise TypeError(f"iterable: expected chunks, each what add takes, got {iterable!r}") from None
-    chunks = (each if isinstance(each, tuple) else (each,) for each in given)
+    # An iterable may yield single arrays or tuples of arguments.
+    chunks = (chunk if isinstance(chunk, tuple) else (chunk,) for chunk in iterator)
     report = _draw if is_bar else progress if callable(progress) else (lambda done, total: None)
     try:
         yield chunks, lambda done: report(done, number)

@@ -19,6 +19,7 @@ def as_indices(value: Any, order: str = "dest, op, indices, values", name: str =
         If they are no integers; an empty list is taken, as by NumPy.
     """
     indices = as_array(name, value)
+    # NumPy makes float64 of an empty list, though no element is a float.
     if not indices.size and not is_array(value):
         indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
@@ -30,6 +31,7 @@ def as_indices(value: Any, order: str = "dest, op, indices, values", name: str =
     return indices
 
 
+# Nullable integers and booleans of pandas, polars and PyArrow, as their libraries write these types.
 _NULLABLE = re.compile(r"(?i)^u?int\d+(\[pyarrow\])?$|^bool(ean)?(\[pyarrow\])?$")
 
 
@@ -46,8 +48,8 @@ def check_width(
 ) -> None:
     """Raise ValueError if an array is of objects, or floats, since integers of `value` need more than 64 bits."""
     if array.dtype.kind == "O" or (array.dtype.kind == "f" and isinstance(value, list | tuple)):
-        integers = [each for each in np.array(value, object).flat if isinstance(each, int)]
-        if len(integers) == array.size and (wide := [each for each in integers if not -(2**63) <= each < 2**63]):
+        integers = [item for item in np.array(value, object).flat if isinstance(item, int)]
+        if len(integers) == array.size and (wide := [item for item in integers if not -(2**63) <= item < 2**63]):
             raise ValueError(f"{name}: expected integers that int64 holds, got {wide[0]}; {remedy}")
 
 
@@ -76,6 +78,7 @@ def _has_nulls(value: Any) -> bool:
     """Return whether a column of pandas, polars or PyArrow has missing elements; NaN of NumPy dtypes is a number."""
     if is_array(value) or isinstance(getattr(value, "dtype", None), np.dtype):
         return False
+    # A method of polars, and an attribute of PyArrow; pandas has only the mask.
     nulls = getattr(value, "null_count", None)
     if nulls is not None:
         return bool(np.any(nulls() if callable(nulls) else nulls))

@@ -18,6 +18,7 @@ from clhist._core.runtime.prepared import New, Part, Prepared
 if TYPE_CHECKING:
     from clhist._core.runtime.cuda_launcher import CudaLoaded
 
+# Uses of a shared plan after which a call gets one for its exact size.
 _MANY = 32
 
 Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call, as `Loaded.run` takes them
@@ -39,9 +40,9 @@ def loaded_call(
 
 @dataclass(slots=True)
 class Uses:
-    """How often a call was made as it was planned for others as well; if often, to plan it for itself is worth it.
+    """The use count of a plan that several calls share; a frequent call gets a plan for its exact size.
 
-    `bins` are those of the plan if it is for all numbers of elements that `planned_size` rounds up to the same one.
+    `bins` is the number of bins of the plan, if it serves all sizes that `planned_size` rounds up to the same one.
     """
 
     number: int = 0
@@ -52,13 +53,13 @@ class Uses:
         return self.number >= _MANY
 
     def end(self) -> None:
-        """Have the call planned for itself from now on."""
+        """Request a plan for the exact size from now on."""
         self.number = _MANY
 
 
 @dataclass(slots=True)
 class Ready:
-    """A prepared call on a queue, and what calls of the same signature need again.
+    """A prepared call on a queue, cached for calls of the same signature.
 
     Attributes
     ----------
@@ -69,15 +70,15 @@ class Ready:
     on_device : bool
         Whether arrays are PyOpenCL's.
     targets : tuple of int or None
-        For each array after those of the map its number among those of `dest` and `out`; None of a new one.
+        For each array after those of the map, its index among the arrays of `dest` and `out`; None for a new result.
     scalars : tuple of two lists
-        The scalars of the call before as they were given, and as kernels take them.
+        The scalars of the previous call, as passed and as kernels take them.
     sizes : tuple of int
-        How many elements and bins there are, as of `clhist._core.runtime.prepare.SIZES`, if kernels are given that.
+        The values of `clhist._core.runtime.prepare.SIZES` that kernels get; empty if the plan is for exact sizes.
     shape : tuple of int
-        Of new results then.
+        The shape of new results, if kernels get the sizes.
     uses : Uses, optional
-        How often it was run then.
+        The use count of a shared plan; None if the plan is for exact sizes.
     """
 
     loaded: Loaded | CudaLoaded
@@ -90,19 +91,18 @@ class Ready:
     uses: Uses | None = None
 
     def ends_for_less(self) -> bool:
-        """Return whether the device, which lacked memory for others' bins, may have enough for the call's own.
-
-        Then the call is planned for itself from now on.
-        """
+        """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
+        # Only a call of one part and one result is certain to have enqueued nothing when memory is refused.
         if self.uses is None or not self.loaded.prepared.is_of_one:
             return False
         self.uses.end()
         return True
 
     def counted(self, arrays: Sequence[Any], scalars: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Count one more of its `uses`, and return these with the numbers that kernels are given then."""
+        """Count a use; return the arrays, with shapes for new results, and the scalars followed by the sizes."""
         assert self.uses is not None
         self.uses.number += 1
+        # A replay does not pass here, so the recording contains the counter.
         if heard.calls is not None:
             heard.calls.append(self.uses)
         return [New(self.shape) if array is None else array for array in arrays], [*scalars, *self.sizes]

@@ -15,30 +15,32 @@ from clhist._core.model.updates import GATHER
 from clhist._core.opencl.arrays import is_array, is_device_array, overlap
 from clhist._core.runtime.call import Call, Outcome, call_of, queue_for, queue_of
 from clhist._core.runtime.call import checked_events as checked_events
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.known import KnownCall
 from clhist._core.runtime.multi_index import flat_indices as flat_indices
 from clhist._core.runtime.pairs import Pairs, as_parts
 from clhist._core.runtime.reading import as_array
 from clhist._core.runtime.row_means import are_row_means, row_means
 from clhist._core.runtime.scatter import ScatterSpec, arguments_of, elements, pair_spec, scatter_engine
-from clhist._core.runtime.signature import Remembered, signature_of
+from clhist._core.runtime.signature import call_templates, signature_of
 from clhist.operators.reproducible import is_complex_sum, reproducible_form
 
 
-def repeated(given: tuple[Any, ...], allocator: Any, wait_for: Any) -> tuple[Outcome | None, Hashable]:
+def repeated(arguments: tuple[Any, ...], allocator: Any, wait_for: Any) -> tuple[Outcome | None, Hashable]:
     """Run a call on device arrays if it repeats an earlier one; return its outcome, or None, and its signature.
 
-    The first of `given` are the arguments `dest`, `op`, `indices`, `values`, `queue` and `out` of `reduce_by_index`.
+    The first `arguments` are `dest`, `op`, `indices`, `values`, `queue` and `out` of `reduce_by_index`.
     """
-    dest, _, indices, values, _, out, *_ = given
-    key = None if _shares(out, indices, values) else signature_of(*given)
-    known = _known.get(key)
-    if known is None:
+    dest, _, indices, values, _, out, *_ = arguments
+    # A call whose `out` overlaps its data may have to copy, which a repeat does not.
+    signature = None if _shares(out, indices, values) else signature_of(*arguments)
+    key = signature and ("reduce_by_index", signature)
+    entry: tuple[CallTemplate, int, bool] | None = call_templates.get(key)
+    if entry is None:
         return None, key
-    template, count, has_dest = known
+    template, count, has_dest = entry  # the number of array slots, and whether `dest` is an array
     arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-    call = template.asked(dest if has_dest else None, out, allocator, wait_for)
+    call = template.call_with(dest if has_dest else None, out, allocator, wait_for)
     return template.engine.run(arrays[:count], call, template), key
 
 
@@ -58,6 +60,7 @@ def by_kernels(
     `run` runs a call of an engine; the other parameters are those of `reduce_by_index`.
     """
     queue = queue_for(queue, pairs.indices.context if pairs.on_device else None, queue_of(*pairs.arrays))
+    # Complex sums may be computed by parts; the original pairs say what to return.
     whole, given_out = pairs, out
     if reproducible:
         pairs, out = _reproducible(pairs, out, max_abs)
@@ -86,6 +89,7 @@ def _reproducible(pairs: Pairs, out: Any, max_abs: float | None) -> tuple[Pairs,
     if is_complex_sum(pairs.operator):
         out = None if out is None else _out_by_parts(out, pairs)
         pairs = pairs.by_parts()
+    # One more than the pairs: `dest` counts as a value of its bin.
     form = reproducible_form(pairs.operator, max_abs, int(prod(pairs.indices.shape)) + 1)
     return replace(pairs, operator=form), out
 
@@ -107,29 +111,35 @@ def _out_by_parts(out: Any, pairs: Pairs) -> Any:
     return as_parts(out)
 
 
-def _shares(out: Any, *given: Any) -> bool:
-    """Whether any of the arrays of a result shares memory with any of the others."""
-    outs = [each for each in (out if isinstance(out, tuple) else (out,)) if is_array(each)]
-    arrays = chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in given)
-    return any(overlap(array, each) for array in arrays if is_array(array) for each in outs)
+def _shares(out: Any, *others: Any) -> bool:
+    """Whether an array of a result shares memory with an array of `others`."""
+    outs = [array for array in (out if isinstance(out, tuple) else (out,)) if is_array(array)]
+    arrays = chain.from_iterable(entry if isinstance(entry, tuple) else (entry,) for entry in others)
+    return any(overlap(array, result) for array in arrays if is_array(array) for result in outs)
 
 
 def _apart(pairs: Pairs, spec: ScatterSpec, call: Call) -> Pairs:
-    """Return pairs that share no memory with the results, which may be written while rows are read."""
+    """Return pairs that share no memory with results, which kernels may write while they read rows."""
     out = call.out
+    # Scalars are read completely before results are written; kernels that gather, or take rows, do both at once.
     if (spec.vector == 1 and call.choices.update != GATHER) or not _shares(out, pairs.indices, pairs.values):
         return pairs
 
-    def apart(given: Any) -> Any:
-        return given.copy() if _shares(out, given) else given
+    def copied_if_shared(array: Any) -> Any:
+        return array.copy() if _shares(out, array) else array
 
-    values = tuple([apart(each) for each in pairs.values]) if isinstance(pairs.values, tuple) else pairs.values
-    return replace(pairs, indices=apart(pairs.indices), values=values)
+    values = (
+        tuple([copied_if_shared(component) for component in pairs.values])
+        if isinstance(pairs.values, tuple)
+        else pairs.values
+    )
+    return replace(pairs, indices=copied_if_shared(pairs.indices), values=values)
 
 
 def _call(pairs: Pairs, spec: ScatterSpec, options: Mapping[str, Any], offsets: Any) -> Call:
     """Return the call of the engine of `spec`, but for its queue and where results go."""
     call = call_of(pairs.shape[1:] if pairs.batched else pairs.shape, options)
+    # On a GPU an element is a component, so offsets of rows are multiplied by the components.
     call.size, call.dest = elements(spec, pairs.indices), pairs.dest
     if offsets is not None:
         call.offsets = offsets if spec.by_rows or spec.vector == 1 else as_array("offsets", offsets) * spec.vector
@@ -138,18 +148,15 @@ def _call(pairs: Pairs, spec: ScatterSpec, options: Mapping[str, Any], offsets: 
     return call
 
 
-# Calls on device arrays: how many arrays they take, and whether `dest` is one.
-_known: Remembered[tuple[KnownCall, int, bool]] = Remembered(16)
-
-
 def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: Sequence[Any], call: Call) -> None:
-    """Keep a call on device arrays by its signature, if no later one measures a race factor."""
+    """Store a call on device arrays by its signature, unless its repeats have to measure a race factor."""
     if key is None or isinstance(call.race_factor, str):
         return
     if pairs.shape != whole.shape:  # sums of complex numbers by parts, whose arrays are not the caller's
         return
+    # Device arrays leave slots, so that the cache keeps none alive; all other arguments are in the signature.
     same = [None if is_device_array(value) else value for value in args]
     offsets = None if call.offsets is None else np.array(call.offsets)  # which the caller may change
-    kept = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
-    repeated = KnownCall(engine, same, kept)
-    _known.put(key, (repeated, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
+    stored = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
+    template = CallTemplate(engine, same, stored)
+    call_templates.put(key, (template, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))

@@ -42,12 +42,12 @@ class ResultArrays:
     @property
     def named(self) -> list[tuple[str, Array]]:
         """The arrays with their names."""
-        found: list[tuple[str, Array]] = []
+        arrays: list[tuple[str, Array]] = []
         if self.dest is not None:
-            found += zip(self._names("dest"), self.dest, strict=True)
+            arrays += zip(self._names("dest"), self.dest, strict=True)
         if self.out is not None:
-            found += zip(self._names("out"), self.out, strict=True)
-        return found
+            arrays += zip(self._names("out"), self.out, strict=True)
+        return arrays
 
     def _names(self, kind: str) -> list[str]:
         return [f"{kind}{self.name}[{field!r}]" for field in self.fields] or [f"{kind}{self.name}"]
@@ -60,6 +60,7 @@ class ResultArrays:
 
     def check(self) -> None:
         """Raise for an array of another kind, dtype or shape; copy a `dest` that `out` overlaps."""
+        # `out` is checked first, since `dest` is compared with it.
         if self.out is not None:
             dtypes = self.dtypes(partial=self.out_is_partial)
             expected = zip(self._names("out"), self.out, dtypes, strict=True)
@@ -75,14 +76,16 @@ class ResultArrays:
             if not self.dest_is_partial:
                 check_dest(f"dest{self.name}", self.operator)
             dtypes = self.dtypes(partial=self.dest_is_partial)
-            found = []
+            dests = []
             for k, (n, array, dtype) in enumerate(zip(self._names("dest"), self.dest, dtypes, strict=True)):
+                # The same array in both is an update in place: each work-item reads and writes only its own bins.
                 if self.out is None or array is not self.out[k]:
                     array = check_array(n, array, dtype, written=False, shape=self.shape)
+                    # A kernel may write a bin of `out` before another work-item has read that memory as `dest`.
                     if self.out is not None and any(overlap(array, other) for other in self.out):
                         array = array.copy()
-                found.append(array)
-            self.dest = tuple(found)
+                dests.append(array)
+            self.dest = tuple(dests)
 
 
 def check_dest(name: str, operator: Operator) -> None:
@@ -117,18 +120,19 @@ def target(
         if not fields:
             kind = "dest" if isinstance(dest, tuple) else "out"
             raise TypeError(f"{kind}{name}: expected one array of {shown}, which has no fields, got a tuple")
-        for kind, given in (("dest", dest), ("out", out)):
-            if given is not None and (not isinstance(given, tuple) or len(given) != len(fields)):
+        for kind, value in (("dest", dest), ("out", out)):
+            if value is not None and (not isinstance(value, tuple) or len(value) != len(fields)):
                 raise TypeError(
                     f"{kind}{name}: expected a tuple of {len(fields)} arrays, one for each field of {shown}, "
-                    f"got {type(given).__name__}{f' of {len(given)}' if isinstance(given, tuple) else ''}"
+                    f"got {type(value).__name__}{f' of {len(value)}' if isinstance(value, tuple) else ''}"
                 )
+        # Kernels take one array for each scalar field; nested fields and subarrays would need more.
         if any(operator.dtype[field].names or operator.dtype[field].subdtype for field in fields):
             raise TypeError(f"dest{name}: expected one array of {shown}, whose fields are no scalars, got a tuple")
 
-    def arrays(given: Any) -> tuple[Array, ...] | None:
-        return None if given is None else given if fields else (given,)
+    def arrays(value: Any) -> tuple[Array, ...] | None:
+        return None if value is None else value if fields else (value,)
 
-    found = ResultArrays(name, operator, shape, fields, arrays(dest), arrays(out), dest_is_partial, out_is_partial)
-    found.check()
-    return found
+    result = ResultArrays(name, operator, shape, fields, arrays(dest), arrays(out), dest_is_partial, out_is_partial)
+    result.check()
+    return result

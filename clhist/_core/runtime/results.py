@@ -1,4 +1,4 @@
-"""`dest` and `out` of the outputs of a call, as one array or one for each field."""
+"""Numbers the arrays of `dest` and `out`, so that a call is prepared without its arrays."""
 
 from __future__ import annotations
 
@@ -16,67 +16,73 @@ Numbers = tuple[tuple[tuple[int, ...] | None, tuple[int, ...], bool, tuple[str, 
 
 
 def numbered(targets: Sequence[ResultArrays]) -> tuple[Numbers, list[Array | None]]:
-    """Return what each output combines with and writes, arrays by number, and the arrays: None for a new one.
+    """Return (dest, out, ...) of each output with indices in place of arrays, and the list of arrays.
 
-    An array that is there twice has one number.
+    An array that occurs twice has one index. None in the list stands for a new array.
     """
     arrays: list[Array | None] = []
-    found = []
-    for each in targets:
-        dest = None if each.dest is None else tuple([index_in(array, arrays) for array in each.dest])
-        given = each.out or (None,) * (len(each.fields) or 1)
-        out = tuple([index_in(array, arrays) for array in given])
-        found.append((dest, out, each.out is None, each.fields, each.dest_is_partial, each.out_is_partial))
-    return tuple(found), arrays
+    numbers = []
+    for target in targets:
+        dest = None if target.dest is None else tuple([index_in(array, arrays) for array in target.dest])
+        # A result without an array in `out` is new, one for each field.
+        outs = target.out or (None,) * (len(target.fields) or 1)
+        out = tuple([index_in(array, arrays) for array in outs])
+        numbers.append((dest, out, target.out is None, target.fields, target.dest_is_partial, target.out_is_partial))
+    return tuple(numbers), arrays
 
 
 def index_in(array: Array | None, arrays: list[Any]) -> int:
-    """Return the number of an array among `arrays`, where it is afterwards; one that is None is new each time."""
+    """Return the index of an array in `arrays`, and append it if it is missing; each None is appended."""
+    # By identity: equal arrays at different addresses are different slots.
     if array is not None:
-        for n, each in enumerate(arrays):
-            if each is array:
+        for n, other in enumerate(arrays):
+            if other is array:
                 return n
     arrays.append(array)
     return len(arrays) - 1
 
 
 def forms_of(targets: Sequence[ResultArrays], first: int) -> ResultForms:
-    """Return what a call combines with and writes without its arrays; the slots are numbered from `first` on."""
+    """Return `dest` and `out` of all outputs as slots; the call has `first` arrays of the map before them."""
     slots: list[ArraySlot] = []
     forms, results = [], []
 
     def slot(n: int, name: str, *, read: bool, new: Any = None) -> str:
-        if n < len(slots):
+        if n < len(slots):  # an array that occurred before: it may be both read and written
             before = slots[n]
             slots[n] = ArraySlot(before.name, before.is_read or read, before.is_written or not read)
         else:
-            slots.append(ArraySlot(f"clhist_{name}", read, not read, new))  # no argument of a map has such a name
+            slots.append(
+                ArraySlot(f"clhist_{name}", read, not read, new)
+            )  # a prefix that arguments of maps must not have
         return slots[n].name
 
     numbers, _ = numbered(targets)
-    for k, (each, (dests, outs, *_)) in enumerate(zip(targets, numbers, strict=True)):  # names may be the same
-        suffixes = [f"{k}.{field}" for field in each.fields] or [str(k)]
+    # Slots are named by the number of the output: two outputs may have fields with the same name.
+    for k, (target, (dests, outs, *_)) in enumerate(zip(targets, numbers, strict=True)):
+        suffixes = [f"{k}.{field}" for field in target.fields] or [str(k)]
         dest = None
         if dests is not None:
             dest = tuple(slot(n, f"dest{suffix}", read=True) for n, suffix in zip(dests, suffixes, strict=True))
         out = tuple(
-            slot(n, f"out{suffix}", read=False, new=(each.shape, dtype) if each.out is None else None)
-            for n, suffix, dtype in zip(outs, suffixes, each.dtypes(partial=each.out_is_partial), strict=True)
+            slot(n, f"out{suffix}", read=False, new=(target.shape, dtype) if target.out is None else None)
+            for n, suffix, dtype in zip(outs, suffixes, target.dtypes(partial=target.out_is_partial), strict=True)
         )
-        fields = tuple((name, c_name(each.operator.dtype[name])) for name in each.fields)
-        forms.append(Result(dest, out, fields, each.dest_is_partial, each.out_is_partial))
-        results.append(ResultSlots(tuple(first + n for n in outs), bool(fields), each.name, each.operator))
-    is_partial = any(each.out_is_partial for each in targets)
+        fields = tuple((name, c_name(target.operator.dtype[name])) for name in target.fields)
+        forms.append(Result(dest, out, fields, target.dest_is_partial, target.out_is_partial))
+        results.append(ResultSlots(tuple(first + n for n in outs), bool(fields), target.name, target.operator))
+    is_partial = any(target.out_is_partial for target in targets)
     return ResultForms(tuple(slots), tuple(forms), tuple(results), is_partial)
 
 
 def check_disjoint(targets: Sequence[ResultArrays]) -> None:
     """Raise ValueError if the results of two outputs share memory."""
+    # Each output writes its bins without regard to the others, so any overlap loses results.
     seen: list[tuple[str, Array]] = []
-    for each in targets:
-        own = [(f"out{each.name}", array) for array in each.out or ()]
-        for name, array in own:
+    for target in targets:
+        outs = [(f"out{target.name}", array) for array in target.out or ()]
+        for name, array in outs:
             for other, before in seen:
                 if overlap(array, before):
                     raise ValueError(f"{name}: expected an array of its own, got one that overlaps {other}")
-        seen += own
+        seen += outs

@@ -11,7 +11,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
 from clhist._core.runtime.chain import chain_on
-from clhist._core.runtime.each import Elementwise
+from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist.operators.c_types import c_name, element_name
 from clhist.operators.halves import declared, loaded, number_of, stored
 
@@ -50,6 +50,7 @@ def _kernel(
 ) -> Elementwise:
     element, number = element_name(dtype), c_name(number_of(dtype))
     product = f"{loaded('x[c + k]', dtype)} * {loaded('y[c + k]', dtype)}"
+    # Several partial sums: a CPU adds them as a vector, and no addition waits for the one before it.
     code = f"""
         const long a = (long)first_rows[i], b = (long)second_rows[i];
         {number} total = 0;

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.render import render_row_kernel
-from clhist._core.kernels.row_kernels import ARRAYS, SIZES, VECTOR_BYTES, RowKernelSpec
+from clhist._core.kernels.row_kernels import ARRAYS, NUMBERS, SIZES, VECTOR_BYTES, RowKernelSpec
 from clhist._core.opencl.arrays import Array, is_aligned, is_device_array
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.program import kept_by_context
@@ -102,6 +102,33 @@ def moments_gradient(
     return _run("moments_gradient", (source, means, indices, slope, gradient), source.shape, source.dtype, queue)
 
 
+def spreads(
+    squares: Array, counts: Array, correction: int, empty: float, *, is_root: bool, queue: cl.CommandQueue | None = None
+) -> Array:
+    """Return variances, or their roots, from sums of squares of deviations and the number of rows of each bin.
+
+    Bins of at most `correction` rows have `empty`.
+    """
+    return _run("spread", (squares, counts), squares.shape, squares.dtype, queue, correction, is_root, empty)
+
+
+def spread_gradient(
+    source: Array,
+    means: Array,
+    spreads: Array,
+    indices: Array,
+    gradient: Array,
+    counts: Array,
+    correction: int,
+    *,
+    is_root: bool,
+    queue: cl.CommandQueue | None = None,
+) -> Array:
+    """Return the gradient of `spreads`; 0 where a root is 0, and in bins of at most `correction` rows."""
+    arrays = source, means, spreads, indices, gradient, counts
+    return _run("spread_gradient", arrays, source.shape, source.dtype, queue, correction, is_root)
+
+
 def extreme_gradient(
     source: Array,
     extremes: Array,
@@ -130,6 +157,7 @@ def extreme_gradient_by_ties(source: Array, extremes: Array, indices: Array, gra
 
     The gradient of each bin is divided before it is gathered, so that one table less is read for each row.
     """
+    # The counts of winners begin as zeros, to which the second kernel adds one for each tie.
     winners = _run("none", (extremes,), extremes.shape, np.dtype(np.int32), None)
     _outcome("ties", (source, extremes, indices), source.shape, winners.dtype, None, out=winners)
     return extreme_gradient(source, extremes, indices, gradient, winners)
@@ -158,16 +186,20 @@ def _outcome(
 ) -> Outcome:
     named = dict(zip(ARRAYS[kind], arrays, strict=True))
     table, of_rows, on_device = named["table"], named.get("indices"), is_device_array(arrays[0])
+    # Rows of the result: one for each element of `indices`, or for each bin if there are no indices.
     rows = shape[0] if kind in ("none", "share") else (arrays[-1] if of_rows is None else of_rows).size
     queue = queue_for(queue, arrays[0].context if on_device else None, queue_of(*arrays))
     components = prod(shape) // rows
+    # Only arrays of rows are loaded as vectors; indices and counts are single numbers.
     vectors = [array for name, array in named.items() if ARRAYS[kind][name] in ("element", "bin")]
     vector = _vector([*vectors, *([] if out is None else [out])], components, dtype)
     size = prod(shape) // vector
+    # The table may have more vectors than the result.
     is_long = max(size, prod(table.shape) // vector) >= _LONG
     is_cpu = device_kind(queue.device) == "cpu"
     dtypes = (*(array.dtype for array in arrays), dtype)
     spec = RowKernelSpec(kind, dtypes, components // vector, vector, is_long, is_cpu)
+    # Vectors of a share, for CPUs: each work-item takes consecutive ones.
     share = -(-size // (queue.device.max_compute_units * _CPU_SHARES))
     scalars: list[Any] = [np.uint64(number) for number in (size, table.shape[0], max(1, share))]
     number_type = np.uint8 if dtype.kind == "b" else number_of(dtype).type  # kernels have no boolean arguments
@@ -182,6 +214,7 @@ def _vector(arrays: Sequence[Array], components: int, dtype: np.dtype) -> int:
     `arrays` have rows of so many components; those of the result are of `dtype`.
     """
     vector, item = 1, max(dtype.itemsize, *(array.dtype.itemsize for array in arrays))
+    # A vector must not cross rows, so it divides the components.
     while 2 * vector * item <= VECTOR_BYTES and components % (2 * vector) == 0:
         vector *= 2
     return vector if all(is_aligned(array, vector * array.dtype.itemsize) for array in arrays) else 1
@@ -192,10 +225,11 @@ def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: RowKernelSpec) ->
     slots = [ArraySlot(name, True, False) for name in ARRAYS[spec.kind]]
     slots.append(ArraySlot("out", False, True, ((1,), spec.result)))
     units = queue.device.max_compute_units
+    # A work-group of a CPU is one work-item with a share of the rows; a GPU has several groups for each unit.
     lanes = 1 if spec.blocked else min(_LANES, queue.device.max_work_group_size)
     sizes = (units * _CPU_SHARES, 1) if spec.blocked else (units * _GPU_GROUPS * lanes, lanes)
     name, source = f"row_{spec.kind}", render_row_kernel(spec)
-    scalars = (*SIZES, "empty") if spec.kind == "filled" else SIZES
+    scalars = (*SIZES, *NUMBERS.get(spec.kind, ()))
     return single_kernel(queue, name, source, tuple(slots), scalars, sizes, "rows of bins", _options(queue.device))
 
 

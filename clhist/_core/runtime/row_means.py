@@ -1,7 +1,7 @@
-"""Means of vectors: their sums and the number of vectors of each bin are calls of their own, and the sums divided.
+"""Means of vectors, by separate calls for the sums and for the number of vectors of each bin.
 
-A sum and a number for each component would be 16 bytes, four times as many as those of a float32, and sums of vectors
-have faster ways (`clhist._core.model.rows`) than pairs of numbers.
+An accumulator with a sum and a number for each component would have 16 bytes, four times those of a float32, and sums
+of vectors have faster plans (`clhist._core.model.rows`) than pairs of numbers.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Run = Callable[[Engine, Sequence[Any], Call], Outcome]
 
 
 def are_row_means(spec: ScatterSpec, call: Call) -> bool:
-    """Whether a call is left to `row_means`.
+    """Whether `row_means` computes a call.
 
-    With a `dest` it is not, whose components count as one value each; nor with choices, which are for the sweep of the
-    operator itself, nor with `offsets` on a GPU, which are those of components.
+    It does not with a `dest`, each component of which counts as one value. Neither does it with choices, which are
+    for the plan of the operator itself, nor with `offsets` on a GPU, which are those of components.
     """
     is_plain = spec.vector > 1 and spec.values is not None and call.dest is None and not call.choices.forced
     return is_plain and (spec.by_rows or call.offsets is None) and sum_and_number(spec.operator) is not None
@@ -40,7 +40,7 @@ def are_row_means(spec: ScatterSpec, call: Call) -> bool:
 def row_means(
     run: Run, spec: ScatterSpec, call: Call, shape: tuple[int, ...], args: Sequence[Any]
 ) -> tuple[Array, cl.Event]:
-    """Return the means, and the event after which they are there.
+    """Return the means, and the event of the command that writes them.
 
     Parameters
     ----------
@@ -66,39 +66,48 @@ def row_means(
     indices, values = args[:2]
     out = target("", spec.operator, shape, None, call.out)
     arrays = survey([("indices", indices), ("values", values), *out.named], queue.context, 1)
-    # Device memory that is new takes time, and nobody else sees these.
+    # Sums and numbers never leave this function, so they reuse scratch memory: new device memory takes time.
     own = arrays.on_device and call.allocator is None and cuda_device_of(queue) is None
     allocator = scratch_allocator(queue) if own else call.allocator
-    given = replace(call, out=None, allocator=allocator)
+    base_call = replace(call, out=None, allocator=allocator)
+    # Two calls: sums of the rows, and one count for each row, whatever its components.
     of_sums = scatter_engine(queue.context, replace(spec, operator=parts.sum, read_as=spec.operator.dtype))
     of_numbers = scatter_engine(queue.context, ScatterSpec(parts.number, spec.index, None))
-    found = run(of_sums, args, given)
-    counted = replace(given, num_bins=call.num_bins[:1], size=indices.size)
+    sum_outcome = run(of_sums, args, base_call)
+    counted = replace(base_call, num_bins=call.num_bins[:1], size=indices.size)
     number = run(of_numbers, (indices, 1), counted)
     dtype = spec.operator.dtype
+    # On CUDA's stream, means are new arrays of the library, and no event has to be noted.
     if cuda_device_of(queue) is not None and out.out is None and dtype.kind != "c":
-        return row_kernels.means(found.results[0], number.results[0], dtype, queue), number.event
+        return row_kernels.means(sum_outcome.results[0], number.results[0], dtype, queue), number.event
     means = (out.out or (empty(queue, shape, dtype, arrays.on_device, call.allocator),))[0]
-    return _divided(queue, means, found, number, arrays.on_device, arrays.events)
+    return _divided(queue, means, sum_outcome, number, arrays.on_device, arrays.events)
 
 
 def _divided(
-    queue: cl.CommandQueue, means: Array, found: Outcome, number: Outcome, on_device: bool, wait_for: Sequence[cl.Event]
+    queue: cl.CommandQueue,
+    means: Array,
+    sum_outcome: Outcome,
+    number: Outcome,
+    on_device: bool,
+    wait_for: Sequence[cl.Event],
 ) -> tuple[Array, cl.Event]:
-    (sums,), (numbers,) = found.results, number.results
-    held, result = _real(sums.dtype), _real(means.dtype)
+    (sums,), (numbers,) = sum_outcome.results, number.results
+    sum_dtype, result = _real(sums.dtype), _real(means.dtype)
     if not on_device:
-        divisor = numbers.astype(held).reshape(*numbers.shape, *[1] * (sums.ndim - numbers.ndim))
+        # A count divides all components of its row; 0 / 0 gives the NaN of an empty bin without a warning.
+        divisor = numbers.astype(sum_dtype).reshape(*numbers.shape, *[1] * (sums.ndim - numbers.ndim))
         with np.errstate(all="ignore"):
-            np.divide(sums.view(held), divisor, out=means.view(result), casting="same_kind")
+            np.divide(sums.view(sum_dtype), divisor, out=means.view(result), casting="same_kind")
         return means, number.event
+    # Complex numbers are divided as pairs of floats, since their divisor is real.
     written = means.view(result)
-    event = row_kernels.write_means(sums.view(held), numbers, written, queue)
+    event = row_kernels.write_means(sums.view(sum_dtype), numbers, written, queue)
     if event is not None:  # CUDA's stream orders what is done
-        note_event(means, event, [found.event, number.event, *wait_for])
+        note_event(means, event, [sum_outcome.event, number.event, *wait_for])
     return means, event
 
 
 def _real(dtype: np.dtype) -> np.dtype:
-    """Return the type of the parts of complex numbers, and that of others."""
+    """Return the dtype of the parts of complex numbers; other dtypes as they are."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype

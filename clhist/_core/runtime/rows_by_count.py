@@ -52,5 +52,6 @@ def operator_by_count(
 @kept_by_context
 def _gathers(context: cl.Context, device: cl.Device, spec: ScatterSpec, size: int, shape: tuple[int, ...]) -> bool:
     """Whether rows of this number of elements are gathered by a GPU."""
+    # Neither several sweeps nor a row plan with parts, which is a CPU's, gather rows.
     plan, *others = scatter_engine(context, spec).plan(device, size, (shape,))
     return not others and isinstance(plan, RowsPlan) and not plan.parts

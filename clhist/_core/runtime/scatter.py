@@ -1,4 +1,4 @@
-"""The engines of plain arrays: a value for each index, a vector for each index, a value with its position."""
+"""Engines for plain arrays: scatter a value, a vector, or a (value, position) pair to each index."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from clhist._core.opencl.device import planning_profile
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reading import as_array, check_width
-from clhist.operators.c_types import c_name, shown_dtype
+from clhist.operators.c_types import c_name, native, shown_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator, checked_by
 
-_TAKEN = (np.ndarray, cl_array.Array, int, float, np.generic)
+_ARRAYS_AND_NUMBERS = (np.ndarray, cl_array.Array, int, float, np.generic)  # arguments that need no conversion
 
 
 @dataclass(frozen=True)
 class ScatterSpec:
-    """The parameters of the engine of plain arrays.
+    """The parameters that the source of a scatter engine depends on.
 
     Attributes
     ----------
     operator : Operator
-        How values are combined.
+        Combines the values of a bin.
     index : numpy.dtype
-        Of the indices.
+        The dtype of the indices.
     values : tuple of numpy.dtype, or None
-        Of the values: one array, or one for each field; None for one value for all.
+        The dtypes of the values, one for an array or one for each field; None for a scalar for all indices.
     vector : int
-        Components of the value of one index, each a bin of its own.
+        Components of the value of an index; each component has a separate bin.
     by_rows : bool
-        Whether an element is an index with all its components, rather than one component.
+        Whether an element of the map is a row with all its components, rather than one component.
     with_position : bool
-        Whether the values lack their index, which is their position then.
+        Whether the operator takes (value, index) and the position of an element is its index.
     from_first : bool
-        Whether positions begin at the last argument, a scalar called `first`, rather than at 0.
+        Whether positions count from the last argument, a scalar `first`, rather than from 0.
     guarded : {"", "checked", "covered"}
-        Whether there are two further arguments, `limit` and an array, `found`. Of "checked" indices one
-        that is not below `limit` is reported: `found` is then 2^32 - 1. "covered" ones are not looked at.
+        Whether the map has two further arguments, a scalar `limit` and an array `found` of uint32. A "checked" map
+        stores 2^32 - 1 in `found` if an index is not below `limit`. A "covered" one does not check its indices.
     read_as : numpy.dtype, optional
-        What the values are converted to before they become those of the operator.
+        Values are converted to this dtype before they are converted to the operator's.
     checked_by : hashable
-        That of the operator.
+        `checked_by` of the operator, which its equality ignores.
     """
 
     operator: Operator
@@ -68,14 +68,14 @@ class ScatterSpec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arrays of values."""
+        """The names of the value arrays in the map."""
         number = len(self.values or ())
         return ("values",) if number == 1 else tuple(f"values{k}" for k in range(number))
 
 
 @kept_by_context
 def scatter_engine(context: cl.Context, spec: ScatterSpec) -> Engine:
-    """Return the engine; its arguments are the indices, the values, and the number of rows if these are vectors."""
+    """Return the engine of `spec`; its arguments are indices, values, and the number of rows if values are vectors."""
     arguments = [f"const {c_name(spec.index)} *indices"]
     if spec.values is None:
         arguments.append("const value_t values")
@@ -87,6 +87,7 @@ def scatter_engine(context: cl.Context, spec: ScatterSpec) -> Engine:
     if spec.vector > 1:
         arguments.append("const long rows")
         d = spec.vector
+        # The row is checked before the product, which could wrap to the bin of another row.
         if spec.by_rows:
             code = (
                 "const long row = (long)indices[i]; if (row >= 0 && row < rows) "
@@ -102,13 +103,14 @@ def scatter_engine(context: cl.Context, spec: ScatterSpec) -> Engine:
     if spec.guarded:
         arguments += ["const uint limit", "uint *found"]
     if spec.guarded == "checked":
-        # Negative indices, and those of more than 32 bits, are the largest unsigned numbers. The branch is the one
-        # around the update, which costs nothing: `min`, or a further bin for these, took up to twice the time on CPUs.
+        # CLHIST_BIN makes negative indices, and those beyond 32 bits, larger than every limit. The check is the else
+        # branch of the update, which costs nothing. `min`, or a spare bin, took up to twice the time on CPUs.
         otherwise = "CLHIST_RELAXED_STORE(atomic_xchg, found, 0xffffffffu)"
         is_outside = "(uint)CLHIST_BIN(indices[i]) >= limit"
         code = f"if (CLHIST_IN_PASS(indices[i], limit)) {code}; else if ({is_outside}) {otherwise}"
     emits = spec.vector if spec.by_rows else 1
     rows = None
+    # Text for the strategy "rows", whose kernels call no map. It has neither of these arguments.
     if not spec.guarded and not spec.from_first:
         loads = (
             "values" if spec.values == (spec.operator.dtype,) and number_of(spec.operator.dtype).kind in "iuf" else ""
@@ -120,14 +122,15 @@ def scatter_engine(context: cl.Context, spec: ScatterSpec) -> Engine:
 def pair_spec(
     operator: Operator, indices: Array, values: Any, vector: int, device: cl.Device, with_position: bool
 ) -> ScatterSpec:
-    """Return what the engine for these arrays depends on; `values` is a tuple of arrays, or a scalar."""
+    """Return the specification for these arrays; `values` is a tuple of arrays, or a scalar."""
     dtypes = tuple(native(array.dtype) for array in values) if isinstance(values, tuple) else None
     by_rows = vector > 1 and planning_profile(device).kind == "cpu"
-    given = operator, native(indices.dtype), dtypes, vector, by_rows, with_position
-    return _spec(*given, checked_by=checked_by(operator))
+    # A CPU's work-item takes a whole row; a GPU's takes one component, so that loads of neighbours are coalesced.
+    parameters = operator, native(indices.dtype), dtypes, vector, by_rows, with_position
+    return _spec(*parameters, checked_by=checked_by(operator))
 
 
-# The same object for the same calls: it is a key, and compares sooner so.
+# Equal calls get the same object, which compares faster as a key of caches.
 _spec = lru_cache(maxsize=1024)(ScatterSpec)
 
 
@@ -135,28 +138,23 @@ _spec = lru_cache(maxsize=1024)(ScatterSpec)
 def counting_spec(
     operator: Operator, index: np.dtype, values: tuple[np.dtype, ...] | None, guarded: str = ""
 ) -> ScatterSpec:
-    """Return what the engine of `clhist.bincount` depends on."""
+    """Return the specification of `clhist.bincount`."""
     return _spec(operator, native(index), values, guarded=guarded)
 
 
 def arguments_of(spec: ScatterSpec, indices: Array, values: Any, dest_rows: int) -> tuple[Any, ...]:
-    """Return what the engine of `spec` takes."""
-    given = values if isinstance(values, tuple) else (values,)
-    return (indices, *given, *([dest_rows] if spec.vector > 1 else []))
+    """Return the arguments of the engine of `spec`."""
+    value_arguments = values if isinstance(values, tuple) else (values,)
+    return (indices, *value_arguments, *([dest_rows] if spec.vector > 1 else []))
 
 
 def elements(spec: ScatterSpec, indices: Array) -> int:
-    """Return N: the indices, or the components of all."""
+    """Return N, the elements of the map: rows if `by_rows`, or else all components."""
     return int(prod(indices.shape)) * (1 if spec.by_rows else spec.vector)
 
 
-def native(dtype: np.dtype) -> np.dtype:
-    """Return `dtype` in the byte order of the host."""
-    return dtype.newbyteorder("=") if dtype.names is None else dtype
-
-
 def arguments_of_call(arguments: Sequence[Argument], args: Sequence[Any], num_bins: Any) -> tuple[Any, ...]:
-    """Return `with_arrays`; raise TypeError if `num_bins`, a keyword of calls of kernels, is missing."""
+    """Convert the arguments of a kernel's call as `with_arrays`; raise TypeError if `num_bins` is missing."""
     if num_bins is None:
         raise TypeError(
             "num_bins: expected the number of bins, or a shape, got none; it is a keyword: kernel(x, num_bins=10)"
@@ -165,15 +163,16 @@ def arguments_of_call(arguments: Sequence[Argument], args: Sequence[Any], num_bi
 
 
 def with_arrays(arguments: Sequence[Argument], args: Sequence[Any]) -> Sequence[Any]:
-    """Return the arguments of a map with NumPy's arrays in the place of lists and of whatever else NumPy reads.
+    """Convert lists, and other objects that NumPy reads, to NumPy arrays; return all other arguments unchanged.
 
     Raises
     ------
     TypeError, ValueError
-        If the numbers of a list do not fit what the map declares; the argument is named.
+        If the numbers of a list do not fit the declaration of the map.
     """
+    # The usual case returns the same sequence: nothing has to be converted.
     for value in args:
-        if not isinstance(value, _TAKEN):
+        if not isinstance(value, _ARRAYS_AND_NUMBERS):
             break
     else:
         return args
@@ -183,12 +182,14 @@ def with_arrays(arguments: Sequence[Argument], args: Sequence[Any]) -> Sequence[
 
 
 def _read(argument: Argument, value: Any) -> Any:
+    """Return one argument as an array, in the declared dtype if the caller chose none."""
     readable = isinstance(value, list | tuple | range) or hasattr(value, "__array__")
     if is_array(value) or isinstance(value, np.generic) or not readable:
         return value
     array = as_array(argument.name, value)
-    if array.dtype == argument.dtype or hasattr(value, "dtype"):  # a dtype that somebody chose is not changed
+    if array.dtype == argument.dtype or hasattr(value, "dtype"):  # a dtype that the caller chose is not changed
         return array
+    # Numbers of a list have no dtype that the caller chose, so they are converted if they fit.
     if array.size and not np.can_cast(array.dtype, argument.dtype, "same_kind"):
         check_width(argument.name, value, array, f"declare another type than {c_name(argument.dtype)}")
         raise TypeError(f"{argument.name}: expected {shown_dtype(argument.dtype)}, got a list of {array.dtype}")
@@ -199,23 +200,27 @@ def _read(argument: Argument, value: Any) -> Any:
 
 
 def value_text(spec: ScatterSpec, element: str) -> str:
-    """Return C of the value of one element."""
-    dtype, given = spec.operator.dtype, spec.values
-    if given is None:
+    """Return the C expression of the value at index `element`, as `value_t`."""
+    dtype, dtypes = spec.operator.dtype, spec.values
+    if dtypes is None:
         return "values"
     values = [f"{name}[{element}]" for name in spec.names]
+    # The pair is (value, position): the position is the number of the element, or of the one in its stream.
     if spec.with_position:
         return f"((value_t){{{values[0]}, {f'first + {element}' if spec.from_first else element}}})"
-    if dtype.names is None or given == (dtype,):
+    if dtype.names is None or dtypes == (dtype,):
         read = spec.read_as or dtype
-        value = _as_complex(values[0], given[0], read)
+        value = _as_complex(values[0], dtypes[0], read)
         return value if read == dtype else _as_complex(f"({c_name(number_of(read))})({value})", read, dtype)
-    fields = map(_as_complex, values, given, (dtype[name] for name in dtype.names))
+    fields = map(_as_complex, values, dtypes, (dtype[name] for name in dtype.names))
     return f"((value_t){{{', '.join(fields)}}})"
 
 
-def _as_complex(value: str, given: np.dtype, dtype: np.dtype) -> str:
-    """Return C of `value` as a complex number if `dtype` is one: of a real, C would make both parts."""
-    if dtype.kind != "c" or given == dtype:
+def _as_complex(value: str, source: np.dtype, dtype: np.dtype) -> str:
+    """Return the C expression that converts `value` from `source` to `dtype`, if that is complex.
+
+    OpenCL's own conversion of a scalar to a vector would also set the imaginary part.
+    """
+    if dtype.kind != "c" or source == dtype:
         return value
-    return f"convert_{c_name(dtype)}({value})" if given.kind == "c" else f"({c_name(dtype)})({value}, 0)"
+    return f"convert_{c_name(dtype)}({value})" if source.kind == "c" else f"({c_name(dtype)})({value}, 0)"

@@ -1,4 +1,4 @@
-"""Options as callers see them: `inspect.signature` and `help` show what ``**options`` takes."""
+"""Documented options: `inspect.signature` and `help` show the keywords of ``**options``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEFAULTS: dict[str, Any] = {"race_factor": 1.0, "return_event": False, "reprodu
 
 
 def shows(*options: type, **more: type) -> Callable[[F], F]:
-    """Let the signature of a function show keywords in the place of ``**options``, and no ``*wrong`` or ``**wrong``.
+    """Replace ``**options`` by its keywords in the signature of a function, and hide ``*wrong`` and ``**wrong``.
 
     Parameters
     ----------
@@ -21,26 +21,29 @@ def shows(*options: type, **more: type) -> Callable[[F], F]:
     **more : type
         Further keywords.
     """
-    types = {name: each for given in options for name, each in given.__annotations__.items()} | more
+    types = {
+        name: annotation for typed_dict in options for name, annotation in typed_dict.__annotations__.items()
+    } | more
 
     def with_signature(function: F) -> F:
         shown = signature(function)
-        kept = [
-            each
-            for each in shown.parameters.values()
-            if each.name != "wrong" and not (types and each.kind == Parameter.VAR_KEYWORD)
+        parameters = [
+            parameter
+            for parameter in shown.parameters.values()
+            if parameter.name != "wrong" and not (types and parameter.kind == Parameter.VAR_KEYWORD)
         ]
-        kept += [
+        # Annotations may be forward references, of which the name is shown.
+        parameters += [
             Parameter(
                 name,
                 Parameter.KEYWORD_ONLY,
                 default=_DEFAULTS.get(name),
-                annotation=getattr(each, "__forward_arg__", getattr(each, "__name__", each)),
+                annotation=getattr(annotation, "__forward_arg__", getattr(annotation, "__name__", annotation)),
             )
-            for name, each in types.items()
+            for name, annotation in types.items()
             if name not in shown.parameters
         ]
-        function.__signature__ = shown.replace(parameters=kept)  # type: ignore[attr-defined]
+        function.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
         return function
 
     return with_signature

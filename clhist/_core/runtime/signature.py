@@ -1,7 +1,7 @@
-"""By what calls are recognised that repeat an earlier one: all that decides on their checks and their plan.
+"""Signatures of calls: the facts that decide on the checks and the plan of a call.
 
-Arrays are recognised by dtype, shape, strides, alignment and queue, not by content: other arrays that are alike repeat
-a call as well. So nothing of the caller's is kept alive, and what depends on content must not be kept by a signature.
+Arrays count by dtype, shape, strides, alignment and queue, not by content: calls on similar arrays have one signature.
+So caches keep no array of the caller alive, and must not store by signature what depends on content.
 Notes [Signature of a call] and [Options belong to the signature], docs/decisions/0015.
 """
 
@@ -25,7 +25,7 @@ from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.results import index_in
 from clhist.operators.operator import Operator
 
-_LOAD_BYTES = 16
+_LOAD_BYTES = 16  # alignment of the widest loads of kernels
 _MOST_BYTES = 1 << 16  # of a NumPy array whose content is compared
 _MOST_ITEMS = 64  # of a sequence, which takes longer
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class UnknownError(Exception):
-    """Raised for a value that calls are not recognised by."""
+    """Raised for a value that no signature can contain."""
 
 
 class Remembered(Generic[T]):
@@ -45,57 +45,63 @@ class Remembered(Generic[T]):
             _every.add(self)
 
     def get(self, key: Hashable) -> T | None:
-        """Return what is kept by `key`; None has nothing."""
+        """Return the value of `key`, or None; the key None has no value."""
+        # Without the lock: a look-up is one operation of a dict, and `clear` replaces the dict rather than emptying it.
         try:
             return None if key is None else self._kept.get(key)
-        except TypeError:  # of an argument that has no hash, which is wrong
+        except TypeError:  # an argument without a hash is wrong; its check says so
             return None
 
     def put(self, key: Hashable, value: T | None) -> None:
-        """Keep `value` by `key`, unless one of them is None."""
+        """Store `value` by `key`, unless one of them is None; drop the oldest entry of a full cache."""
         if key is None or value is None:
             return
         with self._lock:
-            self._kept.pop(key, None)
+            # Removed first, so that a renewed entry moves to the end and counts as the newest.
+            gone = [self._kept.pop(key, None)]
             while len(self._kept) >= self._most:
-                del self._kept[next(iter(self._kept))]
+                gone.append(self._kept.pop(next(iter(self._kept))))
             self._kept[key] = value
+        del gone  # after the lock is released: destructors may take it again
 
     def take(self, key: Hashable) -> T | None:
-        """Return what is kept by `key`, which nobody else gets from now on."""
+        """Remove the value of `key` and return it, or None."""
         with self._lock:
             return self._kept.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         with self._lock:
             gone, self._kept = self._kept, {}
-        del gone  # outside of the lock: what is let go of may end in code that calls for it
+        del gone  # after the lock is released: destructors may take it again
 
 
 _every: weakref.WeakSet[Remembered[Any]] = weakref.WeakSet()
 _registering = threading.Lock()
 
+# The checked calls of public functions without their arrays, by the function and the signature of its arguments.
+call_templates: Remembered[Any] = Remembered(256)
+
 
 def forget_calls() -> None:
-    """Forget all that was remembered of calls: the next ones are made as first ones are."""
+    """Clear all caches of calls: each next call is checked, planned and built again."""
     with _registering:
         every = [*_every]
-    for each in every:
-        each.clear()
+    for cache in every:
+        cache.clear()
 
 
 def signature_of_call(
     arguments: Sequence[Argument], values: Sequence[Any], call: Call, context: cl.Context, targets: list[Array]
 ) -> Hashable:
-    """Return what decides on the checks and the plan of a call, but for scalars of the map.
+    """Return the signature of a call of an engine, without scalars of the map.
 
     Parameters
     ----------
     arguments, values
-        Of the map.
+        Those of the map.
     call : Call
-        What else it asks for.
+        The other options.
     context : pyopencl.Context
         Where it runs.
     targets : list
@@ -106,13 +112,16 @@ def signature_of_call(
     Hashable or None
         None of a call that is checked each time.
     """
+    # A race factor that is sampled depends on the content of arrays, which no signature has.
     if len(values) != len(arguments) or type(call.race_factor) is not float:
         return None
     size, queue, largest = call.size, call.queue, call.largest
+    # Values of other types are converted or refused, by checks that each call repeats.
     if not (size is None or type(size) is int) or not (queue is None or isinstance(queue, cl.CommandQueue)):
         return None
     parts: list[Any] = []
     try:
+        # Device arrays have a queue in their keys; without them the default queue decides on the device.
         if not _add_arrays(parts, arguments, values) and queue is None:
             queue = _queue_in(context)
         if call.dest is not None or call.out is not None:
@@ -122,17 +131,19 @@ def signature_of_call(
         bins = call.num_bins if type(call.num_bins) is int else alike(call.num_bins)
         histograms = None if call.num_histograms is None else alike(call.num_histograms)
         budget = None if call.memory_budget is None else alike(call.memory_budget)
+        # Offsets decide on the table of tasks, so they count by content.
         offsets = None if call.offsets is None else _read_on_host(call.offsets)
     except UnknownError:
         return None
     choices = None if call.choices is FREE else call.choices
-    asked = None if largest is None else largest[:2]
-    rest = bins, size, queue, call.race_factor, asked, call.partial, choices, histograms, budget, offsets
+    largest_bin = None if largest is None else largest[:2]
+    rest = bins, size, queue, call.race_factor, largest_bin, call.partial, choices, histograms, budget, offsets
+    # Profiles decide on plans, so the settings that select one are a part of every signature.
     return (*parts, *rest, *profile_names())
 
 
 def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequence[Any]) -> bool:
-    """Add to `parts` what the arrays of a map are known by, and return whether one is on a device."""
+    """Add the keys of a map's arrays to `parts`; return whether one is on a device."""
     on_device = False
     for argument, value in zip(arguments, values):  # noqa: B905  # as many, and `strict` takes time in each call
         if not argument.is_array:
@@ -153,18 +164,18 @@ def _queue_in(context: cl.Context) -> cl.CommandQueue:
 
 
 def signature_of_targets(key: Hashable, call: Call, targets: list[Array]) -> Hashable:
-    """Return the signature of a call that its caller recognised by `key`, but for which of `dest` and `out` is which.
+    """Return the signature of a call that its caller stores by `key`, extended by the aliasing of `dest` and `out`.
 
-    `targets` gets their arrays, each once.
+    Each of their arrays is added to `targets` once.
     """
     if call.dest is None and call.out is None:
         return key
-    numbers = [index_in(array, targets) for given in (call.dest, call.out) for array in _each(given)]
+    numbers = [index_in(array, targets) for argument in (call.dest, call.out) for array in _each(argument)]
     return None if len(targets) > 1 and _may_overlap(targets) else (key, *numbers)
 
 
 def signature_of(*values: Any) -> Hashable:
-    """Return what a function can recognise its arguments by, but for the content of device arrays.
+    """Return the signature of a function's arguments, without the content of device arrays.
 
     Returns
     -------
@@ -177,7 +188,7 @@ def signature_of(*values: Any) -> Hashable:
 
 
 def signature_of_data(arrays: Sequence[Any], queue: cl.CommandQueue | None, *values: Any) -> Hashable:
-    """Return what a function can recognise its arguments by, but for the content of `arrays`.
+    """Return the signature of a function's arguments, without the content of `arrays`.
 
     Parameters
     ----------
@@ -206,12 +217,12 @@ def signature_of_data(arrays: Sequence[Any], queue: cl.CommandQueue | None, *val
 
 
 def signature_of_arguments(values: Sequence[Any]) -> Hashable:
-    """Return what arguments can be recognised by: arrays but for their content, others as by `signature_of`."""
+    """Return the signature of arguments: arrays without their content, other values as of `signature_of`."""
     return _parts(values, _like)
 
 
 def _parts(values: Sequence[Any], of_numpy: Callable[[np.ndarray], Hashable]) -> tuple[Hashable, ...] | None:
-    """Return by what each value is recognised, an array of NumPy as `of_numpy` says; None if one is not."""
+    """Return the key of each value, that of a NumPy array by `of_numpy`; None if a value has none."""
     parts: list[Hashable] = []
     try:
         for value in values:
@@ -237,16 +248,17 @@ class _Itself:
         return isinstance(other, _Itself) and other._object is self._object
 
     def __hash__(self) -> int:
+        # The reference keeps the object alive, so that no other object gets its id meanwhile.
         return id(self._object)
 
 
 def itself(value: Any) -> Hashable:
-    """Return what stands for this very array, or for a number of NumPy's that is equal to the bit."""
+    """Return a key that only this array has, or NumPy scalars that are equal to the bit."""
     return (value.dtype, value.tobytes()) if isinstance(value, np.generic) else _Itself(value)
 
 
 def alike(value: Any) -> Hashable:
-    """Return what one value is recognised by, as of `signature_of`; raises UnknownError of one of another kind."""
+    """Return the key of one value, as of `signature_of`; raise UnknownError if it has none."""
     kind = type(value)
     if value is None or kind is int:
         return value
@@ -261,7 +273,7 @@ def alike(value: Any) -> Hashable:
 
 
 def _read_on_host(value: Any) -> Hashable:
-    """Return what a value is recognised by whose content matters; that of a device is not looked at for this."""
+    """Return the key of a value whose content matters; raise UnknownError for a device array, which is not read."""
     if isinstance(value, cl_array.Array):
         raise UnknownError
     return alike(value)
@@ -280,8 +292,9 @@ def _content(value: np.ndarray) -> Hashable:
 
 
 def _like(array: Array) -> Hashable:
-    """Return what arrays alike have in common; the queue of one of PyOpenCL's stands for its context."""
+    """Return the key of an array without its content; the queue of a PyOpenCL array implies its context."""
     if isinstance(array, cl_array.Array):
+        # Alignment instead of the address: it decides on wide loads, and new arrays of one kind share a signature.
         where = array.queue or array.context
         return array.dtype, array.shape, array.strides, where, array.offset % _LOAD_BYTES == 0
     flags, aligned = array.flags, address_of(array) % _LOAD_BYTES == 0
@@ -298,27 +311,27 @@ _PARTS: dict[type, Callable[[Any], Hashable]] = {
     dict: lambda value: (dict, *value, *map(alike, value.values())),
     np.ndarray: _content,
     np.ufunc: lambda value: value,
-    Operator: _Itself,  # those that differ in their identity element are equal
+    Operator: _Itself,  # equal ones may differ in how they are checked: `verified`, `samples`
     cl.CommandQueue: lambda value: value,
 }
 
 
 def recognise(kind: type, part: Callable[[Any], Hashable]) -> None:
-    """Let objects of a class be recognised by what `part` returns of one."""
+    """Let `part` return the key of objects of a class."""
     _PARTS[kind] = part
 
 
 def _target(value: Any, targets: list[Array]) -> Hashable:
-    """Return what `dest` or `out` is known by, and add its arrays to `targets`."""
+    """Return the key of `dest` or `out`, and add its arrays to `targets`."""
     kind = type(value)
     if value is None:
         return None
     if kind is np.ndarray or isinstance(value, cl_array.Array):
         return index_in(value, targets), _like(value)
     if kind is dict:
-        return (dict, *value, *(_target(each, targets) for each in value.values()))
+        return (dict, *value, *(_target(entry, targets) for entry in value.values()))
     if kind is tuple or kind is list:
-        return (kind, *(_target(each, targets) for each in value))
+        return (kind, *(_target(entry, targets) for entry in value))
     raise UnknownError
 
 
@@ -335,6 +348,7 @@ def shape_of(part: Any) -> tuple[int, ...] | None:
     """Return the shape in the signature of an array, as `_like` makes it; None unless the array is contiguous."""
     _, dtype, shape, strides, *_ = part if part[0] is np.ndarray else (None, *part)
     expected = dtype.itemsize
+    # In C order, the stride of a dimension is the product of the lengths behind it.
     for length, stride in zip(shape[::-1], strides[::-1], strict=True):
         if stride != expected:
             return None
@@ -346,6 +360,7 @@ def without_sizes(target: Any) -> Hashable:
     """Return the signature of results, as `_target` makes it, without shapes and strides."""
     if type(target) is not tuple:
         return target
+    # A pair with an index is one array; any other tuple contains those of several outputs or fields.
     if len(target) == 2 and type(target[0]) is int:
         number, part = target
         return number, without_size(part)
@@ -353,9 +368,11 @@ def without_sizes(target: Any) -> Hashable:
 
 
 def _may_overlap(targets: Sequence[Array]) -> bool:
-    """Whether two arrays may share memory: then one of them may have to be copied."""
+    """Whether two of the arrays may share memory, so that one may have to be copied."""
     for n, one in enumerate(targets):
         for other in targets[:n]:
+            # Of one OpenCL buffer, any two arrays may overlap. All memory of a CUDA device is one buffer: there,
+            # addresses decide.
             is_opencl = isinstance(one, cl_array.Array) and not is_cuda(one)
             if is_opencl and isinstance(other, cl_array.Array):
                 if one.base_data is not None and one.base_data == other.base_data:
@@ -365,10 +382,10 @@ def _may_overlap(targets: Sequence[Array]) -> bool:
     return False
 
 
-def _each(given: Any) -> list[Array]:
-    """Return the arrays of `dest` or `out`, given in whatever way."""
-    if given is None:
+def _each(argument: Any) -> list[Array]:
+    """Return the arrays of `dest` or `out`, nested or not."""
+    if argument is None:
         return []
-    if isinstance(given, cl_array.Array | np.ndarray):
-        return [given]
-    return [array for each in (given.values() if type(given) is dict else given) for array in _each(each)]
+    if isinstance(argument, cl_array.Array | np.ndarray):
+        return [argument]
+    return [array for entry in (argument.values() if type(argument) is dict else argument) for array in _each(entry)]

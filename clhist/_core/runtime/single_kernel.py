@@ -1,4 +1,4 @@
-"""A call of one kernel, on arrays of NumPy, PyOpenCL or CUDA."""
+"""Prepares a call of a single kernel, on arrays of NumPy, PyOpenCL or CUDA."""
 
 from __future__ import annotations
 
@@ -26,13 +26,29 @@ def single_kernel(
     what: str,
     options: tuple[str, ...] = (),
 ) -> Loaded | CudaLoaded:
-    """Return what runs the kernel of this name with these arrays and scalars; its results are the arrays that it makes.
+    """Return a loaded call of the kernel ``clhist_NAME``, whose results are the slots that have a new array.
 
-    There are `sizes` work-items in all and in a work-group; `what` is for errors, `options` for the compiler.
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        Any queue of the context.
+    name, source : str
+        The kernel's name without prefix, and the program.
+    slots : tuple of ArraySlot
+        Its arrays, in the order of the parameters.
+    scalars : tuple of str
+        The parameters behind them.
+    sizes : (int, int)
+        Work-items in all, and of a work-group.
+    what : str
+        What it computes, in the words of an error.
+    options : tuple of str
+        For the compiler.
     """
     code = KernelCode(source, options, f"clhist_{name}", signatures(source)[name])
-    given = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
-    launch = Launch("combine", code, sizes[:1], sizes[1:], (*given, *(Slot(name, VALUE) for name in scalars)))
-    none: Any = None  # for no operator makes them
+    # An array takes two parameters. The stage is "combine", after which results are complete.
+    arguments = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
+    launch = Launch("combine", code, sizes[:1], sizes[1:], (*arguments, *(Slot(name, VALUE) for name in scalars)))
+    none: Any = None  # these results have no operator
     results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
     return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())))

@@ -1,7 +1,7 @@
-"""Which calls on NumPy arrays are left to NumPy, SciPy or boost-histogram: the one rule, and the one table of sizes.
+"""Which calls on NumPy arrays are left to NumPy, SciPy or boost-histogram: one rule, and one table of costs.
 
-These libraries are done with few elements before a kernel has started. What they compute has to be what kernels
-compute, but for the rounding of sums in no defined order; so no option that they lack may be given.
+These libraries are done with few elements before a kernel has started. Their results have to be those of kernels, but
+for the rounding of sums in no defined order; so no option that they lack may be given.
 Note [The host computes few elements], docs/decisions/0016.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,32 +19,63 @@ from clhist.errors import NoDeviceError
 if TYPE_CHECKING:
     import pyopencl as cl
 
-LEAST = {
-    "bincount": 60_000,
-    "reduce_by_index": 50_000,  # elements, or bins
-    "1 dimension": 2**16,
-    "2 dimensions": 2**13,
-    "unique": 2**16,
-    "distinct": 2**16,  # values alone, which NumPy sorts
-    "factorize": 2**17,  # integers, which pandas hashes
-    "group_by": 12_000,
-    "ndimage": 60_000,  # sums and means, which SciPy computes
-    "boost-histogram": 2**13,
-}
-"""From how many elements on kernels are faster, by call; `clhist calibrate` measures it for a device.
 
-Those `_BY_UNITS` are what the host computes in the fixed time of a call on a device of many cores. They were measured
-on two cores of an EPYC (Zen 2), with PoCL 3.0 and Intel's runtime, beside NumPy, SciPy and pandas; the others are
-those of two cores.
+class Cost(NamedTuple):
+    """Cost of a call on NumPy arrays: on a device, compared with the host library.
+
+    Attributes
+    ----------
+    extra : float
+        Microseconds that a call on the device takes longer, apart from its commands.
+    commands : int
+        Launches and copies of the device.
+    host : float
+        Nanoseconds per element on the host.
+    unit : float
+        Nanoseconds per element on one compute unit.
+    columns : int
+        Arrays that a GPU gets a copy of.
+    """
+
+    extra: float
+    commands: int
+    host: float
+    unit: float
+    columns: int = 1
+
+
+COSTS = {
+    "bincount": Cost(112, 3, 1.4, 1.5),
+    "bincount, weights": Cost(137, 3, 1.57, 2.3, 2),
+    "reduce_by_index": Cost(95, 3, 1.75, 2.2, 2),  # the larger of elements and bins
+    "1 dimension": Cost(26, 3, 8.0, 2.8),
+    "edges": Cost(37, 3, 7.5, 5.4),
+    "digitize": Cost(310, 6, 5.6, 1.2),  # steps of a binary search
+    "2 dimensions": Cost(255, 5, 60, 7, 2),
+    "binned_statistic": Cost(540, 8, 61, 12, 2),
+    "unique": Cost(700, 30, 150, 230),
+    "distinct": Cost(700, 30, 6.0, 200),  # values alone, which NumPy sorts
+    "factorize": Cost(600, 20, 2.4, 50),  # integers, which pandas hashes
+    "group_by": Cost(180, 8, 5.5, 5.6, 2),
+    "running": Cost(180, 8, 60, 20, 2),  # running values of groups
+    "rank": Cost(900, 15, 75, 80, 2),
+    "ndimage": Cost(310, 8, 4.0, 4.6, 2),  # sums and means, which SciPy computes
+    "boost-histogram": Cost(228, 5, 2.2, 1.9),
+    "boost-histogram, means": Cost(150, 10, 10, 4.6, 2),  # NumPy's sums; measured on a Xeon (family 6, model 167)
+}
+"""Costs by call, from which `least_size` predicts the threshold of a device without a measured one.
+
+Measured by whole calls of 512 to 262,144 float64 or int64, 256 bins, on two cores of an EPYC (family 25, model 1) with
+Intel's runtime 2026.22 and PoCL 3.0, beside NumPy 2.4, SciPy, pandas and boost-histogram: `clhist bench --suite sizes`.
 """
 
-_BY_UNITS = frozenset({"bincount", "reduce_by_index", "distinct", "factorize", "group_by", "ndimage"})
-_MOST = 2**19
-# Elements that NumPy sorts in the time in which one core of a device numbers them: 2^19 on two cores (EPYC, Zen 2).
-SORTED = 2**20
-_ALWAYS_SMALL = 2**10
+_MOST = 2**19  # elements: caches of the host hold fewer, and the costs are of these
+_TRANSFER = 1.4  # nanoseconds per element of 8 bytes from pageable memory to an H200
+# Without a device in use: smaller calls do not look for one until they have cost the host so many nanoseconds, a tenth
+# of the time in which PyOpenCL is imported and a queue is made.
+_FEW, _START = 2**16, 2e7
+_spent = 0.0  # of them
 _MANY = 2**12  # integers, from which on a view of their halves costs less than it saves
-_SMALL_AT_FIRST = 2**14  # while no device is in use: to look for one takes longer than the host does
 
 
 def rate_name(call: str) -> str:
@@ -52,7 +83,7 @@ def rate_name(call: str) -> str:
     return f"NumPy arrays, {call}, least"
 
 
-_RATES = {call: rate_name(call) for call in LEAST}
+_RATES = {call: rate_name(call) for call in COSTS}
 
 
 @cache
@@ -79,57 +110,71 @@ def own_rates(device: cl.Device) -> Mapping[str, float]:
     return rates
 
 
-def is_small(call: str, size: int, queue: cl.CommandQueue | None, **asked: Any) -> bool:
+def overheads(device: cl.Device) -> tuple[float, int, float]:
+    """Return the microseconds of a launch, the compute units, and the nanoseconds of copying an element to a GPU."""
+    seconds, units, is_apart = _devices().overheads(device)
+    return seconds * 1e6, units, _TRANSFER if is_apart else 0.0
+
+
+def is_small(call: str, size: int, queue: cl.CommandQueue | None, **options: Any) -> bool:
     """Whether a call on NumPy arrays is left to another library.
 
     Parameters
     ----------
     call : str
-        One of `LEAST`.
+        One of `COSTS`.
     size : int
         Number of elements.
     queue : pyopencl.CommandQueue or None
         The caller's; with one, kernels compute the call.
-    **asked
+    **options
         Options that the other library lacks; kernels compute the call if one is neither None nor False.
     """
-    for value in asked.values():
+    # By identity: an option may be an array, which has no truth value.
+    for value in options.values():
         if value is not None and value is not False:
             return False
     return queue is None and not pays_off(call, size)
 
 
 def pays_off(call: str, size: int) -> bool:
-    """Whether the default device computes a call on so many elements sooner than the other library."""
-    least: float = LEAST[call]
-    if size < least and (size < _ALWAYS_SMALL or (size < _SMALL_AT_FIRST and not is_in_use())):
-        return False  # without looking for a device
+    """Return whether the default device computes a call on so many elements sooner than the other library."""
+    cost = COSTS[call]
+    if size * cost.host < 1000 * cost.extra:  # no device is so fast
+        return False
+    # Importing PyOpenCL and finding a device costs far more than these calls, unless there are many of them.
+    if size < _FEW and not is_in_use() and _may_wait(size * cost.host):
+        return False
     try:
         device = default_queue().device
     except NoDeviceError:
-        return size >= least
-    measured = own_rates(device).get(_RATES[call])
-    if measured is None and size < least:  # the least of all devices
-        return False
-    return size >= (least_size(call, device)[0] if measured is None else measured)
+        return size >= _FEW
+    return size >= least_size(call, device)[0]
+
+
+def _may_wait(nanoseconds: float) -> bool:
+    """Return whether calls that a device might gain from, with this one, have cost the host less than `_START`."""
+    # Without a lock: an addition that another thread overwrites only delays the search for a device.
+    global _spent
+    _spent += nanoseconds
+    return _spent < _START
 
 
 def least_size(call: str, device: cl.Device) -> tuple[float, str]:
-    """Return from how many elements a device computes a call of `LEAST`, and how that is known."""
-    measured = own_rates(device).get(_RATES[call])
+    """Return from how many elements on a device computes a call of `COSTS`, and how that is known."""
+    cost, measured = COSTS[call], own_rates(device).get(_RATES[call])
+    # No measured threshold may be below the size at which the host still takes less than the device's fixed cost.
     if measured is not None:
-        return measured, "measured"
-    least: float = LEAST[call]
-    if call not in _BY_UNITS:
-        return least, "default"
-    # A core of the device takes about as long for an element as the host: n cores save 1 - 1/n of that time.
-    units = device.max_compute_units
-    if call == "distinct":
-        return max(least, SORTED // units), "derived from the number of compute units"
-    return min(_MOST, least * units / (units - 1 or 0.1)), "derived from the number of compute units"
+        return max(measured, 1000 * cost.extra / cost.host), "measured"
+    launch, units, transfer = overheads(device)
+    gain = cost.host - cost.unit / units - cost.columns * transfer  # nanoseconds per element
+    extra = 1000 * (cost.extra + cost.commands * launch)
+    # The costs are those of arrays in the host's caches, so that no larger threshold can be predicted.
+    least = extra / gain if gain * _MOST > extra else float(_MOST)
+    return least, f"predicted from a launch of {launch:.1f} µs"
 
 
-def check_host_way(what: str, queue: Any, **asked: Any) -> None:
+def check_host_way(what: str, queue: Any, **options: Any) -> None:
     """Raise TypeError if a call that no kernel can compute has an option that only kernels have.
 
     Parameters
@@ -138,12 +183,12 @@ def check_host_way(what: str, queue: Any, **asked: Any) -> None:
         What another library computes.
     queue : pyopencl.CommandQueue or None
         The caller's. It says where kernels run, and there are none.
-    **asked
+    **options
         As of `is_small`.
     """
     if queue is not None and not is_instance(queue, "pyopencl", "CommandQueue"):
         raise TypeError(f"queue: expected a pyopencl.CommandQueue or None, got {queue!r}")
-    check_refused(asked, f"for {what}")
+    check_refused(options, f"for {what}")
 
 
 def check_refused(refused: Mapping[str, Any], where: str) -> None:
@@ -167,6 +212,7 @@ def counted_by_numpy(x: np.ndarray, weights: np.ndarray | None, minlength: int) 
     MemoryError
         If the host has no memory for so many bins; it names the argument.
     """
+    # NumPy computes the size of its result without a check for overflow, and would write outside of it.
     if x.itemsize == 8 and x.size and _is_beyond(x):
         if x.min() < 0:
             raise ValueError("'list' argument must have no negative elements")
@@ -181,6 +227,7 @@ def _is_beyond(x: np.ndarray) -> bool:
     """Whether an integer of 64 bits is too large for a number of bins."""
     # argmax, since max takes two microseconds for ten elements; it reads halves of integers in two thirds of the time.
     if x.size > _MANY and x.flags.c_contiguous and x.dtype.isnative:
+        # If no half reaches the high half of the limit, then no high half does, whatever the byte order.
         halves = x.view(np.int32)
         if halves[halves.argmax()] < MOST_BINS >> 32:
             return False

@@ -1,7 +1,7 @@
-"""Sort and scan (SC'20, Listing 4): the pairs of a map are sorted by bin, and those of each bin combined by a scan.
+"""Sort and scan (SC'20, Listing 4): sort the pairs of a map by bin, and combine those of each bin by a scan.
 
-No bin is updated by two work-items, so nothing waits, however few bins there are. The sort is stable and the scan has
-one order on one device, so that sums of floats come out the same every time.
+No two work-items update the same bin, so none waits, however few bins there are. The sort is stable and the order of
+the scan is fixed on a device, so float sums are reproducible there.
 """
 
 from __future__ import annotations
@@ -20,28 +20,32 @@ from clhist._core.model.plan import Plan
 from clhist._core.runtime.prepared import SortPairs
 from clhist._core.runtime.stages import Commands, Sweep, Tasks
 
-_WORD_BYTES = 4
+_WORD_BYTES = 4  # of a key, a position, and a word of an accumulator
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SortedSweep(Sweep):
-    """A kernel that writes bins, positions and accumulators of the pairs, their sort, and the scan of the sorted ones.
+    """Three steps: a kernel writes (bin, position) and the accumulator of each pair, then the sort, then the scan.
 
     Attributes
     ----------
     pairs_per_element : int
-        How many pairs each element has.
+        Pairs that the map emits for an element.
+    checks_pairs : bool
+        Whether an element may emit more, which raises.
     """
 
     pairs_per_element: int
+    checks_pairs: bool
 
     def add_to(self, commands: Commands, tasks: Tasks, values: Mapping[str, Any]) -> None:
-        """Add all three as parts of the stage "sweep"; the cells in the scratch memory have been cleared."""
+        """Append all three steps to the stage "sweep"; the cells are cleared before, since empty bins get no total."""
         plan, operator = self.plan, self.spec.outputs[0].operator
+        # Each element has room for a fixed number of pairs; unused ones get the key without a bin.
         pairs, size = plan.num_elements * self.pairs_per_element, plan.work_group_size
         words = (1, 1, accumulator_words(operator))
         keys, positions, accumulators = (commands.room(_WORD_BYTES * n * pairs, purpose_of(pairs)) for n in words)
-        no_bin = plan.num_bins * plan.num_histograms
+        no_bin = plan.num_bins * plan.num_histograms  # the key of pairs without a bin sorts last
         arguments = {
             **values,
             "clhist_num_bins": plan.num_bins,
@@ -53,13 +57,14 @@ class SortedSweep(Sweep):
         commands.add("sweep", self.kernel, (plan.work_groups * size,), (size,), arguments)
         places = tuple(values[f"clhist_place{n}"] for n in range(len(operator.parts)))
         cells = values["clhist_scratch"]
+        most = self.pairs_per_element if self.checks_pairs else None
         commands.commands.append(
-            SortPairs("sweep", operator, pairs, no_bin, keys, positions, accumulators, cells, places)
+            SortPairs("sweep", operator, pairs, no_bin, keys, positions, accumulators, cells, places, most)
         )
 
 
 def purpose_of(pairs: int) -> str:
-    """Return what memory is for, in the words of an error."""
+    """Return the purpose of memory for sorting, in the words of an error."""
     return f"more to sort {pairs} (bin, value) pairs; another update= than 'sort' needs less"
 
 
@@ -73,10 +78,12 @@ def sorted_sweep(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sw
     """
     if plan.is_batch and not plan.equal_shares:
         raise ValueError("update: 'sort' takes batches of equal shares, by num_histograms=, got others, by offsets=")
-    kernel = _pairs(programs.sweep, programs.sorted_pairs, options)
-    return SortedSweep(plan=plan, spec=programs.sweep, kernel=kernel, pairs_per_element=programs.sorted_pairs)
+    most, checked = programs.sorted_pairs, programs.checks_pairs
+    kernel = _pairs(programs.sweep, most, checked, options)
+    return SortedSweep(plan=plan, spec=programs.sweep, kernel=kernel, pairs_per_element=most, checks_pairs=checked)
 
 
 @lru_cache(maxsize=256)
-def _pairs(spec: SweepSpec, pairs_per_element: int, options: tuple[str, ...]) -> KernelCode:
-    return KernelCode(render_sort_pairs(spec, pairs_per_element), options, "clhist_pairs", pairs_parameters(spec))
+def _pairs(spec: SweepSpec, pairs_per_element: int, checked: bool, options: tuple[str, ...]) -> KernelCode:
+    text = render_sort_pairs(spec, pairs_per_element, checked=checked)
+    return KernelCode(text, options, "clhist_pairs", pairs_parameters(spec))

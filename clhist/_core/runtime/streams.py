@@ -38,43 +38,44 @@ def stream_operator(op: Any, dtype: Any, dest: Any) -> Operator:
 
 
 def held_form(operator: Operator, *, cpu: bool) -> Operator:
-    """Return the form that is held from chunk to chunk, of which portable accumulators can be made."""
+    """Return the form whose bins stay on the device between chunks; portable accumulators can be made of them."""
     plain = operator.fixed(shared=False)
+    # On a CPU each work-item has private copies, so the plain form will do if its accumulators are values.
     return plain if cpu and plain.holds_values else operator.fixed(shared=True)
 
 
 def first_argument(engine: Engine, name: str | None) -> Argument | None:
     if name is None:
         return None
-    found = next((argument for argument in engine.arguments if argument.name == name), None)
-    if found is None or found.is_array or found.dtype.kind not in "iu":
+    scalar = next((argument for argument in engine.arguments if argument.name == name), None)
+    if scalar is None or scalar.is_array or scalar.dtype.kind not in "iu":
         raise ValueError(f"first_index: expected the name of a scalar argument of an integer type, got {name!r}")
-    return found
+    return scalar
 
 
 def checked_dests(
-    outputs: Outputs, forms: Sequence[Operator], shapes: Sequence[tuple[int, ...]], given: Any, context: cl.Context
+    outputs: Outputs, forms: Sequence[Operator], shapes: Sequence[tuple[int, ...]], dest: Any, context: cl.Context
 ) -> list[Array | None]:
-    """Return the initial contents of each output, checked; None where there are none."""
-    if given is None:
+    """Return the checked initial values of each output; None of an output without."""
+    if dest is None:
         return [None] * len(forms)
     names = [f"dest{label}" for label in outputs.labels]
-    arrays = [given] if outputs.is_single else outputs.each("dest", given)
-    found = []
+    arrays = [dest] if outputs.is_single else outputs.per_output("dest", dest)
+    dests = []
     for name, form, array, shape in zip(names, forms, arrays, shapes, strict=True):
         if array is not None:  # of several, some may have no dest
             array = array.get() if isinstance(array, CudaArray) else array
             array = check_array(name, array, form.dtype, written=False, shape=shape)
             check_dest(name, form)
-        found.append(array)
-    check_context(zip(names, found, strict=True), context)
-    return found
+        dests.append(array)
+    check_context(zip(names, dests, strict=True), context)
+    return dests
 
 
 def checked_pairs(
     form: Operator, operator: Operator, counts: bool, queue: cl.CommandQueue, indices: Any, values: Any, position: int
 ) -> tuple[Engine, list[Any], int, Argument | None]:
-    """Return the engine of (index, value) pairs, what it is given, their number, and the argument of a position."""
+    """Return the engine of (index, value) pairs, its arguments, the number of pairs, and the position argument."""
     of_indices, of_values = mask_of(indices), mask_of_values(values)
     indices = as_indices(indices, "indices, values")
     if counts:
@@ -86,12 +87,13 @@ def checked_pairs(
         indices, values = leave_out(indices, values, of_indices, of_values)
     spec = pair_spec(form, indices, values, 1, queue.device, with_position)
     engine = scatter_engine(queue.context, replace(spec, from_first=with_position))
-    given = list(arguments_of(spec, indices, values, 0))
+    args = list(arguments_of(spec, indices, values, 0))
+    # The position in the stream is the index of the pair, and the last one is the largest.
     last = position + indices.size - 1
     if with_position and last > np.iinfo(spec.operator.dtype["index"]).max:
         raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
     first = engine.arguments[-1] if with_position else None
-    return engine, [*given, 0] if with_position else given, indices.size, first
+    return engine, [*args, 0] if with_position else args, indices.size, first
 
 
 def library_of(arrays: Any) -> CudaArray | None:
@@ -110,10 +112,11 @@ def check_numbers(
 ) -> None:
     """Raise OverflowError if a bin may have more values with `piece` than one of the operators can take.
 
-    `count` elements are held, and a bin has at most `merged` values of others.
+    `count` elements have been added, and merged accumulators have at most `merged` values of a bin.
     """
-    for form, found, each in zip(forms, portable, emits, strict=True):
-        if found.most_values == form.most_values:
-            check_number(form, (piece.size + count) * each + merged)
-        else:  # which goes on in 64 bits after each chunk, if it must
-            check_number(form, min(piece.size, piece.step) * each)
+    for form, portable_form, most_pairs in zip(forms, portable, emits, strict=True):
+        # The same accumulators take all elements of the stream, so all count together.
+        if portable_form.most_values == form.most_values:
+            check_number(form, (piece.size + count) * most_pairs + merged)
+        else:  # full bins move to a portable partial before each chunk, so one chunk has to fit
+            check_number(form, min(piece.size, piece.step) * most_pairs)

@@ -1,4 +1,4 @@
-"""From a plan and what its programs depend on to the sweep that carries it out."""
+"""Makes the `Sweep` of a plan: that of its strategy, with the fallback that it may need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clhist._core.runtime.stages import Look, Sweep, sweep_code
 
 
 def _other_sweep(strategy: str) -> Callable[[Plan, Programs, tuple[str, ...]], Sweep] | None:
-    """Return what makes the sweep of a strategy that is more than one over the input; None of others."""
+    """Return the constructor for a strategy of several kernels, imported when needed; None for all others."""
     if strategy == "sort":
         from clhist._core.runtime.sort import sorted_sweep
 
@@ -30,13 +30,14 @@ def _other_sweep(strategy: str) -> Callable[[Plan, Programs, tuple[str, ...]], S
 
 
 def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
-    """Return the sweep of a plan, with what counts again behind it if it gives up.
+    """Return the sweep of a plan, with the fallback that computes again if its flag is raised.
 
     Raises
     ------
     ValueError
-        For elements of a batch that its strategy does not take.
+        If the strategy does not take the batch.
     """
+    # Narrow sums and rows: a fallback with a second stage of its own.
     if plan.again is not None and programs.behind is not None:
         first = sweep_of(replace(plan, again=None), replace(programs, behind=None), options)
         again = sweep_of(plan.again, programs.behind, options)
@@ -47,6 +48,7 @@ def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
     kernel = sweep_code(programs.sweep, options)
     if plan.behind is None or programs.behind is None:
         return Sweep(plan=plan, spec=programs.sweep, kernel=kernel)
+    # Packed counters: the fallback shares their second stage.
     from clhist._core.runtime.packed import PackedSweep
 
     behind = sweep_of(plan.behind, programs.behind, options)

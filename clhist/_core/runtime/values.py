@@ -14,7 +14,7 @@ from clhist.operators.operator import Operator
 
 
 def row_shape(dest_shape: tuple[int, ...], batched: bool) -> tuple[int, ...]:
-    """Return the shape of what one index stands for in `dest`."""
+    """Return the shape of the row of `dest` that one index selects."""
     return dest_shape[2:] if batched else dest_shape[1:]
 
 
@@ -28,21 +28,24 @@ def checked_values(
     TypeError, ValueError
         If their shape or dtype is wrong; they are named.
     """
+    # A scalar is the value of all pairs; kernels take it as an argument instead of an array.
     if type(values) is int or (not isinstance(values, tuple) and not is_array(values) and np.ndim(values) == 0):
         return values, False  # which `clhist._core.kernels.arguments.scalar` checks
     if isinstance(values, tuple):
         names, targets = operator.dtype.names or (), _fields_for(values, operator.dtype)
         labels = tuple(f"values[{name!r}]" for name in names)
-        given = tuple(_values_as_array(*each) for each in zip(labels, values, targets, strict=True))
+        arrays = tuple(_values_as_array(*entry) for entry in zip(labels, values, targets, strict=True))
     else:
-        given, targets, labels = (_values_as_array("values", values, operator.dtype),), (operator.dtype,), ("values",)
-    with_position = operator.positional and len(given) == 1 and given[0].dtype.names is None
+        arrays, targets, labels = (_values_as_array("values", values, operator.dtype),), (operator.dtype,), ("values",)
+    with_position = operator.positional and len(arrays) == 1 and arrays[0].dtype.names is None
+    # The operator takes (value, index) pairs, so the array has to fit its first field alone.
     if with_position:
         targets = (operator.dtype["value"],)
     converted = []
-    for label, array, dtype in zip(labels, given, targets, strict=True):
+    for label, array, dtype in zip(labels, arrays, targets, strict=True):
         if array.shape != indices_shape + row:
             raise ValueError(f"{label}: expected shape {indices_shape + row} as of indices, got {array.shape}")
+        # Structs are never converted, since their bytes are what kernels read.
         has_fields = array.dtype.names is not None or dtype.names is not None
         if array.dtype != dtype and (
             has_fields or not np.can_cast(number_of(array.dtype), number_of(dtype), "same_kind")
@@ -63,16 +66,16 @@ def _fields_for(values: tuple[Any, ...], dtype: np.dtype) -> tuple[np.dtype, ...
             f"values: expected one array, or a tuple of one for each field of {shown_dtype(dtype)}, got {len(values)}"
         )
     fields = tuple(dtype[name] for name in names)
-    if any(each.names or each.subdtype for each in fields):
+    if any(field.names or field.subdtype for field in fields):
         raise TypeError(f"values: expected one array of {shown_dtype(dtype)}, whose fields are no scalars, got a tuple")
     return fields
 
 
 def ones(values: Any, shape: tuple[int, ...]) -> int:
     """Return the value that counts each of `values` once, whose shape is checked."""
-    given = values.shape if is_array(values) else np.shape(numbers_as_array("values", values))
-    if given not in ((), shape):
-        raise ValueError(f"values: expected shape {shape} as of indices, got {given}")
+    value_shape = values.shape if is_array(values) else np.shape(numbers_as_array("values", values))
+    if value_shape not in ((), shape):
+        raise ValueError(f"values: expected shape {shape} as of indices, got {value_shape}")
     return 1
 
 

@@ -25,22 +25,25 @@ def check_graphs() -> None:
     src, index = torch.rand(100_000, device="cuda"), torch.randint(50, (100_000,), device="cuda")
 
     ptr = torch.tensor([0, 10, 10, 70_000], device="cuda")
+    in_order = torch.arange(100_000, device="cuda") // 40_000
 
     def compute() -> tuple[torch.Tensor, ...]:
         sums, counts = ct.scatter(src, index, dim_size=50), ct.bincount(index, length=50)
-        return sums, counts, ct.segment(src, ptr), ct.softmax(src, index, None, 50)
+        in_bins = ct.scatter(src, in_order, dim_size=3, reduce="mean", sorted=True)
+        return sums, counts, ct.segment(src, ptr), ct.softmax(src, index, None, 50), in_bins
 
     for _ in range(2):
         compute()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        sums, counts, segments, shares = compute()
+        sums, counts, segments, shares, means = compute()
     src.copy_(torch.rand_like(src))
     index.copy_(torch.randint_like(index, 50))
     graph.replay()
     torch.testing.assert_close(sums, torch.zeros_like(sums).index_add_(0, index, src), rtol=1e-4, atol=1e-3)
     assert torch.equal(counts, torch.bincount(index, minlength=50))
     ends = torch.stack([src[:10].sum(), src[:0].sum(), src[10:70_000].sum()])
+    torch.testing.assert_close(means, torch.stack([part.mean() for part in src.split(40_000)]))
     torch.testing.assert_close(segments, ends, rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(shares[index == 7], src[index == 7].softmax(0))
 

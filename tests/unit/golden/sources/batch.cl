@@ -1,6 +1,7 @@
 // === batches: nvidia, equal: sweep
 // Sweep: native updates of M = clhist_copies copies of a work-group in local memory, in S = get_num_groups(1) passes.
 // Work-groups of 256, in 8 teams; neighbouring work-items have neighbouring elements.
+// Policy: work-group 256, team 32, tile 512, vector 4, loads 4, unroll 16.
 // A batch: chunks of each histogram's elements, equal shares.
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -73,9 +74,9 @@ void clhist_emit(const clhist_bin_t target, const value_t value, CLHIST_STATE_PA
 }
 
 // Where a chunk of a histogram begins, counted from its first element.
-ulong clhist_part(const ulong each, const ulong chunk, const ulong chunks)
+ulong clhist_part(const ulong size, const ulong chunk, const ulong chunks)
 {
-    return chunks == 1 ? each * chunk : each * chunk / chunks;
+    return chunks == 1 ? size * chunk : size * chunk / chunks;
 }
 
 // The caller's code, and the map of one element to pairs.
@@ -92,7 +93,7 @@ void clhist_sweep(
     __global char * x__base, const ulong x__offset, const clhist_index_t clhist_size,
     const clhist_bin_t clhist_num_bins, const clhist_bin_t clhist_bins_per_pass, const uint clhist_copies,
     __global char * clhist_scratch, const ulong clhist_place0, const ulong clhist_tasks,
-    const ulong clhist_chunks, const ulong clhist_each)
+    const ulong clhist_chunks, const ulong clhist_histogram_size)
 {
     // Begin: the arrays of the call, and those of the copies.
     __global const int *restrict x = (__global const int *)(x__base + x__offset);
@@ -113,11 +114,11 @@ void clhist_sweep(
         // Divisions of 64 bits are slow, and one chunk of a histogram is the usual case.
         const ulong clhist_histogram = clhist_chunks == 1 ? clhist_task : clhist_task / clhist_chunks;
         const ulong clhist_chunk = clhist_task - clhist_histogram * clhist_chunks;
-        const ulong clhist_from = clhist_histogram * clhist_each;
+        const ulong clhist_from = clhist_histogram * clhist_histogram_size;
         const clhist_index_t clhist_begin = clhist_is_open
-            ? (clhist_index_t)(clhist_from + clhist_part(clhist_each, clhist_chunk, clhist_chunks)) : 0;
+            ? (clhist_index_t)(clhist_from + clhist_part(clhist_histogram_size, clhist_chunk, clhist_chunks)) : 0;
         const clhist_index_t clhist_end = clhist_is_open
-            ? (clhist_index_t)(clhist_from + clhist_part(clhist_each, clhist_chunk + 1, clhist_chunks)) : 0;
+            ? (clhist_index_t)(clhist_from + clhist_part(clhist_histogram_size, clhist_chunk + 1, clhist_chunks)) : 0;
         const size_t clhist_slot = clhist_is_open ? clhist_task : 0;
 
         // Bins: the range of this pass, in a copy of the work-group, set to the neutral element.
@@ -170,6 +171,7 @@ void clhist_sweep(
         barrier(CLK_LOCAL_MEM_FENCE);  // before what others have updated is read
         {
             __global cell0_t *clhist_result = clhist_all0 + clhist_slot * clhist_num_bins + clhist_first;
+            // crew: work-items of a bin, member: number within it, steps: copies that each adds up before the tree below.
             // With few bins, a power of two of neighbouring work-items shares the copies of one bin.
             uint clhist_crew = 1;
             while (2 * clhist_crew * (uint)clhist_bins_per_pass <= 32 && 2 * clhist_crew <= clhist_copies)
@@ -196,6 +198,7 @@ void clhist_sweep(
                     clhist_own0[k * clhist_copies + clhist_member].value = total;
             }
             for (uint span = clhist_crew / 2; span > 0; span /= 2) {
+                // Barrier: the members to add must have stored their totals.
                 barrier(CLK_LOCAL_MEM_FENCE);
                 const uint k = clhist_lane / clhist_crew;
                 if (k < clhist_count && clhist_member < span) {

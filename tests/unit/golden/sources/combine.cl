@@ -83,19 +83,19 @@ __kernel void clhist_combine_copies(
     }
     __local accumulator_t totals[512];
     totals[get_local_id(0)] = total;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);  // before totals of the row below are read
     if (row < 8)
         totals[get_local_id(0)]
             = clhist_combine(totals[get_local_id(0)], totals[get_local_id(0) + 256]);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);  // before totals of the row below are read
     if (row < 4)
         totals[get_local_id(0)]
             = clhist_combine(totals[get_local_id(0)], totals[get_local_id(0) + 128]);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);  // before totals of the row below are read
     if (row < 2)
         totals[get_local_id(0)]
             = clhist_combine(totals[get_local_id(0)], totals[get_local_id(0) + 64]);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);  // before totals of the row below are read
     if (row < 1)
         totals[get_local_id(0)]
             = clhist_combine(totals[get_local_id(0)], totals[get_local_id(0) + 32]);

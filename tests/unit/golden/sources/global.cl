@@ -1,6 +1,7 @@
 // === global: nvidia, lock, argmax int64: sweep
 // Sweep: lock updates of M = clhist_copies copies of the device in global memory, in S = get_num_groups(1) passes.
 // Work-groups of 256; neighbouring work-items have neighbouring elements.
+// Policy: work-group 256, team 256, tile 4096, vector 4, loads 4, unroll 16.
 // Each work-item holds one bin in registers.
 typedef struct { long value; long index; } value_t;
 typedef value_t accumulator_t;
@@ -88,6 +89,7 @@ void clhist_accumulate(clhist_bin_t bin, accumulator_t lifted, CLHIST_STATE_PARA
         *clhist_votes = min(*clhist_votes + 1, 8u);
         return;
     }
+    // The candidate stays while it has votes: this pair takes one, and updates its own bin in memory.
     if (*clhist_votes > 0) {
         *clhist_votes -= 1;
         clhist_update_bin(bin, lifted, CLHIST_STATE);
@@ -137,8 +139,8 @@ void clhist_sweep(
     __global cell0_t *clhist_all0 = (__global cell0_t *)(clhist_scratch + clhist_place0);
     volatile __global int *clhist_locks0
         = (volatile __global int *)(clhist_scratch + clhist_lock_place0);
-    const clhist_index_t clhist_rank = (clhist_index_t)get_group_id(0);
-    const clhist_index_t clhist_ranks = (clhist_index_t)get_num_groups(0);
+    const clhist_index_t clhist_group = (clhist_index_t)get_group_id(0);
+    const clhist_index_t clhist_groups = (clhist_index_t)get_num_groups(0);
     const size_t clhist_slot = clhist_item * clhist_copies / clhist_items;
 
     // Bins: the range of this pass, in a copy that all work-items may share.
@@ -155,7 +157,7 @@ void clhist_sweep(
 
     // Update: tiles of 4096 elements, with 4 loads in flight of 4 elements each.
     const clhist_index_t clhist_tiles = clhist_size / 4096;
-    for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
+    for (clhist_index_t clhist_tile = clhist_group; clhist_tile < clhist_tiles; clhist_tile += clhist_groups) {
         const clhist_index_t clhist_start = clhist_tile * 4096 + (clhist_index_t)clhist_lane * 4;
         const int4 clhist_from_x_0 = *(__global const int4 *)(x + clhist_start + 0);
         const int4 clhist_from_x_1 = *(__global const int4 *)(x + clhist_start + 1024);
@@ -196,8 +198,8 @@ void clhist_sweep(
     }
     const clhist_index_t clhist_done = clhist_tiles * 4096;
     // What is left, element by element.
-    for (clhist_index_t i = clhist_done + clhist_rank * 256 + (clhist_index_t)clhist_lane; i < clhist_size;
-         i += clhist_ranks * 256) {
+    for (clhist_index_t i = clhist_done + clhist_group * 256 + (clhist_index_t)clhist_lane; i < clhist_size;
+         i += clhist_groups * 256) {
         clhist_map(x[i], i, CLHIST_STATE);
     }
 

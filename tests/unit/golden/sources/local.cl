@@ -1,6 +1,7 @@
 // === local: nvidia, native, add float32: sweep
 // Sweep: native updates of M = clhist_copies copies of a work-group in local memory, in S = get_num_groups(1) passes.
 // Work-groups of 256; neighbouring work-items have neighbouring elements.
+// Policy: work-group 256, team 256, tile 4096, vector 4, loads 4, unroll 16.
 // Each work-item holds one bin in registers.
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -128,8 +129,8 @@ void clhist_sweep(
     // The copies of a bin are neighbours, so that neighbouring work-items collide neither in a bin nor in a bank.
     __local cell0_t *clhist_own0 = (__local cell0_t *)clhist_pool;
     __global cell0_t *clhist_all0 = (__global cell0_t *)(clhist_scratch + clhist_place0);
-    const clhist_index_t clhist_rank = (clhist_index_t)get_group_id(0);
-    const clhist_index_t clhist_ranks = (clhist_index_t)get_num_groups(0);
+    const clhist_index_t clhist_group = (clhist_index_t)get_group_id(0);
+    const clhist_index_t clhist_groups = (clhist_index_t)get_num_groups(0);
     const size_t clhist_slot = get_group_id(0);
 
     // Bins: the range of this pass, in a copy of the work-group, set to the neutral element.
@@ -146,7 +147,7 @@ void clhist_sweep(
 
     // Update: tiles of 4096 elements, with 4 loads in flight of 4 elements each.
     const clhist_index_t clhist_tiles = clhist_size / 4096;
-    for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
+    for (clhist_index_t clhist_tile = clhist_group; clhist_tile < clhist_tiles; clhist_tile += clhist_groups) {
         const clhist_index_t clhist_start = clhist_tile * 4096 + (clhist_index_t)clhist_lane * 4;
         const int4 clhist_from_x_0 = *(__global const int4 *)(x + clhist_start + 0);
         const float4 clhist_from_w_0 = *(__global const float4 *)(w + clhist_start + 0);
@@ -191,8 +192,8 @@ void clhist_sweep(
     }
     const clhist_index_t clhist_done = clhist_tiles * 4096;
     // What is left, element by element.
-    for (clhist_index_t i = clhist_done + clhist_rank * 256 + (clhist_index_t)clhist_lane; i < clhist_size;
-         i += clhist_ranks * 256) {
+    for (clhist_index_t i = clhist_done + clhist_group * 256 + (clhist_index_t)clhist_lane; i < clhist_size;
+         i += clhist_groups * 256) {
         clhist_map(x[i], w[i], i, CLHIST_STATE);
     }
 
@@ -204,6 +205,7 @@ void clhist_sweep(
     barrier(CLK_LOCAL_MEM_FENCE);  // before what others have updated is read
     {
         __global cell0_t *clhist_result = clhist_all0 + clhist_slot * clhist_num_bins + clhist_first;
+        // crew: work-items of a bin, member: number within it, steps: copies that each adds up before the tree below.
         // With few bins, a power of two of neighbouring work-items shares the copies of one bin.
         uint clhist_crew = 1;
         while (2 * clhist_crew * (uint)clhist_bins_per_pass <= 256 && 2 * clhist_crew <= clhist_copies)
@@ -230,6 +232,7 @@ void clhist_sweep(
                 clhist_own0[k * clhist_copies + clhist_member].value = total;
         }
         for (uint span = clhist_crew / 2; span > 0; span /= 2) {
+            // Barrier: the members to add must have stored their totals.
             barrier(CLK_LOCAL_MEM_FENCE);
             const uint k = clhist_lane / clhist_crew;
             if (k < clhist_count && clhist_member < span) {

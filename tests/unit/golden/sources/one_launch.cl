@@ -1,6 +1,7 @@
 // === one launch: cpu, count: sweep
 // Sweep: private updates of a copy for each work-item in global memory, in S = get_num_groups(1) passes.
 // Work-groups of 1; each work-item has consecutive elements.
+// Policy: work-group 1, team 1, round 8, unroll 8, block 512.
 // Copies are padded, so that none shares cache lines with another.
 // Neighbouring elements go to several copies of a work-item in turn.
 typedef int value_t;
@@ -111,6 +112,7 @@ void clhist_combine_bins(
     __global const value_t *dest = (__global const value_t *)(dest_base + dest_offset);
     __global value_t *out = (__global value_t *)(out_base + out_offset);
     for (ulong k = begin; k < end; k += step) {
+        // In a batch, the copies of a histogram are neighbours: `at` is the bin in the first of them.
         const ulong copies = clhist_copies, at = k;
         accumulator_t total = has_dest ? clhist_lift(dest[k]) : clhist_neutral();
         if (copies == 0)

@@ -1,6 +1,7 @@
 // === packed: nvidia: sweep
 // Sweep: native updates of M = clhist_copies copies of a work-group in local memory, in S = get_num_groups(1) passes.
 // Work-groups of 256; neighbouring work-items have neighbouring elements.
+// Policy: work-group 256, team 256, tile 4096, vector 4, loads 4, unroll 16.
 // Counters of 16 bits, 2 to a word; what they cannot hold is spilled.
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -67,8 +68,10 @@ void clhist_spill(const clhist_bin_t bin, const uint amount, CLHIST_STATE_PARAME
 {
     const uint key = (uint)(clhist_first + bin);
     uint place = key & clhist_table_size - 1;
+    // Atomic: counts the spills of the work-group, which beyond a limit gives up.
     uint tries = atomic_inc(clhist_spills) < clhist_most_spills ? clhist_table_size : 0;
     for (bool is_there = false; tries > 0 && !is_there;) {
+        // Atomic: one of several work-items takes a free slot (open addressing).
         const uint found = atomic_cmpxchg(clhist_table + 2 * place, 0xffffffffu, key);
         is_there = found == 0xffffffffu || found == key;
         tries -= is_there ? 0 : 1;
@@ -77,6 +80,7 @@ void clhist_spill(const clhist_bin_t bin, const uint amount, CLHIST_STATE_PARAME
     if (tries > 0) {
         atomic_add(clhist_table + 2 * place + 1, amount);
     } else {
+        // A maximum, since others may increment meanwhile. The flag may be stored by many: all store the same.
         atomic_max(clhist_spills, clhist_most_spills + 1);
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, 0x9e3779b9u);
     }
@@ -104,6 +108,7 @@ void clhist_carry(const clhist_bin_t bin, uint seen, CLHIST_STATE_PARAMETERS)
         }
         added = back;
         is_borrowed = !is_borrowed;
+        // Atomic: its result shows the carries, or borrows, that this step causes in turn.
         if (added)
             seen = is_borrowed ? atomic_sub(word, added) : atomic_add(word, added);
     }
@@ -115,6 +120,8 @@ void clhist_emit(
 {
     const clhist_bin_t bin = target - clhist_first;  // unsigned: what lies before the first is beyond the last
     clhist_pending->bin = bin;
+    // Atomic: the result is kept, to find the carry later while further atomics are under way. The cast makes the shift one
+    // of 32 bits where bins have 64.
     if (bin < clhist_count)
         clhist_pending->seen = atomic_add(clhist_words + bin / 2, 1u << (uint)(bin % 2) * 16);
 }
@@ -185,8 +192,8 @@ void clhist_sweep(
     volatile __local uint *clhist_spills = (volatile __local uint *)(clhist_pool + 49148);
     volatile __local uint *clhist_totals = (volatile __local uint *)(clhist_pool + 49136);
     __global cell0_t *clhist_all0 = (__global cell0_t *)(clhist_scratch + clhist_place0);
-    const clhist_index_t clhist_rank = (clhist_index_t)get_group_id(0);
-    const clhist_index_t clhist_ranks = (clhist_index_t)get_num_groups(0);
+    const clhist_index_t clhist_group = (clhist_index_t)get_group_id(0);
+    const clhist_index_t clhist_groups = (clhist_index_t)get_num_groups(0);
     const size_t clhist_slot = get_group_id(0);
 
     // Bins: the range of this pass, in a copy of the work-group, set to the neutral element.
@@ -210,6 +217,7 @@ void clhist_sweep(
         clhist_words[k] = 0;
     for (uint k = clhist_lane; k < 2 * clhist_table_size; k += 256)
         clhist_table[k] = k % 2 ? 0 : 0xffffffffu;
+    // Barrier: table and words are set, and work-item 0 has read the flag, before any work-item looks ahead.
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     {
         uint clhist_seen[3] = {0, 0, 0};
@@ -225,6 +233,7 @@ void clhist_sweep(
         atomic_add(clhist_totals + 1, clhist_seen[1]);
         atomic_max(clhist_totals + 2, clhist_seen[2]);
     }
+    // Barrier: all have added what they have seen.
     barrier(CLK_LOCAL_MEM_FENCE);
     const bool clhist_is_hot = clhist_totals[2] >= clhist_most_alike
         || ((ulong)clhist_totals[1] << 16) < (ulong)clhist_totals[0] * clhist_least_distinct;
@@ -232,6 +241,7 @@ void clhist_sweep(
         CLHIST_RELAXED_STORE(atomic_xchg, clhist_flag, 0x9e3779b9u);
         *clhist_spills = clhist_most_spills + 1;
     }
+    // Barrier: work-item 0 has decided; all leave, or none.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (*clhist_spills > clhist_most_spills)
         return;
@@ -242,7 +252,7 @@ void clhist_sweep(
     // Update: tiles of 4096 elements, with 4 loads in flight of 4 elements each.
     const clhist_index_t clhist_tiles = clhist_size / 4096;
     uint clhist_whose_turn = 0;  // to ask whether the flag is raised: another work-item in each tile
-    for (clhist_index_t clhist_tile = clhist_rank; clhist_tile < clhist_tiles; clhist_tile += clhist_ranks) {
+    for (clhist_index_t clhist_tile = clhist_group; clhist_tile < clhist_tiles; clhist_tile += clhist_groups) {
         const clhist_index_t clhist_start = clhist_tile * 4096 + (clhist_index_t)clhist_lane * 4;
         uint clhist_is_raised = 0;
         if (clhist_lane == clhist_whose_turn)
@@ -362,8 +372,8 @@ void clhist_sweep(
     }
     const clhist_index_t clhist_done = clhist_tiles * 4096;
     // What is left, element by element.
-    for (clhist_index_t i = clhist_done + clhist_rank * 256 + (clhist_index_t)clhist_lane; i < clhist_size;
-         i += clhist_ranks * 256) {
+    for (clhist_index_t i = clhist_done + clhist_group * 256 + (clhist_index_t)clhist_lane; i < clhist_size;
+         i += clhist_groups * 256) {
         clhist_pending_t clhist_waiting[1];
         clhist_pending_t *clhist_pending;
         clhist_pending = clhist_waiting + 0;

@@ -160,6 +160,7 @@ void clhist_split(
     clhist_bin_t clhist_bin_15 = ~(clhist_bin_t)0;
     if (clhist_own_start + 3075 < clhist_size)
         clhist_map(clhist_from_x_3.s3, clhist_own_start + 3075, &clhist_bin_15);
+    // Count: the partition of a bin is bin / clhist_width, as a multiplication by clhist_magic and a shift.
     if (clhist_bin_0 < clhist_num_bins)
         atomic_inc(clhist_counts + (mul_hi(clhist_bin_0, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     if (clhist_bin_1 < clhist_num_bins)
@@ -192,6 +193,7 @@ void clhist_split(
         atomic_inc(clhist_counts + (mul_hi(clhist_bin_14, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
     if (clhist_bin_15 < clhist_num_bins)
         atomic_inc(clhist_counts + (mul_hi(clhist_bin_15, clhist_magic) >> clhist_shift) * 4 + clhist_lane % 4);
+    // Barrier: all pairs are counted.
     barrier(CLK_LOCAL_MEM_FENCE);
     // Exclusive sums: where each partition begins, and within it the pairs of each counter.
     const uint clhist_own = clhist_lane * 1;
@@ -224,7 +226,9 @@ void clhist_split(
     }
     if (clhist_lane == 0)
         clhist_starts[(ulong)clhist_partitions * clhist_tiles + clhist_tile] = clhist_all;
+    // Barrier: all counters have become places.
     barrier(CLK_LOCAL_MEM_FENCE);
+    // Place: a counter is the next free place of its partition.
     if (clhist_bin_0 < clhist_num_bins) {
         const uint partition = (mul_hi(clhist_bin_0, clhist_magic) >> clhist_shift);
         const uint at = atomic_inc(clhist_counts + partition * 4 + clhist_lane % 4);
@@ -305,7 +309,9 @@ void clhist_split(
         const uint at = atomic_inc(clhist_counts + partition * 4 + clhist_lane % 4);
         clhist_places[at] = (ushort)(clhist_bin_15 - partition * clhist_width);
     }
+    // Barrier: the tile is complete before it is copied to global memory.
     barrier(CLK_LOCAL_MEM_FENCE);
+    // Copy the tile to its region in global memory, 16 bytes at a time.
     __global uint4 *clhist_to = (__global uint4 *)(clhist_pairs + clhist_bins_place + (ulong)clhist_tile * 8192);
     for (uint k = clhist_lane; k < (clhist_all * 2 + 15) / 16; k += 256)
         clhist_to[k] = clhist_staged_bins[k];
@@ -316,16 +322,18 @@ void clhist_split(
 __kernel __attribute__((reqd_work_group_size(128, 1, 1)))
 void clhist_index(
     __global const uint * clhist_starts, __global uint4 * clhist_ranges, __global uint2 * clhist_tasks,
-    __global ulong * clhist_whose, volatile __global uint * clhist_cursors, const uint clhist_tiles,
+    __global ulong * clhist_task_bounds, volatile __global uint * clhist_cursors, const uint clhist_tiles,
     const uint clhist_piece, const uint clhist_segment_cost)
 {
     __local uint clhist_ends[128];
-    __local uint clhist_found[4];
+    __local uint clhist_totals[4];
     const uint clhist_lane = get_local_id(0), clhist_part = get_group_id(0);
     __global const uint *clhist_own_starts = clhist_starts + (ulong)clhist_part * clhist_tiles;
     for (uint k = clhist_lane; k < 4; k += 128)
-        clhist_found[k] = k == 2 ? clhist_tiles : 0;
+        clhist_totals[k] = k == 2 ? clhist_tiles : 0;
+    // Barrier: the totals are initialised before any work-item adds to them.
     barrier(CLK_LOCAL_MEM_FENCE);
+    // The pairs of this partition, and its segments: the tiles that have some.
     uint clhist_pairs = 0, clhist_segments = 0, clhist_first = clhist_tiles, clhist_last = 0;
     for (uint tile = clhist_lane; tile < clhist_tiles; tile += 128) {
         const uint pairs = clhist_own_starts[tile + clhist_tiles] - clhist_own_starts[tile];
@@ -336,18 +344,22 @@ void clhist_index(
             clhist_last = tile + 1;
         }
     }
+    // Atomics in local memory: each work-item adds its tiles once.
     if (clhist_segments > 0) {
-        atomic_add(clhist_found, clhist_pairs);
-        atomic_add(clhist_found + 1, clhist_segments);
-        atomic_min(clhist_found + 2, clhist_first);
-        atomic_max(clhist_found + 3, clhist_last);
+        atomic_add(clhist_totals, clhist_pairs);
+        atomic_add(clhist_totals + 1, clhist_segments);
+        atomic_min(clhist_totals + 2, clhist_first);
+        atomic_max(clhist_totals + 3, clhist_last);
     }
+    // Barrier: all work-items have added their tiles.
     barrier(CLK_LOCAL_MEM_FENCE);
-    clhist_pairs = clhist_found[0];
-    clhist_segments = clhist_found[1];
-    clhist_first = clhist_found[2];
-    clhist_last = clhist_found[3];
+    clhist_pairs = clhist_totals[0];
+    clhist_segments = clhist_totals[1];
+    clhist_first = clhist_totals[2];
+    clhist_last = clhist_totals[3];
+    // Barrier: all have read the totals, whose words are used again.
     barrier(CLK_LOCAL_MEM_FENCE);
+    // The cost in pairs: a segment has a fixed cost, too.
     const uint clhist_total = clhist_pairs + clhist_segments * clhist_segment_cost;
     uint clhist_pieces = clhist_total > 3 * clhist_piece ? (clhist_total + clhist_piece - 1) / clhist_piece : 1;
     if (clhist_pairs == 0)
@@ -355,15 +367,18 @@ void clhist_index(
     // What is not shared out is a task only where results are made of copies.
     const uint clhist_tasks_more = clhist_pieces > 1 || false ? clhist_pieces : 0;
     if (clhist_lane == 0) {
+        // Atomic: partitions reserve consecutive tasks in the list of all, in any order.
         const uint at = clhist_tasks_more ? atomic_add(clhist_cursors, clhist_tasks_more) : 0;
-        clhist_found[0] = at;
-        clhist_whose[2 * clhist_part] = at;
-        clhist_whose[2 * clhist_part + 1] = at + clhist_tasks_more;
+        clhist_totals[0] = at;
+        clhist_task_bounds[2 * clhist_part] = at;
+        clhist_task_bounds[2 * clhist_part + 1] = at + clhist_tasks_more;
+        // The first tile with pairs, the tile behind the last one, the mean number of pairs of a segment, and the pieces.
         clhist_ranges[clhist_part] = (uint4)(
             min(clhist_first, clhist_last), clhist_last, clhist_segments ? clhist_pairs / clhist_segments : 0, clhist_pieces);
     }
+    // Barrier: work-item 0 has stored the first task.
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global uint2 *clhist_own_tasks = clhist_tasks + clhist_found[0];
+    __global uint2 *clhist_own_tasks = clhist_tasks + clhist_totals[0];
     for (uint k = clhist_lane; k < clhist_tasks_more; k += 128)
         clhist_own_tasks[k].x = clhist_part;
     if (clhist_lane == 0 && clhist_tasks_more > 0)
@@ -389,11 +404,13 @@ void clhist_index(
         }
         const ulong end = clhist_before + clhist_ends[clhist_lane];
         if (cost > 0) {
+            // The products need 64 bits (`end` is ulong), the quotients do not.
             const uint last = min((uint)(end * clhist_pieces / clhist_total), clhist_pieces - 1);
             for (uint k = (uint)((end - cost) * clhist_pieces / clhist_total) + 1; k <= last; ++k)
                 clhist_own_tasks[k].y = tile + 1;
         }
         clhist_before += clhist_ends[127];
+        // Barrier: all have read the sums before the next block overwrites them.
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

@@ -1,6 +1,7 @@
 // === private: cpu, global, add float32: sweep
 // Sweep: private updates of a copy for each work-item in global memory, in S = get_num_groups(1) passes.
 // Work-groups of 1; each work-item has consecutive elements.
+// Policy: work-group 1, team 1, round 8, unroll 8, block 512.
 // Copies are padded, so that none shares cache lines with another.
 // Neighbouring elements go to several copies of a work-item in turn.
 typedef float value_t;
@@ -219,6 +220,7 @@ __kernel void clhist_combine_copies(
     __global value_t *out = (__global value_t *)(out_base + out_offset);
     const ulong end = clhist_num_bins * (get_global_id(0) + 1) / get_global_size(0);
     for (ulong k = clhist_num_bins * get_global_id(0) / get_global_size(0); k < end; ++k) {
+        // In a batch, the copies of a histogram are neighbours: `at` is the bin in the first of them.
         const ulong copies = clhist_copies, at = k;
         accumulator_t total = has_dest ? clhist_lift(dest[k]) : clhist_neutral();
         if (copies == 0)

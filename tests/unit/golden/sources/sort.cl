@@ -66,6 +66,7 @@ void clhist_emit(
         clhist_keys[*clhist_next] = clhist_first + bin;
         union { accumulator_t value; uint words[1]; } lifted = {.words = {0}};
         lifted.value = clhist_lift(value);
+        // By words, as the scan reads it.
         clhist_accumulators[*clhist_next].words[0] = lifted.words[0];
         ++*clhist_next;
     }
