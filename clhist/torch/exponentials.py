@@ -12,7 +12,7 @@ from clhist.operators import add
 from clhist.operators.halves import number_of
 from clhist.torch import operators
 from clhist.torch.checks import check_empty, check_values, reproducibility
-from clhist.torch.groups import by_groups, is_sorted
+from clhist.torch.groups import by_groups, dimension_back, is_sorted
 from clhist.torch.operators import as_array, as_tensor, by_rows
 from clhist.torch.registration import NO_VMAP, operator_function, register_fake, register_operator, register_vmap
 from clhist.torch.rows import reduce_rows
@@ -76,7 +76,7 @@ def softmax(
     is_same = reproducibility(reproducible, src.dtype)
     rows, index, size = by_groups(src, index, ptr, dim_size, dim)
     result = _of_groups(rows, index, size, is_same, is_sorted(sorted, ptr))
-    return result.movedim(0, dim) if dim else result
+    return dimension_back(result, dim)
 
 
 def logsumexp(
@@ -128,7 +128,7 @@ def logsumexp(
         # Values of -infinity also have the result -infinity, so only the count shows which groups are empty.
         counts = operators.count(index, size)
         result = torch.where(by_rows(counts, result) > 0, result, empty)
-    return result.movedim(0, dim) if dim else result
+    return dimension_back(result, dim)
 
 
 @register_operator(

@@ -23,7 +23,15 @@ from clhist.torch.checks import (
     reductions_of,
     reproducibility,
 )
-from clhist.torch.groups import by_groups, check_index, first_dimension, index_of_offsets, is_sorted, size_of
+from clhist.torch.groups import (
+    by_groups,
+    check_index,
+    dimension_back,
+    first_dimension,
+    index_of_offsets,
+    is_sorted,
+    size_of,
+)
 from clhist.torch.repeats import repeats
 
 
@@ -100,7 +108,8 @@ def scatter(
     Returns
     -------
     tensor of shape (..., dim_size, ...), or tuple of them
-        Of the dtype and on the device of `src`. A tuple, in the order of `reduce`, if that is a list or a tuple.
+        Contiguous, of the dtype and on the device of `src`. A tuple, in the order of `reduce`, if that is a list or a
+        tuple.
 
     Raises
     ------
@@ -139,7 +148,7 @@ def scatter(
     is_same = reproducibility(reproducible, src.dtype, reduce)
     check_empty(empty, src.dtype)
     result = operators.scatter(rows, index, dim_size, reduce, is_same, empty, is_sorted(sorted))
-    return result.movedim(0, dim) if dim else result
+    return dimension_back(result, dim)
 
 
 @overload
@@ -457,5 +466,5 @@ def _several(
     rows, index, size = by_groups(src, index, None, dim_size, dim)
     check_empty(empty, src.dtype)
     results = moments.reductions(rows, index, size, names, reproducible, empty, is_sorted)
-    results = tuple(result.movedim(0, dim) if dim else result for result in results)
+    results = tuple(dimension_back(result, dim) for result in results)
     return results[0] if isinstance(reduce, str) else results

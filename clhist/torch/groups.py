@@ -53,6 +53,12 @@ def first_dimension(src: torch.Tensor, dim: int) -> torch.Tensor:
     return src.movedim(dim, 0) if dim else src
 
 
+def dimension_back(result: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return a contiguous result whose first dimension is `dim` of the caller's tensor."""
+    # Contiguous like results of PyTorch, whose callers take views of them.
+    return result.movedim(0, dim).contiguous() if dim else result
+
+
 def check_index(index: torch.Tensor, rows: torch.Tensor) -> None:
     """Raise an exception unless `index` has an integer for each row."""
     check_integers("index", index, rows)

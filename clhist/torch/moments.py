@@ -13,7 +13,7 @@ from clhist.operators import add
 from clhist.operators.halves import number_of
 from clhist.torch import operators
 from clhist.torch.checks import SPREADS, check_empty, check_values, reproducibility
-from clhist.torch.groups import by_groups, is_sorted
+from clhist.torch.groups import by_groups, dimension_back, is_sorted
 from clhist.torch.operators import as_array, as_tensor, by_rows, divided
 from clhist.torch.registration import operator_function, refuse_vmap, register_fake, register_operator
 from clhist.torch.rows import combine_rows, count_rows
@@ -136,7 +136,7 @@ def _spread(
         with torch.no_grad():
             mean = operators.scatter(rows, index, size, "mean", False, None, options[3])
         result, _ = _spreads(rows, mean, index, correction, name == "std", empty, options[3])
-    return result.movedim(0, dim) if dim else result
+    return dimension_back(result, dim)
 
 
 def _by_moments(

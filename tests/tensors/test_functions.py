@@ -84,6 +84,19 @@ def test_names_of_torch_are_taken():
         assert torch.equal(ct.scatter(src, index, reduce=other), ct.scatter(src, index, reduce=own))
 
 
+@pytest.mark.parametrize("dim", [1, -1])
+def test_results_by_any_dimension_are_contiguous(dim):
+    """Callers take views of them, as of results of PyTorch."""
+    src, index = torch.rand(4, 30, 30, requires_grad=True), torch.arange(30) % 7
+    several = ct.scatter(src, index, dim, 7, ["sum", "mean", "max", "std"])
+    single = [ct.scatter(src, index, dim, 7, reduce) for reduce in ("sum", "mean", "min", "max", "prod", "var")]
+    others = ct.softmax(src, index, dim=dim), ct.logsumexp(src, index, dim=dim), ct.std(src, index, dim=dim)
+    for result in (*several, *single, *others):
+        assert result.is_contiguous()
+        (grad,) = torch.autograd.grad(result.view(-1).sum(), src, retain_graph=True)
+        assert grad.shape == src.shape
+
+
 def test_any_dimension_and_any_strides():
     src, index = torch.rand(4, 30, 5), torch.arange(30) % 7
     for given in (src, src.flip(0), src.transpose(0, 2), src[::2], src[:, :, :1].expand(4, 30, 6)):
