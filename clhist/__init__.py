@@ -15,14 +15,17 @@ if not (Path(__file__).parent / "kernels_cl").is_dir():
 
 from clhist._core.opencl.caches import replace_caches, survive_broken_caches, unwritable_caches
 from clhist._core.opencl.icd import register_installed_runtimes
+from clhist._core.opencl.intel import compile_for_avx2
 from clhist._version import __version__
 
 survive_broken_caches()
 if unwritable := unwritable_caches():
     # Before PyOpenCL is imported, which reads the environment then.
     replace_caches(unwritable)
-# Before the first call of OpenCL, whose loader looks for runtimes once in a process.
+# Before the first call of OpenCL, whose loader looks for runtimes once in a process, and whose runtimes then read the
+# environment.
 register_installed_runtimes()
+compile_for_avx2()
 
 if TYPE_CHECKING:
     from clhist import errors as errors

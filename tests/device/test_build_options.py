@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyopencl as cl
 import pytest
 
 import clhist
+from clhist._core.opencl import build_options, intel
 from clhist._core.opencl.build_options import check_environment
 from clhist._core.opencl.program import build
 
@@ -74,3 +77,40 @@ def test_of_runtimes(queue, monkeypatch):
             check_environment(context)
     else:
         check_environment(context)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "i4", "u4", "i8", "u8"])
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extremes_of_values_and_their_complements(name, dtype, queue, rng):
+    """Intel's compiler is wrong for them where it compiles for AVX-512: clhist has it compile for AVX2."""
+    x, c_type = rng.integers(0, 1000, 5000).astype(dtype), clhist.operators.c_types.c_name(np.dtype(dtype))
+    operator, ufunc = getattr(clhist.operators, name)(dtype), getattr(np, name)
+    expected = [ufunc.reduce(x), ufunc.reduce(~x)]
+    pairs = f"EMIT(0, x[i]); EMIT(1, ({c_type})~x[i])"
+    kernel = clhist.HistogramKernel(queue.context, operator, arguments=f"const {c_type} *x", map=pairs)
+    for memory in (None, "local", "global"):
+        assert kernel(x, num_bins=2, queue=queue, memory=memory).tolist() == expected
+    # The complement alone, by the value as its bin.
+    kernel = clhist.HistogramKernel(
+        queue.context, operator, arguments=f"const {c_type} *x", map=f"EMIT(x[i] % 7, ({c_type})~x[i])"
+    )
+    expected = [ufunc.reduce(~x[x % 7 == k]) for k in range(7)]
+    assert kernel(x, num_bins=7, queue=queue).tolist() == expected
+
+
+def test_a_compiler_for_avx512_is_tried_once(queue, monkeypatch):
+    assert build_options._are_right(queue.device)
+
+    class Device:
+        platform, type = SimpleNamespace(name="Intel(R) OpenCL"), cl.device_type.CPU
+
+    tried, device = [], Device()
+    monkeypatch.setattr(build_options, "_are_right", lambda device: tried.append(device))
+    monkeypatch.setattr(intel, "_is_safe", True)
+    check_environment(SimpleNamespace(devices=[device]))
+    assert not tried
+    monkeypatch.setattr(intel, "_is_safe", False)
+    with pytest.warns(RuntimeWarning, match=r"^CL_CONFIG_CPU_TARGET_ARCH: .* set CL_CONFIG_CPU_TARGET_ARCH=core-avx2$"):
+        check_environment(SimpleNamespace(devices=[device]))
+    check_environment(SimpleNamespace(devices=[device]))
+    assert tried == [device]

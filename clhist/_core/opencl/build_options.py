@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
+from functools import lru_cache
 
+import numpy as np
 import pyopencl as cl
+
+from clhist._core.opencl import intel
 
 # Infinities, NaN, signed zeros, denormals and the order of sums are part of what results mean; macros and headers
 # change the text itself.
@@ -42,3 +47,32 @@ def check_environment(context: cl.Context) -> None:
             f"{name}: expected it to be off, since results are documented for exact arithmetic, got "
             f"{os.environ[name]}; unset it"
         )
+    if platform.startswith("Intel") and intel.may_use_avx512():
+        _try_extremes(context.devices[0])
+
+
+@lru_cache(maxsize=8)
+def _try_extremes(device: cl.Device) -> None:
+    """Warn once if Intel's compiler is wrong for the instructions that it compiles for."""
+    if device.type & cl.device_type.CPU and not _are_right(device):
+        warnings.warn(
+            f"{intel.VARIABLE}: Intel's CPU runtime compiles for AVX-512, and its compiler is wrong where a minimum or "
+            "a maximum of integers meets the constant -1, as of ~x. Import clhist before OpenCL is used, or set "
+            f"{intel.VARIABLE}={intel.AVX2}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _are_right(device: cl.Device) -> bool:
+    """Whether the kernel of `intel.PROOF` finds the greatest of some numbers and of their complements."""
+    context = cl.Context([device])  # kept: Intel's runtime does not keep the context of a queue
+    queue = cl.CommandQueue(context)
+    x, extremes = np.arange(3, 50), np.empty(2, np.int64)
+    flags = cl.mem_flags
+    arguments = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=x), np.int32(x.size)
+    results = cl.Buffer(context, flags.WRITE_ONLY, extremes.nbytes)
+    program = cl.Program(context, intel.PROOF).build()
+    program.clhist_extremes(queue, (1,), (1,), *arguments, results)
+    cl.enqueue_copy(queue, extremes, results)
+    return extremes.tolist() == [x.max(), ~x.min()]

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import platformdirs
 import pyopencl as cl
 
+from clhist._core.opencl import intel
 from clhist._core.opencl.caches import pocl_cache, replace_caches
 from clhist._core.opencl.quiet import is_output_shown, is_own_build
 from clhist.files.sealed import read_sealed, warn_of_damage, write_sealed
@@ -68,6 +69,8 @@ def seal_programs_of_pyopencl() -> None:
         chosen = [*(devices or context.devices)]
         # PyOpenCL's own keys have the platform, the device, its driver, the options and the source.
         keys = [cache.get_cache_key(device, options, text) for device in chosen]
+        # Intel's CPU runtime also takes a binary with other instructions than it compiles for now.
+        keys += [os.environ[intel.VARIABLE]] if intel.VARIABLE in os.environ else []
         key = sha256(json.dumps(keys).encode()).hexdigest()
         path = platformdirs.user_cache_path("clhist") / "programs" / key
         stored = read_sealed(path, key) if os.path.lexists(path) else None

@@ -1,0 +1,48 @@
+"""Instructions that Intel's CPU runtime compiles for."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from clhist._core.opencl import intel
+
+OLD, NEW = "flags : fpu sse4_2 avx avx2 bmi1", "flags : fpu avx avx2 avx512f avx512vl"
+UNSET = None
+
+
+@pytest.fixture
+def process(monkeypatch, tmp_path):
+    """Return a function that imports clhist into a process: with a processor, an environment, and mapped libraries."""
+
+    def import_clhist(processor, chosen, mapped="libOpenCL.so.1"):
+        for name, text in (("_PROCESSORS", processor), ("_MAPPED", mapped)):
+            path = tmp_path / name
+            if text is not None:
+                path.write_text(text)
+            monkeypatch.setattr(intel, name, path)
+        monkeypatch.delenv(intel.VARIABLE, raising=False)
+        if chosen is not UNSET:
+            monkeypatch.setenv(intel.VARIABLE, chosen)
+        monkeypatch.setattr(intel, "_is_safe", False)
+        monkeypatch.setitem(intel.sys.modules, "pyopencl", object())
+        intel.compile_for_avx2()
+        return os.environ.get(intel.VARIABLE), not intel.may_use_avx512()
+
+    return import_clhist
+
+
+@pytest.mark.parametrize(
+    ("processor", "chosen", "mapped", "expected"),
+    [
+        (NEW, UNSET, "libOpenCL.so.1", (intel.AVX2, True)),
+        (NEW, UNSET, "/lib/libintelocl.so.2026", (intel.AVX2, False)),  # which has read the environment before
+        (NEW, "skx", "libOpenCL.so.1", ("skx", False)),  # the caller's choice stands, and is tried
+        (NEW, "corei7-avx", "libOpenCL.so.1", ("corei7-avx", True)),
+        (OLD, UNSET, "libOpenCL.so.1", (UNSET, True)),
+        (None, UNSET, "libOpenCL.so.1", (UNSET, False)),  # another system, which does not list the features
+    ],
+)
+def test_processors_with_avx512_get_kernels_for_avx2(process, processor, chosen, mapped, expected):
+    assert process(processor, chosen, mapped) == expected
