@@ -73,12 +73,15 @@ def unique(
     >>> clhist.unique(np.array([7, 2, 7]), return_inverse=True)
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
-    values_alone = sorted is True and not (return_index or return_inverse or return_counts)
+    only_keys = not (return_inverse or return_counts)
+    values_alone = sorted is True and only_keys and not return_index
     # Values alone need no numbers of elements, and few of them no device.
     if values_alone and type(x) is np.ndarray and are_plain_numbers(x) and is_small("distinct", x.size, queue):
         return distinct(x)
     x, shape = _flat("x", x, queue)
-    numbering = _numbered(x, queue, sort=sorted, first=return_index, missing=True)
+    # A column with missing elements needs numbers in any case.
+    options = {} if isinstance(x, ColumnData) else {"only_keys": only_keys}
+    numbering = _numbered(x, queue, sort=sorted, first=return_index, missing=True, **options)
     results = [numbering.keys]
     if return_index:
         results.append(numbering.first)

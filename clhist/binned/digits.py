@@ -9,6 +9,8 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import to_device
+from clhist._core.runtime.signature import call_templates, signature_of
+from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
 from clhist.binned.device_inputs import queue_for
 from clhist.binned.numbers import bin_numbers, steps_axis
@@ -22,12 +24,22 @@ def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.Command
     axis = None
     if len(edges):
         # Kernels search ascending edges; numbers of descending ones are counted from the other end.
-        rising = edges[::-1] if falling else edges
-        axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=has_fp64(queue.device))
+        axis = _axis(edges[::-1] if falling else edges, kernel_dtype(x.dtype), right, has_fp64(queue.device))
     if axis is None:  # no edges, or every integer is below them
         number = len(edges) if falling else 0
         whole = np.full(x.shape, number, np.intp)
         return to_device(queue, whole) if is_device_array(x) else whole[()]
     numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
-    numbers = numbers.reshape(x.shape)
+    if x.ndim != 1:
+        numbers = numbers.reshape(x.shape)
     return numbers if is_device_array(x) else numbers[()]  # a scalar of NumPy for a scalar
+
+
+def _axis(edges: np.ndarray, dtype: np.dtype, right: bool, fp64: bool) -> Axis | None:
+    """Return the axis of ascending edges; that of an earlier call has its tables on the device."""
+    key = signature_of("digitize", np.asarray(edges), dtype.str, right, fp64)
+    stored: tuple[Axis | None] | None = call_templates.get(key)
+    if stored is None:
+        stored = (steps_axis(edges, dtype, right=right, fp64=fp64),)
+        call_templates.put(key, stored)
+    return stored[0]

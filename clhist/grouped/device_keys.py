@@ -22,6 +22,7 @@ def numbered_by_device(
     missing: bool,
     as_is: bool,
     on_host: bool,
+    only_keys: bool,
 ) -> Numbering:
     """Return keys as numbers; the parameters are those of `clhist.grouped.factorized.factorized`."""
     is_device = is_device_array(keys)
@@ -31,7 +32,8 @@ def numbered_by_device(
         if not is_device:
             keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
         # Kernels need native byte order; the distinct keys then get the order of the caller back.
-        numbering = number_keys(keys, own_queue, sort=sort, first=first, missing=missing, as_is=as_is, on_host=on_host)
+        options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
+        numbering = number_keys(keys, own_queue, on_host=on_host, **options)
         return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
     # No kernel for these keys: number them on the host, and put the results on the device of the keys.
     numbers, *others = numbered_by_host(fetched(keys, own_queue) if is_device else keys, sort, first, missing)

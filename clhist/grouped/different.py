@@ -32,7 +32,7 @@ def number_of_different(
     values = num_values + (not skipna)
     # One integer for each pair of group and value: distinct pairs are counted like distinct keys.
     joined = join(keys, num_groups, numbers, values, queue, outside=-1 if skipna else num_values)
-    pairs = number_keys(joined, queue, none=-1).keys
+    pairs = number_keys(joined, queue, none=-1, only_keys=True).keys
     counts: Array = _counter(queue.context, pairs.dtype)(pairs, max(1, values), num_bins=num_groups, queue=queue)
     return counts
 

@@ -24,6 +24,7 @@ def factorized(
     missing: bool = False,
     as_is: bool = False,
     on_host: bool | None = None,
+    only_keys: bool = False,
 ) -> Numbering:
     """Return the numbering of keys of any type that can be hashed and sorted; see `number_keys`.
 
@@ -33,7 +34,7 @@ def factorized(
         Of one dimension.
     queue : pyopencl.CommandQueue or None
         The caller's.
-    sort, first, missing, as_is, on_host
+    sort, first, missing, as_is, on_host, only_keys
         As of `number_keys`.
 
     Raises
@@ -47,7 +48,8 @@ def factorized(
         return numbered_by_host(keys, sort, first, missing)
     from clhist.grouped.device_keys import numbered_by_device  # PyOpenCL, which few keys do without
 
-    return numbered_by_device(keys, queue, sort=sort, first=first, missing=missing, as_is=as_is, on_host=on_host)
+    options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
+    return numbered_by_device(keys, queue, on_host=on_host, **options)
 
 
 def are_few(keys: np.ndarray, queue: cl.CommandQueue | None) -> bool:

@@ -36,7 +36,7 @@ class Numbering(NamedTuple):
     Attributes
     ----------
     numbers : array of int32
-        Of each element; -1 where it has no key.
+        Of each element; -1 where it has no key. Undefined if only the keys were needed.
     keys : array
         The different keys, as many as there are groups.
     first : array of int64, optional

@@ -41,6 +41,8 @@ _TOLD = 64  # keys that a work-group inserts before it adds them to the shared c
 # Marks are used for a range of keys below the number of elements, within these bounds. The first and last elements
 # often show that the range is larger, without a pass over all keys.
 _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
+# On a GPU the host waits for these as long as a pass over so many elements takes: 20 µs on an H200.
+_FEWEST_WITH_ENDS = 1 << 22
 _GROUPS = 8  # work-groups for each compute unit
 
 
@@ -61,6 +63,7 @@ def number_keys(
     none: int | None = None,
     as_is: bool = False,
     on_host: bool | None = None,
+    only_keys: bool = False,
 ) -> Numbering:
     """Return the keys of an array as numbers.
 
@@ -82,6 +85,8 @@ def number_keys(
         Whether `keys` may be returned as the numbers, if they are; `keys` of the result is an array of NumPy then.
     on_host : bool, optional
         Whether numbers are an array of NumPy. Defaults to whether `keys` is one, as of the other results.
+    only_keys : bool
+        Whether the numbers are not needed; they are undefined then.
 
     Raises
     ------
@@ -103,7 +108,7 @@ def number_keys(
             for dtype, on_device in ((np.int32, not on_host), (keys.dtype, places), (np.int64, places))
         )
         return Numbering(numbers, labels, positions if first else None)
-    work = _Work(spec, keys, queue, sort=sort, missing=missing, as_is=as_is, on_host=on_host)
+    work = _Work(spec, keys, queue, sort=sort, missing=missing, as_is=as_is, on_host=on_host, only_keys=only_keys)
     numbers, labels, positions = work.run()
     return Numbering(numbers, labels, positions if first else None)
 
@@ -134,16 +139,18 @@ class _Work:
         missing: bool,
         as_is: bool,
         on_host: bool,
+        only_keys: bool = False,
         chain: Chain | None = None,
     ) -> None:
         self.queue, self.spec = queue, spec
-        self._sort, self._missing, self._as_is = sort, missing, as_is
+        self._sort, self._missing, self._as_is, self._only_keys = sort, missing, as_is, only_keys
         self.keys, self.size = keys, keys.size
         units, most, self._room = _limits(queue.context)
         self._groups, self._lanes = units * _GROUPS, 1 if device_kind(queue.device) == "cpu" else min(LANES, most)
         self._on_device, self.keys_on_device = not on_host, is_device_array(keys)
         self._chain = chain or chain_on(queue, "to number keys")
         self._key_memory, self.memory = self._chain.place(keys), None
+        self.numbers: Any = None
         self._positions: Array | None = None
 
     def run(self) -> tuple[Array, Array, Array | None]:
@@ -162,7 +169,9 @@ class _Work:
         return self.numbers, self.labels, self._positions
 
     def _make_numbers(self) -> None:
-        if self.memory is None:
+        if self.memory is None and self._only_keys:
+            self.memory = self._chain.new(self.size, np.int32)  # of slots, by which the keys are found
+        elif self.memory is None:
             self.numbers, self.memory = self._chain.result(self.size, np.int32, self._on_device)
 
     def _samples(self) -> SampledKeys:
@@ -181,7 +190,7 @@ class _Work:
             # The range of the sample is a lower bound of that of all keys.
             if sample.greatest - sample.least >= most:
                 return None
-        elif self.size > 2 * _ENDS:
+        elif self.size > (_FEWEST_WITH_ENDS if self.keys_on_device and self._lanes > 1 else 2 * _ENDS):
             some = self._ends()
             if int(some.max()) - int(some.min()) >= most:
                 return None
@@ -211,6 +220,8 @@ class _Work:
             return
         # Each value that occurs gets its rank; then every element looks up the rank of its value.
         ranks = self._rank(number, slots, marks, least, self._ordered(number, listed, first), first)
+        if self._only_keys:
+            return
         self._make_numbers()
         self._enqueue("look_up", self._groups_of(self.size), *self._key_memory, self.size, least, ranks, self.memory)
 
@@ -286,7 +297,7 @@ class _Work:
             # All elements are in the table: rank its keys, and replace the slot of each element by its rank.
             if not is_full and size == self.size:
                 ranks = self._ranks_of(table, DistinctKeys(added, bool(ones), bool(missing) and self._missing))
-                return self._enqueue("number", groups, numbers, self.size, ranks)
+                return None if self._only_keys else self._enqueue("number", groups, numbers, self.size, ranks)
             needed = _bits_of(_SPARE * different(added, seen, self.size))
             if is_full:
                 if bits == _MOST_BITS:

@@ -63,6 +63,8 @@ def test_numbers_of_keys(name, size, queue):
             np.testing.assert_array_equal(on_host[1], labels)
             np.testing.assert_array_equal(on_host[2], np.flatnonzero(there)[first])
             assert on_host[1].dtype == dtype
+            keys_alone = number_keys(each, queue, only_keys=True).keys
+            np.testing.assert_array_equal(keys_alone if each is keys else keys_alone.get(), labels)
         codes, uniques = pandas.factorize(keys)
         found = number_keys(keys, queue, sort=False)
         np.testing.assert_array_equal(found.numbers, codes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pyopencl.array as cl_array
 import pytest
 from covering import covering
 
@@ -100,6 +101,21 @@ def test_many_keys(name, options, queue, enqueued, monkeypatch):
         if size > 70_000:  # fewer may be few enough to be looked up
             used = [name for name in enqueued if name in (*RANGES, "insert")]
             assert used == RANGES
+
+
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("dtype", ["i4", "f8"])
+def test_keys_alone(dtype, sort, queue, enqueued, monkeypatch):
+    """Without the numbers of elements, by each of the ways."""
+    monkeypatch.setattr(sampled_keys, "_UNSORTED_KEYS", 0)
+    rng, dtype = np.random.default_rng(7), np.dtype(dtype)
+    for keys in (many("with others", rng, 70_001, dtype), few(rng, 140_001, dtype), many("all different", rng, 300, dtype)):
+        labels, places = np.unique(keys[keys == keys], return_index=True)
+        expected = labels if sort else keys[keys == keys][np.sort(places)]
+        for array in (keys, cl_array.to_device(queue, keys)):
+            found = number_keys(array, queue, sort=sort, only_keys=True).keys
+            np.testing.assert_array_equal(found if array is keys else found.get(), expected)
+    assert {"find", "divide", "insert"} <= {*enqueued}
 
 
 def few(rng, size, dtype, number=900):

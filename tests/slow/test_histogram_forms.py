@@ -120,8 +120,16 @@ def test_digitize(dtype, right, queue, rng):
             expected = np.digitize(data, bins, right)
             np.testing.assert_array_equal(clhist.digitize(data, bins, right), expected, strict=True)
         if len(edges) > 1:
-            found = clhist.digitize(cl_array.to_device(queue, data), edges, right).get()
-            np.testing.assert_array_equal(found, np.digitize(data, edges, right), strict=True)
+            for _ in range(2):  # the second call has the edges of the first on the device
+                found = clhist.digitize(cl_array.to_device(queue, data), edges, right).get()
+                np.testing.assert_array_equal(found, np.digitize(data, edges, right), strict=True)
+
+
+def test_edges_of_an_earlier_call_of_digitize_are_compared_by_content(queue, rng):
+    x, edges = cl_array.to_device(queue, rng.random(100)), np.linspace(0, 1, 9)
+    for _ in range(3):
+        np.testing.assert_array_equal(clhist.digitize(x, edges).get(), np.digitize(x.get(), edges))
+        edges[1:-1] = np.sort(rng.random(7))  # in the same array
 
 
 @pytest.mark.parametrize("size", [100, 100_000])

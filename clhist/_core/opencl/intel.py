@@ -1,9 +1,9 @@
 """Which instructions Intel's CPU runtime compiles for: not for AVX-512, for which its compiler is wrong.
 
 The compiler of release 2026.22 encodes a vector of ones wrongly for AVX-512. It has one where a minimum or a maximum of
-integers meets the constant -1, as in ``max(~x, y)``: kernels then give wrong results, or end the process. For AVX2 it is
-right, and kernels of clhist are as fast: 25 rows of ``clhist bench --suite operators -n 4M`` take 0.80 to 1.02 times as
-long (EPYC, family 25, model 17).
+integers meets the constant -1, as in ``max(~x, y)``: kernels then give wrong results, or end the process. For AVX2 it
+is right, and kernels of clhist are as fast: 25 rows of ``clhist bench --suite operators -n 4M`` take 0.80 to 1.02 times
+as long (EPYC, family 25, model 17).
 """
 
 from __future__ import annotations
