@@ -470,6 +470,8 @@ class GroupBy(
         to which at least the share `q` of the weight lies, as by ``numpy.quantile(..., method="inverted_cdf")``;
         weights are added up in float64, so that, where rounding decides whether the share is reached, either neighbour
         may be returned.
+        Quantiles of dates and durations are interpolated in integers, exactly, and rounded toward zero. A probability
+        is then the nearest fraction of integers up to 10^9, so that 0.29 is 29 / 100.
         """
         check_process()
         check_booleans(skipna=skipna)

@@ -82,10 +82,10 @@ def date_edges(bins: Any) -> DateEdges | None:
         elements = [*bins]
         if not isinstance(elements[0], str | date | timedelta | np.datetime64 | np.timedelta64):
             return None
-        given = [as_date("bins", element) for element in elements]
-        zones = {isinstance(element, datetime) and element.tzinfo is not None for element in given}
+        instants = [as_date("bins", element) for element in elements]
+        zones = {isinstance(element, datetime) and element.tzinfo is not None for element in instants}
         has_zone = True in zones
-        dates = [exact_date(_in_utc(element)) for element in given]
+        dates = [exact_date(_in_utc(element)) for element in instants]
         if len(zones) > 1 or len({element.dtype.kind for element in dates}) > 1:
             raise TypeError(f"bins: expected dates with a time zone, dates without one, or durations, got {bins!r:.60}")
     units = {np.datetime_data(element.dtype)[0] for element in dates}
