@@ -244,7 +244,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
     count, total = (real, real) if weighted else ("uint", "long")
     finish = f"const {unsigned} *found, const {unsigned} *above, const {unsigned} *top, const {total} *rank, "
     missing = f" || top[i] == {order.ones}" if order.propagates else ""
-    choose = f"const {count} *counts, {unsigned} *found, {total} *rank, {total} *members, uint *equal, const {probability} q, "
+    choose = f"const {count} *counts, {unsigned} *found, {total} *rank, {total} *members, uint *equal, "
     above = f"{recipe.emit}{'EMIT1(g, k); ' if order.propagates else ''}"
     return Texts(
         functions=order.functions(),
@@ -252,7 +252,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
         digits=order.element(emit),
         following_arguments=arguments,
         following=order.element("EMIT(g, k); " if weighted else above),
-        choose_arguments=f"{choose}const uint bits, const int whole"
+        choose_arguments=f"{choose}const {probability} q, const uint bits, const int whole"
         f"{', const long groups' if recipe.takes_groups else ''}",
         choose=(_CHOOSE_BY_WEIGHT if weighted else _CHOOSE).format(first=recipe.first, at=recipe.at, real=real),
         finish_arguments=f"{finish}const {total} *members, const uint *equal, const {probability} q, "
