@@ -400,12 +400,21 @@ class GroupBy(
         for name, array in (("x", x), ("weights", weights)):
             check_index(name, array, self._index)
         if (missing := _missing_of(x, weights)) is not None:
-            arrays = [array if (one := read_column(array)) is None else one.values for array in (x, weights)]
-            options: dict[str, Any] = {"skipna": skipna, "dtype": dtype, "reproducible": reproducible}
-            means: Any = self._without(missing).weighted_mean(*arrays, **options)
+            columns, groups = [read_column(array) for array in (x, weights)], self._without(missing)
+            arrays = [array if one is None else one.values for array, one in zip((x, weights), columns, strict=True)]
+            # In polars NaN is a value: means of it are NaN.
+            nan: list[Any] = [
+                values != values for values, one in zip(arrays, columns, strict=True) if one and one.nan_is_value
+            ]
+            options: dict[str, Any] = {"skipna": skipna and not nan, "dtype": dtype, "reproducible": reproducible}
+            means: Any = groups.weighted_mean(*arrays, **options)
             # A group without values or with a missing one has a masked mean, not NaN.
-            has_missing: Any = False if skipna else self.any(cast(Any, missing))
-            return cast(A, np.ma.array(means, mask=(means != means) | has_missing))
+            masked = means != means
+            if nan:
+                masked &= ~groups.any(np.logical_or.reduce(nan))
+            if not skipna:
+                masked |= self.any(cast(Any, missing))
+            return cast(A, np.ma.array(means, mask=masked))
         x, column, _ = self._column_request("x", (x, "mean"), skipna, 0, dtype)
         if column.dates is not None:
             raise TypeError(f"x: expected numbers, got {column.dates}")

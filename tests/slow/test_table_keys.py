@@ -366,6 +366,69 @@ def test_weights():
             assert results[0] == pytest.approx(np.average(fares, weights=weights), rel=1e-12)
 
 
+def weighted(x, w, ddof):
+    """Return the sum, variance and deviation of values by weights of reliability, by NumPy."""
+    # Differences from a value near the mean, so that the reference does not cancel either.
+    variance = float(np.cov(x - x[0], aweights=w, ddof=ddof)) if (w != 0).sum() > ddof else np.nan
+    return (x * w).sum(), variance, np.sqrt(variance)
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+@pytest.mark.parametrize("size", [60, 30_000])
+@pytest.mark.parametrize("column", ["fare", "seats", "offset"])
+def test_weighted_statistics(ddof, size, column):
+    frame = trips(size)
+    frame["k"] = np.arange(size) % min(size // 3, 300)
+    frame["offset"] = 1e9 + frame["weight"] / 7
+    frame.loc[::5, "weight"] = 0
+    frame.loc[::17, "weight"] = np.nan
+    names = ("sum", "var", "std", "count", "mean")
+    for library, table in tables(frame.drop(columns=["time", "wall"])).items():
+        found = clhist.group_by(table, "k").agg(weights="weight", ddof=ddof, x=(column, *names))
+        present = frame[frame[column].notna() & frame["weight"].notna()]
+        parts = dict(iter(present.groupby("k")))
+        for key, total, variance, deviation, count, mean in rows(found, library):
+            part = parts.get(key, present[:0])
+            x, w = part[column].to_numpy(float), part["weight"].to_numpy()
+            assert count == frame[column][frame["k"] == key].count()
+            if not w.any():
+                assert total == 0
+                assert all(one is None or one != one for one in (variance, deviation, mean))
+                continue
+            expected = weighted(x, w, ddof)
+            if expected[1] != expected[1]:
+                assert (total, variance, deviation) == (pytest.approx(expected[0], rel=1e-12), None, None)
+            else:
+                assert (total, variance, deviation) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_weighted_statistics_of_nan():
+    nan, inf = float("nan"), float("inf")
+    frame = pandas.DataFrame({"k": [0, 0, 1, 1, 2], "x": [1.0, nan, 3.0, inf, 2.0], "w": [2.0, 1.0, 1.0, 0.0, 1.0]})
+    names = ("sum", "mean", "var")
+    skipped = clhist.group_by(frame, "k").agg(weights="w", x=("x", *names)).to_numpy()
+    np.testing.assert_array_equal(skipped, [[2, 1, 0], [nan, nan, nan], [2, 2, 0]])
+    propagated = clhist.group_by(frame, "k").agg(weights="w", skipna=False, x=("x", *names)).to_numpy()
+    np.testing.assert_array_equal(propagated, [[nan] * 3, [nan] * 3, [2, 2, 0]])
+    # NaN of polars is a value, null is none.
+    table = polars.DataFrame({"k": [0, 0, 1, 1, 2], "x": [1.0, nan, 3.0, None, None], "w": [2.0, 1.0, 1.0, 0.5, 1.0]})
+    found = clhist.group_by(table, "k").agg(weights="w", x=("x", *names))
+    assert [*map(str, rows(found, "polars"))] == ["(0, nan, nan, nan)", "(1, 3.0, 3.0, 0.0)", "(2, 0.0, None, None)"]
+    found = clhist.group_by(table, "k").agg(weights="w", skipna=False, x=("x", *names))
+    assert [row[1:] for row in rows(found, "polars")[1:]] == [(None, None, None)] * 2
+
+
+def test_weighted_statistics_are_reproducible():
+    frame = trips(20_000)
+    options = {"weights": "weight", "reproducible": True, "x": ("fare", "sum", "mean", "var")}
+    found = clhist.group_by(frame, "zone").agg(**options)
+    again = clhist.group_by(frame[::-1].reset_index(drop=True), "zone").agg(**options)
+    assert_frame_equal(found, again, check_exact=True)
+    singles = frame.astype({"fare": "f4", "weight": "f4"})
+    found = clhist.group_by(singles, "zone").agg(weights="weight", x=("fare", "sum", "var", "mean"))
+    assert {*found.dtypes} == {np.dtype(np.float32)}
+
+
 def test_dates_with_a_time_zone_that_are_missing():
     frame = trips(300).assign(k=np.arange(300) // 4)
     for library, table in tables(frame).items():
@@ -454,7 +517,17 @@ DAYS = pandas.to_datetime(["2026-01-01", "2026-01-03", "2026-01-04"])
             "a date, as the",
         ),
         (lambda: clhist.group_by(FRAME, clhist.date_part("zone", "hour")), TypeError, "column: expected dates"),
-        (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "sum"), weights="x"), TypeError, "with weights, got 'sum'"),
+        (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "min"), weights="x"), TypeError, "with weights, got 'min'"),
+        (
+            lambda: clhist.group_by(FRAME, "zone").agg(s=("time", "sum"), weights="x"),
+            TypeError,
+            "s: expected real numbers",
+        ),
+        (
+            lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "q90"), weights="x", reproducible=True),
+            TypeError,
+            "s: expected reproducible=False of 'q90' with weights",
+        ),
         (lambda: clhist.group_by(FRAME, "zone").agg(s=(["x", "time"], "mean")), TypeError, "expected 'nunique' of sev"),
         (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "mean"), weights="w"), KeyError, "weights: expected a col"),
     ],
