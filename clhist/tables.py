@@ -25,6 +25,7 @@ from clhist.grouped.host_spi import (
     as_date,
     bin_of_dates,
     date_edges,
+    even_edges,
     interval_key,
     key_columns,
     key_values,
@@ -32,6 +33,7 @@ from clhist.grouped.host_spi import (
     part_of_dates,
     picked_or_missing,
     probabilities,
+    quantile_edges,
     read_frame,
     ticks_of,
     width_of,
@@ -286,12 +288,13 @@ def cut(
 
 
 def _cut(title: Any, values: Any, bins: Any, right: bool, labels: Sequence[str] | None, name: str | None) -> Any:
-    if (ticks := ticks_of(values, bins, right)) is not None:
+    is_number = np.ndim(bins) == 0 and not isinstance(bins, DateEdges)
+    if (ticks := ticks_of(values, partial(even_edges, number=int(bins)) if is_number else bins, right)) is not None:
         return _intervals(name or title, values, *ticks[:3], right, labels, ticks)
     numbers, is_missing = numbers_of("column", values)
     if isinstance(bins, DateEdges):
         raise TypeError("bins: expected numbers as edges, as the column has, got dates or durations")
-    if np.ndim(bins) == 0:
+    if is_number:
         present = numbers[~is_missing]
         # Edges depend on the extremes alone, so these two stand for all values.
         ends = (present.min(), present.max()) if present.size else (0, 1)
@@ -302,7 +305,7 @@ def _cut(title: Any, values: Any, bins: Any, right: bool, labels: Sequence[str] 
 def qcut(
     column: Any, q: int | Sequence[float], *, labels: Sequence[str] | None = None, name: str | None = None
 ) -> ComputedKey:
-    """Return a key of `group_by`, `value_counts` and `crosstab`: which quantiles of a column each number lies between.
+    """Return a key of `group_by`, `value_counts` and `crosstab`: between which quantiles each number or date lies.
 
     Parameters
     ----------
@@ -335,6 +338,8 @@ def qcut(
 
 
 def _qcut(title: Any, values: Any, shares: np.ndarray, labels: Sequence[str] | None, name: str | None) -> Any:
+    if (ticks := ticks_of(values, partial(quantile_edges, shares=shares.tolist()), right=True)) is not None:
+        return _intervals(name or title, values, *ticks[:3], True, labels, ticks)
     numbers, is_missing = numbers_of("column", values)
     present = numbers[~is_missing]
     # Equal quantiles become one edge; a single edge is repeated, since an interval needs two.

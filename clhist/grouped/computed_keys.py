@@ -68,8 +68,7 @@ def numbers_of(argument: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     values = np.asarray(column) if data is None else data.values
     if values.dtype.kind not in "iuf":
         kind = getattr(column, "dtype", getattr(column, "type", "none"))
-        hint = "; clhist.cut and clhist.date_bin bin dates" if values.dtype.kind in "mM" else ""
-        raise TypeError(f"{argument}: expected a column of numbers, got {kind}{hint}")
+        raise TypeError(f"{argument}: expected a column of numbers or dates, got {kind}")
     is_missing = values != values
     return values, is_missing if data is None or data.missing is None else is_missing | data.missing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib import import_module
@@ -14,6 +14,7 @@ from clhist._core.runtime.columns import read_column
 from clhist.grouped.computed_keys import as_date, as_dates, as_zone, checked_dates, exact_date, with_time
 from clhist.grouped.dates import NAT
 from clhist.grouped.frames import library_of
+from clhist.statistics.quantiles import fraction_of
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # the units of columns with date and time
 
@@ -93,15 +94,17 @@ def date_edges(bins: Any) -> DateEdges | None:
     return DateEdges([*map(_nanoseconds, dates)], dates[0].dtype.kind, unit, has_zone)
 
 
-def ticks_of(column: Any, bins: int | np.ndarray | DateEdges, right: bool) -> Ticks | None:
+def ticks_of(
+    column: Any, bins: np.ndarray | DateEdges | Callable[[np.ndarray, str], Sequence[int]], right: bool
+) -> Ticks | None:
     """Return dates or durations and the edges of their intervals; None of a column of others.
 
     Parameters
     ----------
     column : column of pandas, polars or PyArrow
         The dates.
-    bins : int or edges
-        Number of intervals, or their edges.
+    bins : edges or callable
+        Edges of the intervals, or a function that returns them, in ticks, of the ticks of a column and their unit.
     right : bool
         Whether intervals include their right edge, rather than the left one.
 
@@ -123,9 +126,9 @@ def ticks_of(column: Any, bins: int | np.ndarray | DateEdges, right: bool) -> Ti
     dates = as_dates(stored)
     values, unit = dates.view(np.int64), np.datetime_data(dates.dtype)[0]
     tick, is_missing = _NANOSECONDS[unit], values == NAT
-    if isinstance(bins, int | np.integer):
-        of_column = _even_edges(values[~is_missing], int(bins), unit)
-        bins = DateEdges([edge * tick for edge in of_column], dates.dtype.kind, unit, zone is not None)
+    if callable(bins):
+        nanoseconds = [edge * tick for edge in bins(values[~is_missing], unit)]
+        bins = DateEdges(nanoseconds, dates.dtype.kind, unit, zone is not None)
     kind = "durations" if is_duration else "dates"
     if not isinstance(bins, DateEdges) or bins.kind != dates.dtype.kind:
         raise TypeError(f"bins: expected {kind} as edges, as the column has, got {_described(bins)}")
@@ -156,8 +159,14 @@ def _nanoseconds(element: Any) -> int:
     return int(element.astype(np.int64)) * int(tick)
 
 
-def _even_edges(values: np.ndarray, number: int, unit: str) -> list[int]:
-    """Return edges of intervals of equal width, rounded down to ticks."""
+def even_edges(values: np.ndarray, unit: str, number: int) -> list[int]:
+    """Return edges of intervals of equal width, rounded down to ticks.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer ticks than intervals.
+    """
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     if low == high:
         second = _NANOSECONDS["s"] // _NANOSECONDS[unit]  # as in pandas
@@ -166,6 +175,17 @@ def _even_edges(values: np.ndarray, number: int, unit: str) -> list[int]:
         raise ValueError(f"bins: expected at most {high - low} intervals of dates in units of {unit}, got {number}")
     # Integers of Python are exact, and do not overflow.
     return [low + (high - low) * place // number for place in range(number + 1)]
+
+
+def quantile_edges(values: np.ndarray, unit: str, shares: Sequence[float]) -> list[int]:
+    """Return quantiles that differ, rounded down to ticks; a single one twice, since an interval has two edges."""
+    ordered, edges = np.sort(values).tolist() or [0], set()
+    for share in shares:
+        part, whole = fraction_of(share)
+        place, rest = divmod(part * (len(ordered) - 1), whole)
+        low, high = ordered[place], ordered[min(place + 1, len(ordered) - 1)]
+        edges.add(low + (high - low) * rest // whole)
+    return [*sorted(edges)] if len(edges) > 1 else [*edges] * 2
 
 
 def _clipped(ticks: Sequence[int]) -> np.ndarray:

@@ -35,5 +35,7 @@ from clhist.grouped.date_intervals import (
     DateEdges as DateEdges,
     Ticks as Ticks,
     date_edges as date_edges,
+    even_edges as even_edges,
+    quantile_edges as quantile_edges,
     ticks_of as ticks_of,
 )
