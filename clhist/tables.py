@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.host_spi import read_column
+from clhist._core.host_spi import read_column, refuse_missing
 from clhist.digitize import digitize
 from clhist.groupby import group_by, group_frame
 from clhist.grouped.host_spi import (
@@ -272,10 +272,13 @@ def cut(
     """
     check_booleans(right=right)
     is_number = isinstance(bins, int | np.integer) and not isinstance(bins, bool)
-    edges = None if is_number else date_edges(bins) or np.asarray(bins)
+    edges = None if is_number else date_edges(bins) or refuse_missing("bins", bins, "edges")
     if edges is not None:
-        values = edges if isinstance(edges, np.ndarray) else np.array(edges.nanoseconds, object)
-        if values.ndim != 1 or len(values) < 2 or not (np.diff(values) > 0).all():
+        values: Any = np.array(edges.nanoseconds, object) if isinstance(edges, DateEdges) else edges
+        if values is edges and values.ndim and values.dtype.kind not in "biuf":
+            raise TypeError(f"bins: expected edges that are numbers, dates or durations, got {bins!r:.60}")
+        # Compared, since differences of unsigned edges would wrap.
+        if values.ndim != 1 or len(values) < 2 or not (values[1:] > values[:-1]).all():
             raise ValueError(
                 f"bins: expected a number of intervals, or at least two increasing edges, got {bins!r:.60}"
             )
@@ -485,7 +488,8 @@ def _binned(keys: Mapping[str, Any], bins: int | Sequence[float]) -> tuple[np.nd
     # NaN is in no bin, and would make the range of the bins NaN.
     values = values[values == values] if values.dtype.kind == "f" else values
     if values.dtype.kind not in "biuf":
-        raise TypeError(f"bins: expected none, since {name!r} has no numbers, got {bins!r:.60}")
+        hint = "; clhist.cut makes keys of dates" if values.dtype.kind in "mM" else ""
+        raise TypeError(f"bins: expected none, since {name!r} has no numbers, got {bins!r:.60}{hint}")
     counts, edges = histogram(values, bins)
     return counts, {f"{name}_left": edges[:-1], f"{name}_right": edges[1:]}
 

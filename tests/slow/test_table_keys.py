@@ -485,6 +485,27 @@ DAYS = pandas.to_datetime(["2026-01-01", "2026-01-03", "2026-01-04"])
     ("call", "error", "message"),
     [
         (lambda: clhist.cut("x", [2, 1]), ValueError, "bins: expected a number of intervals, or at least two incr"),
+        (
+            lambda: clhist.cut("x", np.array([2, 1], "u1")),
+            ValueError,
+            "bins: expected a number of intervals, or at least",
+        ),
+        (
+            lambda: clhist.cut("x", [None, 1]),
+            TypeError,
+            "bins: expected edges that are numbers, dates or durations, got",
+        ),
+        (
+            lambda: clhist.cut("x", pandas.interval_range(0, 3)),
+            TypeError,
+            "bins: expected edges that are numbers, dates",
+        ),
+        (lambda: clhist.cut("x", pandas.array([0, None], "Int64")), ValueError, "bins: expected edges without missing"),
+        (
+            lambda: clhist.value_counts(FRAME, "time", bins=3),
+            TypeError,
+            "bins: expected none.*clhist.cut makes keys of d",
+        ),
         (lambda: clhist.cut("x", 0), ValueError, "bins: expected at least one interval, got 0"),
         (lambda: clhist.qcut("x", [0.5, 2]), ValueError, "q: expected a positive number of parts"),
         (lambda: clhist.qcut("x", ["a"]), TypeError, "q: expected a positive number of parts"),
