@@ -275,7 +275,7 @@ def cut(
     edges = None if is_number else date_edges(bins) or refuse_missing("bins", bins, "edges")
     if edges is not None:
         values: Any = np.array(edges.nanoseconds, object) if isinstance(edges, DateEdges) else edges
-        if values is edges and values.ndim and values.dtype.kind not in "biuf":
+        if values.ndim and not isinstance(edges, DateEdges) and values.dtype.kind not in "biuf":
             raise TypeError(f"bins: expected edges that are numbers, dates or durations, got {bins!r:.60}")
         # Compared, since differences of unsigned edges would wrap.
         if values.ndim != 1 or len(values) < 2 or not (values[1:] > values[:-1]).all():
