@@ -111,7 +111,7 @@ _ELSEWHERE = {
 def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the mean of each region, NaN for one without values; `scipy.ndimage.mean`, with its parameters.
 
-    Sums are in float64, so that the mean of n equal values may differ from them by n / 2 units in the last place at
+    Sums are in float64, so that the mean of n equal values may differ from them by n units in the last place at
     most, as SciPy's may.
 
     Examples
