@@ -303,7 +303,9 @@ class GroupBy(
         Columns are combined by position: a pandas Series whose index is another one than that of the keys is refused.
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
-        A mean is such a sum divided: of float64 its last digit may exceed the least or the largest value.
+        A mean is such a sum divided. Of float64, a mean of n values may lie outside their range, by n units in the
+        last place at most (few in practice; one if reproducible), and is infinite where the sum overflows. Of float32
+        with a device of double precision, means of fewer than 2^28 values lie within the range.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
         bits or so. "skew" and "kurt" are without bias, as in pandas, and NaN of less than three or four values or of
         values that are all equal. For "mode" pairs of a group and a value are numbered as keys are; for "nunique" this
@@ -398,12 +400,21 @@ class GroupBy(
         for name, array in (("x", x), ("weights", weights)):
             check_index(name, array, self._index)
         if (missing := _missing_of(x, weights)) is not None:
-            arrays = [array if (one := read_column(array)) is None else one.values for array in (x, weights)]
-            options: dict[str, Any] = {"skipna": skipna, "dtype": dtype, "reproducible": reproducible}
-            means: Any = self._without(missing).weighted_mean(*arrays, **options)
+            columns, groups = [read_column(array) for array in (x, weights)], self._without(missing)
+            arrays = [array if one is None else one.values for array, one in zip((x, weights), columns, strict=True)]
+            # In polars NaN is a value: means of it are NaN.
+            nan: list[Any] = [
+                values != values for values, one in zip(arrays, columns, strict=True) if one and one.nan_is_value
+            ]
+            options: dict[str, Any] = {"skipna": skipna and not nan, "dtype": dtype, "reproducible": reproducible}
+            means: Any = groups.weighted_mean(*arrays, **options)
             # A group without values or with a missing one has a masked mean, not NaN.
-            has_missing: Any = False if skipna else self.any(cast(Any, missing))
-            return cast(A, np.ma.array(means, mask=(means != means) | has_missing))
+            masked = means != means
+            if nan:
+                masked &= ~groups.any(np.logical_or.reduce(nan))
+            if not skipna:
+                masked |= self.any(cast(Any, missing))
+            return cast(A, np.ma.array(means, mask=masked))
         x, column, _ = self._column_request("x", (x, "mean"), skipna, 0, dtype)
         if column.dates is not None:
             raise TypeError(f"x: expected numbers, got {column.dates}")
@@ -468,6 +479,8 @@ class GroupBy(
         to which at least the share `q` of the weight lies, as by ``numpy.quantile(..., method="inverted_cdf")``;
         weights are added up in float64, so that, where rounding decides whether the share is reached, either neighbour
         may be returned.
+        Quantiles of dates and durations are interpolated in integers, exactly, and rounded toward zero. A probability
+        is then the nearest fraction of integers up to 10^9, so that 0.29 is 29 / 100.
         """
         check_process()
         check_booleans(skipna=skipna)

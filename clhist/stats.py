@@ -123,7 +123,8 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     Notes
     -----
     Bins are SciPy's: half-open, but for the last one, which has its upper edge and what rounds to it. Sums are
-    accumulated in float64. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value,
+    accumulated in float64, so that the mean of n equal values may differ from them by n units in the last place at
+    most, as SciPy's may. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value,
     and of "quantile" it makes the bin NaN.
     Statistics wait for the device.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from clhist._core.host_spi import read_column
+from clhist._core.host_spi import read_column, refuse_missing
 from clhist.digitize import digitize
 from clhist.groupby import group_by, group_frame
 from clhist.grouped.host_spi import (
@@ -18,10 +18,14 @@ from clhist.grouped.host_spi import (
     OPTIONS,
     PARTS,
     ComputedKey,
+    DateEdges,
     Frame,
     FrameGroupBy,
+    Ticks,
+    as_date,
     bin_of_dates,
-    exact_date,
+    date_edges,
+    even_edges,
     interval_key,
     key_columns,
     key_values,
@@ -29,7 +33,9 @@ from clhist.grouped.host_spi import (
     part_of_dates,
     picked_or_missing,
     probabilities,
+    quantile_edges,
     read_frame,
+    ticks_of,
     width_of,
 )
 from clhist.histogram import histogram
@@ -219,24 +225,25 @@ def crosstab(
 
 def cut(
     column: Any,
-    bins: int | Sequence[float],
+    bins: int | Sequence[Any],
     *,
     right: bool = True,
     labels: Sequence[str] | None = None,
     name: str | None = None,
 ) -> ComputedKey:
-    """Return a key of `group_by`, `value_counts` and `crosstab`: the interval in which each number lies.
+    """Return a key of `group_by`, `value_counts` and `crosstab`: the interval in which each number or date lies.
 
     Parameters
     ----------
     column : str or column
-        Name of a column of numbers, or such a column beside the table.
-    bins : int or sequence of float
+        Name of a column of numbers, dates or durations, or such a column beside the table.
+    bins : int or sequence of float, date or timedelta
         Number of intervals of equal width from the least to the largest value, or their increasing edges. Rows beyond
-        the edges belong to no group.
+        the edges belong to no group. Edges of a column with a time zone are dates with a time zone, as in pandas; texts
+        such as "2026-01-05 08:30" are dates. Edges of a number of intervals of dates are rounded down to the unit.
     right : bool
         Whether intervals include their right edge, as in pandas and polars, rather than the left one. The first one
-        includes its left edge as well, or the last one its right edge.
+        includes its left edge as well, as with `include_lowest` of pandas, or the last one its right edge.
     labels : sequence of str, optional
         Keys in the place of intervals.
     name : str, optional
@@ -246,7 +253,7 @@ def cut(
     -------
     ComputedKey
         Its keys are ordered categories: intervals of pandas; of polars an Enum and of PyArrow a dictionary of texts
-        such as "(0, 5]".
+        such as "(0, 5]". Edges of dates are in the time zone of the column.
 
     Raises
     ------
@@ -265,9 +272,16 @@ def cut(
     """
     check_booleans(right=right)
     is_number = isinstance(bins, int | np.integer) and not isinstance(bins, bool)
-    edges = None if is_number else np.asarray(bins)
-    if edges is not None and (edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all()):
-        raise ValueError(f"bins: expected a number of intervals, or at least two increasing edges, got {bins!r:.60}")
+    edges = None if is_number else date_edges(bins) or refuse_missing("bins", bins, "edges")
+    if edges is not None:
+        values: Any = np.array(edges.nanoseconds, object) if isinstance(edges, DateEdges) else edges
+        if values.ndim and not isinstance(edges, DateEdges) and values.dtype.kind not in "biuf":
+            raise TypeError(f"bins: expected edges that are numbers, dates or durations, got {bins!r:.60}")
+        # Compared, since differences of unsigned edges would wrap.
+        if values.ndim != 1 or len(values) < 2 or not (values[1:] > values[:-1]).all():
+            raise ValueError(
+                f"bins: expected a number of intervals, or at least two increasing edges, got {bins!r:.60}"
+            )
     if edges is None and bins < 1:  # type: ignore[operator]
         raise ValueError(f"bins: expected at least one interval, got {bins}")
     if labels is not None:
@@ -277,8 +291,13 @@ def cut(
 
 
 def _cut(title: Any, values: Any, bins: Any, right: bool, labels: Sequence[str] | None, name: str | None) -> Any:
+    is_number = np.ndim(bins) == 0 and not isinstance(bins, DateEdges)
+    if (ticks := ticks_of(values, partial(even_edges, number=int(bins)) if is_number else bins, right)) is not None:
+        return _intervals(name or title, values, *ticks[:3], right, labels, ticks)
     numbers, is_missing = numbers_of("column", values)
-    if np.ndim(bins) == 0:
+    if isinstance(bins, DateEdges):
+        raise TypeError("bins: expected numbers as edges, as the column has, got dates or durations")
+    if is_number:
         present = numbers[~is_missing]
         # Edges depend on the extremes alone, so these two stand for all values.
         ends = (present.min(), present.max()) if present.size else (0, 1)
@@ -289,7 +308,7 @@ def _cut(title: Any, values: Any, bins: Any, right: bool, labels: Sequence[str] 
 def qcut(
     column: Any, q: int | Sequence[float], *, labels: Sequence[str] | None = None, name: str | None = None
 ) -> ComputedKey:
-    """Return a key of `group_by`, `value_counts` and `crosstab`: which quantiles of a column each number lies between.
+    """Return a key of `group_by`, `value_counts` and `crosstab`: between which quantiles each number or date lies.
 
     Parameters
     ----------
@@ -322,6 +341,8 @@ def qcut(
 
 
 def _qcut(title: Any, values: Any, shares: np.ndarray, labels: Sequence[str] | None, name: str | None) -> Any:
+    if (ticks := ticks_of(values, partial(quantile_edges, shares=shares.tolist()), right=True)) is not None:
+        return _intervals(name or title, values, *ticks[:3], True, labels, ticks)
     numbers, is_missing = numbers_of("column", values)
     present = numbers[~is_missing]
     # Equal quantiles become one edge; a single edge is repeated, since an interval needs two.
@@ -394,7 +415,7 @@ def date_bin(column: Any, width: Any, *, origin: Any = None, name: str | None = 
     2026-01-05 08:45:00     1
     """
     duration = width_of(width)
-    first = None if origin is None else _as_date(origin)
+    first = None if origin is None else as_date("origin", origin)
     return ComputedKey(column, partial(_date_bin, width=duration, origin=first), name)
 
 
@@ -417,22 +438,6 @@ def _check_labels(labels: Sequence[str]) -> None:
         raise ValueError(f"labels: expected texts that differ, got {labels!r:.60}")
 
 
-def _as_date(origin: Any) -> datetime | np.datetime64 | np.timedelta64:
-    """Return a date, with its time zone if it has one, or a duration."""
-    if isinstance(origin, timedelta | np.timedelta64):
-        return exact_date(origin)
-    try:
-        date = datetime.fromisoformat(origin) if isinstance(origin, str) else origin
-    except ValueError:  # NumPy reads months, as "2026-01"
-        date = origin
-    if isinstance(date, datetime) and date.tzinfo is not None:
-        return date
-    try:
-        return exact_date(date)
-    except (TypeError, ValueError):
-        raise TypeError(f"origin: expected a date or a timedelta, got {origin!r:.60}") from None
-
-
 def _intervals(
     name: Any,
     column: Any,
@@ -441,16 +446,19 @@ def _intervals(
     edges: np.ndarray,
     right: bool,
     labels: Sequence[str] | None,
+    ticks: Ticks | None = None,
 ) -> Any:
     """Return the interval of each number as a category; the outer edges belong to intervals."""
     if labels is not None and len(labels) != len(edges) - 1:
         raise ValueError(f"labels: expected {len(edges) - 1}, as there are intervals, got {len(labels)}")
     # Function digitize counts from 1 and leaves out one of the outer edges, which belongs to an interval here.
     codes = np.asarray(digitize(numbers, edges, right)).astype(np.int64) - 1
-    codes[numbers == (edges[0] if right else edges[-1])] = 0 if right else len(edges) - 2
+    if ticks is None or ticks.has_end:
+        codes[numbers == (edges[0] if right else edges[-1])] = 0 if right else len(edges) - 2
     # Numbers below all edges have -1 already.
     codes[is_missing | (codes > len(edges) - 2)] = -1
-    return interval_key(name, column, edges, codes, right, None if labels is None else [*labels])
+    shown = edges if ticks is None else ticks.shown
+    return interval_key(name, column, shown, codes, right, None if labels is None else [*labels])
 
 
 def _as_frame(table: Any) -> Frame:
@@ -480,7 +488,8 @@ def _binned(keys: Mapping[str, Any], bins: int | Sequence[float]) -> tuple[np.nd
     # NaN is in no bin, and would make the range of the bins NaN.
     values = values[values == values] if values.dtype.kind == "f" else values
     if values.dtype.kind not in "biuf":
-        raise TypeError(f"bins: expected none, since {name!r} has no numbers, got {bins!r:.60}")
+        hint = "; clhist.cut makes keys of dates" if values.dtype.kind in "mM" else ""
+        raise TypeError(f"bins: expected none, since {name!r} has no numbers, got {bins!r:.60}{hint}")
     counts, edges = histogram(values, bins)
     return counts, {f"{name}_left": edges[:-1], f"{name}_right": edges[1:]}
 

@@ -157,7 +157,7 @@ key_t clhist_nth(__global key_t *a, uint n, uint rank)
 
 // The order statistic of each group.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_select(
-    __global const char *ends_base, const ulong ends_offset, __global key_t *sorted, const long groups, const ${real} q, __global ${result} *out)
+    __global const char *ends_base, const ulong ends_offset, __global key_t *sorted, const long groups, const ${c_name(order.probability)} q, __global ${result} *out)
 {
     __global const uint *ends = (__global const uint *)(ends_base + ends_offset);
     const long first = get_global_id(0) * groups / get_global_size(0);
@@ -181,7 +181,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_select(
         }
 % endif
         const uint rank = clhist_rank(n, q);
-        const ${real} share = clhist_share(n, q);
+        const ${c_name(order.probability)} share = clhist_share(n, q);
         const key_t low = clhist_nth(a, n, rank);
         key_t high = low;
         if (share > 0) {

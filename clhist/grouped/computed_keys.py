@@ -27,8 +27,11 @@ _UNITS = {
 PARTS = ("year", "quarter", "month", "week", "day", "weekday", "dayofyear", "hour", "minute", "second")
 
 
-def interval_key(name: Any, column: Any, edges: np.ndarray, codes: np.ndarray, right: bool, labels: Any) -> Any:
-    """Return the intervals with the numbers `codes`, -1 where there is none, as ordered categories."""
+def interval_key(name: Any, column: Any, edges: Any, codes: np.ndarray, right: bool, labels: Any) -> Any:
+    """Return the intervals with the numbers `codes`, -1 where there is none, as ordered categories.
+
+    The edges are numbers, or dates as an index of pandas, or their texts of a column of another library.
+    """
     texts = labels or _texts(edges, right)
     if hasattr(column, "dictionary_encode"):
         pyarrow = import_module("pyarrow")
@@ -47,15 +50,16 @@ def interval_key(name: Any, column: Any, edges: np.ndarray, codes: np.ndarray, r
     return pandas.Series(values, index=column.index, name=name)
 
 
-def _texts(edges: np.ndarray, right: bool) -> list[str]:
-    """Return texts of intervals, with as many digits as they need to differ."""
+def _texts(edges: Any, right: bool) -> list[str]:
+    """Return texts of intervals; edges that are numbers have as many digits as they need to differ."""
     begin, end = "(]" if right else "[)"
+    texts = edges if isinstance(edges, list) else edges.tolist()
     # 17 significant digits distinguish any two float64 numbers.
-    for digits in range(6, 18):
-        numbers = [f"{edge:.{digits}g}" for edge in edges.tolist()]
-        if len({*numbers}) == len(numbers):
+    for digits in range(6, 18) if isinstance(edges, np.ndarray) else ():
+        texts = [f"{edge:.{digits}g}" for edge in edges.tolist()]
+        if len({*texts}) == len(texts):
             break
-    return [f"{begin}{low}, {high}{end}" for low, high in pairwise(numbers)]
+    return [f"{begin}{low}, {high}{end}" for low, high in pairwise(texts)]
 
 
 def numbers_of(argument: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -64,15 +68,14 @@ def numbers_of(argument: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     values = np.asarray(column) if data is None else data.values
     if values.dtype.kind not in "iuf":
         kind = getattr(column, "dtype", getattr(column, "type", "none"))
-        hint = "; clhist.date_bin bins dates" if values.dtype.kind in "mM" else ""
-        raise TypeError(f"{argument}: expected a column of numbers, got {kind}{hint}")
+        raise TypeError(f"{argument}: expected a column of numbers or dates, got {kind}")
     is_missing = values != values
     return values, is_missing if data is None or data.missing is None else is_missing | data.missing
 
 
 def part_of_dates(column: Any, part: str) -> Any:
     """Return a part of the dates of a column, in its time zone; Monday is weekday 0."""
-    column = _checked_dates(column)
+    column = checked_dates(column)
     if hasattr(column, "dictionary_encode"):
         return getattr(import_module("pyarrow.compute"), _ARROW.get(part, part))(column)
     if hasattr(column, "to_physical"):
@@ -92,26 +95,26 @@ def bin_of_dates(column: Any, width: np.timedelta64, origin: datetime | np.datet
         If the column has no dates or durations, or no time zone though `origin` has one, or `origin` is of the other
         kind, or `width` or `origin` is no multiple of the unit.
     """
-    column = _checked_dates(column, "mM")
+    column = checked_dates(column, "mM")
     # A pandas column stored by PyArrow is binned by PyArrow and stored by it again.
     if hasattr(getattr(column, "dtype", None), "pyarrow_dtype"):
         pandas = import_module("pandas")
         begin = bin_of_dates(import_module("pyarrow").array(column), width, origin)
         return pandas.Series(begin, index=column.index, name=column.name, dtype=pandas.ArrowDtype(begin.type))
     library = library_of(column) or ""
-    is_duration = _as_dates(column).dtype.kind == "m"
+    is_duration = as_dates(column).dtype.kind == "m"
     if origin is not None and isinstance(origin, np.timedelta64) != is_duration:
         expected = "duration" if is_duration else "date"
         raise TypeError(f"origin: expected a {expected}, as the column has, got {origin!r}")
-    column, zone = (column, None) if is_duration else _with_time(column, library)
+    column, zone = (column, None) if is_duration else with_time(column, library)
     if isinstance(origin, datetime) and origin.tzinfo is not None:
         if zone is None:
             raise TypeError(f"origin: expected a date without time zone, as those of the column are, got {origin}")
         # The time that the clocks of the column show at the instant of the origin.
-        origin = origin.astimezone(_as_zone(zone)).replace(tzinfo=None)
+        origin = origin.astimezone(as_zone(zone)).replace(tzinfo=None)
     # Bins follow the clocks of the zone, so that a day begins at midnight there.
     local = _localized(column, library, zone)
-    dates = _as_dates(local)
+    dates = as_dates(local)
     unit, _ = np.datetime_data(dates.dtype)
     # Integers in the unit of the column are exact; a width between two of them has no such form.
     ticks, remainder = divmod(width, np.timedelta64(1, cast(Any, unit)))
@@ -134,9 +137,31 @@ def bin_of_dates(column: Any, width: np.timedelta64, origin: datetime | np.datet
         return _in_zone(begin, library, zone)
     # Clocks that show an hour twice are in two bins if these begin in that hour: each has the offset of its dates.
     by_instant = _minus(column, beyond, library)
-    shown = _as_dates(_localized(by_instant, library, zone))
+    shown = as_dates(_localized(by_instant, library, zone))
     is_between = (shown != dates - beyond) & ~np.isnat(dates)  # a change of the offset is between begin and date
     return _chosen(is_between, _in_zone(begin, library, zone), by_instant, library) if is_between.any() else by_instant
+
+
+def as_date(argument: str, value: Any) -> datetime | np.datetime64 | np.timedelta64:
+    """Return a date, with its time zone if it has one, or a duration.
+
+    Raises
+    ------
+    TypeError
+        If it is neither; the message names the argument.
+    """
+    if isinstance(value, timedelta | np.timedelta64):
+        return exact_date(value)
+    try:
+        date = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:  # NumPy reads months, as "2026-01"
+        date = value
+    if isinstance(date, datetime) and date.tzinfo is not None:
+        return date
+    try:
+        return exact_date(date)
+    except (TypeError, ValueError):
+        raise TypeError(f"{argument}: expected a date or a timedelta, got {value!r:.60}") from None
 
 
 def exact_date(date: Any) -> np.datetime64 | np.timedelta64:
@@ -146,7 +171,7 @@ def exact_date(date: Any) -> np.datetime64 | np.timedelta64:
     return date.to_datetime64() if hasattr(date, "to_datetime64") else np.datetime64(date)
 
 
-def _as_dates(column: Any) -> np.ndarray:
+def as_dates(column: Any) -> np.ndarray:
     data = read_column(column)
     return np.asarray(column) if data is None else data.values
 
@@ -160,7 +185,7 @@ def _chosen(mask: np.ndarray, column: Any, other: Any, library: str) -> Any:
     return other.where(~mask, column)
 
 
-def _checked_dates(column: Any, kinds: str = "M") -> Any:
+def checked_dates(column: Any, kinds: str = "M") -> Any:
     """Return a column of dates, with kinds "mM" or durations; Python's own in a column of pandas become pandas'.
 
     Raises
@@ -180,7 +205,7 @@ def _checked_dates(column: Any, kinds: str = "M") -> Any:
     return column
 
 
-def _with_time(column: Any, library: str) -> tuple[Any, Any]:
+def with_time(column: Any, library: str) -> tuple[Any, Any]:
     """Return a column of dates as one of date and time, and its time zone."""
     if library == "pyarrow":
         pyarrow = import_module("pyarrow")
@@ -222,14 +247,14 @@ def _in_zone(local: Any, library: str, zone: Any) -> Any:
         if not len(skipped):
             return begin
         clocks = local.gather(skipped).to_list()
-        instants = {clock: _end_of_gap(clock, _as_zone(zone)) for clock in {*clocks}}
+        instants = {clock: _end_of_gap(clock, as_zone(zone)) for clock in {*clocks}}
         return begin.scatter(skipped, [instants[clock] for clock in clocks])
     # Of an hour that occurs twice, True chooses daylight saving time, the first one.
     begin = local.dt.tz_localize(zone, ambiguous=np.ones(len(local), bool), nonexistent="NaT")
     skipped = np.flatnonzero(begin.isna() & local.notna())
     if skipped.size:  # "shift_forward" of pandas takes each gap for an hour
         clocks = local.iloc[skipped].dt.to_pydatetime()
-        instants = {clock: _end_of_gap(clock, _as_zone(zone)) for clock in {*clocks}}
+        instants = {clock: _end_of_gap(clock, as_zone(zone)) for clock in {*clocks}}
         begin = begin.copy()
         begin.iloc[skipped] = (
             import_module("pandas").Series([instants[clock] for clock in clocks], dtype=begin.dtype).array
@@ -237,7 +262,7 @@ def _in_zone(local: Any, library: str, zone: Any) -> Any:
     return begin
 
 
-def _as_zone(zone: Any) -> tzinfo:
+def as_zone(zone: Any) -> tzinfo:
     """Return a time zone of a column, which may be a name or an offset such as "+02:00"."""
     if isinstance(zone, tzinfo):
         return zone

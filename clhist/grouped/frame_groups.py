@@ -11,6 +11,7 @@ from clhist._core.runtime.columns import read_column
 from clhist.grouped.dates import NAT, as_integers
 from clhist.grouped.frames import Frame, key_values, picked_or_missing
 from clhist.grouped.groups import groups_of
+from clhist.grouped.weighted import MOMENTS, weighted_moment
 from clhist.operators.c_types import check_booleans
 from clhist.statistics.table import named_statistics, place_of, quantile_of
 
@@ -79,8 +80,10 @@ class FrameGroupBy:
             Statistics of fewer values are missing, but for "size", "count" and "nunique". In pandas sums, products,
             extremes, "first" and "last" have it.
         weights : str or array, optional
-            Weights of the rows, a column as of `columns`, for "mean", "median" and quantiles: see
-            `GroupBy.weighted_mean` and `GroupBy.quantile`. Other statistics but "size" and "count" are refused then.
+            Weights of the rows, a column as of `columns`, for "mean", "sum", "var", "std", "median" and quantiles: see
+            `GroupBy.weighted_mean` and `GroupBy.quantile`. Weights are those of reliability, as `aweights` of
+            ``numpy.cov`` and of boost-histogram: the variance is divided by the sum of the weights, less `ddof` times
+            the sum of their squares over their sum. "size" and "count" are those of rows; other statistics are refused.
         **columns : tuple of (str or array, statistic, ...), or "size"
             Under the name of each result a column and its statistics, of those of `GroupBy.agg`. Instead of the name of
             a column an array with an element for each row; a pandas Series must have the index of the table. Several
@@ -127,7 +130,7 @@ class FrameGroupBy:
             # Arrays cannot be hashed; `columns` keeps them alive, so that no two have one id.
             key = column if self._frame.is_name(column) else id(column)
             if weights is not None:
-                self._check_weighted(name, names)
+                self._check_weighted(name, names, reproducible)
             if key not in labels:
                 labels[key] = self._label(name, column, labels.values())
                 values = self._combined(name, column, names) if isinstance(column, list) else None
@@ -181,22 +184,28 @@ class FrameGroupBy:
             results[name] = self._frame.values(values, statistic, result)
         return results
 
-    def _check_weighted(self, name: str, statistics: Collection[str]) -> None:
-        """Raise TypeError if one of the statistics has no weights."""
+    def _check_weighted(self, name: str, statistics: Collection[str], reproducible: bool) -> None:
+        """Raise TypeError if one of the statistics has no weights, or is not reproducible with them."""
         for statistic in statistics:
-            if statistic not in ("mean", "median", "size", "count") and quantile_of(statistic) is None:
+            is_quantile = statistic == "median" or quantile_of(statistic) is not None
+            if statistic not in ("mean", *MOMENTS, "size", "count") and not is_quantile:
                 raise TypeError(
-                    f"{name}: expected 'mean', 'median', quantiles such as 'q90', 'size' or 'count' with weights, got "
-                    f"{statistic!r}"
+                    f"{name}: expected 'mean', 'sum', 'var', 'std', 'median', quantiles such as 'q90', 'size' or "
+                    f"'count' with weights, got {statistic!r}"
                 )
+            if is_quantile and reproducible:
+                raise TypeError(f"{name}: expected reproducible=False of {statistic!r} with weights, got True")
 
     def _weighted(self, name: str, x: Any, statistic: str, weights: Any, options: Mapping[str, Any]) -> Any:
         """Return a statistic of values with weights."""
         q, method = (0.5, "linear") if statistic == "median" else quantile_of(statistic) or (None, None)
-        skipna, dtype = options["skipna"], options["dtype"]
+        if statistic in MOMENTS:
+            return weighted_moment(self.groups, name, statistic, x, weights, options)
+        of_mean = {name: options[name] for name in ("skipna", "dtype", "reproducible")}
         try:
             if q is None:
-                return self.groups.weighted_mean(x, weights, skipna=skipna, dtype=dtype)
+                return self.groups.weighted_mean(x, weights, **of_mean)
+            skipna, dtype = options["skipna"], options["dtype"]
             return self.groups.quantile(x, q, method=method, weights=weights, skipna=skipna, dtype=dtype)
         except (TypeError, ValueError) as error:
             # Methods of arrays call the values `x`; the caller knows them by the name of the result.

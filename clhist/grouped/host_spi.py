@@ -23,11 +23,19 @@ from clhist.grouped.table import Table as Table
 # Keys that are computed from a column.
 from clhist.grouped.computed_keys import (
     PARTS as PARTS,
+    as_date as as_date,
     bin_of_dates as bin_of_dates,
-    exact_date as exact_date,
     interval_key as interval_key,
     numbers_of as numbers_of,
     part_of_dates as part_of_dates,
     probabilities as probabilities,
     width_of as width_of,
+)
+from clhist.grouped.date_intervals import (
+    DateEdges as DateEdges,
+    Ticks as Ticks,
+    date_edges as date_edges,
+    even_edges as even_edges,
+    quantile_edges as quantile_edges,
+    ticks_of as ticks_of,
 )

@@ -111,6 +111,9 @@ _ELSEWHERE = {
 def mean(input: Any, labels: Any = None, index: Any = None) -> Any:
     """Return the mean of each region, NaN for one without values; `scipy.ndimage.mean`, with its parameters.
 
+    Sums are in float64, so that the mean of n equal values may differ from them by n units in the last place at
+    most, as SciPy's may.
+
     Examples
     --------
     >>> image, labels = np.array([[1, 2], [7, 4]]), np.array([[1, 1], [2, 2]])

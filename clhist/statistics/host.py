@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clhist.statistics.outputs import Column
+from clhist.statistics.quantiles import fraction_of
 from clhist.statistics.variance import CANCELLED, variance
 
 Array = np.ndarray
@@ -252,12 +253,18 @@ def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -
         rank = rounded.astype(np.int64)
         share = place - rank if method in ("linear", "midpoint") else np.zeros(place.shape)
         share = np.where(share > 0, 0.5, 0) if method == "midpoint" else share
+    whole = 2  # of which the share is a part, in integers
+    if result.kind == "i":
+        share = (2 * share).astype(np.int64)
+        if q is not None and method == "linear":
+            part, whole = fraction_of(q)
+            rank, share = np.divmod(part * (counts - 1), whole)
     # Empty groups read some value, too, which is replaced below.
     low = np.minimum(ends - counts + np.maximum(rank, 0), values.size - 1)
     # Without a share both neighbours are one: 0 times an infinite difference would be NaN.
     a, b = values[low], values[np.where(share > 0, np.minimum(low + 1, values.size - 1), low)]
     if result.kind == "i":
-        quantiles = _between_integers(a.astype(np.int64), b.astype(np.int64), share, q is None or method == "midpoint")
+        quantiles = _between_integers(a.astype(np.int64), b.astype(np.int64), share, whole)
     elif q is None:
         a, b = a.astype(result), b.astype(result)
         quantiles = np.where(a == b, a, (a + b) / 2)
@@ -272,16 +279,14 @@ def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -
     return quantiles
 
 
-def _between_integers(a: Array, b: Array, share: Array, is_median: bool) -> Array:
-    """Interpolate between integers, rounded toward zero; differences are unsigned, as they may exceed 63 bits."""
-    distance = b.view(np.uint64) - a.view(np.uint64)
-    if is_median:
-        part, rest = np.where(share == 0, 0, distance // 2), (share != 0) & (distance % 2 > 0)
-    else:
-        part = (distance * share).astype(np.uint64)
-        rest = part < distance * share
-    value = a + part.astype(np.uint64).view(np.int64)
-    return value + ((value < 0) & rest)
+def _between_integers(a: Array, b: Array, share: Array, whole: int) -> Array:
+    """Return the integers at `share / whole` of the way, rounded toward zero."""
+    # Differences are unsigned, as they may exceed 63 bits; by parts no product exceeds 64 bits.
+    high, low = np.divmod(b.view(np.uint64) - a.view(np.uint64), np.uint64(whole))
+    unsigned = share.astype(np.uint64)
+    part, rest = np.divmod(low * unsigned, np.uint64(whole))
+    value = a + (high * unsigned + part).view(np.int64)
+    return value + ((value < 0) & (rest > 0))
 
 
 def mode(grouped: Grouped) -> Array:

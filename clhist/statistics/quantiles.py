@@ -21,6 +21,13 @@ def probability(q: object) -> float:
     return float(q)
 
 
+def fraction_of(q: float) -> tuple[int, int]:
+    """Return a probability as the nearest fraction of integers up to 10^9, so that 0.29 is 29 / 100."""
+    from fractions import Fraction  # which most programs do without
+
+    return Fraction(q).limit_denominator(10**9).as_integer_ratio()
+
+
 def checked_method(method: Any) -> Method:
     """Return the method of a quantile; raise ValueError if there is none of that name."""
     if method not in METHODS:

@@ -26,6 +26,7 @@ from clhist._core.runtime.chain import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist._core.runtime.engine import Engine
 from clhist.operators.c_types import c_name
+from clhist.statistics.quantiles import fraction_of
 from clhist.statistics.selection_texts import CPU, GPU, Order, Recipe, texts
 
 _MOST_BINS = 1 << 20  # of the histogram of one digit of all groups
@@ -62,6 +63,9 @@ def select(
     weights : pyopencl.array.Array, optional
         Weights of the values, not negative, of the dtype of `order`.
     """
+    if order.is_exact:
+        part, whole = fraction_of(q)
+        q = order.probability.type(part << 32 | whole)
     if weights is None and sorts(values, num_groups, queue):
         return _sorted_by_group(order, keys, values, num_groups, q, queue)
     recipe = CPU if device_kind(queue.device) == "cpu" else GPU
@@ -156,7 +160,7 @@ def _sorted_by_group(
     done = arrange(queue, (chunks,), one, *data, keyed, wait_for=[done])
     # Writing has advanced the places: those of the last chunk are the ends of the groups. Offset in bytes.
     ends = np.uint64(4 * (chunks - 1) * num_groups)
-    last = [places, ends, keyed, groups, order.real.type(q), result.data]
+    last = [places, ends, keyed, groups, order.probability.type(q), result.data]
     result.add_event(choose(queue, (min(num_groups, 64 * cores),), one, *last, wait_for=[done]))
     return result
 

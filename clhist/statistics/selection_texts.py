@@ -74,6 +74,16 @@ class Order:
         return np.dtype(np.uint64 if self.dtype.itemsize == 8 else np.uint32)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether it is interpolated between integers by a fraction, as dates are."""
+        return self.result.kind == "i" and self.method == "linear" and not (self.is_median or self.counts)
+
+    @property
+    def probability(self) -> np.dtype:
+        """The dtype of the argument `q` of the kernels; uint64 of a fraction has the numerator in its upper half."""
+        return np.dtype(np.uint64) if self.is_exact else self.real
+
+    @property
     def propagates(self) -> bool:
         """Whether results have to be NaN where a value is."""
         return self.nan == "propagated" and self.dtype.kind == "f"
@@ -118,10 +128,16 @@ class Order:
         rank, share = (expression.format(p="q * (n - 1)") for expression in _PLACES[self.method])
         if self.is_median:
             rank, share = "(n - 1) / 2", "n % 2 ? 0 : 0.5f"
+        if self.is_exact:  # `share` is a fraction as `q` is, or 0
+            place, whole = "(ulong)(n - 1) * (q >> 32)", "(q & 0xffffffff)"
+            rank, share = f"{place} / {whole}", f"{place} % {whole} ? {place} % {whole} << 32 | {whole} : 0"
+        probability = c_name(self.probability)
         if self.result.kind == "i" and not self.counts:  # the sum of two dates may overflow
-            part, rest = f"(ulong)(({real})apart * share)", f"part < ({real})apart * share"
-            if self.is_median or self.method == "midpoint":
-                part, rest = "share == 0 ? 0 : apart / 2", "share != 0 && apart % 2"
+            part, rest = "share == 0 ? 0 : apart / 2", "share != 0 && apart % 2"
+            if self.is_exact:  # by parts, so that no product exceeds 64 bits
+                whole = "max(share & 0xffffffff, (ulong)1)"
+                beyond = f"apart % {whole} * (share >> 32)"
+                part, rest = f"apart / {whole} * (share >> 32) + {beyond} / {whole}", f"{beyond} % {whole}"
             between = f"""const long a = {first}, b = {second};
     const ulong apart = (ulong)b - (ulong)a, part = {part};
     const long value = a + (long)part;
@@ -133,9 +149,9 @@ class Order:
     return low == high || a == b ? a : share < 0.5f ? a + (b - a) * share : b - (b - a) * (1 - share);"""
         # Fused multiply-adds would round differently from NumPy.
         return f"""#pragma OPENCL FP_CONTRACT OFF
-long clhist_rank(const long n, const {real} q) {{ return {rank}; }}
-{real} clhist_share(const long n, const {real} q) {{ return {share}; }}
-{result} clhist_between(const {key} low, const {key} high, const {real} share)
+long clhist_rank(const long n, const {probability} q) {{ return {rank}; }}
+{probability} clhist_share(const long n, const {probability} q) {{ return {share}; }}
+{result} clhist_between(const {key} low, const {key} high, const {probability} share)
 {{
     {between}
 }}
@@ -219,7 +235,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
     Of weighted values `digits` adds up weights, and `rank` and `members` are the weight below the digits that were
     found and that of the whole group.
     """
-    unsigned, real = c_name(order.key), c_name(order.real)
+    unsigned, real, probability = c_name(order.key), c_name(order.real), c_name(order.probability)
     weighted = order.weights is not None
     arguments = f"{order.arguments}, const {unsigned} *found, const long groups"
     # `shift` is the lowest bit of the digit; the bits above it have to equal the prefix of the group.
@@ -228,7 +244,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
     count, total = (real, real) if weighted else ("uint", "long")
     finish = f"const {unsigned} *found, const {unsigned} *above, const {unsigned} *top, const {total} *rank, "
     missing = f" || top[i] == {order.ones}" if order.propagates else ""
-    choose = f"const {count} *counts, {unsigned} *found, {total} *rank, {total} *members, uint *equal, const {real} q, "
+    choose = f"const {count} *counts, {unsigned} *found, {total} *rank, {total} *members, uint *equal, "
     above = f"{recipe.emit}{'EMIT1(g, k); ' if order.propagates else ''}"
     return Texts(
         functions=order.functions(),
@@ -236,10 +252,10 @@ def texts(order: Order, recipe: Recipe) -> Texts:
         digits=order.element(emit),
         following_arguments=arguments,
         following=order.element("EMIT(g, k); " if weighted else above),
-        choose_arguments=f"{choose}const uint bits, const int whole"
+        choose_arguments=f"{choose}const {probability} q, const uint bits, const int whole"
         f"{', const long groups' if recipe.takes_groups else ''}",
         choose=(_CHOOSE_BY_WEIGHT if weighted else _CHOOSE).format(first=recipe.first, at=recipe.at, real=real),
-        finish_arguments=f"{finish}const {total} *members, const uint *equal, const {real} q, "
+        finish_arguments=f"{finish}const {total} *members, const uint *equal, const {probability} q, "
         f"{c_name(order.result)} *out",
         finish=f"""
             const {unsigned} low = found[i];
@@ -248,7 +264,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
             """
         if weighted
         else f"""
-            const {real} fraction = members[i] ? clhist_share(members[i], q) : 0;
+            const {probability} fraction = members[i] ? clhist_share(members[i], q) : 0;
             const {unsigned} low = found[i];
             const {unsigned} high = !(fraction > 0) ? low : rank[i] + 1 < equal[i] ? low : {recipe.above};
             const int missing = members[i] == 0{missing};

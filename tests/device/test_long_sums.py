@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -75,3 +76,40 @@ def test_dest_and_few_elements():
         keys = np.arange(size) % 2
         found = clhist.reduce_by_index(dest, "sum", keys, np.full(size, 0.5), queue=clhist.default_queue())
         assert found.tolist() == (dest + np.bincount(keys, minlength=2) / 2).tolist()
+
+
+def means_of(x, keys, bins, queue, reproducible):
+    """Return means of groups by each function of groups or bins, on the host and on a device."""
+    sample, options = keys + 0.5, {"bins": bins, "range": (0, bins), "reproducible": reproducible}
+    means = {"device": clhist.group_by(keys, bins, queue=queue).mean(x, reproducible=reproducible)}
+    means["host"] = clhist.group_by(keys, bins).mean(x, reproducible=reproducible)
+    for name, where in {"binned": None, "binned, device": queue}.items():
+        means[name] = clhist.stats.binned_statistic(sample, x, "mean", queue=where, **options).statistic
+    if not reproducible:
+        means["ndimage"] = clhist.ndimage.mean(x, keys, range(bins))
+    return means
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("sizes", [(3, 7, 49), pytest.param((1, 3, 7, 49, 2**20 + 1), marks=pytest.mark.slow)])
+def test_means_beyond_extremes(dtype, reproducible, sizes, queue):
+    rng, keys = np.random.default_rng(3), np.repeat(np.arange(len(sizes)), sizes)
+    rng.shuffle(keys)
+    limits = np.finfo(dtype)
+    for value in [0.1, 1 / 3, limits.max / 2**21, limits.tiny, limits.smallest_subnormal, *-rng.random(4)]:
+        equal = np.full(keys.size, value, dtype)
+        # Some values are the next lower ones: their exact mean lies a fraction of a unit below the largest value.
+        near = np.where(rng.random(keys.size) < 0.1, np.nextafter(equal, dtype(-np.inf)), equal)
+        for x in (equal, near):
+            for name, means in means_of(x, keys, len(sizes), queue, reproducible).items():
+                for group, size in enumerate(sizes):
+                    values, mean = x[keys == group], float(means[group])
+                    low, high = (Fraction(float(limit)) for limit in (values.min(), values.max()))
+                    beyond = max(Fraction(mean) - high, low - Fraction(mean))
+                    if means.dtype == np.float32:
+                        assert beyond <= 0, name
+                    elif reproducible:
+                        assert beyond <= Fraction(math.ulp(mean)), name
+                    else:
+                        assert beyond <= max(abs(low), abs(high)) * size / 2**53, name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from fractions import Fraction
 
 import numpy as np
 import pandas
@@ -34,6 +36,13 @@ def parts_of(keys, ticks):
 
 def kind_of(column):
     return str(column.type if isinstance(column, pyarrow.Array | pyarrow.ChunkedArray) else column.dtype)
+
+
+def quantile(part, q):
+    place = Fraction(str(q)) * (len(part) - 1)
+    below, part = math.floor(place), sorted(part)
+    value = part[below] + (place - below) * (part[math.ceil(place)] - part[below])
+    return toward_zero(value.numerator, value.denominator)
 
 
 def toward_zero(numerator, denominator):
@@ -88,6 +97,38 @@ def test_exact_statistics(dtype, size):
         np.testing.assert_array_equal(groups.transform(dates, "sum")[keys >= 0], sums.view(dtype)[keys[keys >= 0]])
 
 
+@pytest.mark.parametrize("groups", [3, 5_000])
+@pytest.mark.parametrize("size", [60, 30_000])
+@pytest.mark.parametrize("dtype", ["M8[ns]", "m8[s]"])
+def test_quantiles_are_exact(groups, size, dtype, queue):
+    rng = np.random.default_rng(size)
+    keys = rng.integers(0, groups, size)
+    ticks = rng.integers(-(2**62), 2**62, size) if "ns" in dtype else rng.integers(-30, 30, size)
+    for where in (None, queue):
+        by = clhist.group_by(keys, groups, queue=where)
+        for q in (0, 0.01, 0.1, 0.29, 0.3, 1 / 3, 0.57, 0.7, 0.9, 0.99, 0.999, 1):
+            found = by.quantile(ticks.view(dtype), q).view(np.int64)
+            exact = Fraction(1, 3) if q == 1 / 3 else q
+            expected = [
+                quantile(part, exact) if part else NAT
+                for part in parts_of(np.append(keys, groups), np.append(ticks, 0))
+            ]
+            assert found.tolist() == expected[:groups]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_quantiles_as_pandas(unit):
+    # Dates of such units are exact as float64, in which pandas interpolates.
+    rng = np.random.default_rng(3)
+    keys, dates = np.repeat(np.arange(100), np.arange(1, 101)), rng.integers(1_700_000_000, 1_700_000_040, 5050)
+    dates = dates.astype("M8[s]").astype(f"M8[{unit}]")
+    groups, theirs = clhist.group_by(keys), pandas.Series(dates).groupby(keys)
+    for q in (0, 0.1, 0.29, 0.5, 0.7, 0.9, 0.99, 1):
+        for method in ("linear", "lower", "higher", "nearest"):
+            expected = theirs.quantile(q, interpolation=method)
+            np.testing.assert_array_equal(groups.quantile(dates, q, method=method), expected)
+
+
 @pytest.mark.parametrize("size", [10, 200_000])
 def test_as_pandas_rounds(size):
     rng = np.random.default_rng(size)
@@ -99,8 +140,6 @@ def test_as_pandas_rounds(size):
         for name in ("mean", "median", "min", "last", "nunique", "count"):
             np.testing.assert_array_equal(getattr(groups, name)(given), getattr(theirs, name)(), err_msg=name)
         difference = groups.std(given, ddof=1) - theirs.std().to_numpy()
-        assert np.abs(difference[~np.isnat(difference)].astype(int)).max() <= 1
-        difference = groups.quantile(given, 0.3) - theirs.quantile(0.3).to_numpy()
         assert np.abs(difference[~np.isnat(difference)].astype(int)).max() <= 1
         np.testing.assert_array_equal(groups.transform(given, "mean"), theirs.transform("mean"))
 

@@ -75,6 +75,128 @@ def test_intervals(size):
         assert [row[-1] for row in rows(same, library)] == np.histogram(frame["weight"], 4)[0].tolist()
 
 
+@pytest.mark.parametrize("size", [60, 30_000])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("kind", ["dates", "zone", "durations"])
+@pytest.mark.parametrize("right", [True, False])
+def test_intervals_of_dates(size, unit, kind, right):
+    rng = np.random.default_rng(size)
+    seconds = rng.integers(0, 4 * 86400, size) - 86400
+    seconds[:40] = np.repeat(np.arange(-1, 3) * 86400, 10)  # at edges
+    durations = pandas.Series(seconds.astype("m8[s]").astype(f"m8[{unit}]"), index=np.arange(size)[::-1] * 2, name="t")
+    durations[durations.index[::7]] = pandas.NaT
+    days = pandas.to_timedelta([-1, 0, 1, 2], unit="D")
+    # Clocks of this zone skip an hour at 1:00 UTC.
+    first = pandas.Timestamp("2026-03-29") if kind == "dates" else pandas.Timestamp("2026-03-29", tz="Europe/Berlin")
+    column, edges = (durations, days) if kind == "durations" else (durations + first.as_unit(unit), first + days)
+    frame = pandas.DataFrame({"t": column, "x": np.arange(size)})
+    for bins in (edges, [*edges], edges[[1, 3]].to_series(), 5, 1):
+        expected = pandas.cut(column, bins, right=right, include_lowest=True, labels=False)
+        # Of given edges the last interval includes its right one, and of a number the first its left one.
+        ends = column == (column.max() if isinstance(bins, int) else edges[3])
+        expected = expected.where(right | ~ends, (bins if isinstance(bins, int) else len(bins) - 1) - 1)
+        sums = frame.groupby(expected)["x"].sum()
+        texts = [str(number) for number in range(5)][: bins if isinstance(bins, int) else len(bins) - 1]
+        for library, table in tables(frame).items():
+            # Polars has no seconds: even edges are rounded to milliseconds there.
+            for labels in (None, texts) if library != "polars" or unit != "s" or not isinstance(bins, int) else ():
+                key = clhist.cut("t", bins, right=right, labels=labels)
+                found = clhist.group_by(table, key).agg(x=("x", "sum"))
+                assert [row[-1] for row in rows(found, library)] == sums.tolist()
+        if not isinstance(bins, int):
+            found = clhist.group_by(frame, clhist.cut("t", bins, right=right)).size().index
+            intervals = pandas.IntervalIndex.from_breaks(pandas.Index(bins), closed="right" if right else "left")
+            assert [*found] == [*intervals]
+            assert found.categories.dtype == intervals.dtype
+
+
+@pytest.mark.parametrize("size", [3, 60, 30_000])
+@pytest.mark.parametrize("q", [1, 4, [0, 0.1, 0.29, 0.9], [0.25, 0.75]])
+def test_quantile_intervals_of_dates(size, q):
+    frame = trips(size)
+    frame["wall"] = frame["wall"].astype("M8[s]")
+    frame["wait"] = frame["wall"] - frame["wall"].min()
+    for column in ("time", "wall", "wait"):
+        expected = pandas.qcut(frame[column], q, duplicates="drop")
+        counts = expected.value_counts(sort=False)
+        counts = counts[counts > 0]
+        for library, table in tables(frame).items():
+            found = rows(clhist.group_by(table, clhist.qcut(column, q)).size(), library)
+            assert [row[1] for row in found] == counts.tolist()
+            if library == "pandas":
+                # The first edge of pandas is lower by a unit.
+                assert [key.right for key, _ in found] == [key.right for key in counts.index]
+    same = frame.assign(wall=np.datetime64("2026-01-01", "s"))
+    assert clhist.group_by(same, clhist.qcut("wall", 3)).size()["size"].tolist() == [size]
+    assert len(clhist.group_by(frame[:0], clhist.qcut("wall", 3)).size()) == 0
+
+
+def test_texts_of_intervals_of_dates():
+    seconds = pandas.Series(np.array([0, 90, 86400], "m8[s]"))
+    frame = pandas.DataFrame({"d": seconds, "t": seconds + pandas.Timestamp("2026-03-29", tz="UTC")})
+    frame["t"] = frame["t"].dt.tz_convert("Asia/Kolkata")
+    edges = {
+        "d": (timedelta(-1), timedelta(seconds=1.5), timedelta(2)),
+        "t": tuple(pandas.Timestamp("2026-03-29", tz="UTC") + pandas.to_timedelta([-1, 60, 90_000], unit="s")),
+    }
+    texts = {
+        "d": ["(-1 days 00:00:00.000000, 0 days 00:00:01.500000]", "(0 days 00:00:01.500000, 2 days 00:00:00.000000]"],
+        "t": [
+            "(2026-03-29 05:29:59+05:30, 2026-03-29 05:31:00+05:30]",
+            "(2026-03-29 05:31:00+05:30, 2026-03-30 06:30:00+05:30]",
+        ],
+    }
+    for library, table in tables(frame).items():
+        for name, bins in edges.items():
+            found = rows(clhist.group_by(table, clhist.cut(name, bins)).size(), library)
+            assert [number for _, number in found] == [1, 2]
+            if library != "pandas":
+                assert [key.replace(".000000+", "+") for key, _ in found] == texts[name]
+    days = polars.DataFrame({"day": [date(2026, 1, 1), date(2026, 1, 5), None]})
+    for library, table in {"polars": days, "pyarrow": days.to_arrow()}.items():
+        for bins in (
+            [date(2025, 12, 31), date(2026, 1, 1), date(9999, 1, 1)],
+            ["2025-12-31", "2026-01-01", "9999-01-01"],
+        ):
+            found = rows(clhist.value_counts(table, clhist.cut("day", bins), sort=False), library)
+            assert found == [("(2025-12-31, 2026-01-01]", 1), ("(2026-01-01, 9999-01-01]", 1)]
+        found = rows(clhist.group_by(table, clhist.cut("day", 2)).size(), library)
+        assert found == [("(2026-01-01, 2026-01-03]", 1), ("(2026-01-03, 2026-01-05]", 1)]
+
+
+def test_edges_of_dates_between_ticks():
+    # A column of seconds, and edges between them or beyond the range of its unit.
+    for unit in ("s", "ns"):
+        frame = pandas.DataFrame({"t": np.array([0, 1, 2, 3, "NaT"], "M8[s]").astype(f"M8[{unit}]")})
+        halves = np.array([500, 2500, 2600], "M8[ms]")
+        for right in (True, False):
+            assert clhist.group_by(frame, clhist.cut("t", halves, right=right)).size()["size"].tolist() == [2]
+        sentinels = [datetime(1, 1, 1), datetime(1970, 1, 1, 0, 0, 1), datetime.max]
+        expected = pandas.cut(frame["t"], sentinels)
+        found = clhist.group_by(frame, clhist.cut("t", sentinels)).size()
+        assert [*found.index] == [*expected.cat.categories]
+        assert found["size"].tolist() == expected.value_counts(sort=False).tolist()
+    months = np.array(["1970-01", "1970-02"], "M8[M]")
+    assert clhist.group_by(frame, clhist.cut("t", months)).size()["size"].tolist() == [4]
+
+
+def test_intervals_of_other_dates():
+    frame = pandas.DataFrame({"t": [date(2026, 1, 1), date(2026, 1, 2), None], "x": [1, 2, 3]})
+    for column in (
+        frame["t"],
+        frame["t"].astype("date32[pyarrow]"),
+        pandas.to_datetime(frame["t"]).astype("timestamp[ns][pyarrow]"),
+    ):
+        found = clhist.group_by(frame.assign(t=column), clhist.cut("t", DAYS)).size()
+        assert [*found.index] == [pandas.Interval(*DAYS[:2])]
+        assert found["size"].tolist() == [2]
+    zoned = pandas.to_datetime(frame["t"]).dt.tz_localize("UTC").astype("timestamp[us, UTC][pyarrow]")
+    table = clhist.crosstab(frame.assign(t=zoned), clhist.cut("t", 2), "x", "x", "sum", margins=True)
+    assert table["All"].tolist() == [1, 2, 3]
+    empty = frame.assign(t=pandas.Series([pandas.NaT] * 3))
+    assert len(clhist.group_by(empty, clhist.cut("t", 2)).size()) == 0
+
+
 @pytest.mark.parametrize("values", [[], [5.0], [5.0, 5.0], [np.nan]])
 def test_few_values(values):
     frame = pandas.DataFrame({"x": np.array(values, float), "y": np.arange(len(values))})
@@ -265,6 +387,69 @@ def test_weights():
             assert results[0] == pytest.approx(np.average(fares, weights=weights), rel=1e-12)
 
 
+def weighted(x, w, ddof):
+    """Return the sum, variance and deviation of values by weights of reliability, by NumPy."""
+    # Differences from a value near the mean, so that the reference does not cancel either.
+    variance = float(np.cov(x - x[0], aweights=w, ddof=ddof)) if (w != 0).sum() > ddof else np.nan
+    return (x * w).sum(), variance, np.sqrt(variance)
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+@pytest.mark.parametrize("size", [60, 30_000])
+@pytest.mark.parametrize("column", ["fare", "seats", "offset"])
+def test_weighted_statistics(ddof, size, column):
+    frame = trips(size)
+    frame["k"] = np.arange(size) % min(size // 3, 300)
+    frame["offset"] = 1e9 + frame["weight"] / 7
+    frame.loc[::5, "weight"] = 0
+    frame.loc[::17, "weight"] = np.nan
+    names = ("sum", "var", "std", "count", "mean")
+    for library, table in tables(frame.drop(columns=["time", "wall"])).items():
+        found = clhist.group_by(table, "k").agg(weights="weight", ddof=ddof, x=(column, *names))
+        present = frame[frame[column].notna() & frame["weight"].notna()]
+        parts = dict(iter(present.groupby("k")))
+        for key, total, variance, deviation, count, mean in rows(found, library):
+            part = parts.get(key, present[:0])
+            x, w = part[column].to_numpy(float), part["weight"].to_numpy()
+            assert count == frame[column][frame["k"] == key].count()
+            if not w.any():
+                assert total == 0
+                assert all(one is None or one != one for one in (variance, deviation, mean))
+                continue
+            expected = weighted(x, w, ddof)
+            if expected[1] != expected[1]:
+                assert (total, variance, deviation) == (pytest.approx(expected[0], rel=1e-12), None, None)
+            else:
+                assert (total, variance, deviation) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_weighted_statistics_of_nan():
+    nan, inf = float("nan"), float("inf")
+    frame = pandas.DataFrame({"k": [0, 0, 1, 1, 2], "x": [1.0, nan, 3.0, inf, 2.0], "w": [2.0, 1.0, 1.0, 0.0, 1.0]})
+    names = ("sum", "mean", "var")
+    skipped = clhist.group_by(frame, "k").agg(weights="w", x=("x", *names)).to_numpy()
+    np.testing.assert_array_equal(skipped, [[2, 1, 0], [nan, nan, nan], [2, 2, 0]])
+    propagated = clhist.group_by(frame, "k").agg(weights="w", skipna=False, x=("x", *names)).to_numpy()
+    np.testing.assert_array_equal(propagated, [[nan] * 3, [nan] * 3, [2, 2, 0]])
+    # NaN of polars is a value, null is none.
+    table = polars.DataFrame({"k": [0, 0, 1, 1, 2], "x": [1.0, nan, 3.0, None, None], "w": [2.0, 1.0, 1.0, 0.5, 1.0]})
+    found = clhist.group_by(table, "k").agg(weights="w", x=("x", *names))
+    assert [*map(str, rows(found, "polars"))] == ["(0, nan, nan, nan)", "(1, 3.0, 3.0, 0.0)", "(2, 0.0, None, None)"]
+    found = clhist.group_by(table, "k").agg(weights="w", skipna=False, x=("x", *names))
+    assert [row[1:] for row in rows(found, "polars")[1:]] == [(None, None, None)] * 2
+
+
+def test_weighted_statistics_are_reproducible():
+    frame = trips(20_000)
+    options = {"weights": "weight", "reproducible": True, "x": ("fare", "sum", "mean", "var")}
+    found = clhist.group_by(frame, "zone").agg(**options)
+    again = clhist.group_by(frame[::-1].reset_index(drop=True), "zone").agg(**options)
+    assert_frame_equal(found, again, check_exact=True)
+    singles = frame.astype({"fare": "f4", "weight": "f4"})
+    found = clhist.group_by(singles, "zone").agg(weights="weight", x=("fare", "sum", "var", "mean"))
+    assert {*found.dtypes} == {np.dtype(np.float32)}
+
+
 def test_dates_with_a_time_zone_that_are_missing():
     frame = trips(300).assign(k=np.arange(300) // 4)
     for library, table in tables(frame).items():
@@ -293,10 +478,34 @@ FRAME = pandas.DataFrame(
 )
 
 
+DAYS = pandas.to_datetime(["2026-01-01", "2026-01-03", "2026-01-04"])
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda: clhist.cut("x", [2, 1]), ValueError, "bins: expected a number of intervals, or at least two incr"),
+        (
+            lambda: clhist.cut("x", np.array([2, 1], "u1")),
+            ValueError,
+            "bins: expected a number of intervals, or at least",
+        ),
+        (
+            lambda: clhist.cut("x", [None, 1]),
+            TypeError,
+            "bins: expected edges that are numbers, dates or durations, got",
+        ),
+        (
+            lambda: clhist.cut("x", pandas.interval_range(0, 3)),
+            TypeError,
+            "bins: expected edges that are numbers, dates",
+        ),
+        (lambda: clhist.cut("x", pandas.array([0, None], "Int64")), ValueError, "bins: expected edges without missing"),
+        (
+            lambda: clhist.value_counts(FRAME, "time", bins=3),
+            TypeError,
+            "bins: expected none.*clhist.cut makes keys of d",
+        ),
         (lambda: clhist.cut("x", 0), ValueError, "bins: expected at least one interval, got 0"),
         (lambda: clhist.qcut("x", [0.5, 2]), ValueError, "q: expected a positive number of parts"),
         (lambda: clhist.qcut("x", ["a"]), TypeError, "q: expected a positive number of parts"),
@@ -308,7 +517,39 @@ FRAME = pandas.DataFrame(
         (lambda: clhist.date_bin("time", "1h", origin="monday"), TypeError, "origin: expected a date"),
         (lambda: clhist.group_by(FRAME, clhist.cut("y", 2)), KeyError, "expected a column of the table, got 'y'"),
         (lambda: clhist.group_by(FRAME, clhist.cut("zone", 2)), TypeError, "expected a column of numbers"),
-        (lambda: clhist.group_by(FRAME, clhist.cut("time", 2)), TypeError, "clhist.date_bin bins dates"),
+        (lambda: clhist.group_by(FRAME, clhist.cut("time", [1, 2])), TypeError, "bins: expected dates .* got numbers"),
+        (
+            lambda: clhist.group_by(FRAME, clhist.cut("x", DAYS)),
+            TypeError,
+            "bins: expected numbers as edges.* got dates",
+        ),
+        (
+            lambda: clhist.group_by(FRAME, clhist.cut("time", DAYS - DAYS[0])),
+            TypeError,
+            "dates as edges.*got durations",
+        ),
+        (
+            lambda: clhist.group_by(FRAME, clhist.cut("time", DAYS.tz_localize("UTC"))),
+            TypeError,
+            "bins: expected dates without time zone, as those of the column are",
+        ),
+        (
+            lambda: clhist.cut("time", DAYS[::-1]),
+            ValueError,
+            "bins: expected a number of intervals, or at least two incr",
+        ),
+        (lambda: clhist.cut("time", [DAYS[0], pandas.NaT]), ValueError, "bins: expected increasing edges, got NaT"),
+        (
+            lambda: clhist.cut("time", [DAYS[0], timedelta(1)]),
+            TypeError,
+            "bins: expected dates with a time zone, dates",
+        ),
+        (lambda: clhist.cut("time", ["a", "b"]), TypeError, "bins: expected a date or a timedelta, got 'a'"),
+        (
+            lambda: clhist.group_by(FRAME.astype({"time": "M8[s]"})[:1], clhist.cut("time", 3)),
+            ValueError,
+            "bins: expected at most 2 intervals of dates in units of s, got 3",
+        ),
         (lambda: clhist.group_by(FRAME, clhist.cut("x", 2, labels=["a"])), ValueError, "labels: expected 2"),
         (lambda: clhist.group_by(FRAME, clhist.date_bin("x", "1h")), TypeError, "expected dates or durations, got flo"),
         (
@@ -317,7 +558,17 @@ FRAME = pandas.DataFrame(
             "a date, as the",
         ),
         (lambda: clhist.group_by(FRAME, clhist.date_part("zone", "hour")), TypeError, "column: expected dates"),
-        (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "sum"), weights="x"), TypeError, "with weights, got 'sum'"),
+        (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "min"), weights="x"), TypeError, "with weights, got 'min'"),
+        (
+            lambda: clhist.group_by(FRAME, "zone").agg(s=("time", "sum"), weights="x"),
+            TypeError,
+            "s: expected real numbers",
+        ),
+        (
+            lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "q90"), weights="x", reproducible=True),
+            TypeError,
+            "s: expected reproducible=False of 'q90' with weights",
+        ),
         (lambda: clhist.group_by(FRAME, "zone").agg(s=(["x", "time"], "mean")), TypeError, "expected 'nunique' of sev"),
         (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "mean"), weights="w"), KeyError, "weights: expected a col"),
     ],
