@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyopencl as cl
 
@@ -9,27 +11,33 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import to_device
-from clhist._core.runtime.signature import call_templates, signature_of
+from clhist._core.runtime.signature import call_templates, signature_of, signature_of_data
 from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
 from clhist.binned.device_inputs import queue_for
-from clhist.binned.numbers import bin_numbers, steps_axis
+from clhist.binned.numbers import NumbersCall, steps_axis
 from clhist.binned.sweep import Binned
 
 
 def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array:
     """Return the bin number of each element; the arguments are the validated ones of `clhist.digitize`."""
-    queue = queue_for(queue, [("x", x)])
-    falling = len(edges) > 1 and bool(edges[0] > edges[-1])
-    axis = None
-    if len(edges):
-        # Kernels search ascending edges; numbers of descending ones are counted from the other end.
-        axis = _axis(edges[::-1] if falling else edges, kernel_dtype(x.dtype), right, has_fp64(queue.device))
-    if axis is None:  # no edges, or every integer is below them
-        number = len(edges) if falling else 0
-        whole = np.full(x.shape, number, np.intp)
-        return to_device(queue, whole) if is_device_array(x) else whole[()]
-    numbers = bin_numbers(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
+    edges, data = np.asarray(edges), flat(x)
+    signature = signature_of_data((x,), queue, "digitize", edges, right)
+    call: NumbersCall | None = call_templates.get(signature)
+    if call is None:
+        queue = queue_for(queue, [("x", x)])
+        falling = len(edges) > 1 and bool(edges[0] > edges[-1])
+        axis = None
+        if len(edges):
+            # Kernels search ascending edges; numbers of descending ones are counted from the other end.
+            axis = _axis(edges[::-1] if falling else edges, kernel_dtype(x.dtype), right, has_fp64(queue.device))
+        if axis is None:  # no edges, or every integer is below them
+            number = len(edges) if falling else 0
+            whole = np.full(x.shape, number, np.intp)
+            return to_device(queue, whole) if is_device_array(x) else whole[()]
+        call = NumbersCall.of(Binned((axis,), (data,), None, x.size), (len(edges),), queue, falling=falling)
+        call_templates.put(signature, call)
+    numbers: Any = call([data])
     if x.ndim != 1:
         numbers = numbers.reshape(x.shape)
     return numbers if is_device_array(x) else numbers[()]  # a scalar of NumPy for a scalar
@@ -37,7 +45,7 @@ def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.Command
 
 def _axis(edges: np.ndarray, dtype: np.dtype, right: bool, fp64: bool) -> Axis | None:
     """Return the axis of ascending edges; that of an earlier call has its tables on the device."""
-    key = signature_of("digitize", np.asarray(edges), dtype.str, right, fp64)
+    key = signature_of("axis of digitize", edges, dtype.str, right, fp64)
     stored: tuple[Axis | None] | None = call_templates.get(key)
     if stored is None:
         stored = (steps_axis(edges, dtype, right=right, fp64=fp64),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -15,12 +15,14 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.call import Call
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.engine import Engine
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.block_search import KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
-from clhist.binned.sweep import Binned, BinnedKind
+from clhist.binned.sweep import Binned, BinnedKind, filled
 from clhist.operators.c_types import c_name, literal
 
 
@@ -74,13 +76,32 @@ def bin_numbers(
     out : array of int64, optional
         Receives the numbers.
     """
-    on_device = is_device_array(binned.data[0])
-    if out is None:
-        out = empty(queue, (binned.size,), np.dtype(np.int64), True) if on_device else np.empty(binned.size, np.int64)
-    if binned.size:
-        kernel = _numbers_kernel(queue.context, binned.kind)
-        kernel(*binned.arguments(queue), *num_edges, int(falling), out, size=binned.size, num_bins=1, queue=queue)
-    return out
+    return NumbersCall.of(binned, num_edges, queue, falling=falling)(binned.arrays, out)
+
+
+class NumbersCall(NamedTuple):
+    """A call of the kernel that stores bin numbers, for arrays with the same signature."""
+
+    template: CallTemplate
+    dtypes: tuple[np.dtype | None, ...]
+
+    @classmethod
+    def of(cls, binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool) -> NumbersCall:
+        """Return the call of data with its axes; the parameters are those of `bin_numbers`."""
+        args, dtypes = binned.template(queue)
+        engine = _numbers_kernel(queue.context, binned.kind)
+        call = Call(1, binned.size, queue=queue)
+        return cls(CallTemplate(engine, [*args, *num_edges, int(falling), None], call), tuple(dtypes))
+
+    def __call__(self, data: Sequence[Array], out: Any = None) -> Any:
+        """Return the bin number of each element of other data, in `out` if there is one."""
+        call = self.template.call
+        assert call.size is not None
+        if out is None:
+            out = empty(call.queue, (call.size,), np.dtype(np.int64), is_device_array(data[0]))
+        if call.size:
+            self.template.engine.run([*filled([None] * len(data), self.dtypes, data), out], call, self.template)
+        return out
 
 
 def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:

@@ -85,6 +85,11 @@ CALLS = {
     ),
     "range found of rows": (lambda: (RNG.normal(size=(70, N // 70)),), lambda x: clhist.histogram(x, 20, axis=1)),
     "histogram by edges": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, [-1.0, 0.0, 0.5])),
+    "numbers by edges": (lambda: (RNG.normal(size=N),), lambda x: clhist.digitize(x, [-1.0, 0.0, 0.5])),
+    "numbers by edges, a plane": (
+        lambda: (RNG.normal(size=(70, N // 70)),),
+        lambda x: clhist.digitize(x, np.linspace(-2, 2, 65)),
+    ),
     "two axes": (
         lambda: (RNG.normal(size=N), RNG.normal(size=N)),
         lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]]),
