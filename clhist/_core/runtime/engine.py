@@ -82,7 +82,7 @@ class Engine:
     Raises
     ------
     ValueError
-        If the map does not emit to each output.
+        If the map does not emit to each output, or may repeat its ``EMIT`` without a bound for an operator that has one.
     UnsupportedError
         If a device lacks double precision and an operator or argument needs it.
     """
@@ -95,6 +95,12 @@ class Engine:
             raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
         # The map is checked first: a wrong one raises without looking for a device.
         outputs.check_map(source.map, source.preamble)
+        for operator, most in zip(source.operators, source.max_pairs, strict=True):
+            if most is None and operator.most_values is not None:
+                raise ValueError(
+                    f"emits: expected a bound of the pairs per element, since {operator.name} takes at most "
+                    f"{operator.most_values} values per bin, and the map may repeat its EMIT; got None; pass emits="
+                )
         self.context = default_queue().context if context is None else context
         lost.check_devices(self.context.devices)
         self.outputs, self.source, self.profile = outputs, source, profile
