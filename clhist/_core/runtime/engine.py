@@ -496,11 +496,13 @@ class Engine:
 
     def _emitted(self, checked: CheckedCall, call: Call) -> list[np.ndarray]:
         """Return values that a call emits to each output; none if they cannot be read before the call."""
-        # A map that writes its arguments cannot run twice. Pending events may belong to arrays that are not filled yet.
+        # A map that writes its arguments cannot run twice. Pending events may belong to arrays that are not filled yet,
+        # and the caller may complete an event of its own after this call; other events of arrays are waited for.
         is_written = any(argument.is_array and not argument.is_const for argument in self.arguments)
         # Statuses above COMPLETE are queued, submitted and running; errors are negative.
         complete = cl.command_execution_status.COMPLETE
-        is_pending = any(event.command_execution_status > complete for event in call.wait_for)
+        of_user = [event for event in checked.wait_for if event.command_type == cl.command_type.USER]
+        is_pending = any(event.command_execution_status > complete for event in (*call.wait_for, *of_user))
         if is_written or is_pending:
             return [np.zeros(0, number_of(operator.dtype)) for operator in self.source.operators]
         return emitted_values(self.source, self.profile_of(checked.queue.device), checked)
