@@ -246,7 +246,7 @@ def _implausible(key: str, value: float, current: int, source: str, device: cl.D
 
 def _file_of_device(source: str) -> str:
     """Return the path of the profile that `source` names, if its number is a bound for measurements; else ""."""
-    # Vendors and defaults have the least of many devices, and a driver may report another cache than the last-level one.
+    # Vendors and defaults have the least of many devices; a driver may report another cache than the last-level one.
     for file in usable_profiles():
         if source.startswith(f"{file.path}: "):
             is_measured = source.startswith("measured", len(file.path) + 2)

@@ -82,7 +82,7 @@ class Engine:
     Raises
     ------
     ValueError
-        If the map does not emit to each output, or may repeat its ``EMIT`` without a bound for an operator that has one.
+        If the map does not emit to each output, or may repeat an ``EMIT`` whose operator has a limit of values.
     UnsupportedError
         If a device lacks double precision and an operator or argument needs it.
     """
