@@ -286,7 +286,7 @@ class GroupBy(
         Raises
         ------
         TypeError, ValueError
-            If an argument is wrong; it is named, and nothing is enqueued.
+            If an argument is wrong; it is named, and nothing is enqueued but what numbers text.
 
         Notes
         -----
@@ -313,14 +313,20 @@ class GroupBy(
         check_booleans(skipna=skipna, reproducible=reproducible)
         check_by_name(wrong)
         # Columns with missing values, dates and text take calls of their own; one sweep computes the others.
-        split, table = self._split_columns(columns, skipna, ddof=ddof, dtype=dtype, reproducible=reproducible)
-        # Check the arguments of all columns that are swept before anything is enqueued for these.
+        split, apart = self._split_columns(columns, skipna)
+        # Check the arguments of all columns before anything is enqueued for one.
         requests: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
             name: self._column_request(name, rest, skipna, ddof, dtype, halves=not reproducible)
             for name, (_, rest) in split.items()
             if rest
         }
-        for name, (_, _, names) in requests.items():
+        for name, (data, statistics) in apart.items():
+            is_dates = data.values.dtype.kind in "mM"
+            if is_dates and dtype is not None:
+                raise TypeError(f"dtype: expected none for {name}, which has dates or durations, got {dtype!r}")
+            _, column, _ = self._column_request(name, (data.values, *statistics), skipna or is_dates, ddof, dtype)
+            _reproducible_names(column, reproducible and not is_dates)
+        for name, (*_, names) in (*requests.items(), *apart.items()):
             # Methods with arguments of their own compute these; `agg` has none to pass.
             for statistic in (statistic for statistic in names if TABLE[statistic].takes):
                 raise TypeError(
@@ -329,6 +335,10 @@ class GroupBy(
                 )
         self._check_others(columns, split)
         summed = {name: _reproducible_names(column, reproducible) for name, (_, column, _) in requests.items()}
+        options: dict[str, Any] = {"ddof": ddof, "dtype": dtype, "reproducible": reproducible}
+        table: dict[str, Any] = {
+            name: self._of_column(name, *apart[name], skipna, options) if name in apart else {} for name in split
+        }
         # One upload for all statistics of a column.
         arrays = {name: self._placed(array) for name, (array, _, _) in requests.items()}
         # Exact sums take sweeps of their own, and are finished on the host.

@@ -125,14 +125,14 @@ class Placed:
                 self._array(name, x)
 
     def _split_columns(
-        self, columns: Mapping[str, Any], skipna: bool, **options: Any
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the statistics of each column that sweeps compute, and the results of all others.
+        self, columns: Mapping[str, Any], skipna: bool
+    ) -> tuple[dict[str, Any], dict[str, tuple[ColumnData, tuple[str, ...]]]]:
+        """Return the statistics of each column that sweeps compute, and the columns that take calls of their own.
 
-        The others are those of columns with missing values, of dates except those in `SWEPT`, and of text.
+        These are columns with missing values, of dates unless all statistics are in `SWEPT`, and of text.
         """
         split = {name: split_statistics(name, request) for name, request in columns.items()}
-        computed: dict[str, Any] = {name: {} for name in split}
+        apart: dict[str, tuple[ColumnData, tuple[str, ...]]] = {}
         if self._index is not None:
             for name, request in columns.items():
                 check_index(name, request[0], self._index)
@@ -148,9 +148,9 @@ class Placed:
                     column = numbered_texts(name, x, statistics, self._user_queue)
             if column is not None:
                 self._check(name, False, column.values.shape)
-                computed[name] = self._of_column(name, column, tuple(statistics), skipna, options)
+                apart[name] = column, tuple(statistics)
                 split[name] = names, ()
-        return split, computed
+        return split, apart
 
     def _of_column(
         self, name: str, column: ColumnData, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]
@@ -234,8 +234,6 @@ class Placed:
         """Return statistics of dates or durations; those of sums are exact."""
         ticks, dtype = as_integers(dates)
         column = column_of(name, ticks.dtype, names, self._numbers.real, True, 0, None, dtype)
-        if options.get("dtype") is not None:
-            raise TypeError(f"dtype: expected none for {name}, which has dates or durations, got {options['dtype']!r}")
         swept, own = tuple(name for name in names if name in SWEPT), cast(Any, self)
         results: dict[str, Any] = own.agg(x=(dates, *swept))["x"] if swept else {}
         missing = ticks == NAT
