@@ -132,7 +132,7 @@ class Placed:
         These are columns with missing values, of dates unless all statistics are in `SWEPT`, and of text.
         """
         split = {name: split_statistics(name, request) for name, request in columns.items()}
-        apart: dict[str, tuple[ColumnData, tuple[str, ...]]] = {}
+        separate: dict[str, tuple[ColumnData, tuple[str, ...]]] = {}
         if self._index is not None:
             for name, request in columns.items():
                 check_index(name, request[0], self._index)
@@ -148,9 +148,9 @@ class Placed:
                     column = numbered_texts(name, x, statistics, self._user_queue)
             if column is not None:
                 self._check(name, False, column.values.shape)
-                apart[name] = column, tuple(statistics)
+                separate[name] = column, tuple(statistics)
                 split[name] = names, ()
-        return split, apart
+        return split, separate
 
     def _of_column(
         self, name: str, column: ColumnData, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]

@@ -21,7 +21,8 @@ X = np.arange(5)
 LAZY = dask.array.from_array(X, chunks=2)
 TABLE = pandas.DataFrame({"a": X, "b": X % 2})
 POINTS = [X.astype(float), X.astype(float)]
-OF_PLANS = ("clhist.Plan", "clhist.Histogram", "clhist.Problem", "clhist.Operator.fixed")  # values of the library, which check nothing
+# Values of the library, which check nothing.
+OF_PLANS = ("clhist.Plan", "clhist.Histogram", "clhist.Problem", "clhist.Operator.fixed")
 
 
 def groups():
