@@ -146,8 +146,8 @@ def _with_mask(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
 
 
 def _is_for_numpy(x: np.ndarray, weights: Any, queue: cl.CommandQueue | None, reproducible: bool) -> bool:
-    """Whether NumPy counts its array; it refuses numbers that may be too large, and has no reproducible sums."""
-    # NumPy refuses uint64, which does not convert safely to intp, whatever the values.
+    """Whether NumPy counts its array; older ones refuse uint64, and none has reproducible sums."""
+    # NumPy before 2.2.4 refuses uint64, which does not convert safely to intp, whatever the values.
     is_refused = x.dtype.kind == "u" and x.itemsize >= np.dtype(np.intp).itemsize
     if queue is not None or is_refused or (reproducible and weights is not None):
         return False

@@ -13,7 +13,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.halves import as_numbers
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.on_device import OnDevice
-from clhist._core.runtime.columns import read_column
+from clhist._core.runtime.columns import ColumnData, read_column
 from clhist._core.runtime.cuda_entry import takes_cuda_as
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.shown_options import shows
@@ -286,7 +286,7 @@ class GroupBy(
         Raises
         ------
         TypeError, ValueError
-            If an argument is wrong; it is named, and nothing is enqueued.
+            If an argument is wrong; it is named, and nothing is enqueued but what numbers text.
 
         Notes
         -----
@@ -315,22 +315,20 @@ class GroupBy(
         check_booleans(skipna=skipna, reproducible=reproducible)
         check_by_name(wrong)
         # Columns with missing values, dates and text take calls of their own; one sweep computes the others.
-        split, table = self._split_columns(columns, skipna, ddof=ddof, dtype=dtype, reproducible=reproducible)
-        # Check the arguments of all columns that are swept before anything is enqueued for these.
+        split, separate = self._split_columns(columns, skipna)
+        # Check the arguments of all columns before anything is enqueued for one.
         requests: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
             name: self._column_request(name, rest, skipna, ddof, dtype, halves=not reproducible)
             for name, (_, rest) in split.items()
             if rest
         }
-        for name, (_, _, names) in requests.items():
-            # Methods with arguments of their own compute these; `agg` has none to pass.
-            for statistic in (statistic for statistic in names if TABLE[statistic].takes):
-                raise TypeError(
-                    f"{name}: expected statistics without arguments, got {statistic!r}; write 'q90' for "
-                    f"that of 0.9, or groups.{statistic}({name}, q)"
-                )
+        self._check_columns(requests, separate, skipna, ddof, dtype, reproducible)
         self._check_others(columns, split)
         summed = {name: _reproducible_names(column, reproducible) for name, (_, column, _) in requests.items()}
+        options: dict[str, Any] = {"ddof": ddof, "dtype": dtype, "reproducible": reproducible}
+        table: dict[str, Any] = {
+            name: self._of_column(name, *separate[name], skipna, options) if name in separate else {} for name in split
+        }
         # One upload for all statistics of a column.
         arrays = {name: self._placed(array) for name, (array, _, _) in requests.items()}
         # Exact sums take sweeps of their own, and are finished on the host.
@@ -570,6 +568,32 @@ class GroupBy(
             statistic: compute(array, column) for statistic, compute in by_selection.items() if statistic in names
         }
         return self._returned_column(results, column, names)
+
+    def _check_columns(
+        self,
+        requests: Mapping[str, tuple[Array, Column, tuple[str, ...]]],
+        separate: Mapping[str, tuple[ColumnData, tuple[str, ...]]],
+        skipna: bool,
+        ddof: int,
+        dtype: DTypeLike | None,
+        reproducible: bool,
+    ) -> None:
+        """Raise TypeError or ValueError of columns with calls of their own, and of statistics that take arguments."""
+        statistics = {name: names for name, (_, _, names) in requests.items()}
+        for name, (data, names) in separate.items():
+            statistics[name] = names
+            is_dates = data.values.dtype.kind in "mM"
+            if is_dates and dtype is not None:
+                raise TypeError(f"dtype: expected none for {name}, which has dates or durations, got {dtype!r}")
+            _, column, _ = self._column_request(name, (data.values, names), skipna or is_dates, ddof, dtype)
+            _reproducible_names(column, reproducible and not is_dates)
+        for name, names in statistics.items():
+            # Methods with arguments of their own compute these; `agg` has none to pass.
+            for statistic in (statistic for statistic in names if TABLE[statistic].takes):
+                raise TypeError(
+                    f"{name}: expected statistics without arguments, got {statistic!r}; write 'q90' for "
+                    f"that of 0.9, or groups.{statistic}({name}, q)"
+                )
 
     def _column_request(
         self, name: str, request: Any, skipna: bool, ddof: int, dtype: DTypeLike | None, *, halves: bool = False

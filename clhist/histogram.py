@@ -124,8 +124,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
     arrays, form, repeat = (a, weights, where, out), (bins, range, axis, reproducible), None
-    # A call can only repeat an earlier one of the device.
-    if _device is not None:
+    # A repeated call of the device skips all checks. NumPy may count its own arrays, which needs no signature.
+    if _device is not None and (queue is not None or type(a) is not np.ndarray):
         result, repeat = _device.repeated_call(arrays, form, density, queue)
         if result is not None:
             return result

@@ -17,7 +17,7 @@ import pyopencl as cl
 
 from clhist._core.devices.patterns import exactly
 from clhist._core.devices.profile import Profile
-from clhist._core.devices.profile_files import PARAMETERS, parse_profile, user_directory
+from clhist._core.devices.profile_files import PARAMETERS, parse_profile, usable_profiles, user_directory
 from clhist._core.opencl.device import device_kind, own_profile, trust
 from clhist.calibration import measure
 from clhist.calibration.cpu_rates import cpu_rates
@@ -30,7 +30,7 @@ from clhist.calibration.row_rates import row_rates
 _MOST_LOCAL_MEMORY = MIB
 _LINES = (32, 64, 128, 256)  # bytes
 _CACHES = (64 * 1024, 4096 * MIB)  # bytes, at least and at most
-# Largest ratio to the rate in a shipped profile of the same device.
+# Largest ratio to the number in a shipped profile of the same device or architecture, or to an earlier measurement.
 _FACTOR = 2.0
 
 
@@ -143,7 +143,7 @@ def calibrate(
         progress(stage)
         measured |= stages[stage]()
     driver = f"{device.platform.name.strip()} {device.driver_version.strip()}"
-    findings = tuple(_finding(key, measured.get(key), before, device, driver, is_cpu) for key in PARAMETERS)
+    findings = tuple(_finding(key, measured.get(key), before, device, driver) for key in PARAMETERS)
     progress(STAGES[-1])
     # Planned as it will be: with more local memory than before there are fewer partitions.
     numbers: dict[str, Any] = {finding.key: finding.value for finding in findings}
@@ -211,13 +211,11 @@ def _sizes(least: int, most: int, steps: int) -> Iterator[int]:
         k += 1
 
 
-def _finding(
-    key: str, measured: Measurement | None, before: Profile, device: cl.Device, driver: str, is_cpu: bool
-) -> Finding:
+def _finding(key: str, measured: Measurement | None, before: Profile, device: cl.Device, driver: str) -> Finding:
     current, source = getattr(before, key), before.sources[key]
     if measured is None:
         return Finding(key, current, source, None)
-    reason = _implausible(key, measured.value, current, source, device, is_cpu)
+    reason = _implausible(key, measured.value, current, source, device)
     how = f"{measured.method}, {date.today().isoformat()}, {driver}"
     if reason:
         text = f"{source} (measured {measured.value:.0f} on {date.today().isoformat()} was refused: {reason})"
@@ -225,12 +223,8 @@ def _finding(
     return Finding(key, int(measured.value), f"measured: {how}", measured)
 
 
-def _implausible(key: str, value: float, current: int, source: str, device: cl.Device, is_cpu: bool) -> str:
+def _implausible(key: str, value: float, current: int, source: str, device: cl.Device) -> str:
     """Return why a measured number is not to be believed, or nothing."""
-    if is_cpu and key == "local_memory":
-        return "a processor's local memory is its ordinary one"
-    if is_cpu and key == "hardware_threads":
-        return "a processor computes as many work-items at a time as it has cores, whatever its runtime starts"
     if key == "local_memory" and value < 0.9 * device.local_mem_size:
         return f"less than the {device.local_mem_size} bytes that the driver reports"
     if key == "l2_cache":
@@ -244,8 +238,18 @@ def _implausible(key: str, value: float, current: int, source: str, device: cl.D
         return "" if value == current else f"memory is fetched in other units than the cache's lines of {current} bytes"
     if key == "hardware_threads" and value < device.max_compute_units * 32:
         return f"fewer than 32 for each of {device.max_compute_units} compute units"
-    # What a driver merely reports is no bound: it may be another cache than the last-level one.
-    from_device = "devices/" in source or "measured" in source
-    if key != "local_memory" and from_device and not current / _FACTOR <= value <= current * _FACTOR:
-        return f"more than {_FACTOR:g} times off the {current} of {source.split(':')[0]}"
+    if key != "local_memory" and not current / _FACTOR <= value <= current * _FACTOR:
+        path = _file_of_device(source)
+        return f"more than {_FACTOR:g} times off the {current} of {path}" if path else ""
+    return ""
+
+
+def _file_of_device(source: str) -> str:
+    """Return the path of the profile that `source` names, if its number is a bound for measurements; else ""."""
+    # Vendors and defaults have the least of many devices; a driver may report another cache than the last-level one.
+    for file in usable_profiles():
+        if source.startswith(f"{file.path}: "):
+            is_measured = source.startswith("measured", len(file.path) + 2)
+            is_known = file.is_shipped and file.level in ("device", "architecture")
+            return file.path if is_measured or is_known else ""
     return ""

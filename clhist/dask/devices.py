@@ -89,17 +89,18 @@ def take_device(
     --------
     >>> name = clhist.dask.take_device(cores=2)  # doctest: +SKIP
     """
-    first, *others = devices(platform, device)
+    # Locks are numbered by the position among all devices, so that processes with different filters agree on them.
+    every = devices()
+    first, *others = every if platform is None and device is None else devices(platform, device)
     # Other platforms may list the same processor.
     if is_processor(first):
         others = [other for other in others if other.platform == first.platform]
-    # Locks are numbered by the position in this list, so processes with the same filters agree on them.
     candidates = [first, *(other for other in others if other.type == first.type)]
-    number = next((k for k in range(len(candidates)) if _take(k)), None)
-    if number is None:
+    free = next((candidate for candidate in candidates if _take(every.index(candidate))), None)
+    if free is None:
         # Without a free device, or without locks (Windows), share devices by the worker's number or the process id.
-        number = (int(name) if name.isdigit() else os.getpid()) % len(candidates)
-    use_device(_part(candidates[number], cores))
+        free = candidates[(int(name) if name.isdigit() else os.getpid()) % len(candidates)]
+    use_device(_part(free, cores))
     return _device()
 
 

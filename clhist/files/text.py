@@ -279,23 +279,23 @@ class _Reader:
             rows = csv.reader(file, delimiter=self.header.separator)
             if has_header:
                 next(filter(None, rows), None)
-            for part, first in _batches(rows):
-                first += line - 1
+            for part, before in _batches(rows):
+                lines = [line + count for count in before]
                 columns: dict[str, Array] = {}
                 keys: dict[str, Array] = {}
                 labels: dict[str, list[Any]] = {}
                 valid = np.ones(len(part), bool)
                 beyond = next((n for n, row in enumerate(part) if len(row) > len(self.names)), None)
                 if beyond is not None:
-                    raise self._other_number(first + beyond, len(part[beyond]))
+                    raise self._other_number(lines[beyond], len(part[beyond]))
                 for name, place in self._places.items():
                     try:
                         texts = [row[place] for row in part]
                     except IndexError:
                         n = next(n for n, row in enumerate(part) if len(row) <= place)
-                        raise self._other_number(first + n, len(part[n])) from None
+                        raise self._other_number(lines[n], len(part[n])) from None
                     if name in self.numbers:
-                        columns[name] = self._numbers(texts, first, name)
+                        columns[name] = self._numbers(texts, lines, name)
                     if name in self._dictionaries:
                         codes = {text: n for n, text in enumerate(dict.fromkeys(texts))}
                         keys[name] = np.array([codes[text] for text in texts], np.int32)
@@ -303,12 +303,12 @@ class _Reader:
                         valid &= there
                 yield Chunk(columns, None if valid.all() else valid, raw.tell() / size, keys, labels)
 
-    def _numbers(self, texts: list[str], first_line: int, name: str) -> Array:
+    def _numbers(self, texts: list[str], lines: list[int], name: str) -> Array:
         values = np.empty(len(texts))
         for n, text in enumerate(texts):
             number = number_of(text, complete=self.header.complete)
             if number is None:
-                raise self._no_number(first_line + n, name, text)
+                raise self._no_number(lines[n], name, text)
             values[n] = number
         return values
 
@@ -331,15 +331,18 @@ class _Rest(io.RawIOBase):
         return len(part)
 
 
-def _batches(rows: Any) -> Iterator[tuple[list[list[str]], int]]:
-    """Yield rows that are not empty, so many at a time, with the number of the first's line."""
+def _batches(rows: Any) -> Iterator[tuple[list[list[str]], list[int]]]:
+    """Yield rows that are not empty, so many at a time, each with the number of lines before it."""
     part: list[list[str]] = []
-    first = rows.line_num + 1
+    before: list[int] = []
+    lines = rows.line_num
     for row in rows:
         if row:
             part.append(row)
+            before.append(lines)
+        lines = rows.line_num  # of the last line of this row: quotes may hold line ends
         if len(part) == _CSV_ROWS:
-            yield part, first
-            part, first = [], rows.line_num + 1
+            yield part, before
+            part, before = [], []
     if part:
-        yield part, first
+        yield part, before

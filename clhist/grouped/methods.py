@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 from clhist._core.opencl.arrays import is_device_array
 from clhist._core.runtime.columns import read_column
 from clhist._core.runtime.cuda_entry import takes_cuda_as
+from clhist.grouped.element_results import ElementResults
 from clhist.grouped.groups import numbered_texts
 from clhist.grouped.hints import check_index
-from clhist.grouped.placed import OF_ORDER, Placed
+from clhist.grouped.placed import OF_ORDER
 from clhist.grouped.running import RUNNING
 from clhist.statistics.table import OF_ANY, named_statistics
 
@@ -22,7 +23,7 @@ A = TypeVar("A", "HostArray", "DeviceArray")  # the results, and the keys
 X: TypeAlias = "A | Others"  # values, of the kind of the keys
 
 
-class Methods(Placed, Generic[A]):
+class Methods(ElementResults, Generic[A]):
     """A method for each statistic without arguments of its own."""
 
     def count(self, x: X[A], *, skipna: bool = True) -> A:

@@ -142,7 +142,7 @@ def outputs_of(
         outputs = [("weight", operators.add(np.float32), "v0[i]")]
     else:
         outputs = [("weight", _sum(), w)]
-    if is_column(weight) and storage in (bh.storage.Weight, bh.storage.WeightedMean):
+    if is_column(weight) and (storage is bh.storage.Weight or storage in MEANS):
         if separate or device_kind(columns.queue.device) != "cpu":
             outputs.append(("square", _sum(), f"{w} * {w}"))
         else:
@@ -213,7 +213,8 @@ def moments(
     Parameters
     ----------
     sums : dict of str to numpy.ndarray
-        "weight" and "square" of weights that are an array, otherwise "count"; "sum" of samples that are an array.
+        "weight" and "square" of weights that are an array, otherwise "count"; "sum" of samples that are an array. Gets
+        "mean", "deviations" (squares) from it, and "shift", the sums of deviations where weights cancel.
     weight, sample : array, float or None
         As of `Columns`.
     around : callable
@@ -223,13 +224,23 @@ def moments(
     if is_column(sample):
         with np.errstate(all="ignore"):
             sums["mean"] = sums["sum"] / total
+            # Positive weights have a sum of at least the root of their squares. Less than half of it is left by weights
+            # of both signs: their mean may be far from all samples, so deviations are from the mean of other bins.
+            squares = sums["square"] if is_column(weight) else total
+            cancels = 2 * np.abs(total) < np.sqrt(squares)
+        if cancels.any():
+            is_usual = ~cancels & np.isfinite(sums["mean"])
+            shares = np.where(is_usual, np.abs(total), 0.0)
+            center = np.sum(shares * np.where(is_usual, sums["mean"], 0.0)) / (shares.sum() or 1.0)
+            sums["mean"] = np.where(cancels, center, sums["mean"])
         # Correct the mean by the sum of deviations from it; repeat if rounding of a large offset dominates the squares.
         for _ in range(2):
             shift, squares = around(sums["mean"])
-            sums["deviations"] = sum_of_deviations(total, shift, squares)
+            sums["deviations"] = np.where(cancels, squares, sum_of_deviations(total, shift, squares))
+            sums["shift"] = np.where(cancels, shift, 0.0)
             with np.errstate(all="ignore"):
                 # Infinite or NaN samples have no finite correction; their mean stays as it is.
-                moved = np.where(np.isfinite(shift), shift / total, 0.0)
+                moved = np.where(np.isfinite(shift) & ~cancels, shift / total, 0.0)
                 is_far = np.abs(moved) > _FAR * np.spacing(np.abs(sums["mean"]))
                 sums["mean"] = sums["mean"] + moved
                 # Rounded sums of an offset: around such a mean, most of the squares is the mean's error.
@@ -352,15 +363,17 @@ def mean_fields(storage: type) -> tuple[str, str | None, str]:
 def join_means(stored: Array, more: Mapping[str, Array], fields: tuple[str, str | None, str]) -> None:
     """Join means and squared deviations with more of them (Chan, Golub, LeVeque 1979)."""
     total, squares, spread = fields
-    n1, n2 = stored[total], more["weight"]
+    n1, n2, shift = stored[total], more["weight"], more.get("shift", 0.0)
     before, after = stored["value"], more["mean"]
-    filled = n2 != 0
+    filled = (n2 != 0) | (more["square"] != 0)
     with np.errstate(all="ignore"):
         both = n1 + n2
-        # A bin without earlier weight takes the new mean unrounded.
-        value = np.where(n1 == 0, after, (n1 * before + n2 * after) / both)
-        between = np.where(n1 == 0, 0.0, (after - before) ** 2 * (n1 * (n2 / both)))
-        deviations = stored[spread] + more.get("deviations", 0.0) + between
+        # A bin without earlier weight takes the new mean unrounded. One whose weights cancelled has no finite mean.
+        is_new = (n1 == 0) & np.isfinite(before) & (n2 != 0) & (shift == 0)
+        value = np.where(is_new, after, (n1 * before + n2 * after + shift) / both)
+        moved = after - before
+        between = moved**2 * (n1 * (n2 / both)) + shift * (2 * n1 * moved - shift) / both
+        deviations = stored[spread] + more.get("deviations", 0.0) + np.where(is_new, 0.0, between)
     # Bins without new weight stay bitwise the same, NaN included.
     stored["value"] = np.where(filled, value, before)
     stored[spread] = np.where(filled, deviations, stored[spread])

@@ -88,9 +88,7 @@ def _ready(operator: Operator) -> Iterator[dict[str, Any]]:
         first = {"dtype": _shown(dtype["value"]), "index_dtype": _shown(dtype["index"])}
     elif name in _STATISTICS:
         ddofs = [{}] if name == "mean" else [{"ddof": ddof} for ddof in range(_MOST_DDOF)]
-        others = [
-            {"accumulator": accumulator} | ddof for accumulator in ("<f8", "<f4", "<c16", "<c8") for ddof in ddofs
-        ]
+        others = [{"accumulator": accumulator} | ddof for accumulator in ("<f8", "<f4") for ddof in ddofs]
     elif name == "reproducible_add" and operator.largest is not None:
         others = [
             {"max_abs": operator.largest, "bits": bits, "count": count}

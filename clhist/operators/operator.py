@@ -74,8 +74,8 @@ class Part:
     @property
     def float64_sums(self) -> tuple[str, ...]:
         """Accessors in C, after the name of the part, of the numbers of float64 that it sums."""
-        accessors = {"f8": ("",), "c16": (".x", ".y")}.get(self.dtype.str[1:], ())
-        return accessors if self.operation == "add" else self.merged_sums
+        is_sum = self.operation == "add" and self.dtype == np.float64
+        return ("",) if is_sum else self.merged_sums
 
     @property
     def is_narrow(self) -> bool:

@@ -9,8 +9,8 @@ from time import perf_counter
 from clhist.errors import BuildError, UnsupportedError
 
 HOLDS, WRONG, UNAVAILABLE = "holds", "wrong", "not available"
-# Characters of the text of an outcome.
-_MOST_WORDS = 300
+# Of the text of an outcome.
+_MOST_CHARACTERS = 300
 
 
 class NotAvailableError(Exception):
@@ -59,7 +59,7 @@ class Check:
         except Exception as error:  # of a driver, anything may come
             status, words = WRONG, f"{type(error).__name__}: {error}"
         doubts = self.needs if doubtful else frozenset()
-        return CheckOutcome(self, status, " ".join(words.split())[:_MOST_WORDS], perf_counter() - start, doubts)
+        return CheckOutcome(self, status, " ".join(words.split())[:_MOST_CHARACTERS], perf_counter() - start, doubts)
 
 
 @dataclass(frozen=True)

@@ -332,9 +332,7 @@ def _of_products(grad: torch.Tensor, index: torch.Tensor, src: torch.Tensor, pro
 
 
 def _bincount_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    input, weights, _, _ = inputs
-    ctx.dtype = None if weights is None else weights.dtype
-    ctx.save_for_backward(input)
+    ctx.save_for_backward(inputs[0])
 
 
 def _bincount_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:

@@ -88,8 +88,8 @@ def test_rates_of_updates(bench):
     assert all(rate.value > 0 and rate.unit == "G/s" for rate in rates.values())
 
 
-def implausible(key, value, known, source="reported by the driver", *, is_cpu=False):
-    return calibrate._implausible(key, value, known, source, clhist.default_queue().device, is_cpu)
+def implausible(key, value, known, source="reported by the driver"):
+    return calibrate._implausible(key, value, known, source, clhist.default_queue().device)
 
 
 def test_what_is_not_believed(queue):
@@ -97,7 +97,6 @@ def test_what_is_not_believed(queue):
     shipped = "devices/nvidia-h200.toml: measured"
     assert implausible("local_memory", 0.5 * reported, reported).startswith(f"less than the {reported} bytes")
     assert implausible("local_memory", 4 * reported, reported) == ""
-    assert implausible("local_memory", reported, reported, is_cpu=True)
     assert implausible("l2_cache", 0, 60 * MIB).startswith("no knee")
     assert implausible("l2_cache", 1000, 60 * MIB).startswith("expected 65536 to")
     assert implausible("l2_cache", 60 * MIB, 4 * MIB) == "", "the driver's number is not trusted"
@@ -107,15 +106,36 @@ def test_what_is_not_believed(queue):
     assert implausible("l2_line", 256, 128).startswith("memory is fetched in other units")
     assert implausible("l2_line", 128, 128) == ""
     assert implausible("hardware_threads", 8, 100).startswith("fewer than 32 for each of")
-    assert implausible("hardware_threads", 512, 2, is_cpu=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_bound"),
+    [
+        ("devices/nvidia-h200.toml: measured", True),
+        ("devices/nvidia-hopper.toml: 2048 for each of 132 compute units: CUDA's guide", True),
+        ("devices/vendor-arm.toml: 384 for each of 100 compute units: Arm's guide", False),
+        ("devices/default-gpu.toml: 1024 for each of 100 compute units: the least", False),
+        ("reported by the driver, which is below devices/", False),
+        ("OWN: measured: knee", True),
+        (
+            "OWN: devices/default-gpu.toml: the least (measured 9 on 2026-11-01 was refused: more than 2 times off)",
+            False,
+        ),
+    ],
+)
+def test_only_numbers_of_the_device_bound_a_measurement(source, is_bound, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLHIST_PROFILES", str(tmp_path / "devices"))
+    _, found = calibration()
+    own = found.write()
+    reason = implausible("l2_cache", 200 * MIB, 60 * MIB, source.replace("OWN", str(own)))
+    path = source.partition(":")[0].replace("OWN", str(own))
+    assert reason == (f"more than 2 times off the {60 * MIB} of {path}" if is_bound else "")
 
 
 def calibration(**measured):
     before = own_profile(clhist.default_queue().device)
     device = clhist.default_queue().device
-    findings = tuple(
-        calibrate._finding(key, measured.get(key), before, device, "driver 1.0", is_cpu=False) for key in PARAMETERS
-    )
+    findings = tuple(calibrate._finding(key, measured.get(key), before, device, "driver 1.0") for key in PARAMETERS)
     rates = {'NumPy arrays, "quoted"\\, least': Measurement(1.5, "elements", 0.01, "by\nhand")}
     return before, calibrate.Calibration("Some (R) GPU [1]", "gpu", "driver 1.0", findings, rates)
 

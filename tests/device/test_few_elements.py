@@ -1,5 +1,7 @@
 """Few plain elements, which NumPy, SciPy and pandas compute, and the same elements on the device."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
@@ -119,3 +121,12 @@ def test_the_key_of_a_scalar_is_that_of_an_array(dtype):
     for zero in (0.0, -0.0):
         for after in (False, True):
             assert key_of(dtype(zero), after_zero=after) == keys_of(np.array([0.0 if after else -0.0], dtype))[0]
+
+
+def test_few_elements_look_for_no_repeated_call(monkeypatch):
+    module = import_module("clhist.histogram")
+    monkeypatch.setattr(module._on_device(), "repeated_call", lambda *args: pytest.fail("looked for a repeated call"))
+    x = np.linspace(0, 1, 100)
+    for more in ({"bins": [0.0, 0.5, 1.0]}, {"bins": 4, "weights": x}, {"bins": 4, "where": x > 0.5}):
+        expected = {"a": x[x > 0.5], "bins": 4} if "where" in more else {"a": x, **more}
+        np.testing.assert_allclose(clhist.histogram(x, **more)[0], np.histogram(**expected)[0])

@@ -1,6 +1,8 @@
 """The check of a custom operator on the first call of each way in: on values of the call, and on others where they are
 no evidence."""
 
+from threading import Timer
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
@@ -8,6 +10,7 @@ import pytest
 
 import clhist
 from clhist import Operator
+from clhist._core.opencl.device import device_features
 from clhist._core.runtime import operator_check
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
@@ -153,6 +156,29 @@ def test_a_check_runs_beside_the_queue_which_an_event_may_hold_up(queue, monkeyp
     assert result.get().sum() == 190
 
 
+@pytest.mark.parametrize("gated", ["wait_for", "x", "out"])
+def test_a_check_does_not_wait_for_an_event_that_the_caller_sets(gated, queue):
+    bins, x = (cl.array.to_device(queue, each) for each in (TestEveryWayIn.bins, TestEveryWayIn.x))
+    out, gate = cl.array.zeros(queue, 3, INT), cl.UserEvent(queue.context)
+    queue.finish()
+    gates = {"x": x, "out": out}
+    if gated in gates:
+        gates[gated].add_event(gate)
+    complete, in_time = cl.command_execution_status.COMPLETE, []
+    late = Timer(20, gate.set_status, [complete])  # a call that waits ends, and fails the test
+    late.start()
+    try:
+        wait_for = [gate] * (gated == "wait_for")
+        clhist.reduce_by_index(3, fresh(Operator(INT, "b + a + 0", 0)), bins, x, out=out, wait_for=wait_for)
+        in_time.append(gate.command_execution_status > complete)
+    finally:
+        late.cancel()
+        if gate.command_execution_status > complete:
+            gate.set_status(complete)
+    assert in_time == [True]
+    assert out.get().sum() == 190
+
+
 @pytest.mark.parametrize(
     ("combine", "neutral", "values"),
     [
@@ -257,6 +283,7 @@ def test_what_is_refused_is_so_before_a_check_or_a_sample_runs(name, more, on_de
         arguments="const int *bins, const float *values, int *seen",
         map="seen[i] = 1; EMIT(bins[i], values[i])",
     )
+    device_features(queue.device, queue.context)  # which runs kernels once in a process
     for command in [each for each in dir(cl) if each.startswith("enqueue_")]:
         monkeypatch.setattr(cl, command, None)
     for call in (kernel, kernel.bind):

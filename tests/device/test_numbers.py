@@ -102,6 +102,25 @@ def test_limits_of_ones_own():
     assert both.most_values == 3
 
 
+@pytest.mark.parametrize(
+    ("code", "preamble"),
+    [
+        ("for (int k = 0; k < 3; ++k) EMIT(k, 1)", ""),
+        ("THRICE(EMIT(k++, 1))", "#define THRICE(call) int k = 0; call; call; call"),
+    ],
+)
+@pytest.mark.parametrize("name", ["few", "count", "reproducible_add"])
+def test_limits_of_maps_that_repeat_emits(name, code, preamble):
+    made = {"count": operators.count(), "reproducible_add": operators.reproducible_add(np.float32, 1, count=2**20)}
+    operator = made.get(name) or Operator(np.int8, "a + b", 0, "few", most_values=3)
+    with pytest.raises(ValueError, match=rf"^emits: expected a bound .* since {name} takes at most \d+ values .*pass "):
+        counting(operator, code, preamble=preamble)
+    stated = counting(operator, code, preamble=preamble, emits=3)
+    assert stated(1, num_bins=4, size=1).tolist() == [1, 1, 1, 0]
+    with pytest.raises(OverflowError, match=r"^size: expected at most "):
+        stated(1, num_bins=4, size=operator.most_values // 3 + 1)
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16])
 @pytest.mark.parametrize("ufunc", [np.add, np.multiply], ids=lambda ufunc: ufunc.__name__)
 def test_narrow_integers_wrap_as_in_numpy(ufunc, dtype, rng):

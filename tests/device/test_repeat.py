@@ -101,6 +101,14 @@ def test_what_is_new_is_checked(kind, kernel, data, checks, queue):
     assert len(checks) == (1 if kind in ("scalar", "array", "step") else 2)
 
 
+@pytest.mark.parametrize("race_factor", [1, 2, True, np.int64(2), np.float32(2), np.float64(2)], ids=repr)
+def test_race_factors_of_any_type_are_prepared_once(race_factor, kernel, data, checks):
+    for factor in (race_factor, race_factor, float(race_factor)):
+        found = kernel(data, 1, num_bins=50, race_factor=factor)
+        np.testing.assert_array_equal(found.get(), counts_of(data.get(), 50))
+    assert len(checks) == 1
+
+
 def test_wrong_arguments_are_found_after_right_ones(kernel, data):
     for _ in range(3):
         kernel(data, 1, num_bins=50)

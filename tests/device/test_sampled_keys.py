@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pyopencl.array as cl_array
 import pytest
 from covering import covering
 
+import clhist
 from clhist._core.kernels.key_ranges import KNOWN
 from clhist._core.runtime.chain import Chain
 from clhist.grouped import numbering, sampled_keys
@@ -264,3 +267,32 @@ def test_how_many_keys_are_expected(make, number):
     some, more = keys[:65_536], keys[: 1 << 19]
     found = sampled_keys._expected(distinct(some), some.size, distinct(more), more.size, keys.size)
     assert 0.85 < found / distinct(keys) < 1.6
+
+
+def of_bits(rng, number, dtype):
+    """Return NaN of many bit patterns and of both signs."""
+    word = np.dtype(f"u{dtype.itemsize}")
+    bits, signs = rng.integers(1, 2**20, number).astype(word), rng.integers(0, 2, number).astype(word)
+    return (np.array(np.nan, dtype).view(word) | bits | signs << (8 * word.itemsize - 1)).view(dtype)
+
+
+@pytest.mark.parametrize("number", [3, 900, 10**6])
+@pytest.mark.parametrize("name", ["f4", "f8"])
+def test_threads_number_masked_keys_zeros_and_nan_as_pandas(name, number, queue, enqueued, monkeypatch):
+    monkeypatch.setattr(sampled_keys, "_UNSORTED_KEYS", 0)
+    dtype = np.dtype(name)
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        keys = rng.standard_normal(number).astype(dtype)[rng.integers(0, number, 20_000)]
+        keys[::7], keys[1::7], keys[3::7] = 0.0, -0.0, of_bits(rng, keys[3::7].size, dtype)
+        is_masked, sort = rng.random(keys.size) < 0.1, bool(seed % 2)
+        numbers, labels = clhist.factorize(np.ma.array(keys, mask=is_masked), sort=sort, queue=queue)
+        expected, expected_labels = pandas.factorize(np.where(is_masked, dtype.type(np.nan), keys), sort=sort)
+        np.testing.assert_array_equal(numbers, expected)
+        np.testing.assert_array_equal(labels, expected_labels)
+        assert not np.signbit(labels[labels == 0]).any()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(8)))
+    assert "sample" in enqueued

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from types import SimpleNamespace
 
+import pyopencl as cl
 import pytest
 
 pytest.importorskip("dask", reason="Dask is not installed")
@@ -71,3 +73,17 @@ def test_a_device_is_shared_where_no_lock_can_be_had(folder, monkeypatch):
     monkeypatch.setattr(devices, "use_device", taken.append)
     devices.take_device(name="0")
     assert len(taken) == 1
+
+
+def test_a_device_has_one_lock_whatever_the_filters(folder, monkeypatch):
+    platform, taken = SimpleNamespace(name="CUDA"), []
+    gpu = {"platform": platform, "type": cl.device_type.GPU}
+    every = [SimpleNamespace(name=name, **gpu) for name in ("A100 0", "A100 1", "H100")]
+    monkeypatch.setattr(
+        devices, "devices", lambda platform=None, device=None: [each for each in every if (device or "") in each.name]
+    )
+    monkeypatch.setattr(devices, "use_device", taken.append)
+    monkeypatch.setattr(devices, "_device", str)
+    for name in ("H100", None, "A100", "H100"):
+        devices.take_device(device=name, name="0")
+    assert [each.name for each in taken] == ["H100", "A100 0", "A100 1", "H100"]

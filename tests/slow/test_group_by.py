@@ -9,6 +9,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist._core.opencl.program import Kernel
 from clhist.grouped import reproducible as group_reproducible
 from clhist.grouped import sweep as group_sweep
 from clhist.statistics import selection
@@ -346,3 +347,31 @@ def test_pandas():
     found = clhist.group_by(frame["key"]).agg(y=(frame["y"], names), ddof=1)["y"]
     ours = pandas.DataFrame(found, index=sorted(set(frame["key"])))
     pandas.testing.assert_frame_equal(ours, reference, check_names=False, check_index_type=False)
+
+
+_WRONG = {
+    "shape": ({"b": (np.ones(5), "sum")}, r"^b: expected shape \(100,\)"),
+    "shape, any": ({"b": (np.ones(5), "size")}, r"^b: expected shape \(100,\)"),
+    "argument": ({"b": (np.ones(100), "quantile")}, r"^b: expected statistics without arguments"),
+    "masked, argument": ({"b": (np.ma.ones(100), "quantile")}, r"^b: expected statistics without arguments"),
+    "complex": ({"b": (np.ones(100, complex), "min")}, r"^b: expected statistics of complex128"),
+    "objects": ({"b": (np.array([object()] * 100), "sum")}, r"^b: OpenCL has no type for object"),
+    "dates": ({"b": (np.zeros(100, "M8[s]"), "prod")}, r"^b: expected statistics of datetime64"),
+    "dtype of dates": ({"b": (np.zeros(100, "M8[s]"), "median"), "dtype": "f4"}, r"^dtype: expected none for [ab]"),
+    "ddof": ({"ddof": "x"}, r"^ddof: expected an integer"),
+    "reproducible": ({"b": (np.ones(100, complex), "mean"), "reproducible": True}, r"^reproducible: "),
+}
+
+
+@pytest.mark.parametrize("first", ["plain", "masked", "dates"])
+@pytest.mark.parametrize("name", _WRONG)
+def test_all_columns_are_checked_before_anything_is_enqueued(name, first, queue, monkeypatch):
+    more, message = _WRONG[name]
+    columns = {"plain": np.ones(100), "masked": np.ma.array(np.ones(100), mask=np.arange(100) % 3 == 0)}
+    columns["dates"] = np.arange(100).astype("M8[D]")
+    groups = clhist.group_by(np.arange(100) % 7, num_groups=7, queue=queue)
+    launched, enqueue = [], Kernel.enqueue
+    monkeypatch.setattr(Kernel, "enqueue", lambda *args: launched.append(1) or enqueue(*args))
+    with pytest.raises((TypeError, ValueError), match=message):
+        groups.agg(a=(columns[first], "mean" if first != "dates" else "median"), **more)
+    assert not launched

@@ -148,6 +148,41 @@ def test_sums_are_those_of_exact_arithmetic(sample, storage, bins):
     assert not found["value"][4:].any()
 
 
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize(
+    "cancelling", [(1.0, -1.0), (0.1, 0.2, -0.3), (1.0, -1.0, 1e-9), (-1.0, 1.0, 1.0, -1.0), (3.0, -2.5, 0.25)], ids=str
+)
+def test_weights_that_cancel_count(cancelling, on_device, storage, queue):
+    """In the second of three fills, whose sum of weights is 0 or near it in bin 1, and 0 in bin 2."""
+    rng, size = np.random.default_rng(7), len(cancelling)
+    h = bh.Histogram(axis.Integer(0, 4), storage=STORAGES[storage])
+    parts = [
+        (np.arange(40) % 3, np.full(40, 1.5)),
+        (np.array([0] * 9 + [1] * size + [2, 2]), np.array([1.0] * 9 + [*cancelling, 0.5, -0.5])),
+        (np.arange(40) % 3, np.full(40, 0.5)),
+    ]
+    samples = [100 + rng.random(len(places)) for places, _ in parts]
+    for (places, weight), sample in zip(parts, samples, strict=True):
+        clhist.hist.fill(h, places, weight=weight, sample=sample, queue=queue if on_device else None)
+    places, weight = map(np.concatenate, zip(*parts, strict=True))
+    for place, expected in exact(places.tolist(), np.concatenate(samples), weight).items():
+        ours = [h.view()[field][place] for field in _FIELDS[storage]]
+        assert ours == pytest.approx([float(number) for number in expected], rel=1e-11)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_bin_whose_weights_cancel_stays_without_a_mean(on_device, storage, queue):
+    h = bh.Histogram(axis.Integer(0, 2), storage=STORAGES[storage])
+    for weight in ([1.0, -1.0, 1.0], [1.0, 2.0, 1.0]):
+        clhist.hist.fill(
+            h, [0, 0, 1], weight=np.array(weight), sample=np.array([5.0, 2, 3]), queue=queue if on_device else None
+        )
+        assert not np.isfinite(h.view()["value"][0])
+    assert h.view()["value"][1] == 3
+
+
 def test_fills_of_one_sample_and_in_parts():
     """Parts are joined as Chan, Golub and LeVeque do; one sample has no deviation."""
     sample, places = 1e6 + _RANDOM, np.zeros(N, np.int64)

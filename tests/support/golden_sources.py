@@ -129,6 +129,12 @@ STRATEGIES = {
             ("nvidia", "reproducible_add float32", 64, 2**26, 10**5),
             ("core", "fmin float32", 5, 5 * 2**20, 1000),
         )
+    }
+    | {
+        "nvidia, add float32, 4, by atomics with a fallback": (
+            "nvidia",
+            Call(SUM, "EMIT(x[i / 4] * 4 + i % 4, w[i])", size=2**22, bins=400_000, components=4),
+        ),
     },
     "batches": {
         "nvidia, equal": ("nvidia", Call(COUNTS, bins=50, histograms=1000)),

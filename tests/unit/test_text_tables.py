@@ -95,7 +95,7 @@ def test_fields_are_those_of_the_csv_module(tmp_path_factory, rows, delimiter, n
     st.sampled_from((16, 1 << 22)),
 )
 def test_the_readers_agree_on_any_file(tmp_path_factory, rows, block):
-    """Also on what is wrong with it; only the number of a line may differ beside lines that are blank or quoted."""
+    """Also on whether a file is wrong; which of several errors is found first may differ."""
     path = tmp_path_factory.mktemp("text") / "t.csv"
     path.write_bytes(
         "\n".join([",".join(("n", "k", "more")), *(",".join([n, k, "1", "2"][:size]) for n, k, size in rows)]).encode()
@@ -131,11 +131,16 @@ def test_numbers_are_pythons_to_the_last_bit(tmp_path_factory, values):
         (b"n,k\n1,2\n\n\n3\n", "line 5: expected 2 fields, got 1"),
         (b'n,k\n1,"a\nb"\n\nx,2\n', "line 5: expected a number in column 'n', got 'x'"),
         (b"n,k\r\n1,2\r\n3,4\r\n,\r\n1.2.3,4", "line 5: expected a number in column 'n', got '1.2.3'"),
+        (b"n,k\n1,2\n\n\n3,4,5\n", "line 5: expected 2 fields, got 3"),
+        (b'\n\nn,"k\n"\n\nx,"2\n3"\n', "line 6: expected a number in column 'n', got 'x'"),
     ],
 )
 @pytest.mark.parametrize("block", [4, 1 << 22])
-def test_errors_name_the_line(content, line, block, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_simple", [True, False])
+def test_errors_name_the_line(content, line, block, is_simple, tmp_path, monkeypatch):
     monkeypatch.setattr(text, "_BLOCK", block)
+    if not is_simple:
+        monkeypatch.setattr(fields.Fields, "of", _not_simple)
     (tmp_path / "t.csv").write_bytes(content)
     keys = ("k",) if "fields" in line else ()
     assert read(tmp_path / "t.csv", keys=keys) == f"{tmp_path / 't.csv'}, {line}"

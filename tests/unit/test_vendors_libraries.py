@@ -111,7 +111,9 @@ def test_an_icd_file_whose_name_the_linker_cannot_resolve(root, monkeypatch):
 
 def test_each_vendor_once(root, monkeypatch):
     add(root, f"opt/rocm-5.7.0/lib/{AMD}")
-    newest = add(root, f"opt/rocm-6.2.0/lib/{AMD}")
+    for version in ("10.1.0", "6.2.0", "10.0.9", "9.3.0"):  # numbers are compared as such
+        add(root, f"opt/rocm-{version}/lib/{AMD}")
+    newest = root / f"opt/rocm-10.1.0/lib/{AMD}"
     nvidia = add(root, f"usr/lib64/{NVIDIA}")
     add(root, f"usr/lib/wsl/lib/{NVIDIA}")
     assert registered(monkeypatch) == {"zz-amd.icd": str(newest), "zz-nvidia.icd": str(nvidia)}

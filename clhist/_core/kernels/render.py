@@ -93,8 +93,8 @@ def render_programs(programs: Programs) -> Iterator[tuple[str, str, tuple[str, .
         yield "split and index", render_partition(programs.partition), ()
     if programs.rows is not None:
         yield "rows", render_rows(programs.rows), ()
-        return
-    yield "sweep", render_sweep(spec), spec.options
+    else:
+        yield "sweep", render_sweep(spec), spec.options
     if programs.look is not None:
         yield "look", render_look(programs.look), ()
     if programs.behind is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -168,8 +169,8 @@ def _missed(registered: Iterable[str]) -> Iterator[tuple[Vendor, Path]]:
     # An .icd file outlives its library, or has a wrong path: such a library is not there.
     registered_stems = {_stem(name) for name in registered if any(file.is_file() for file in _files_of(name))}
     for vendor in VENDORS:
-        # Of several versions, as of ROCm, the last one by name is tried first.
-        folders = [folder for pattern in vendor.folders for folder in sorted(ROOT.glob(pattern), reverse=True)]
+        # Of several versions, as of ROCm, the latest one is tried first.
+        folders = [folder for pattern in vendor.folders for folder in sorted(ROOT.glob(pattern), key=_version)[::-1]]
         for folder in [*(_linked_folders() if vendor.is_searched else ()), *folders]:
             library = folder / vendor.library
             if _stem(vendor.library) not in registered_stems and library.is_file():
@@ -179,6 +180,11 @@ def _missed(registered: Iterable[str]) -> Iterator[tuple[Vendor, Path]]:
     runtime = Path(sys.prefix) / "lib" / _INTEL_CPU.library
     if _stem(runtime.name) not in registered_stems and runtime.is_file():
         yield _INTEL_CPU, runtime
+
+
+def _version(folder: Path) -> list[str | int]:
+    """Return the text of a path with its numbers as integers, so that version 10 follows version 9."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(folder))]
 
 
 def _files_of(name: str) -> list[Path]:

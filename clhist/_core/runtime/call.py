@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.maps import Argument
@@ -52,6 +53,9 @@ class Call:
         if self.allocator is not None and not callable(self.allocator):
             expected = "a function that takes a number of bytes and returns a buffer"
             raise TypeError(f"allocator: expected {expected}, got {self.allocator!r:.60}")
+        # Equal race factors of other types are one in the signatures of calls.
+        if type(self.race_factor) is not float and isinstance(self.race_factor, int | float | np.integer | np.floating):
+            self.race_factor = float(self.race_factor)
 
 
 # Keywords of the public classes besides `num_bins`: all fields but the internal ones.

@@ -82,7 +82,7 @@ class Engine:
     Raises
     ------
     ValueError
-        If the map does not emit to each output.
+        If the map does not emit to each output, or may repeat an ``EMIT`` whose operator has a limit of values.
     UnsupportedError
         If a device lacks double precision and an operator or argument needs it.
     """
@@ -95,6 +95,12 @@ class Engine:
             raise TypeError(f"context: expected a pyopencl.Context or None for the default one, got {context!r}")
         # The map is checked first: a wrong one raises without looking for a device.
         outputs.check_map(source.map, source.preamble)
+        for operator, most in zip(source.operators, source.max_pairs, strict=True):
+            if most is None and operator.most_values is not None:
+                raise ValueError(
+                    f"emits: expected a bound of the pairs per element, since {operator.name} takes at most "
+                    f"{operator.most_values} values per bin, and the map may repeat its EMIT; got None; pass emits="
+                )
         self.context = default_queue().context if context is None else context
         lost.check_devices(self.context.devices)
         self.outputs, self.source, self.profile = outputs, source, profile
@@ -490,11 +496,13 @@ class Engine:
 
     def _emitted(self, checked: CheckedCall, call: Call) -> list[np.ndarray]:
         """Return values that a call emits to each output; none if they cannot be read before the call."""
-        # A map that writes its arguments cannot run twice. Pending events may belong to arrays that are not filled yet.
+        # A map that writes its arguments cannot run twice. Pending events may belong to arrays that are not filled yet,
+        # and the caller may complete an event of its own after this call; other events of arrays are waited for.
         is_written = any(argument.is_array and not argument.is_const for argument in self.arguments)
         # Statuses above COMPLETE are queued, submitted and running; errors are negative.
         complete = cl.command_execution_status.COMPLETE
-        is_pending = any(event.command_execution_status > complete for event in call.wait_for)
+        of_user = [event for event in checked.wait_for if event.command_type == cl.command_type.USER]
+        is_pending = any(event.command_execution_status > complete for event in (*call.wait_for, *of_user))
         if is_written or is_pending:
             return [np.zeros(0, number_of(operator.dtype)) for operator in self.source.operators]
         return emitted_values(self.source, self.profile_of(checked.queue.device), checked)
