@@ -213,6 +213,12 @@ class CudaConverted(NamedTuple):
     result: CudaArray
 
 
+class CudaMade(NamedTuple):
+    """An array that `empty_cuda` has made, for a recording of the call."""
+
+    array: CudaArray
+
+
 class StreamOrder:
     """Orders what streams do with arrays that are kept from call to call: each waits for what those before it did."""
 
@@ -319,7 +325,10 @@ def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
 
 def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:
     """Return a new array for a call in `results_like`."""
-    return new_array(memory_of_call(), shape, np.dtype(dtype), queue)
+    made = new_array(memory_of_call(), shape, np.dtype(dtype), queue)
+    if heard.calls is not None:
+        heard.calls.append(CudaMade(made))
+    return made
 
 
 def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:

@@ -17,7 +17,7 @@ from clhist._core.cuda.driver import driver, heard, listening
 from clhist._core.cuda.libraries import Library
 from clhist._core.cuda.recognised import library_of
 from clhist._core.opencl import lost
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMemory
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMade, CudaMemory
 from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
@@ -43,26 +43,34 @@ class Given(NamedTuple):
 
 
 class _Launch(NamedTuple):
-    """A recorded launch: arrays to allocate, and for each argument the index of a base address and a byte offset."""
+    """A recorded launch: for each argument the index of a base address and a byte offset, and the scalars."""
 
     loaded: CudaLoaded
-    new: list[tuple[tuple[int, ...], np.dtype, Callable[[], Any]]]
     places: list[tuple[int, int]]
     scalars: list[Any]
 
     def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
-        # The appended order is that of the recording, whose indices count these arrays.
-        for shape, dtype, make in self.new:
-            try:
-                made = make()
-            except (RuntimeError, MemoryError):
-                made = library.new(shape, dtype, device)  # or raises what says that there is no memory
-            arrays.append(made)
-            addresses.append(library.address(made))
         # A kernel argument may point into an array, such as at a slice, so it is a base and an offset.
         numbers = [addresses[n] + more for n, more in self.places]
         numbers += self.scalars
         self.loaded.launch(numbers, library, stream)
+
+
+class _New(NamedTuple):
+    """An array that the call allocates, for a kernel to write."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    make: Callable[[], Any]
+
+    def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        # The appended order is that of the recording, whose indices count these arrays.
+        try:
+            made = self.make()
+        except (RuntimeError, MemoryError):
+            made = library.new(self.shape, self.dtype, device)  # or raises what says that there is no memory
+        arrays.append(made)
+        addresses.append(library.address(made))
 
 
 class _Conversion(NamedTuple):
@@ -94,7 +102,7 @@ class _Reading(NamedTuple):
         return host
 
 
-_Step = _Launch | _Conversion | _Reading
+_Step = _Launch | _New | _Conversion | _Reading
 
 
 class Ending(NamedTuple):
@@ -123,7 +131,7 @@ class Repeat:
     ----------
     memory : CudaMemory
         That of an array on the device, of the caller's library.
-    steps : list of _Launch, _Conversion and _Reading
+    steps : list of _Launch, _New, _Conversion and _Reading
         Commands to enqueue. Indices of addresses count the argument arrays, then the new arrays.
     result : callable
         Returns the result, from a list of the argument arrays and the new arrays.
@@ -190,8 +198,9 @@ class Repeat:
 
     @property
     def is_one_launch(self) -> bool:
-        """Whether nothing is enqueued if memory is refused."""
-        return len(self._steps) == 1 and all(launch.loaded.prepared.is_of_one for launch in self._launches)
+        """Whether nothing is enqueued if memory is refused: all is allocated before the one launch."""
+        only_allocates = all(isinstance(step, _New) for step in self._steps[:-1])
+        return only_allocates and all(launch.loaded.prepared.is_of_one for launch in self._launches)
 
     def is_worth_it(self) -> bool:
         """Count a use; return False once the call is frequent enough to deserve a plan of its exact size."""
@@ -379,7 +388,7 @@ def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Re
             ranges.append((ending.words.offset, ending.words.nbytes))
         result = ending.result
     # Any other entry is the name of a driver call, such as an upload, that a replay would leave out.
-    if not calls or not all(isinstance(entry, CudaRun | CudaConverted | Reading) for entry in calls):
+    if not calls or not all(isinstance(entry, CudaRun | CudaMade | CudaConverted | Reading) for entry in calls):
         raise _Unrepeatable
     made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
     steps = _steps(calls, ranges, made)
@@ -393,9 +402,19 @@ def _steps(
     """Return the steps of recorded calls; add the arrays that they allocate to `ranges`, and to `made` by index."""
     # `ranges` grows in the order in which a replay appends its arrays, so that indices agree.
     steps: list[_Step] = []
+
+    def allocate(array: CudaArray) -> None:
+        library, shape, dtype = array.memory.library, array.shape, array.dtype
+        steps.append(_New(shape, dtype, library.maker(shape, dtype, array.memory.device)))
+        made[len(ranges)] = shape, dtype
+        ranges.append((array.offset, array.nbytes))
+
     for call in calls:
         if isinstance(call, Reading):
             steps.append(_Reading(_place(call.array, ranges)[0], call.array.size, call.array.dtype))
+            continue
+        if isinstance(call, CudaMade):
+            allocate(call.array)
             continue
         if isinstance(call, CudaConverted):
             n, begin = _place(call.array, ranges)
@@ -406,16 +425,10 @@ def _steps(
             made[len(ranges)] = (call.array.size,), call.result.dtype
             ranges.append((call.result.offset, call.result.nbytes))
             continue
-        library, device = call.memory.library, call.memory.device
-        new = [
-            (array.shape, array.dtype, library.maker(array.shape, array.dtype, device))
-            for is_made, array in zip(call.made, call.arrays, strict=True)
-            if is_made
-        ]
-        for array in (array for is_made, array in zip(call.made, call.arrays, strict=True) if is_made):
-            made[len(ranges)] = array.shape, array.dtype
-            ranges.append((array.offset, array.nbytes))
-        steps.append(_Launch(call.loaded, new, [_place(array, ranges) for array in call.arrays], call.scalars))
+        for is_made, array in zip(call.made, call.arrays, strict=True):
+            if is_made:
+                allocate(array)
+        steps.append(_Launch(call.loaded, [_place(array, ranges) for array in call.arrays], call.scalars))
     return steps
 
 
