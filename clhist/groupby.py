@@ -13,7 +13,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.halves import as_numbers
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.on_device import OnDevice
-from clhist._core.runtime.columns import ColumnData, read_column
+from clhist._core.runtime.columns import ColumnData, missing_of, read_column
 from clhist._core.runtime.cuda_entry import takes_cuda_as
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.shown_options import shows
@@ -143,16 +143,6 @@ def group_frame(
     """Return the groups of a table by columns of keys, which have names."""
     columns = [used_categories(column) for column in keys.values()]
     return FrameGroupBy(frame, keys, GroupBy(groups_of(columns, None, sort, queue)))
-
-
-def _missing_of(*arrays: Any) -> np.ndarray | None:
-    """Return a mask of the elements that are missing in any of the arrays; None if all are plain arrays."""
-    columns = [column for array in arrays if (column := read_column(array)) is not None]
-    masks = [column.missing for column in columns if column.missing is not None]
-    if not masks and columns:
-        # Results of nullable columns are masked arrays, even if no element is missing.
-        return np.zeros(columns[0].values.shape, bool)
-    return np.logical_or.reduce(masks) if masks else None
 
 
 def _has_fp64(queue: cl.CommandQueue | None) -> bool:
@@ -397,7 +387,7 @@ class GroupBy(
         check_booleans(skipna=skipna, reproducible=reproducible)
         for name, array in (("x", x), ("weights", weights)):
             check_index(name, array, self._index)
-        if (missing := _missing_of(x, weights)) is not None:
+        if (missing := missing_of(x, weights)) is not None:
             columns, groups = [read_column(array) for array in (x, weights)], self._without(missing)
             arrays = [array if one is None else one.values for array, one in zip((x, weights), columns, strict=True)]
             # In polars NaN is a value: means of it are NaN.
@@ -526,7 +516,7 @@ class GroupBy(
         self, x: Any, q: Any, method: Method, weights: Any, skipna: bool, dtype: DTypeLike | None
     ) -> Any:
         """Return quantiles of dates or of columns with missing values or weights; None for plain numbers."""
-        data, missing = read_column(x), _missing_of(x, weights)
+        data, missing = read_column(x), missing_of(x, weights)
         values = x if data is None else data.values
         if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
             check_refused({"weights": weights, "dtype": dtype}, "for dates and durations")

@@ -67,7 +67,7 @@ def test_public_names_are_imported_when_used():
         print(set(clhist.__all__) - set(dir(clhist)), [name for name in clhist.__all__ if name not in globals()])
         """
     )
-    core = ["clhist._core", *(f"clhist._core.opencl{module}" for module in ("", ".caches", ".icd"))]
+    core = ["clhist._core", *(f"clhist._core.opencl{module}" for module in ("", ".caches", ".icd", ".intel"))]
     assert printed == f"{[*core, 'clhist._version']}\n{{'function'}}\nset() []\n"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         clhist.nothing  # noqa: B018

@@ -81,6 +81,16 @@ def present_and_missing(column: Any) -> tuple[np.ndarray, np.ndarray | None] | N
     return None
 
 
+def missing_of(*arrays: Any) -> np.ndarray | None:
+    """Return a mask of the elements that are missing in any of the arrays; None if all are plain arrays."""
+    columns = [column for array in arrays if (column := read_column(array)) is not None]
+    masks = [column.missing for column in columns if column.missing is not None]
+    if not masks and columns:
+        # Results of nullable columns are masked arrays, even if no element is missing.
+        return np.zeros(columns[0].values.shape, bool)
+    return np.logical_or.reduce(masks) if masks else None
+
+
 def of_list(name: str, values: Any) -> Any:
     """Return a list as an array of objects if NumPy would convert its elements.
 
