@@ -112,7 +112,8 @@ def test_keys_alone(dtype, sort, queue, enqueued, monkeypatch):
     """Without the numbers of elements, by each of the ways."""
     monkeypatch.setattr(sampled_keys, "_UNSORTED_KEYS", 0)
     rng, dtype = np.random.default_rng(7), np.dtype(dtype)
-    for keys in (many("with others", rng, 70_001, dtype), few(rng, 140_001, dtype), many("all different", rng, 300, dtype)):
+    every = many("with others", rng, 70_001, dtype), few(rng, 140_001, dtype), many("all different", rng, 300, dtype)
+    for keys in every:
         labels, places = np.unique(keys[keys == keys], return_index=True)
         expected = labels if sort else keys[keys == keys][np.sort(places)]
         for array in (keys, cl_array.to_device(queue, keys)):
