@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 
+import cuda_fake
 import numpy as np
 import pyopencl as cl
+import pytest
 
 import clhist
 from clhist._core.cuda import memory
@@ -90,3 +92,19 @@ def test_what_is_kept_on_cuda_can_be_cleared(fake, monkeypatch):
     clhist.clear_caches()
     assert (blocks._unused, blocks._current) == ([], None)
     assert "cuMemFree_v2" in cuda.calls
+
+
+@pytest.mark.parametrize(("stream", "blocks"), [(0, 1), (0x5EAD, 4)])
+def test_scratch_memory_of_cupy_is_kept_for_the_stream_that_all_threads_share(stream, blocks, fake, monkeypatch):
+    """Another stream may be destroyed while it works, and a new one get its address."""
+    cuda, cupy = fake
+    monkeypatch.setattr(cuda_fake, "STREAM", stream)
+    x = cupy.asarray(BINS)
+    kernel = clhist.HistogramKernel(None, "sum", arguments="const int *x", map="EMIT(x[i], 1)", dtype=np.int64)
+    results = [kernel(x, num_bins=77, memory="global", copies=2) for _ in range(2)]
+    cuda.calls.clear()
+    results += [kernel(x, num_bins=77, memory="global", copies=2) for _ in range(4)]
+    allocated = [call for call in cuda.calls if call.startswith("empty ")]
+    assert len(allocated) == 4 + (blocks if blocks > 1 else 0)  # results, and scratch memory
+    for result in results:
+        np.testing.assert_array_equal(result.get(), np.bincount(BINS, minlength=77))

@@ -233,7 +233,7 @@ class FakeArray:
 
     def __init__(self, cuda: FakeCuda, array: np.ndarray, owner: Any = None) -> None:
         self.cuda, self.array, self.device = cuda, array, FakeDevice()
-        self.data = SimpleNamespace(ptr=array.ctypes.data)
+        self.data = SimpleNamespace(ptr=array.ctypes.data, device_id=0)
         self.dtype, self.shape, self.strides = array.dtype, array.shape, array.strides
         self.flags, self.nbytes = SimpleNamespace(c_contiguous=array.flags.c_contiguous), array.nbytes
 

@@ -33,7 +33,7 @@ class _Torch(libraries._Torch):
     def stream(self, device: int) -> int:
         return cuda_fake.STREAM
 
-    def lets_keep(self, device: int) -> bool:
+    def lets_keep(self, device: int, stream: int) -> bool:
         return not self.cuda.is_captured
 
     def _device(self, device: int) -> Any:

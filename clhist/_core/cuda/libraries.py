@@ -19,6 +19,7 @@ from clhist._core.cuda.driver import CudaMemoryError, driver
 from clhist.operators.halves import bfloat16, half_name
 
 _LOAD_BYTES = 16  # what kernels load at once, where an address is a multiple of it
+_LEGACY_STREAMS = (0, 1)  # names of the default stream that all threads share
 
 
 class Described(NamedTuple):
@@ -97,7 +98,7 @@ class Library:
         """Return what returns `empty` of these arguments again and again."""
         return partial(self.empty, shape, dtype, device)
 
-    def lets_keep(self, device: int) -> bool:
+    def lets_keep(self, device: int, stream: int) -> bool:
         """Whether to keep memory for later work on the current stream: allocating takes long, and no graph has it."""
         return False
 
@@ -191,7 +192,7 @@ class _Torch(Library):
         # A tensor's method takes less time than the function with a dtype and a device.
         return partial(self.module.empty(0, dtype=torch_dtype, device=self._device(device)).new_empty, shape)
 
-    def lets_keep(self, device: int) -> bool:
+    def lets_keep(self, device: int, stream: int) -> bool:
         of_current, is_captured = self._current_device, self._is_captured
         return of_current is not None and is_captured is not None and of_current() == device and not is_captured()
 
@@ -253,8 +254,10 @@ class _CuPy(Library):
     def alike(self, array: Any) -> tuple[tuple[Any, ...], int, int] | None:
         if type(array) is not self.module.ndarray or not array.flags.c_contiguous:
             return None
-        address = array.data.ptr
-        return (array.dtype, array.shape, array.device.id, address % _LOAD_BYTES), address, array.nbytes
+        # `array.device` makes an object, which takes as long as the rest.
+        data = array.data
+        address = data.ptr
+        return (array.dtype, array.shape, data.device_id, address % _LOAD_BYTES), address, array.nbytes
 
     def stream(self, device: int) -> int:
         return int(self.module.cuda.get_current_stream(device).ptr)
@@ -272,6 +275,15 @@ class _CuPy(Library):
             return self.module.empty(shape, dtype)
         with cuda.Device(device):
             return self.module.empty(shape, dtype)
+
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
+        # Of the current device, which is that of the call where these are made.
+        return partial(self.module.empty, shape, dtype) if self.has(dtype) else super().maker(shape, dtype, device)
+
+    def lets_keep(self, device: int, stream: int) -> bool:
+        # The legacy default stream cannot be captured. Others may be destroyed while they have work to do, and then
+        # another stream gets the address.
+        return stream in _LEGACY_STREAMS
 
     def address(self, array: Any) -> int:
         return int(array.data.ptr)

@@ -292,7 +292,7 @@ class CudaLoaded:
 
         A captured graph gets separate memory: it may be launched on any stream.
         """
-        if part.size > _REUSED_BYTES or not library.lets_keep(self._device):
+        if part.size > _REUSED_BYTES or not library.lets_keep(self._device, stream):
             return library.new((part.size,), _BYTE, self._device)
         key = library.name, stream
         if (memory := part.by_stream.get(key)) is None:
