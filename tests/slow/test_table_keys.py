@@ -559,10 +559,16 @@ DAYS = pandas.to_datetime(["2026-01-01", "2026-01-03", "2026-01-04"])
         ),
         (lambda: clhist.group_by(FRAME, clhist.date_part("zone", "hour")), TypeError, "column: expected dates"),
         (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "min"), weights="x"), TypeError, "with weights, got 'min'"),
-        (
-            lambda: clhist.group_by(FRAME, "zone").agg(s=("time", "sum"), weights="x"),
-            TypeError,
-            "s: expected real numbers",
+        *(
+            (
+                lambda values=values, weights=weights, statistics=statistics: clhist.group_by(FRAME, "zone").agg(
+                    s=(values, *statistics), weights=weights
+                ),
+                TypeError,
+                f"^{name}: expected real numbers with weights, got datetime64\\[us\\]$",
+            )
+            for name, values, weights in (("s", "time", "x"), ("weights", "x", "time"))
+            for statistics in (["sum"], ["mean", "size"], ["median"], ["q90"])
         ),
         (
             lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "q90"), weights="x", reproducible=True),
