@@ -86,10 +86,10 @@ class FrameGroupBy:
             the sum of their squares over their sum. "size" and "count" are those of rows; other statistics are refused.
         **columns : tuple of (str or array, statistic, ...), or "size"
             Under the name of each result a column and its statistics, of those of `GroupBy.agg`. Instead of the name of
-            a column an array with an element for each row; a pandas Series must have the index of the table. Several
-            statistics make columns ``<name>_<statistic>``. "size" is the number of rows of each group. "nth1" is the
-            second value and "nth-2" the last but one, missing in groups with fewer rows. A list of columns has
-            "nunique": the number of different combinations of values that are not missing.
+            a column an array with an element for each row, or an expression of polars; a pandas Series must have the
+            index of the table. Several statistics make columns ``<name>_<statistic>``. "size" is the number of rows of
+            each group. "nth1" is the second value and "nth-2" the last but one, missing in groups with fewer rows. A
+            list of columns has "nunique": the number of different combinations of values that are not missing.
 
         Returns
         -------
