@@ -256,7 +256,7 @@ def test_digitize_names_bins(arrays, queue, enqueued):
         for x in (arrays["x"], [0.5]):
             assert check_refused(partial(clhist.digitize, x), enqueued, bins=bins).startswith(message)
             # The message shows the edges, which the host reads for it.
-            with pytest.raises(TypeError, match=r"^bins: expected edges that are real numbers on the host, got cl\.Arr"):
+            with pytest.raises(TypeError, match=r"^bins: expected edges that are real numbers on the host, got cl\."):
                 clhist.digitize(x, cl_array.to_device(queue, EDGES))
 
 
