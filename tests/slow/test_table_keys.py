@@ -511,7 +511,10 @@ DAYS = pandas.to_datetime(["2026-01-01", "2026-01-03", "2026-01-04"])
         (lambda: clhist.qcut("x", ["a"]), TypeError, "q: expected a positive number of parts"),
         (lambda: clhist.date_part("time", "hours"), ValueError, "part: expected one of year, quarter"),
         (lambda: clhist.cut("x", [0, 1, 2], labels=["a", "a"]), ValueError, "labels: expected texts that differ"),
-        (lambda: clhist.qcut("x", 2, labels="ab"), TypeError, "labels: expected a sequence of texts"),
+        *(
+            (lambda labels=labels: clhist.qcut("x", 2, labels=labels), TypeError, "labels: expected a sequence of texts")
+            for labels in ("ab", False, 0, [1, 2], iter("ab"))
+        ),
         (lambda: clhist.date_bin("time", "1month"), ValueError, "width: .* clhist.date_part"),
         (lambda: clhist.date_bin("time", -5), ValueError, "width: expected a positive duration"),
         (lambda: clhist.date_bin("time", "1h", origin="monday"), TypeError, "origin: expected a date"),
