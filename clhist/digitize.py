@@ -27,7 +27,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     x : array_like
         Data, of NumPy or PyOpenCL.
     bins : array_like of shape (H,)
-        Edges, rising or falling.
+        Edges, rising or falling. On the host; for data on a device none of them NaN.
     right : bool
         Whether a bin has its right edge rather than its left one.
     queue : pyopencl.CommandQueue, optional

@@ -60,8 +60,9 @@ class HistogramKernel(KernelCalls[K]):
         Device profile to plan with. Defaults to `clhist.device_profile`.
     emits : int, optional
         Upper bound of the pairs per element and histogram. Defaults to the number of ``EMIT`` in the map; give it for a
-        map with a loop; operators with `most_values` require it there. With ``update="sort"``, a call waits for the
-        pairs of such a map, and an element that emits more raises ValueError; other updates take any number.
+        map with a loop. There, operators with `most_values`, such as ``count``, require it. With ``update="sort"``, a
+        call waits for the pairs of such a map, and an element that emits more raises ValueError; other updates take any
+        number.
     dtype : dtype-like, or mapping of str to it, optional
         Type of the emitted values, for operators given by name or as ufuncs: one for all, or one each.
 

@@ -431,8 +431,8 @@ def _date_bin(
 
 def _check_labels(labels: Sequence[str]) -> None:
     """Raise TypeError or ValueError if labels are no texts, or two are equal."""
-    wrong = [label for label in labels if not isinstance(label, str)]
-    if isinstance(labels, str) or wrong:
+    is_sequence = hasattr(labels, "__len__") and not isinstance(labels, str)
+    if not is_sequence or not all(isinstance(label, str) for label in labels):
         raise TypeError(f"labels: expected a sequence of texts, got {labels!r:.60}")
     if len({*labels}) < len(labels):
         raise ValueError(f"labels: expected texts that differ, got {labels!r:.60}")

@@ -66,8 +66,8 @@ def numpy_digitize(x: Array, bins: Any, right: bool) -> Any:
         edges = np.asarray(bins)
         if edges.ndim != 1:
             raise ValueError(f"bins: expected edges of one dimension, got {bins!r:.60}") from None
-        if edges.dtype.kind not in "biufO":
-            raise TypeError(f"bins: expected edges that are real numbers, got {bins!r:.60}") from None
+        if edges.dtype.kind not in "biuf":
+            raise TypeError(f"bins: expected edges that are real numbers on the host, got {bins!r:.60}") from None
         raise
 
 

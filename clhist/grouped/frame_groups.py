@@ -11,7 +11,7 @@ from clhist._core.runtime.columns import read_column
 from clhist.grouped.dates import NAT, as_integers
 from clhist.grouped.frames import Frame, key_values, picked_or_missing
 from clhist.grouped.groups import groups_of
-from clhist.grouped.weighted import MOMENTS, weighted_moment
+from clhist.grouped.weighted import MOMENTS, check_no_dates, weighted_moment
 from clhist.operators.c_types import check_booleans
 from clhist.statistics.table import named_statistics, place_of, quantile_of
 
@@ -86,10 +86,10 @@ class FrameGroupBy:
             the sum of their squares over their sum. "size" and "count" are those of rows; other statistics are refused.
         **columns : tuple of (str or array, statistic, ...), or "size"
             Under the name of each result a column and its statistics, of those of `GroupBy.agg`. Instead of the name of
-            a column an array with an element for each row; a pandas Series must have the index of the table. Several
-            statistics make columns ``<name>_<statistic>``. "size" is the number of rows of each group. "nth1" is the
-            second value and "nth-2" the last but one, missing in groups with fewer rows. A list of columns has
-            "nunique": the number of different combinations of values that are not missing.
+            a column an array with an element for each row, or an expression of polars; a pandas Series must have the
+            index of the table. Several statistics make columns ``<name>_<statistic>``. "size" is the number of rows of
+            each group. "nth1" is the second value and "nth-2" the last but one, missing in groups with fewer rows. A
+            list of columns has "nunique": the number of different combinations of values that are not missing.
 
         Returns
         -------
@@ -124,6 +124,8 @@ class FrameGroupBy:
         labels: dict[Any, str] = {}  # what messages call a column, by its name or the identity of an array
         inputs: dict[str, tuple[Any, list[str]]] = {}  # a column and its statistics, by label
         outputs: dict[str, tuple[str, str]] = {}  # the label and statistic of each result
+        if weights is not None:
+            check_no_dates("weights", weights := self._frame.values_of("weights", weights))
         # Collect the statistics of each input, so that a column is read once, whatever results it has.
         for name, argument in columns.items():
             column, *names = self._checked(name, argument)
@@ -135,6 +137,8 @@ class FrameGroupBy:
                 labels[key] = self._label(name, column, labels.values())
                 values = self._combined(name, column, names) if isinstance(column, list) else None
                 inputs[labels[key]] = self._frame.values_of(name, column) if values is None else values, []
+            if weights is not None and not {*COUNTS}.issuperset(names):
+                check_no_dates(name, inputs[labels[key]][0])
             statistics = inputs[labels[key]][1]
             statistics += [statistic for statistic in names if statistic not in statistics]
             for statistic in names:
@@ -155,9 +159,8 @@ class FrameGroupBy:
     ) -> dict[str, Any]:
         """Return the results of `agg` by name, each a statistic of an input."""
         # Beside the requested statistics, counts say which groups reach `min_count`, and sizes which have an n-th row.
-        by_weight = None if weights is None else self._frame.values_of("weights", weights)
         requests = {
-            label: [name for name in names if by_weight is None or name in COUNTS]
+            label: [name for name in names if weights is None or name in COUNTS]
             + ["count"] * (min_count > 0)
             + ["size"] * any(place_of(name) is not None for name in names)
             for label, (_, names) in inputs.items()
@@ -169,8 +172,8 @@ class FrameGroupBy:
         results = {}
         for name, (label, statistic) in outputs.items():
             values, parts = inputs[label][0], table.get(label, {})
-            if by_weight is not None and statistic not in COUNTS:
-                result = self._weighted(name, values, statistic, by_weight, options)
+            if weights is not None and statistic not in COUNTS:
+                result = self._weighted(name, values, statistic, weights, options)
             else:
                 result = parts[statistic]
             # Results of groups with too few values or rows are missing.

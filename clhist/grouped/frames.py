@@ -105,7 +105,7 @@ class Frame:
         return all(np.ndim(level) == 0 for level in column) and column in self.names
 
     def values_of(self, argument: str, column: Any) -> Any:
-        """Return a column by its name, or an array beside the table.
+        """Return a column by its name, or an array or expression beside the table.
 
         Raises
         ------
@@ -120,6 +120,15 @@ class Frame:
                 "convert one of both"
             )
         check_index(argument, column, getattr(self.table, "index", None))
+        return self.evaluated(argument, column)
+
+    def evaluated(self, argument: str, column: Any) -> Any:
+        """Return the values of an expression of polars, and any other column as it is."""
+        # An expression has no values yet: polars evaluates it on the table.
+        if self.library == "polars" and hasattr(column, "over"):
+            column, *others = self.table.select(column).get_columns()
+            if others:
+                raise ValueError(f"{argument}: expected an expression of one column, got {1 + len(others)}")
         return column
 
     def with_keys(self, keys: Mapping[Any, Any], columns: Mapping[Any, Any]) -> Any:
@@ -185,9 +194,7 @@ def _named(frame: Frame, key: Any) -> tuple[Any, Any]:
     if library_of(key) != frame.library:
         shown = f"{key!r:.60}" if np.ndim(key) == 0 else f"{type(key).__name__} of another library"
         raise TypeError(f"{what}, got {shown}")
-    # An expression has no values yet: polars evaluates it on the table.
-    if frame.library == "polars" and hasattr(key, "over"):
-        (key,) = frame.table.select(key).get_columns()
+    key = frame.evaluated("keys", key)
     name = getattr(key, "name", None)
     if not frame.is_name(name) and not isinstance(name, tuple):
         hint = "append it to the table" if frame.library == "pyarrow" else "rename it"

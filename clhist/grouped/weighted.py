@@ -13,6 +13,14 @@ from clhist.grouped.groups import groups_of
 MOMENTS = ("sum", "var", "std")
 
 
+def check_no_dates(name: str, x: Any) -> None:
+    """Raise TypeError if weights, or values with weights, are dates or durations."""
+    column = read_column(x)
+    dtype = getattr(x if column is None else column.values, "dtype", None)
+    if getattr(dtype, "kind", "") in ("m", "M"):
+        raise TypeError(f"{name}: expected real numbers with weights, got {dtype}")
+
+
 def weighted_moment(
     groups: Any, name: str, statistic: str, x: Any, weights: Any, options: Mapping[str, Any]
 ) -> np.ndarray:

@@ -123,7 +123,7 @@ def scatter(
     The gradient of a sum is that of its bin, of a mean that divided by the number of values; of a minimum or maximum it
     goes in equal parts to the values that are equal to it, as of `torch.Tensor.scatter_reduce`; of a product it is
     right with zeros, too. All of these have gradients again, but products with zeros, which raise `RuntimeError`.
-    `torch.vmap` takes a batch of values by one index.
+    `torch.vmap` takes a batch of values by one index, but not of "var" and "std".
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import partial
 
 import numpy as np
@@ -245,14 +246,18 @@ def test_outputs_of_a_repeated_call(arrays, queue, enqueued):
     assert "float64" in check_refused(partial(histogram, x, EDGES, density=True), enqueued, out=out)
 
 
-def test_digitize_names_bins(arrays, enqueued):
+def test_digitize_names_bins(arrays, queue, enqueued):
     for bins, message in (
         (3, "bins: expected edges of one dimension, got array(3)"),
         (np.zeros((2, 2)), "bins: expected edges of one dimension, got array"),
-        (["a", "b"], "bins: expected edges that are real numbers, got array(['a', 'b']"),
+        (["a", "b"], "bins: expected edges that are real numbers on the host, got array(['a', 'b']"),
+        ([Decimal(0), Decimal(1)], "bins: expected edges that are real numbers on the host, got array([Decimal('0'),"),
     ):
-        call = partial(clhist.digitize, arrays["x"])
-        assert check_refused(call, enqueued, bins=bins).startswith(message)
+        for x in (arrays["x"], [0.5]):
+            assert check_refused(partial(clhist.digitize, x), enqueued, bins=bins).startswith(message)
+            # The message shows the edges, which the host reads for it.
+            with pytest.raises(TypeError, match=r"^bins: expected edges that are real numbers on the host, got cl\."):
+                clhist.digitize(x, cl_array.to_device(queue, EDGES))
 
 
 @pytest.mark.parametrize("size", [1, 100_000])

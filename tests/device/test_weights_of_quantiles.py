@@ -37,3 +37,10 @@ def test_elements_with_masked_weights_are_skipped():
     found = stats.binned_statistic(X, X, "quantile", weights=weights, **options)
     expected = stats.binned_statistic(X[1:], X[1:], "quantile", weights=X[1:], **options)
     np.testing.assert_array_equal(found.statistic, expected.statistic)
+
+
+def test_messages_of_refused_weights_have_one_line():
+    weights = np.arange(500.0)
+    groups = clhist.group_by(np.zeros(500, int))
+    with pytest.raises(TypeError, match=r"^weights: expected none for dates and durations, got .{1,60}$"):
+        groups.quantile(weights.astype("m8[s]"), 0.5, weights=weights)

@@ -511,7 +511,10 @@ DAYS = pandas.to_datetime(["2026-01-01", "2026-01-03", "2026-01-04"])
         (lambda: clhist.qcut("x", ["a"]), TypeError, "q: expected a positive number of parts"),
         (lambda: clhist.date_part("time", "hours"), ValueError, "part: expected one of year, quarter"),
         (lambda: clhist.cut("x", [0, 1, 2], labels=["a", "a"]), ValueError, "labels: expected texts that differ"),
-        (lambda: clhist.qcut("x", 2, labels="ab"), TypeError, "labels: expected a sequence of texts"),
+        *(
+            (lambda labels=labels: clhist.qcut("x", 2, labels=labels), TypeError, "labels: expected a sequence of")
+            for labels in ("ab", False, 0, [1, 2], iter("ab"))
+        ),
         (lambda: clhist.date_bin("time", "1month"), ValueError, "width: .* clhist.date_part"),
         (lambda: clhist.date_bin("time", -5), ValueError, "width: expected a positive duration"),
         (lambda: clhist.date_bin("time", "1h", origin="monday"), TypeError, "origin: expected a date"),
@@ -559,10 +562,16 @@ DAYS = pandas.to_datetime(["2026-01-01", "2026-01-03", "2026-01-04"])
         ),
         (lambda: clhist.group_by(FRAME, clhist.date_part("zone", "hour")), TypeError, "column: expected dates"),
         (lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "min"), weights="x"), TypeError, "with weights, got 'min'"),
-        (
-            lambda: clhist.group_by(FRAME, "zone").agg(s=("time", "sum"), weights="x"),
-            TypeError,
-            "s: expected real numbers",
+        *(
+            (
+                lambda values=values, weights=weights, statistics=statistics: clhist.group_by(FRAME, "zone").agg(
+                    s=(values, *statistics), weights=weights
+                ),
+                TypeError,
+                f"^{name}: expected real numbers with weights, got datetime64\\[us\\]$",
+            )
+            for name, values, weights in (("s", "time", "x"), ("weights", "x", "time"))
+            for statistics in (["sum"], ["mean", "size"], ["median"], ["q90"])
         ),
         (
             lambda: clhist.group_by(FRAME, "zone").agg(s=("x", "q90"), weights="x", reproducible=True),

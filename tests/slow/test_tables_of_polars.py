@@ -105,3 +105,18 @@ def test_nested_columns_are_refused(values):
     column = pandas.Series(frame["k"].to_arrow(), dtype=pandas.ArrowDtype(frame["k"].to_arrow().type))
     with pytest.raises(TypeError, match=r"^keys: expected a column of numbers"):
         clhist.group_by(column)
+
+
+def test_values_and_weights_may_be_expressions():
+    table = polars.DataFrame({"k": [1, 1, 2], "x": [1.0, 3.0, 5.0], "w": [1, 2, 3]})
+    twice, groups = polars.col("x") * 2, clhist.group_by(table, "k")
+    found = groups.agg(weights=polars.col("w"), sum=(twice, "sum"), mean=(twice, "mean"), count=(twice, "count"))
+    sums = (twice * polars.col("w")).sum()
+    expected = table.group_by("k").agg(sum=sums, mean=sums / polars.col("w").sum(), count=twice.count()).sort("k")
+    assert_frame_equal(found, expected, check_dtypes=False)
+    assert_series_equal(groups.transform(twice, "max"), polars.Series("max", [6.0, 6.0, 10.0]))
+    assert_frame_equal(groups.nlargest(1, -polars.col("x")), table[[0, 2]])
+    with pytest.raises(ValueError, match=r"^s: expected an expression of one column, got 2$"):
+        groups.agg(s=(polars.col("x", "w"), "sum"))
+    with pytest.raises(ValueError, match=r"^keys: expected an expression of one column, got 2$"):
+        clhist.group_by(table, polars.col("x", "w"))

@@ -38,6 +38,7 @@ def process(monkeypatch, tmp_path):
     [
         (NEW, UNSET, "libOpenCL.so.1", (intel.AVX2, True)),
         (NEW, UNSET, "/lib/libintelocl.so.2026", (intel.AVX2, False)),  # which has read the environment before
+        (NEW, "", "libOpenCL.so.1", (intel.AVX2, True)),  # as unset: the runtime refuses it
         (NEW, "skx", "libOpenCL.so.1", ("skx", False)),  # the caller's choice stands, and is tried
         (NEW, "corei7-avx", "libOpenCL.so.1", ("corei7-avx", True)),
         (OLD, UNSET, "libOpenCL.so.1", (UNSET, True)),

@@ -138,10 +138,11 @@ def max_pairs_of(name: str, code: str, preamble: str = "") -> int | None:
 
     None if a loop, or a macro or function of the preamble, may repeat it.
     """
+    code = without_comments(code)
     # A call that a loop repeats, or that a function or macro makes, is not counted by the text.
     loop, used = r"\b(for|while|do|goto)\b", rf"\b{name}\b"
     macros = re.findall(r"^\s*#\s*define\b(?:.*\\\n)*.*", preamble, re.MULTILINE)
-    if re.search(loop, code) or re.search(r"#\s*define\b", code) or re.search(used, preamble):
+    if re.search(loop, code) or re.search(r"#\s*define\b", code) or re.search(used, without_comments(preamble)):
         return None
     # A macro that pastes tokens may form the name of the call.
     if any(re.search(rf"{loop}|##", macro) for macro in macros):

@@ -42,7 +42,7 @@ def compile_for_avx2() -> None:
     """
     global _is_safe
     features = _features()
-    if VARIABLE not in os.environ and "avx512f" in features and "avx2" in features:
+    if not os.environ.get(VARIABLE) and "avx512f" in features and "avx2" in features:
         os.environ[VARIABLE] = AVX2
     has_no_avx512 = bool(features) and "avx512f" not in features
     _is_safe = has_no_avx512 or (os.environ.get(VARIABLE) in _WITHOUT_AVX512 and not _is_loaded())

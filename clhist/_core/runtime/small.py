@@ -195,7 +195,8 @@ def check_refused(refused: Mapping[str, Any], where: str) -> None:
     """Raise TypeError if an argument is given that a call cannot have."""
     for name, value in refused.items():
         if value is not None and value is not False:
-            raise TypeError(f"{name}: expected none {where}, got {value!r}")
+            # The text of an array has many lines.
+            raise TypeError(f"{name}: expected none {where}, got {' '.join(repr(value).split()):.60}")
 
 
 MOST_BINS = np.iinfo(np.intp).max // 8  # of an array of NumPy, whose words follow
