@@ -293,9 +293,9 @@ class GroupBy(
         Columns are combined by position: a pandas Series whose index is another one than that of the keys is refused.
 
         Floats are summed in float64 and rounded once, where the device has double precision, and in float32 elsewhere.
-        A mean is such a sum divided. Of float64, a mean of n values may lie outside their range, by n units in the
-        last place at most (few in practice; one if reproducible), and is infinite where the sum overflows. Of float32
-        with a device of double precision, means of fewer than 2^28 values lie within the range.
+        A mean is such a sum divided. A float64 mean of n values may lie outside their range, by n units in the last
+        place at most (few in practice; one if reproducible), and is infinite where the sum overflows. On a device of
+        double precision, float32 means of fewer than 2^28 values lie within the range.
         Variances take a second sweep, around the means. Medians are selected digit by digit, with a sweep for each 8
         bits or so. "skew" and "kurt" are without bias, as in pandas, and NaN of less than three or four values or of
         values that are all equal. For "mode" pairs of a group and a value are numbered as keys are; for "nunique" this

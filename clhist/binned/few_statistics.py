@@ -31,7 +31,7 @@ def _median(numbers: Array, values: Array, size: int) -> Array:
 
 
 def _least(numbers: Array, values: Array, size: int) -> Array:
-    # Of repeated indices NumPy keeps the last assignment, so write in descending order for the least value.
+    # NumPy keeps the last assignment to repeated indices, so write in descending order for the least value.
     order, result = np.argsort(values)[::-1], np.full(size, np.nan)
     result[numbers[order]] = values[order]
     return result
@@ -46,7 +46,7 @@ def _largest(numbers: Array, values: Array, size: int) -> Array:
 def _deviation(numbers: Array, values: Array, size: int) -> Array:
     """Return standard deviations, those of large values with a small spread, too: around a value of the bin."""
     first = np.empty(size, np.intp)
-    # Of repeated indices NumPy keeps the last assignment: the first element of each bin.
+    # NumPy keeps the last assignment to repeated indices: the first element of each bin.
     first[numbers[::-1]] = np.arange(numbers.size)[::-1]
     values = values - values[first[numbers]]
     counts = np.bincount(numbers, minlength=size)

@@ -204,7 +204,7 @@ def knee(sweep: Sequence[tuple[int, float]]) -> int:
     smooth = np.minimum.accumulate(rates)
     memory = smooth[-1]
     falls = np.log(smooth[:-2] / smooth[2:])  # over two steps
-    # Of equal falls the last one, since the last-level cache is the outermost.
+    # The last of equal falls, since the last-level cache is the outermost.
     steepest = len(falls) - 1 - int(np.argmax(falls[::-1]))
     plateau = smooth[: steepest + 1].min()
     middle = np.sqrt(plateau * memory)

@@ -249,7 +249,7 @@ def _in_zone(local: Any, library: str, zone: Any) -> Any:
         clocks = local.gather(skipped).to_list()
         instants = {clock: _end_of_gap(clock, as_zone(zone)) for clock in {*clocks}}
         return begin.scatter(skipped, [instants[clock] for clock in clocks])
-    # Of an hour that occurs twice, True chooses daylight saving time, the first one.
+    # True chooses daylight saving time, the first one, for an hour that occurs twice.
     begin = local.dt.tz_localize(zone, ambiguous=np.ones(len(local), bool), nonexistent="NaT")
     skipped = np.flatnonzero(begin.isna() & local.notna())
     if skipped.size:  # "shift_forward" of pandas takes each gap for an hour

@@ -45,7 +45,7 @@ class GroupSpec:
             arguments.append(f"const {c_name(column.dtype)} *x{c}")
             calls = []
             for k, output in enumerate(_outputs(column)):
-                # Of several outputs each has a value type of its own name, and positions count from `first`.
+                # Each of several outputs has a value type of its own name, and positions count from `first`.
                 name = f"{c}s{k}"
                 by_name[name] = output.operator
                 value = output.value.replace("value_t", f"value_{name}_t").replace("v, i}", "v, first + i}")

@@ -41,7 +41,8 @@ _TOLD = 64  # keys that a work-group inserts before it adds them to the shared c
 # Marks are used for a range of keys below the number of elements, within these bounds. The first and last elements
 # often show that the range is larger, without a pass over all keys.
 _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
-# On a GPU the host waits for these as long as a pass over so many elements takes: 20 µs on an H200.
+# On a GPU a pass over fewer keys adds little to the read that follows it: the extremes of 10^3 and of 10^7 int64 take
+# 73 and 102 µs on an H200, whole calls in a loop.
 _FEWEST_WITH_ENDS = 1 << 22
 _GROUPS = 8  # work-groups for each compute unit
 

@@ -333,7 +333,7 @@ class Operator:
     def holds_values(self) -> bool:
         """Whether an accumulator is a value, which neither `lift` nor `finish` changes."""
         names = self.dtype.names or ()
-        # Of a struct, `_Product` writes both conversions as literals that copy each field.
+        # `_Product` writes both conversions of a struct as literals that copy each field.
         lift, finish = (
             (_fields(kind, operand, dict.fromkeys(names, operand)) for kind, operand in _CONVERTED) if names else "va"
         )

@@ -182,7 +182,7 @@ def preamble(
         ]
         lines += [f"#define convert_realn convert_{real}{lanes}"]
         lines += [f"#define STEPS (({mask}{lanes})({', '.join(map(str, range(lanes)))}))"]
-    # Of two images half a period apart one is left out, or the pair would count twice.
+    # One of two images half a period apart is left out, or the pair would count twice.
     second = "if (clhist_is_second(frame, grid, dx, dy, dz, beyond, SAME && i > j)) continue;" if halves else ""
     lines += [f"#define SECOND(j) {second}"]
     return "\n".join(lines) + PREAMBLE + (HALVES if halves else "")

@@ -56,7 +56,7 @@ class Cuda(Host):
                 copies[id(value)] = self.on_device(None, value)
             return copies[id(value)]
 
-        # Of the options, only these are arrays.
+        # Only these options are arrays.
         arrays = {name: put(value) for name, value in options.items() if name in ("dest", "out")}
         with direct_only():
             result = function(*map(put, args), **options | arrays)

@@ -159,7 +159,7 @@ def _text(values: dict[str, Any], update: str) -> str:
     ]
     errors = [item for row in values["table"] for item in row["errors"].items()]
     for name in dict.fromkeys(name for name, _ in errors):
-        # Of all versions the worst error is shown.
+        # The worst error of all versions is shown.
         error = max((error for other, error in errors if other == name), key=lambda error: error["value"])
         verdict = "ok" if error["value"] <= error["tolerance"] else "TOO LARGE"
         within = f"tolerance {error['tolerance']:.0e}"

@@ -1,4 +1,4 @@
-## What all published strategies share: the type of an element, its bin, and a kernel that clears counters.
+## All published strategies share this: the type of an element, its bin, and a kernel that clears counters.
 ## Numbers of at least `num_bins` are in no bin.
 typedef ${element} element_t;
 

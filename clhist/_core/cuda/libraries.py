@@ -277,7 +277,7 @@ class _CuPy(Library):
             return self.module.empty(shape, dtype)
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
-        # Of the current device, which is that of the call where these are made.
+        # These are made where the device of the call is the current one.
         return partial(self.module.empty, shape, dtype) if self.has(dtype) else super().maker(shape, dtype, device)
 
     def lets_keep(self, device: int, stream: int) -> bool:

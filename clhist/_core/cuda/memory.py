@@ -36,7 +36,7 @@ class _Blocks:
     def part(self, size: int) -> tuple[int, _Block]:
         """Return the address of so many bytes on the device that calls go to, and their block."""
         with self._lock:
-            # What is left of a block stays unused until all of its parts are gone.
+            # The rest of a block stays unused until all of its parts are gone.
             if self._current is None or self._current.used + size > _BLOCK_BYTES:
                 self._current = self._next()
             block = self._current

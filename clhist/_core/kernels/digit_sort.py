@@ -15,6 +15,6 @@ VALUES = 1 << DIGIT_BITS
 
 def lanes_of(word: np.dtype, most: int, local_memory: int) -> int:
     """Return the work-items of a work-group: so many at most, and as many as local memory has room for."""
-    # Of a work-item: its keys and their numbers, with one more for padding, 18 counters of 16 bits, and a sum.
+    # A work-item has its keys and their numbers, with one more for padding, 18 counters of 16 bits, and a sum.
     item_bytes = (EACH + 1) * (word.itemsize + 4) + 18 * 2 + 4
     return 1 << (min(VALUES, most, (local_memory - 2 * VALUES * 4) // item_bytes).bit_length() - 1)

@@ -57,7 +57,7 @@ class KeySpec:
     @property
     def is_missing(self) -> str:
         """C of whether an element of bits `b` has no key, as NaN and NaT have none."""
-        # Of the bits without a sign, those of NaN alone are above infinity.
+        # Without the sign, the bits of NaN alone are above infinity.
         if self.dtype.kind == "f":
             return f"(b & {self._literal(self._sign - 1)}) > {self._literal(self._infinity)}"
         # NaT is the least integer. The remainder makes a negative integer the bits of its two's complement.

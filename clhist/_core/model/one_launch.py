@@ -34,7 +34,7 @@ def with_fewest_launches(plan: Plan, load: Workload, times: Times) -> Plan:
         is_free = plan.work_groups == 1 and load.num_bins <= plan.work_group_size
         return alone if alone is not None and is_free else plan
     elements, cells = parts  # of which the others would take their shares, and nearly all of combining
-    # What one work-group takes longer, against the launch that is saved.
+    # The extra time of one work-group, against the launch that is saved.
     more = elements * (1 - 1 / plan.work_groups) + cells
     if alone is None or more > launch:
         return plan

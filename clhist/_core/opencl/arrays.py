@@ -96,7 +96,7 @@ def check_array(
     # A kernel that only reads gets a copy where layout, alignment or byte order do not suit it.
     if host and not written:
         return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
-    # What is written, or is on a device, cannot be replaced by a copy.
+    # A copy cannot replace an array that is written, or is on a device.
     check_contiguous(name, array)
     if host and not array.flags.aligned:
         raise ValueError(

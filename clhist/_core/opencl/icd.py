@@ -169,7 +169,7 @@ def _missed(registered: Iterable[str]) -> Iterator[tuple[Vendor, Path]]:
     # An .icd file outlives its library, or has a wrong path: such a library is not there.
     registered_stems = {_stem(name) for name in registered if any(file.is_file() for file in _files_of(name))}
     for vendor in VENDORS:
-        # Of several versions, as of ROCm, the latest one is tried first.
+        # The latest of several versions, as of ROCm, is tried first.
         folders = [folder for pattern in vendor.folders for folder in sorted(ROOT.glob(pattern), key=_version)[::-1]]
         for folder in [*(_linked_folders() if vendor.is_searched else ()), *folders]:
             library = folder / vendor.library

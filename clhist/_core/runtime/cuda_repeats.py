@@ -342,7 +342,7 @@ def repeated(call: RecognisedCall) -> Any:
     try:
         result, is_good = repeat(call.arguments)
     except (NotDirectError, OutOfMemoryError):
-        # Of several steps, some may be enqueued; their results might be added twice.
+        # Some of several steps may be enqueued; their results might be added twice.
         if not repeat.is_one_launch:  # else nothing was enqueued
             raise
         _repeats.put(call.key, 0)

@@ -334,7 +334,7 @@ def _nan_depends_on_order(operator: Operator, values: np.ndarray, queue: cl.Comm
     values = values[:3].copy()
     if len(values) < 2:
         return False
-    # Of three values the first becomes NaN: the 27 triples have it in every place, beside numbers.
+    # The first of three values becomes NaN: the 27 triples have it in every place, beside numbers.
     for leaf in _leaves(values[:1]):
         if leaf.dtype.kind == "f":
             leaf[...] = np.nan

@@ -371,7 +371,7 @@ def _may_overlap(targets: Sequence[Array]) -> bool:
     """Whether two of the arrays may share memory, so that one may have to be copied."""
     for n, one in enumerate(targets):
         for other in targets[:n]:
-            # Of one OpenCL buffer, any two arrays may overlap. All memory of a CUDA device is one buffer: there,
+            # Any two arrays of one OpenCL buffer may overlap. All memory of a CUDA device is one buffer: there,
             # addresses decide.
             is_opencl = isinstance(one, cl_array.Array) and not is_cuda(one)
             if is_opencl and isinstance(other, cl_array.Array):
