@@ -12,6 +12,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist._core.runtime.extremes import extremes
 from clhist.grouped import numbering, running_kernels
 from clhist.grouped.numbering import number_keys
 
@@ -69,6 +70,16 @@ def test_numbers_of_keys(name, size, queue):
         found = number_keys(keys, queue, sort=False)
         np.testing.assert_array_equal(found.numbers, codes)
         np.testing.assert_array_equal(found.keys, uniques)
+
+
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name[0] in "biu"])
+def test_extremes(dtype, queue):
+    dtype = np.dtype(dtype)
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    for numbers in ([least], [most], [1, 1], [0, 1, 0], [most, 1, least], [1] * 5001 + [0]):
+        x = np.array(numbers, dtype)
+        for array in (x, cl_array.to_device(queue, x), cl_array.to_device(queue, np.asfortranarray(x.reshape(-1, 1)))):
+            assert extremes(array, queue) == (max(numbers), min(numbers))
 
 
 def test_integers_that_are_none(queue):

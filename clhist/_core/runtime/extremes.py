@@ -16,7 +16,7 @@ from clhist.operators.c_types import c_name
 
 
 def extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
-    """Wait for the queue and return the largest and the smallest integer of an array that is not empty."""
+    """Wait for the queue and return the largest and the smallest integer, or boolean, of an array that is not empty."""
     if not is_device_array(x):
         return int(x.max()), int(x.min())
     if not is_cuda(x):
@@ -32,5 +32,5 @@ def extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
 def _engine(context: cl.Context, dtype: np.dtype) -> Engine:
     # The least number has the greatest complement, so that one array of two bins, which is read once, has both.
     c_type = c_name(dtype)
-    pairs = f"EMIT(0, x[i]); EMIT(1, ({c_type})~x[i])"
+    pairs = f"EMIT(0, x[i]); EMIT(1, ({c_type}){'!' if dtype.kind == 'b' else '~'}x[i])"
     return Engine.of(context, operators.maximum(dtype), f"const {c_type} *x", pairs)
