@@ -64,6 +64,10 @@ class Remembered(Generic[T]):
             self._kept[key] = value
         del gone  # after the lock is released: destructors may take it again
 
+    def keys(self) -> list[Any]:
+        """Return the keys, the oldest first."""
+        return [*self._kept]
+
     def take(self, key: Hashable) -> T | None:
         """Remove the value of `key` and return it, or None."""
         with self._lock:
