@@ -12,8 +12,8 @@ import clhist
 from clhist._core.cuda.driver import CaptureError, CudaMemoryError
 from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import cuda_calls, row_kernels
-from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.call_cache import CallCache
+from clhist._core.runtime.cuda_entry import takes_cuda
 
 N, BINS = 7000, 77
 RNG = np.random.default_rng(5)

@@ -17,8 +17,8 @@ import clhist
 from clhist import operators
 from clhist._core.model.problem import planned_size
 from clhist._core.opencl.new_arrays import shares_memory
-from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.call_cache import CallCache
+from clhist._core.runtime.engine import Engine
 from clhist.selftest.reference import counts_of
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")

@@ -72,7 +72,7 @@ class _Family:
         size, shape = most
         if size > _FEW:
             return None
-        for other in self.shared.keys():
+        for other in self.shared.oldest_first():
             planned, bins = other
             # A borrowed plan has spare work-groups and bins, so it may be larger by a limited factor only.
             is_near = size <= planned <= _TIMES * size and shape[1:] == bins[1:]
