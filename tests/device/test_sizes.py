@@ -43,13 +43,13 @@ WAYS = {
 @pytest.fixture
 def loaded(monkeypatch):
     """Return for how many elements each call was planned."""
-    found, original = [], CallCache._loaded
+    found, original = [], CallCache._built
 
     def noted(self, checked, call, fixed, most=None):
         found.append(checked.size if most is None else most[0])
         return original(self, checked, call, fixed, most)
 
-    monkeypatch.setattr(CallCache, "_loaded", noted)
+    monkeypatch.setattr(CallCache, "_built", noted)
     return found
 
 

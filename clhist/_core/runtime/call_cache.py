@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.model.problem import FREE, Problem, planned_size
@@ -18,17 +18,14 @@ from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import profile_names
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepare import Preparation
 from clhist._core.runtime.prepared import Part
-from clhist._core.runtime.ready import Uses, loaded_call
+from clhist._core.runtime.ready import Uses, executable_of
 from clhist._core.runtime.results import forms_of
 from clhist._core.runtime.signature import Remembered, itself
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _MOST = 256
 _MOST_LATELY = 64
@@ -60,11 +57,11 @@ class _Family:
 
     def __init__(self, first: Sizes) -> None:
         self.first = first
-        self.exact: Remembered[Loaded | CudaLoaded] = Remembered(_MOST_LATELY)
-        self.shared: Remembered[Loaded | CudaLoaded | str] = Remembered(_MOST_SIZES)
+        self.exact: Remembered[Executable] = Remembered(_MOST_LATELY)
+        self.shared: Remembered[Executable | str] = Remembered(_MOST_SIZES)
         self.uses: Remembered[Uses] = Remembered(_MOST_LATELY)
 
-    def larger(self, most: Sizes) -> Loaded | CudaLoaded | str | None:
+    def larger(self, most: Sizes) -> Executable | str | None:
         """Return the executable of a larger plan for the first few calls of a size; None for later ones.
 
         A plan takes longer than these calls run.
@@ -101,7 +98,7 @@ class CallCache(Remembered[Any]):
 
     def executable(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
-    ) -> tuple[Loaded | CudaLoaded, tuple[int, ...], Uses | None]:
+    ) -> tuple[Executable, tuple[int, ...], Uses | None]:
         """Return the executable of a call; for a shared plan also the sizes that kernels get, and its use count.
 
         The first call gets a plan of its exact size, and so does a frequent one. Other calls with similar numbers of
@@ -121,7 +118,7 @@ class CallCache(Remembered[Any]):
         batch, largest, size = checked.batch, None if call.largest is None else call.largest[:2], checked.size
         # The offsets of a ragged batch are in tables of the launches, so nothing is shared.
         if batch is not None and batch.begins is not None:
-            return self._loaded(checked, call, fixed), (), None
+            return self._built(checked, call, fixed), (), None
         # Fixed arguments are part of the executable: arrays count by identity, scalars by their bits.
         same = tuple([(n, itself(checked.values[n])) for n in fixed])
         budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
@@ -131,8 +128,8 @@ class CallCache(Remembered[Any]):
         own = size, checked.shapes
         family: _Family = self.get(key) or _Family(own)
         # An executable for exactly these sizes is preferred to a shared one.
-        if (loaded := family.exact.get(own)) is not None:
-            return loaded, (), None
+        if (executable := family.exact.get(own)) is not None:
+            return executable, (), None
         # Exact plans are for the first sizes, for frequent ones, and for calls that cannot share a plan.
         uses = family.uses.get(own) or Uses()
         if not (exact or own == family.first or uses.are_many or not self._are_planned_together(checked, call)):
@@ -149,10 +146,10 @@ class CallCache(Remembered[Any]):
                     uses.bins = shape[0]
                 self.put(key, family)  # stays where signatures of many sizes displace each other
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
-        loaded = self._loaded(checked, call, fixed)
-        family.exact.put(own, loaded)
+        executable = self._built(checked, call, fixed)
+        family.exact.put(own, executable)
         self.put(key, family)
-        return loaded, (), None
+        return executable, (), None
 
     def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
         is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
@@ -160,14 +157,14 @@ class CallCache(Remembered[Any]):
 
     def _for_close(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: Sizes, family: _Family
-    ) -> Loaded | CudaLoaded | None:
+    ) -> Executable | None:
         """Return the executable for at most `most` elements and bins; None if launches depend on the exact sizes."""
         executable = family.shared.get(most)
         if executable is None and call.choices == FREE:
             executable = family.larger(most)
         if executable is None:
             try:
-                executable = self._loaded(checked, call, fixed, most)
+                executable = self._built(checked, call, fixed, most)
             except (MemoryError, ValueError, BuildError):  # the exact sizes may still succeed
                 # Stored, too: this attempt is not repeated for each call.
                 executable = _EACH
@@ -204,13 +201,13 @@ class CallCache(Remembered[Any]):
             one_launch=not call.partial and not any(target.fields for target in checked.targets),
         )
 
-    def _loaded(
+    def _built(
         self,
         checked: CheckedCall,
         call: Call,
         fixed: Sequence[int],
         most: Sizes | None = None,
-    ) -> Loaded | CudaLoaded:
+    ) -> Executable:
         """Plan, build and prepare a call, for at `most` so many elements and bins of a shape if that is given."""
         batch, device = checked.batch, checked.queue.device
         size, shapes = checked.size, checked.shapes
@@ -248,7 +245,7 @@ class CallCache(Remembered[Any]):
 
             same = {self._arguments[n].name: checked.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
-            return loaded_call(checked.queue, prepared, smaller, same)
+            return executable_of(checked.queue, prepared, smaller, same)
 
 
 def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:

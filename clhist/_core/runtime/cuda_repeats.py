@@ -21,7 +21,7 @@ from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMade, 
 from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
-from clhist._core.runtime.cuda_launcher import CudaLoaded, CudaRun
+from clhist._core.runtime.cuda_launcher import CudaExecutable, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
 from clhist._core.runtime.ready import Uses
 from clhist._core.runtime.signature import UnknownError, alike, call_templates
@@ -45,7 +45,7 @@ class Given(NamedTuple):
 class _Launch(NamedTuple):
     """A recorded launch: for each argument the index of a base address and a byte offset, and the scalars."""
 
-    loaded: CudaLoaded
+    executable: CudaExecutable
     places: list[tuple[int, int]]
     scalars: list[Any]
 
@@ -53,7 +53,7 @@ class _Launch(NamedTuple):
         # A kernel argument may point into an array, such as at a slice, so it is a base and an offset.
         numbers = [addresses[n] + more for n, more in self.places]
         numbers += self.scalars
-        self.loaded.launch(numbers, library, stream)
+        self.executable.launch(numbers, library, stream)
 
 
 class _New(NamedTuple):
@@ -200,7 +200,7 @@ class Repeat:
     def is_one_launch(self) -> bool:
         """Whether nothing is enqueued if memory is refused: all is allocated before the one launch."""
         only_allocates = all(isinstance(step, _New) for step in self._steps[:-1])
-        return only_allocates and all(launch.loaded.prepared.is_of_one for launch in self._launches)
+        return only_allocates and all(launch.executable.prepared.is_of_one for launch in self._launches)
 
     def is_worth_it(self) -> bool:
         """Count a use; return False once the call is frequent enough to deserve a plan of its exact size."""
@@ -425,7 +425,7 @@ def _steps(
         for is_made, array in zip(call.made, call.arrays, strict=True):
             if is_made:
                 allocate(array)
-        steps.append(_Launch(call.loaded, [_place(array, ranges) for array in call.arrays], call.scalars))
+        steps.append(_Launch(call.executable, [_place(array, ranges) for array in call.arrays], call.scalars))
     return steps
 
 

@@ -473,11 +473,11 @@ class Engine:
         arrays and scalars. With `exact`, the plan is for the size of this call alone.
         """
         numbers, targets = numbered(checked.targets)
-        loaded, sizes, uses = self._calls.executable(checked, call, fixed, numbers, exact=exact)
+        executable, sizes, uses = self._calls.executable(checked, call, fixed, numbers, exact=exact)
         if self._custom and checked.size:  # which enqueues kernels: what is refused has been by now
             self._check_operators(checked, call)
         shape = checked.targets[0].shape
-        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
+        ready = Ready(executable, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
         return ready, self._operands(checked, call, targets, fixed)
 
     def _check_operators(self, checked: CheckedCall, call: Call) -> None:
@@ -530,7 +530,7 @@ def _one_number(num_bins: Any) -> int | None:
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
     if ready.uses is not None:
         arrays, scalars = ready.counted(arrays, scalars)
-    run, on_device = ready.loaded.run, ready.on_device
+    run, on_device = ready.executable.run, ready.on_device
     return run(ready.queue, arrays, scalars, on_device, call.wait_for, call.allocator, call.begun)
 
 
