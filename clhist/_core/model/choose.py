@@ -63,7 +63,6 @@ class _Candidate(NamedTuple):
 
     symbol: str
     plan: Callable[[Workload, str, str], Plan]
-    is_needed: bool  # to compare at all
 
 
 def _counters(load: Workload, update: str, everywhere: str, *, bits: int) -> Plan:
@@ -73,10 +72,10 @@ def _counters(load: Workload, update: str, everywhere: str, *, bits: int) -> Pla
 
 
 CANDIDATES = (
-    _Candidate("t_local", lambda load, local, everywhere: local_copies(load, local), True),
-    *(_Candidate(f"t_{bits}bit", partial(_counters, bits=bits), False) for bits in WIDTHS),
-    _Candidate("t_partitioned", lambda load, local, everywhere: partitioned(load, local), False),
-    _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere), True),
+    _Candidate("t_local", lambda load, local, everywhere: local_copies(load, local)),
+    *(_Candidate(f"t_{bits}bit", partial(_counters, bits=bits)) for bits in WIDTHS),
+    _Candidate("t_partitioned", lambda load, local, everywhere: partitioned(load, local)),
+    _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere)),
 )
 WORTH_SKEW = 2 / 3  # how much faster global memory must be
 LEAST_SKEWED = 2**20  # elements; fewer take little time anywhere
@@ -146,7 +145,7 @@ def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
     local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
     if choices.memory is None:
         # Rates are of plans of GPUs without further forced choices; all others go by the number of passes.
-        free = choices.forced <= {"update", "locks", "counters"} and not load.on_cpu
+        free = not load.on_cpu
         fastest = _fastest(load, local_update, global_update, times) if free else None
         plan = fastest or _by_passes(load, local_update, tried)
         if plan is not None and plan.memory == "local":
@@ -191,19 +190,22 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
     """Return the plan that is predicted to take the least time; None where that of a possible one is not known."""
     candidates: dict[str, tuple[float, Plan]] = {}
     for candidate in CANDIDATES:
+        if candidate.symbol == "t_partitioned" and load.choices.forced - {"update", "locks", "counters"}:
+            continue
         try:
             plan = candidate.plan(load, local_update, global_update)
         except (ValueError, MemoryError):  # impossible, or more than the budget allows
-            if candidate.is_needed:
-                return None
             continue
         seconds = times[plan.memory].seconds(plan)
         # A candidate without a rate must not drop out: Note [A plan without a rate], docs/decisions/0004.
         if seconds is None:
-            if isinstance(plan, PackedPlan):  # of a width that was not measured
+            # Of a width that was not measured, or a copy for each work-item: so few bins fit local memory, too.
+            if isinstance(plan, PackedPlan) or (plan.update == "private" and plan.memory == "global"):
                 continue
             return None
         candidates[candidate.symbol] = seconds, plan
+    if not candidates:
+        return None
     trace = Trace()
     for symbol, (seconds, _) in candidates.items():
         trace.step(symbol, seconds * 1e6, "", "predicted from the rates of the device, us")

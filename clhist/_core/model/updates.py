@@ -213,7 +213,8 @@ def waits(update: str) -> bool:
 
 def rate_kind(part: Part, update: str) -> str:
     """Return what the speed of an update depends on: "native float32", "cas 64" or "lock"; empty for others."""
-    bits = 8 * part.cell_bytes
+    # Long sums are as fast as the longest narrow form, whose rates are measured: few of their words change.
+    bits = 8 * min(part.cell_bytes, 12 if update == "carry" else part.cell_bytes)
     return BY_NAME[update].rate.format(bits=bits, type=f"{'float' if part.dtype.kind == 'f' else 'int'}{bits}")
 
 
