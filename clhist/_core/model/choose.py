@@ -26,7 +26,6 @@ from clhist._core.model.packed import (
 from clhist._core.model.partition import (
     PartitionedPlan,
     cannot_partition,
-    is_worth_partitioning,
     is_worth_tiles,
     partitioned,
 )
@@ -144,9 +143,7 @@ def _by_time(load: Workload, times: dict[str, Times]) -> Plan:
     choices, tried = load.choices, Trace()
     local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
     if choices.memory is None:
-        # Rates are of plans of GPUs without further forced choices; all others go by the number of passes.
-        free = not load.on_cpu
-        fastest = _fastest(load, local_update, global_update, times) if free else None
+        fastest = None if load.on_cpu else _fastest(load, local_update, global_update, times)  # rates are of GPUs
         plan = fastest or _by_passes(load, local_update, tried)
         if plan is not None and plan.memory == "local":
             return plan
@@ -225,8 +222,9 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
 
 
 def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
-    """Return the plan in local memory unless that takes too many passes: the paper's rule, and one for partitioning.
+    """Return the plan in local memory unless that takes too many passes, which is the paper's rule.
 
+    Only of shared copies on a CPU, and of what has no rates, such as passes side by side of compare-exchange.
     Strategies that do not fit are noted in `tried`.
     """
     try:
@@ -237,8 +235,6 @@ def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
     if local.strategy == PackedPlan.strategy:  # in one pass
         return local
     tried.extend(local.steps)
-    if is_worth_partitioning(load, tried, update, local.passes):
-        return after(tried.steps, partitioned(load, update))
     limit = BY_NAME[update].most_local_passes
     tried.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
     return replace(local, steps=tried.steps) if local.passes <= limit else None

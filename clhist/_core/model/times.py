@@ -31,7 +31,7 @@ ROWS_UPDATED = "components of rows updated"  # in private copies, in G/s
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
 
 # Of a device that was not measured in time, but whose instructions were counted (.ci/emulated).
-NATIVE_COPIES, PARTITIONED_BYTES = "copies of native updates", "bytes of partitioned values"
+NATIVE_COPIES = "copies of native updates"
 
 COUNT = "count"  # the kind of 32-bit additions of 1, whose pairs have no values
 _CELL_BYTES = 4  # of a cell whose filling is measured; larger ones count as several
