@@ -309,7 +309,7 @@ def test_when_the_model_partitions():
     assert chosen(MANY, choices=Choices(copies=1)).strategy != "partitioned"
     assert chosen(MANY, memory_budget=10**7).strategy != "partitioned"
     assert chosen(MANY, max_pairs=None).strategy != "partitioned"  # how many values an element has is not known
-    assert chosen(10**9).memory == "global"
+    assert chosen(2**31).memory == "global"
 
 
 def test_a_plan_says_so():
