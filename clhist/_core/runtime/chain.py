@@ -73,6 +73,12 @@ class Chain:
                 cl.enqueue_fill_buffer(self.queue, memory, pattern, first * item, number * item, self.events)
             ]
 
+    def copied(self, array: np.ndarray) -> Any:
+        """Return memory of an OpenCL device with a copy of a host array."""
+        memory = self.new(array.size, array.dtype)
+        self.events = [cl.enqueue_copy(self.queue, memory, array, wait_for=self.events)]
+        return memory
+
     def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any], beside: int = 1) -> None:
         """Enqueue a kernel of `groups` work-groups of `lanes` work-items; buffer arguments are memory or None.
 
