@@ -17,7 +17,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.cuda_kinds import cuda_device_of, memory_of_call
 from clhist._core.opencl.memory import Allocator, allocated, in_order, scratch_allocator
-from clhist._core.opencl.new_arrays import empty
+from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.operands import HostBuffer, Operand, operand
 from clhist._core.opencl.program import Kernel
 from clhist._core.runtime.cuda_modules import loaded_kernel
@@ -74,7 +74,7 @@ class Chain:
             ]
 
     def copied(self, array: np.ndarray) -> Any:
-        """Return memory of an OpenCL device with a copy of a host array."""
+        """Return memory with a copy of a host array."""
         memory = self.new(array.size, array.dtype)
         self.events = [cl.enqueue_copy(self.queue, memory, array, wait_for=self.events)]
         return memory
@@ -184,6 +184,9 @@ class CudaChain(Chain):
         with driver().on(self._device):
             # CUDA fills with one byte, which suffices since all bytes of the value are equal.
             driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
+
+    def copied(self, array: np.ndarray) -> Array:
+        return to_device(self.queue, array)
 
     def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any], beside: int = 1) -> None:
         with driver().on(self._device):
