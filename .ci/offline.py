@@ -48,8 +48,8 @@ from clhist._core.kernels.render import (
 from clhist._core.kernels.scan import lanes_of as lanes_to_scan
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec, SweepPart
-from clhist._core.model.packed import WIDTHS, PackedCounters
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import CyclicPasses, PackedCounters
+from clhist._core.model.packed import WIDTHS
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, SIDE_BY_SIDE, Choices, Problem, Rows
 from clhist._core.model.sweeps import plan

@@ -16,7 +16,7 @@
 <%!
     from textwrap import indent
     from clhist._core.kernels.state import LINE_BYTES, wrapped
-    from clhist._core.model.packed import Guarded
+    from clhist._core.model.feature import Guarded
     from clhist._core.model.partition import CURSORS
     from clhist._core.model.split import SHARED
 %>\

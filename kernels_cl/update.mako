@@ -23,7 +23,7 @@
 <%!
     from clhist.operators.c_types import assigned
     from clhist.operators.narrow import NOT_ADDED
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
 
     def exchange_of(part):
         """The compare-exchange of a cell: of the core for 32 bits, of cl_khr_int64_base_atomics for 64."""

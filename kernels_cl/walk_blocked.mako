@@ -12,7 +12,7 @@
     from clhist._core.kernels.blocked import copies_of_turn, first_copies, prefetch, range_of_item, update_of_element
     from clhist._core.kernels.long_sums import add_up_by_element, add_up_by_round, begin_sums, end_sums
     from clhist._core.kernels.state import PART
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
 
     SAMPLES = 64  # of four neighbours
     SMALL_BYTES = 2048  # copies that take no more are all used

@@ -24,7 +24,8 @@ from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import claims, device_kind
 from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
-from clhist._core.runtime.chain import Chain, chain_on
+from clhist._core.runtime.chain import Chain
+from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
 from clhist.grouped.keys import Numbering

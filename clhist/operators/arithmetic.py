@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhist.operators import equivalents as lifts
 from clhist.operators import fixed_point, host
 from clhist.operators.c_types import c_name, literal, same_value, struct_of
 from clhist.operators.halves import number_of
@@ -18,6 +17,14 @@ from clhist.operators.operator import Equivalent, Operator
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+
+@cache
+def _lifts() -> Any:
+    """Return the module of equivalent forms, which counts and sums do not need."""
+    from clhist.operators import equivalents
+
+    return equivalents
 
 
 def product(
@@ -206,7 +213,7 @@ def minimum(dtype: DTypeLike) -> Operator:
     value_dtype = real_dtype(dtype)
     if number_of(value_dtype).kind == "f":
         # A NaN in b is taken, and one in a stays, since all comparisons with it are false.
-        combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(value_dtype)
+        combine, lifted = "b != b ? b : (b < a ? b : a)", _lifts().minimum(value_dtype)
         least = Operator(value_dtype, combine, largest_of(value_dtype), "minimum", equivalents=lifted, verified=True)
     else:
         least = Operator(value_dtype, "min(a, b)", largest_of(value_dtype), "minimum")
@@ -224,7 +231,7 @@ def maximum(dtype: DTypeLike) -> Operator:
     """
     value_dtype = real_dtype(dtype)
     if number_of(value_dtype).kind == "f":
-        combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(value_dtype)
+        combine, lifted = "b != b ? b : (b > a ? b : a)", _lifts().maximum(value_dtype)
         largest = Operator(value_dtype, combine, smallest_of(value_dtype), "maximum", equivalents=lifted, verified=True)
     else:
         largest = Operator(value_dtype, "max(a, b)", smallest_of(value_dtype), "maximum")
@@ -243,7 +250,9 @@ def fmin(dtype: DTypeLike) -> Operator:
     value_dtype = real_dtype(dtype)
     if number_of(value_dtype).kind != "f":
         return minimum(value_dtype)
-    return _by_ufunc(np.fmin, Operator(value_dtype, "fmin(a, b)", np.nan, "fmin", equivalents=lifts.fmin(value_dtype)))
+    return _by_ufunc(
+        np.fmin, Operator(value_dtype, "fmin(a, b)", np.nan, "fmin", equivalents=_lifts().fmin(value_dtype))
+    )
 
 
 def fmax(dtype: DTypeLike) -> Operator:
@@ -258,7 +267,9 @@ def fmax(dtype: DTypeLike) -> Operator:
     value_dtype = real_dtype(dtype)
     if number_of(value_dtype).kind != "f":
         return maximum(value_dtype)
-    return _by_ufunc(np.fmax, Operator(value_dtype, "fmax(a, b)", np.nan, "fmax", equivalents=lifts.fmax(value_dtype)))
+    return _by_ufunc(
+        np.fmax, Operator(value_dtype, "fmax(a, b)", np.nan, "fmax", equivalents=_lifts().fmax(value_dtype))
+    )
 
 
 def bitwise_and(dtype: DTypeLike) -> Operator:
@@ -371,7 +382,7 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
         raise ValueError(f"maximum: expected a positive number, got {maximum!r}")
     # Written so that nothing can wrap: a + b is formed only where it stays within the limit.
     combine = f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(value_dtype)})(a + b)"
-    exact = lifts.exact_sums(value_dtype, int(maximum)) if value_dtype.kind in "iu" else ()
+    exact = _lifts().exact_sums(value_dtype, int(maximum)) if value_dtype.kind in "iu" else ()
     return Operator(value_dtype, combine, 0, "saturating_add", equivalents=exact, verified=True)
 
 

@@ -15,8 +15,7 @@ from clhist._core.kernels.local_memory import arrays_in_pool
 from clhist._core.kernels.packed_walk import with_carry
 from clhist._core.kernels.specs import CombineSpec
 from clhist._core.kernels.state import repeated
-from clhist._core.model.packed import PackedCounters
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import CyclicPasses, PackedCounters
 from clhist.operators import add
 
 

@@ -18,8 +18,7 @@ from clhist._core.kernels.partitions import partition_specs
 from clhist._core.kernels.render import render_sweep
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec
-from clhist._core.model.batch import BatchChunks, FlatBatch
-from clhist._core.model.partition import PartitionedPairs
+from clhist._core.model.feature import BatchChunks, FlatBatch, PartitionedPairs
 from clhist._core.model.problem import Choices, Problem
 from clhist._core.model.sweeps import plan, plan_sweeps
 

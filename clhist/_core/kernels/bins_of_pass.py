@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import CyclicPasses
 
 if TYPE_CHECKING:
     from clhist._core.kernels.state import SweepState

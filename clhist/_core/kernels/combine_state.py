@@ -8,7 +8,7 @@ import numpy as np
 
 from clhist._core.kernels.specs import CombineSpec
 from clhist._core.kernels.state import repeated
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import CyclicPasses
 from clhist.operators.c_types import scalars_of
 from clhist.operators.halves import ELEMENT, half_name, loaded, stored
 

@@ -5,26 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.layout import is_wide, local_capacity, order_of
 from clhist._core.kernels.maps import Argument
-from clhist._core.kernels.partitions import PartitionSpec, partition_specs
-from clhist._core.kernels.rows import RowsSpec, rows_spec, split_spec
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
-from clhist._core.model.feature import Feature
+from clhist._core.model.feature import Fallback, Feature
 from clhist._core.model.narrow import LOOKING_GROUP, NarrowSums, SeparateFallback
-from clhist._core.model.packed import Fallback
-from clhist._core.model.partition import PartitionedPlan
 from clhist._core.model.plan import Output, Plan
-from clhist._core.model.rows import RowsPlan
 from clhist._core.model.updates import GATHER
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from clhist._core.kernels.partitions import PartitionSpec
+    from clhist._core.kernels.rows import RowsSpec
+    from clhist._core.model.partition import PartitionedPlan
+    from clhist._core.model.rows import RowsPlan
 
 # Shape of the work-groups that combine many copies.
 _COMBINE_COLUMNS, _ALL_COLUMNS = 32, 256
@@ -127,7 +128,9 @@ def programs_of(
     again = source.is_repeatable
     # Kernels that gather rows replace the sweep, but a guarded sum has a sweep over plain pairs behind it.
     if plan.update == GATHER:
-        gathered = cast(RowsPlan, plan)
+        from clhist._core.kernels.rows import rows_spec, split_spec  # imported here, since few plans need them
+
+        gathered = cast("RowsPlan", plan)
         rows = rows_spec(gathered, spec, source)
         programs = Programs(spec, split_spec(gathered, rows, source, room), rows=rows)
         if plan.again is None or not rows.is_guarded:
@@ -147,7 +150,10 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
     """Return the programs of `spec`, a sweep over elements, or over their pairs if the plan has these grouped."""
     if not plan.ranges:
         return Programs(spec)
-    before, over_pairs = partition_specs(cast(PartitionedPlan, plan), spec, value, local_memory, repeatable=repeatable)
+    from clhist._core.kernels.partitions import partition_specs  # imported here, since few plans have ranges
+
+    ranged = cast("PartitionedPlan", plan)
+    before, over_pairs = partition_specs(ranged, spec, value, local_memory, repeatable=repeatable)
     return Programs(over_pairs, before)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.kernels.specs import SweepSpec
+from clhist._core.model.feature import PartitionedPairs
 from clhist._core.model.partition import (
     ALONE_COUNTERS,
     CPU_TILE,
@@ -23,7 +24,6 @@ from clhist._core.model.partition import (
     PARTITION_GROUP,
     TILES_AT_A_TIME,
     USUAL_GROUP,
-    PartitionedPairs,
     PartitionedPlan,
     counted_partitions,
     counters,

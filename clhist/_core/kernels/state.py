@@ -8,11 +8,7 @@ from functools import cached_property
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.kernels.specs import Output, SweepPart, SweepSpec
-from clhist._core.model.batch import BatchChunks, FlatBatch
-from clhist._core.model.feature import Variable
-from clhist._core.model.packed import PackedCounters
-from clhist._core.model.partition import PartitionedPairs
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import BatchChunks, CyclicPasses, FlatBatch, PackedCounters, PartitionedPairs, Variable
 from clhist._core.model.private import InterleavedCopies, PaddedCopies, SumsOfSums
 from clhist._core.model.updates import takes_term
 from clhist.operators.c_types import element_name

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
-from clhist._core.model.feature import Feature, Parameter, SweepView, buffers, uints
 from clhist._core.model.plan import Plan, Trace, make_plan
 from clhist._core.model.private_rates import PrivateRates
 from clhist._core.model.scaling import rates_of
@@ -49,36 +48,6 @@ MOST_PARTITIONED_BINS = 2**31 - 1  # bins are counted in 31 bits as well
 # Of values that hardware atomics combine: argmax, of 8 bytes, takes 821 us partitioned and 557 in global memory on an
 # H200. Note [Passes worth partitioning], docs/decisions/0008.
 MOST_NATIVE_VALUE_BYTES = 4
-
-
-@dataclass(frozen=True)
-class PartitionedPairs(Feature):
-    """The elements are pairs that kernels before grouped by partition.
-
-    Attributes
-    ----------
-    writes_results : bool
-        Whether a work-group that has all pairs of a range writes its results.
-    """
-
-    template: ClassVar[str] = "partitioned.mako"
-    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "store", "behind")
-
-    writes_results: bool = False
-
-    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
-        return (
-            *buffers("__global const uint *", "starts"),
-            *buffers("__global const uint4 *", "ranges"),
-            *buffers("__global const uint2 *", "tasks"),
-            *buffers("__global const ulong *", "task_bounds"),
-            *buffers("__global uint *", "cursors"),
-            *uints("partitions", "tiles", "region"),
-            *(uints("all_bins") if self.writes_results else ()),
-        )
-
-    def comment(self) -> str:
-        return "the pairs of each range of bins are together, in tiles"
 
 
 @dataclass(frozen=True, kw_only=True)

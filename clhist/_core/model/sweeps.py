@@ -13,7 +13,6 @@ from clhist._core.devices.atomics import vector_atomic
 from clhist._core.devices.profile import Profile
 from clhist._core.devices.vendors import MEMORIES
 from clhist._core.model.choose import plan_sweep
-from clhist._core.model.local import LocalPlan
 from clhist._core.model.narrow import before, narrow_form, saves_a_pass
 from clhist._core.model.plan import Output, Plan
 from clhist._core.model.problem import Histogram, Problem
@@ -216,7 +215,7 @@ def _is_worth_carrying(exact: Plan, own: Plan, problem: Problem, profile: Profil
     if narrow.again is None:
         return False
     # Plain sums are ahead only if uniform bins fit one pass over local memory, and exact ones do not.
-    return narrow.passes == 1 or own.passes > 1 or own.strategy != LocalPlan.strategy or problem.race_factor > 1
+    return narrow.passes == 1 or own.passes > 1 or own.strategy != "local" or problem.race_factor > 1
 
 
 def _rank(plan: Plan) -> int:

@@ -16,7 +16,6 @@ from pyopencl.tools import DeferredAllocator, MemoryPool
 from clhist._core.opencl.host_memory import host_memory
 from clhist._core.opencl.lost import check_process, settle
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.opencl.upload import uploads
 from clhist.errors import DeviceLostError
 
 Allocator = Callable[[int], Any]
@@ -201,6 +200,8 @@ def free_scratch() -> None:
     --------
     >>> clhist.free_scratch()
     """
+    from clhist._core.opencl.upload import uploads  # imported here, since CPUs need none
+
     check_process()
     uploads.cache_clear()
     host_memory.free()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -32,7 +32,6 @@ from clhist._core.runtime.batch import Batch, check_batch
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
 from clhist._core.runtime.call_template import CallTemplate
-from clhist._core.runtime.distinct_bins import Sampler, emitted_values
 from clhist._core.runtime.loads import Loads
 from clhist._core.runtime.offsets import batch_of
 from clhist._core.runtime.outputs import Outputs
@@ -48,6 +47,9 @@ from clhist._core.runtime.signature import (
 from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.distinct_bins import Sampler
 
 # Bytes of the widest loads of kernels. If all arrays are aligned to them, the source of the sweep loads vectors.
 _LOAD_BYTES = 16
@@ -76,8 +78,6 @@ class Engine:
     ----------
     race_factors : dict
         Race factors of the map that were measured to be kept, by the bins of each output; see `clhist.race_factor`.
-    sampler : Sampler
-        Measures them.
 
     Raises
     ------
@@ -106,7 +106,6 @@ class Engine:
         self.outputs, self.source, self.profile = outputs, source, profile
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
-        self.sampler = Sampler(source)
         self._preparation = Builder(self.context, source, profile)
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
@@ -134,6 +133,13 @@ class Engine:
         outputs = Outputs.of(operator)
         source = Source.of(arguments, map, outputs.operators, outputs.suffixes, **more)
         return cls(context, outputs, replace(source, trusts_emits=trusts_emits), profile)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The sampler that measures the race factors of the map."""
+        from clhist._core.runtime.distinct_bins import Sampler  # imported here, since few calls ask for them
+
+        return Sampler(self.source)
 
     @property
     def emits(self) -> int:
@@ -505,6 +511,8 @@ class Engine:
         is_pending = any(event.command_execution_status > complete for event in (*call.wait_for, *of_user))
         if is_written or is_pending:
             return [np.zeros(0, number_of(operator.dtype)) for operator in self.source.operators]
+        from clhist._core.runtime.distinct_bins import emitted_values  # imported here, for custom operators alone
+
         return emitted_values(self.source, self.profile_of(checked.queue.device), checked)
 
     def operands(self, checked: CheckedCall, call: Call) -> Operands:

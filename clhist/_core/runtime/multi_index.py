@@ -13,7 +13,7 @@ from clhist._core.opencl.arrays import Array, check_array, common_kind, is_devic
 from clhist._core.opencl.masks import mask_of
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
-from clhist._core.runtime.chain import chain_on
+from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist._core.runtime.reading import as_indices
 from clhist._core.runtime.scatter import native
