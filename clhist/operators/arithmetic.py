@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhist.operators import fixed_point, host
+from clhist.operators import host
 from clhist.operators.c_types import c_name, literal, same_value, struct_of
 from clhist.operators.halves import number_of
 from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
-from clhist.operators.narrow import exact, window
 from clhist.operators.operator import Equivalent, Operator
 
 if TYPE_CHECKING:
@@ -88,7 +87,12 @@ def add(dtype: DTypeLike) -> Operator:
     if value_dtype.kind == "b":
         return logical_or(value_dtype)
     # Where additions of float32 are loops of compare-exchange, exact sums are faster by skew.
-    better = [Equivalent(exact(value_dtype), fixed_point.MOST_EXACT_VALUES)] if value_dtype == np.float32 else []
+    better = []
+    if value_dtype == np.float32:
+        from clhist.operators.fixed_point import MOST_EXACT_VALUES
+        from clhist.operators.narrow import exact
+
+        better.append(Equivalent(exact(value_dtype), MOST_EXACT_VALUES))
     return _by_ufunc(np.add, Operator(value_dtype, "a + b", 0, "add", equivalents=better))
 
 
@@ -153,6 +157,9 @@ def reproducible_add(
     >>> clhist.reduce_by_index(1, operator, [0, 0, 0], np.array([1e16, 1.0, -1e16]))
     array([1.])
     """
+    from clhist.operators import fixed_point
+    from clhist.operators.narrow import exact, window
+
     value_dtype = float_dtype(dtype)
     if max_abs is None:
         if bits is not None or count is not None:

@@ -15,7 +15,6 @@ from clhist._core.kernels.maps import Argument
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist._core.model.feature import Fallback, Feature
-from clhist._core.model.narrow import LOOKING_GROUP, NarrowSums, SeparateFallback
 from clhist._core.model.plan import Output, Plan
 from clhist._core.model.updates import GATHER
 from clhist.operators.c_types import c_name
@@ -24,6 +23,7 @@ from clhist.operators.operator import Operator
 if TYPE_CHECKING:
     from clhist._core.kernels.partitions import PartitionSpec
     from clhist._core.kernels.rows import RowsSpec
+    from clhist._core.model.narrow import NarrowSums
     from clhist._core.model.partition import PartitionedPlan
     from clhist._core.model.rows import RowsPlan
 
@@ -135,6 +135,8 @@ def programs_of(
         programs = Programs(spec, split_spec(gathered, rows, source, room), rows=rows)
         if plan.again is None or not rows.is_guarded:
             return programs
+        from clhist._core.model.narrow import SeparateFallback
+
         after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used, rolled=rolled)
         after = replace(after, strategy=(*after.strategy, SeparateFallback()), combine=None, stages=())
         return replace(programs, behind=_over_pairs(plan.again, after, value, room, again))
@@ -160,7 +162,11 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
 def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile, used: str) -> SweepSpec:
     """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
     # Packed counters have their flag in scratch memory; narrow sums and rows have it in memory of its own.
-    after, value = Fallback() if first.again is None else SeparateFallback(), source.values[plan.output_indices[0]]
+    after, value = Fallback(), source.values[plan.output_indices[0]]
+    if first.again is not None:
+        from clhist._core.model.narrow import SeparateFallback
+
+        after = SeparateFallback()
     return replace(
         spec, outputs=plan.outputs, memory=plan.memory, capacity=local_capacity(plan.outputs, plan, profile),
         work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
@@ -186,6 +192,8 @@ def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
     """Return the feature of narrow sums, if the plan has them."""
     if plan.again is None or not plan.outputs[0].operator.parts[0].is_narrow:
         return ()
+    from clhist._core.model.narrow import NarrowSums
+
     return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
 
 
@@ -193,6 +201,8 @@ def _look_spec(plan: Plan, source: Source, profile: Profile) -> SampleSpec | Non
     """Return what the kernel depends on that looks at some values of narrow sums, whose operator is that of all."""
     if plan.again is None:
         return None
+    from clhist._core.model.narrow import LOOKING_GROUP
+
     # The look needs nothing but the map: no copies, teams or strategy.
     group = min(LOOKING_GROUP, profile.work_group_size)
     spec = sweep_spec(plan.again, source, profile, aligned=False)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.from_plan import combine_spec
 from clhist._core.kernels.maps import Argument
-from clhist._core.model.narrow import CALL_WORDS
 from clhist._core.model.plan import Plan
 from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Part, Prepared, ResultSlots, Scratch, Slot
@@ -117,6 +116,8 @@ class Preparation:
         if sweep.again is None:
             self._add(sweep, commands)
         else:
+            from clhist._core.model.narrow import CALL_WORDS
+
             # The flag lives through both; all other scratch memory is shared, since the fallback runs afterwards.
             call = commands.room(4 * CALL_WORDS, sweep.purpose)
             self._add(sweep, commands, call)
