@@ -22,10 +22,9 @@ from compilers import NVIDIA, TARGETS, Target, Tools
 from isa import lock_faults, of_assembly
 
 from clhist import operators
-from clhist._core.devices.atomics import to_prove
 from clhist._core.devices.profile import Profile, Report, merge
 from clhist._core.devices.profile_files import load_profiles
-from clhist._core.devices.vendors import PROVEN_FENCE, features_of
+from clhist._core.devices.vendors import PROVEN_FENCE, features_of, to_prove
 from clhist._core.kernels.digit_sort import lanes_of
 from clhist._core.kernels.from_plan import Programs, programs_of, sweep_spec
 from clhist._core.kernels.key_ranges import key_sizes

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clhist.operators import host
-from clhist.operators.c_types import c_name, literal, same_value, struct_of
+from clhist.operators.c_types import (
+    c_name,
+    float_dtype,
+    integer_dtype,
+    largest_of,
+    literal,
+    number_dtype,
+    real_dtype,
+    same_value,
+    smallest_of,
+    struct_of,
+)
 from clhist.operators.halves import number_of
-from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
 from clhist.operators.operator import Equivalent, Operator
 
 if TYPE_CHECKING:

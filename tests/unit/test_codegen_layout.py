@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clhist import named_profile, operators
-from clhist._core.devices.atomics import ALL_FEATURES
+from clhist._core.devices.vendors import ALL_FEATURES
 from clhist._core.kernels.from_plan import combine_spec, sweep_spec
 from clhist._core.kernels.hot_bin import HotBin
 from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS, is_wide, local_capacity, order_of, scratch_layout

@@ -14,8 +14,8 @@ from processes import run_python
 from clhist import Operator, operators
 from clhist._core.devices.vendors import MEMORIES
 from clhist._core.kernels.arguments import parse_arguments
+from clhist._core.kernels.kernel_code import signatures
 from clhist._core.kernels.render import _template, render_combine, render_sweep
-from clhist._core.kernels.signatures import signatures
 from clhist._core.kernels.specs import CombineSpec, SweepSpec
 from clhist._core.model.plan import Output
 from clhist._core.model.updates import UPDATES

@@ -25,13 +25,13 @@ from clhist._core.model.partition import (
     TILES_AT_A_TIME,
     USUAL_GROUP,
     PartitionedPlan,
+    Split,
     counted_partitions,
     counters,
     power_of_two,
     tile_bytes,
     tile_elements,
 )
-from clhist._core.model.split import Split
 from clhist.operators.c_types import c_name
 from clhist.operators.halves import number_of
 

@@ -17,8 +17,9 @@ import numpy as np
 import platformdirs
 
 from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic
-from clhist._core.kernels.combine_state import CombineState
+from clhist._core.kernels.combine_code import CombineState
 from clhist._core.kernels.from_plan import Programs
+from clhist._core.kernels.kernel_code import with_arrays
 from clhist._core.kernels.maps import is_elementwise, read_ahead, uses_position
 from clhist._core.kernels.parameters import (
     accumulator_words,
@@ -35,7 +36,6 @@ from clhist._core.kernels.parameters import (
     split_parameters,
     sweep_parameters,
 )
-from clhist._core.kernels.signatures import with_arrays
 from clhist._core.kernels.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist._core.kernels.state import SweepState
 from clhist.files.regular import replaced

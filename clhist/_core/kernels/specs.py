@@ -14,8 +14,14 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from clhist._core.devices.atomics import native_atomic
-from clhist._core.devices.vendors import NativeAtomic, VendorPath, device_fence, local_adds_loop, of_warps
+from clhist._core.devices.vendors import (
+    NativeAtomic,
+    VendorPath,
+    device_fence,
+    local_adds_loop,
+    native_atomic,
+    of_warps,
+)
 from clhist._core.kernels.hot_bin import HotBin
 from clhist._core.kernels.maps import Argument, is_streamed
 from clhist._core.model.feature import Feature, PartitionedPairs

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clhist._core.model.plan import Plan, Step
-from clhist._core.model.private import PrivatePlan
-from clhist._core.model.private_rates import WORK_ITEMS, PrivateRates
+from clhist._core.model.private import WORK_ITEMS, PrivatePlan, PrivateRates
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.times import CELLS, LAUNCH, Times
 from clhist._core.model.workload import Workload

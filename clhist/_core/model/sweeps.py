@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from clhist._core.devices.atomics import vector_atomic
 from clhist._core.devices.profile import Profile
-from clhist._core.devices.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES, vector_atomic
 from clhist._core.model.choose import plan_sweep
 from clhist._core.model.plan import Output, Plan
 from clhist._core.model.problem import Histogram, Problem
@@ -30,8 +29,7 @@ from clhist._core.model.updates import (
 )
 from clhist._core.model.workload import Workload
 from clhist.operators.halves import number_of
-from clhist.operators.merged import merged
-from clhist.operators.operator import Operator
+from clhist.operators.operator import Operator, merged
 
 # On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums,
 # an addition of 64 bits 191; from three passes on the addition in global memory is ahead.

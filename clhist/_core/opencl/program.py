@@ -15,12 +15,10 @@ from typing import Any, Generic, TypeVar
 import pyopencl as cl
 
 from clhist._core.devices import vendors
-from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.kernels.kernel_code import KernelCode, signatures
 from clhist._core.kernels.maps import Parameter
-from clhist._core.kernels.signatures import signatures
-from clhist._core.opencl.build_options import check_environment
+from clhist._core.opencl.build_options import check_environment, silence_own_builds, silent
 from clhist._core.opencl.foreign_caches import seal_programs_of_pyopencl
-from clhist._core.opencl.quiet import silence_own_builds, silent
 from clhist.errors import BuildError
 
 silence_own_builds()  # here, where everything that builds comes by

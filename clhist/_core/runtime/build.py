@@ -35,7 +35,7 @@ from clhist._core.runtime.stages import Sweep
 from clhist._core.runtime.sweeps import sweep_of
 from clhist.errors import BuildError, UnsupportedError
 from clhist.operators.c_types import integer
-from clhist.operators.merged import merged
+from clhist.operators.operator import merged
 
 _MOST_BUILT = 256
 _WITHOUT_FP64 = "use float32 or integers (of clhist.reduce_by_index, where a function sums in float64)"

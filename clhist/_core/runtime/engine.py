@@ -18,7 +18,6 @@ import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar
-from clhist._core.kernels.scalars import scalar
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, Choices, planned_size
@@ -28,15 +27,22 @@ from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.opencl.new_arrays import shares_memory, survey
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.batch import Batch, check_batch
+from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
-from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
-from clhist._core.runtime.call_template import CallTemplate
+from clhist._core.runtime.call import (
+    Call,
+    CallTemplate,
+    CheckedCall,
+    Outcome,
+    call_of,
+    named_arrays,
+    queue_for,
+    taken_argument,
+)
 from clhist._core.runtime.loads import Loads
-from clhist._core.runtime.offsets import batch_of
 from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.prepare import numbered
 from clhist._core.runtime.ready import Operands, Ready, Uses
-from clhist._core.runtime.results import numbered
 from clhist._core.runtime.signature import (
     Remembered,
     signature_of_call,
@@ -44,7 +50,7 @@ from clhist._core.runtime.signature import (
     without_size,
     without_sizes,
 )
-from clhist.operators.c_types import integer
+from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
 

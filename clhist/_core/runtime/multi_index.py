@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, check_array, common_kind, is_device_array
-from clhist._core.opencl.masks import mask_of
+from clhist._core.opencl.arrays import Array, check_array, common_kind, is_device_array, mask_of
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
 from clhist._core.runtime.chains import chain_on

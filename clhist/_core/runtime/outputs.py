@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clhist._core.kernels.maps import unbalanced
+from clhist._core.runtime.prepare import check_disjoint
 from clhist._core.runtime.result_arrays import ResultArrays, target
-from clhist._core.runtime.results import check_disjoint
 from clhist.operators.c_types import IDENTIFIER, integer
 from clhist.operators.operator import Operator
 
