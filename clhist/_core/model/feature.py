@@ -1,8 +1,8 @@
 """A feature: what one idea adds to the kernel of a sweep, and what the kernel is then given. Pure.
 
-Features that kernels ask for by their class are here, those of one strategy alone in its module, each with a template
-of kernels_cl. So what a plan knows and a kernel
-needs is written once: as a parameter, as the plan's number for it, and as C.
+Features that kernels ask for by their class are here, others in the module of their strategy, each with a template of
+kernels_cl. So what a plan knows and a kernel needs is written once: as a parameter, as the plan's number for it, and
+as C.
 """
 
 from __future__ import annotations
