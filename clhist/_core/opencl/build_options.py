@@ -1,4 +1,4 @@
-"""What surrounds a build: options of the environment, and what compilers say.
+"""Options of the environment for compilers, and their output.
 
 Options that would change what programs compute are refused. Compilers say nothing through clhist, unless
 ``PYOPENCL_COMPILER_OUTPUT=1`` asks for it: NVIDIA's and Intel's always say something, of which PyOpenCL warns whoever
