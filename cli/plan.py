@@ -14,8 +14,8 @@ import click
 import numpy as np
 
 from clhist import operators
-from clhist._core.devices.atomics import expected_features
 from clhist._core.devices.profile import MEMORY_FRACTION, Profile, named_profile
+from clhist._core.devices.vendors import expected_features
 from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.render import render_programs
 from clhist._core.kernels.source import Source

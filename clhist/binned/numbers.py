@@ -15,8 +15,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate
+from clhist._core.runtime.call import Call, CallTemplate
 from clhist._core.runtime.engine import Engine
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.block_search import KEYED

@@ -16,8 +16,7 @@ from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate
+from clhist._core.runtime.call import Call, CallTemplate
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.signature import call_templates

@@ -13,8 +13,8 @@ from clhist import operators
 from clhist._core.devices.profile import named_profile
 from clhist._core.devices.profile_files import load_profiles
 from clhist._core.model import times as model_times
-from clhist._core.model.choose import PREDICTED
 from clhist._core.model.problem import Choices
+from clhist._core.model.shared import PREDICTED
 from clhist._core.model.times import (
     BANDWIDTH,
     CELLS,

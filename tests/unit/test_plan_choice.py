@@ -10,9 +10,9 @@ import pytest
 from covering import covering
 
 from clhist import operators
-from clhist._core.devices.atomics import expected_features
 from clhist._core.devices.profile import Report, merge, named_profile
 from clhist._core.devices.profile_files import load_profiles
+from clhist._core.devices.vendors import expected_features
 from clhist._core.model import scaling
 from clhist._core.model.global_memory import MOST_PASSES
 from clhist._core.model.plan import Plan

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from clhist._core.devices.atomics import ALL_FEATURES, native_atomic
-from clhist._core.devices.vendors import FEATURES
+from clhist._core.devices.vendors import ALL_FEATURES, FEATURES, native_atomic
 from clhist.operators.c_types import shown_dtype
 from clhist.operators.operator import Operator, Part
 

@@ -19,10 +19,9 @@ from clhist._core.opencl.device import profile_names
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall
 from clhist._core.runtime.executable import Executable
-from clhist._core.runtime.prepare import Preparation
+from clhist._core.runtime.prepare import Preparation, forms_of
 from clhist._core.runtime.prepared import Part
 from clhist._core.runtime.ready import Uses, executable_of
-from clhist._core.runtime.results import forms_of
 from clhist._core.runtime.signature import Remembered, itself
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError

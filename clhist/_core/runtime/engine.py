@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -18,7 +18,6 @@ import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar
-from clhist._core.kernels.scalars import scalar
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, Choices, planned_size
@@ -28,25 +27,34 @@ from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.opencl.new_arrays import shares_memory, survey
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.batch import Batch, check_batch
+from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
-from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
+from clhist._core.runtime.call import (
+    Call,
+    CallTemplate,
+    CheckedCall,
+    Outcome,
+    call_of,
+    named_arrays,
+    queue_for,
+    taken_argument,
+)
 from clhist._core.runtime.call_cache import CallCache
-from clhist._core.runtime.call_template import CallTemplate
-from clhist._core.runtime.distinct_bins import Sampler, emitted_values
-from clhist._core.runtime.offsets import batch_of
 from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.prepare import numbered
 from clhist._core.runtime.ready import Operands, Ready, Uses
-from clhist._core.runtime.results import numbered
 from clhist._core.runtime.signature import (
     signature_of_call,
     signature_of_targets,
     without_size,
     without_sizes,
 )
-from clhist.operators.c_types import integer
+from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.distinct_bins import Sampler
 
 # Bytes of the widest loads of kernels. If all arrays are aligned to them, the source of the sweep loads vectors.
 _LOAD_BYTES = 16
@@ -72,8 +80,6 @@ class Engine:
     ----------
     race_factors : dict
         Race factors of the map that were measured to be kept, by the bins of each output; see `clhist.race_factor`.
-    sampler : Sampler
-        Measures them.
 
     Raises
     ------
@@ -102,7 +108,6 @@ class Engine:
         self.outputs, self.source, self.profile = outputs, source, profile
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
-        self.sampler = Sampler(source)
         self._preparation = Builder(self.context, source, profile)
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
@@ -128,6 +133,13 @@ class Engine:
         outputs = Outputs.of(operator)
         source = Source.of(arguments, map, outputs.operators, outputs.suffixes, **more)
         return cls(context, outputs, replace(source, trusts_emits=trusts_emits), profile)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The sampler that measures the race factors of the map."""
+        from clhist._core.runtime.distinct_bins import Sampler  # imported here, since few calls ask for them
+
+        return Sampler(self.source)
 
     @property
     def emits(self) -> int:
@@ -500,6 +512,8 @@ class Engine:
         is_pending = any(event.command_execution_status > complete for event in (*call.wait_for, *of_user))
         if is_written or is_pending:
             return [np.zeros(0, number_of(operator.dtype)) for operator in self.source.operators]
+        from clhist._core.runtime.distinct_bins import emitted_values  # imported here, for custom operators alone
+
         return emitted_values(self.source, self.profile_of(checked.queue.device), checked)
 
     def operands(self, checked: CheckedCall, call: Call) -> Operands:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +34,6 @@ from clhist._core.runtime.prepared import (
     SortPairs,
     Table,
 )
-from clhist.operators.fixed_point import check_range
 
 
 class _Command:
@@ -115,6 +115,14 @@ class _Part:
 
     part: Part
     commands: list[_Command | SortPairs]
+
+
+@cache
+def _fixed_point() -> Any:
+    """Return the module of long integers, which few operators need."""
+    from clhist.operators import fixed_point
+
+    return fixed_point
 
 
 class OpenCLExecutable(Executable):
@@ -281,7 +289,7 @@ class OpenCLExecutable(Executable):
         if self.prepared.is_checked:
             for (_, _, label, operator), result in zip(self._results, results, strict=True):
                 if operator.largest is not None:
-                    check_range(label, operator, result)
+                    _fixed_point().check_range(label, operator, result)
         return Outcome(results, events, after)
 
     def _new(self, n: int, queue: cl.CommandQueue, allocator: Allocator | None, requested: New | None) -> Array:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist._core.cuda.driver import heard
 from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import cuda_device_of
+from clhist._core.recording import heard
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.launcher import OpenCLExecutable
 from clhist._core.runtime.prepared import New, Part, Prepared

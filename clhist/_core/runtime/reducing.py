@@ -13,9 +13,8 @@ import pyopencl as cl
 
 from clhist._core.model.updates import GATHER
 from clhist._core.opencl.arrays import is_array, is_device_array, overlap
-from clhist._core.runtime.call import Call, Outcome, call_of, queue_for, queue_of
+from clhist._core.runtime.call import Call, CallTemplate, Outcome, call_of, queue_for, queue_of
 from clhist._core.runtime.call import checked_events as checked_events
-from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.multi_index import flat_indices as flat_indices
 from clhist._core.runtime.pairs import Pairs, as_parts
