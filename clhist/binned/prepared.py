@@ -13,9 +13,10 @@ import pyopencl as cl
 
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
+from clhist._core.runtime.call_template import call_for_size, store_for_sizes
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.reading import into
-from clhist._core.runtime.signature import call_templates, shape_of, without_size
+from clhist._core.runtime.signature import call_templates
 from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
 from clhist.binned.device_edges import DeviceEdges
@@ -83,6 +84,11 @@ class PreparedHistogram(NamedTuple):
         made, _ = with_edges(hist, reading.get())
         return made and (self._replace(edges=made[1:]).finished(hist, density, out), made[1])
 
+    def of_size(self, size: int) -> PreparedHistogram | None:
+        """Return the histogram of `size` elements, as of `Sweep.of_size`."""
+        sweep = None if self.sweep is None else self.sweep.of_size(size)
+        return None if sweep is None else self._replace(sweep=sweep)
+
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return counts or sums in the shape of the result, as densities if requested, in `out` if there is one."""
         if self.rest is not None:
@@ -126,34 +132,8 @@ def prepared_for(key: Hashable, size: int) -> PreparedHistogram | cl.CommandQueu
     It is a queue if the edges depend on the extent of the data, which has to be computed there first.
     If there is none for `size` elements, that of an earlier call with fewer elements is adapted and stored.
     """
-    stored: PreparedHistogram | cl.CommandQueue | None = call_templates.get(key)
-    if stored is not None:
-        return stored
-    # Another size may reuse the earlier call: its plan gets the new number of elements.
-    size_free_key = _without_sizes(key)
-    earlier = call_templates.get(size_free_key)
-    if (
-        not isinstance(earlier, PreparedHistogram)
-        or earlier.sweep is None
-        or (sweep := earlier.sweep.of_size(size)) is None
-    ):
-        return None
-    # Store it as the newest entry, so that calls of many sizes do not displace it.
-    call_templates.put(size_free_key, earlier)
-    prepared = earlier._replace(sweep=sweep)
-    call_templates.put(key, prepared)
-    return prepared
-
-
-def _without_sizes(key: Any) -> Hashable:
-    """Return a signature without the size of the data; None unless all arrays are contiguous and one-dimensional."""
-    if not isinstance(key, tuple):
-        return None
-    (*data, out), *rest = key
-    shape, *others = (shape_of(part) for part in data if part is not None)
-    if shape is None or len(shape) != 1 or any(other != shape for other in others):
-        return None
-    return "any size", *(part and without_size(part) for part in data), out, *rest
+    stored: PreparedHistogram | cl.CommandQueue | None = call_for_size(key, size, results=1)
+    return stored
 
 
 def _by_extent(key: Hashable, data_extent: tuple[Any, Any] | None) -> Hashable:
@@ -187,7 +167,7 @@ def store(
     )  # which no caller changes
     call_templates.put(key, prepared)
     if any_size and looked_at is None and prepared.rest is None:
-        call_templates.put(_without_sizes(key), prepared)
+        store_for_sizes(key, prepared, results=1)
 
 
 def are_repeated(key: Hashable, arguments: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:

@@ -384,14 +384,14 @@ class Sweep:
         return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
 
     def of_size(self, size: int) -> Sweep | None:
-        """Return the sweep for `size` elements; None for fewer than now, or if these would be processed in blocks."""
-        if not self.size <= size < 2**31 or (self.count_at is None and self.size < BLOCK <= size):
+        """Return the sweep for `size` elements; None if only one of both sizes would be processed in blocks."""
+        if size >= 2**31 or (size >= BLOCK) is not (self.size >= BLOCK):
             return None
         if self.count_at is None:
             template = self.template.of_size(size, {})
         else:
             template = self.template.of_size(_blocks(size), {self.count_at: size})
-        return replace(self, template=template, size=size)
+        return Sweep(template, self.names, self.dtypes, self.shape, size, self.count_at)
 
     @property
     def queue(self) -> cl.CommandQueue:

@@ -271,18 +271,27 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
+        origin = None
         # Too few calls of a template: an ordinary call shares what other calls with its signature prepared.
         if template is not None and not template.count_call(args):
-            args, template = template.with_arrays(args), None
-        if template is None:
-            key = signature_of_call(self.arguments, args, call, self.context, targets)
-        else:
-            key = signature_of_targets(template, call, targets)
-        ready = self._calls.get(key) or self._of_another_size(key, args, call, targets if template is None else None)
+            origin = template.origin
+            # Many calls of other sizes have paid for what calls of all sizes share.
+            if origin is None or not origin.count_call(args):
+                args, template = template.with_arrays(args), None
+        key, ready = None, self._of_origin(origin, template is not None, call)
+        if ready is None:
+            if template is None:
+                key = signature_of_call(self.arguments, args, call, self.context, targets)
+            else:
+                same = template if origin is None else (origin, call.size, "slots")
+                key = signature_of_targets(same, call, targets)
+            without_slots = targets if template is None else None
+            ready = self._calls.get(key) or self._of_another_size(key, args, call, without_slots)
+            self._store_by_origin(origin, template is not None, call, ready)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
             arrays: list[Any] = [] if template is None else list(args)
-            scalars: Sequence[Any] = ()
+            scalars: Sequence[Any] = () if template is None else template.scalars
             if template is None:
                 for n in self._arrays:
                     arrays.append(args[n])
@@ -299,9 +308,40 @@ class Engine:
                 if not ready.ends_for_less():
                     raise
         exact = ready is not None  # a shared plan was used often, or its bins did not fit memory
-        if template is None:
-            return self._first(key, args, call, targets, exact=exact)
-        return self._first(key, template.with_arrays(args), call, targets, template.fixed, exact=exact)
+        fixed = ()
+        if template is not None:
+            args, fixed = template.with_arrays(args), template.fixed
+        outcome = self._first(key, args, call, targets, fixed, exact=exact)
+        self._store_by_origin(origin, template is not None, call, self._calls.get(key))
+        return outcome
+
+    def _of_origin(self, origin: CallTemplate | None, has_slots: bool, call: Call) -> Ready | None:
+        """Return the cached call of another template of `origin` that serves as many elements; None without one.
+
+        With `has_slots`, it takes only the arrays in the slots of the template, and its own scalars.
+        """
+        if origin is None or call.dest is not None or call.out is not None:
+            return None
+        size = call.size
+        assert size is not None
+        ready = self._calls.get((origin, has_slots, size))
+        if ready is None and (ready := self._calls.get((origin, has_slots, planned_size(size), "planned"))) is not None:
+            ready = replace(ready, sizes=self._preparation.sizes(size, prod(ready.shape)), uses=Uses())
+        if ready is not None:
+            # These checks stand for `check`: the rest equals the earlier call.
+            lost.check_queue(ready.queue)
+            self.check_counts(size)
+        return ready
+
+    def _store_by_origin(
+        self, origin: CallTemplate | None, has_slots: bool, call: Call, ready: Ready | None
+    ) -> None:
+        """Store a call for later templates of `origin`, as `_of_origin` looks for it."""
+        if origin is None or ready is None or call.dest is not None or call.out is not None:
+            return
+        assert call.size is not None
+        size = (call.size,) if ready.uses is None else (planned_size(call.size), "planned")
+        self._calls.put((origin, has_slots, *size), ready)
 
     def _of_another_size(
         self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array] | None
@@ -448,20 +488,19 @@ class Engine:
     def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
         """Return the scalars as kernels take them, those of the last call if they are equal; raise as `scalar` does."""
         # Repeats mostly pass the same objects or equal ints: these need no call of `same_scalar` and no conversion.
-        previous, scalars = ready.scalars
-        current = []
-        is_same = bool(previous)
+        previous, before = ready.scalars
+        scalars, current = before, []
         for k, n in enumerate(self._scalars):
             value = args[n]
             current.append(value)
-            if (
-                is_same
-                and value is not previous[k]
-                and not (type(value) is type(previous[k]) is int and value == previous[k])
-            ):
-                is_same = same_scalar(value, previous[k])
-        if not is_same:
-            scalars = [scalar(self.arguments[n], args[n]) for n in self._scalars]
+            if previous:
+                other = previous[k]
+                if value is other or (type(value) is type(other) is int and value == other) or same_scalar(value, other):
+                    continue
+            if scalars is before:
+                scalars = [*before] or [None] * len(self._scalars)
+            scalars[k] = scalar(self.arguments[n], value)
+        if scalars is not before:
             ready.scalars = current, scalars
         return scalars
 

@@ -85,15 +85,21 @@ class _Command:
 
     def set(self, numbers: Sequence[Any]) -> None:
         """Set the offsets and scalars of the next launch; equal ones keep the kernel's arguments as they are."""
+        changed: list[tuple[int, Any]] = []
         for m, (n, k) in enumerate(self.numbers):
             value, before = numbers[k], self.current[m]
             if value is not before:
-                if not same_scalar(value, before):
-                    # An exception may arrive between any two steps, so the number counts as unset until the last one.
-                    self.current[m] = None
-                    self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
-                    self.arguments[n] = value
-                    self.arguments = self.typed(self.arguments)
+                if same_scalar(value, before):
+                    self.current[m] = value
+                    continue
+                # An exception may arrive between any two steps, so the number counts as unset until the last one.
+                self.current[m] = None
+                self.arguments[n] = value
+                changed.append((m, value))
+        if changed:
+            self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
+            self.arguments = self.typed(self.arguments)
+            for m, value in changed:
                 self.current[m] = value
 
     def run(self, queue: cl.CommandQueue, memory: Sequence[Any], wait_for: Sequence[cl.Event] | None) -> cl.Event:
