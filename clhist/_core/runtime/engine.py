@@ -278,16 +278,18 @@ class Engine:
             # Many calls of other sizes have paid for what calls of all sizes share.
             if origin is None or not origin.count_call(args):
                 args, template = template.with_arrays(args), None
-        key, ready = None, self._of_origin(origin, template is not None, call)
+        has_slots, key = template is not None, None
+        of_origin = None if origin is None else signature_of_targets((origin, has_slots), call, targets)
+        ready = None if of_origin is None else self._of_origin(of_origin, call)
         if ready is None:
             if template is None:
                 key = signature_of_call(self.arguments, args, call, self.context, targets)
+            elif origin is None:
+                key = signature_of_targets(template, call, targets)
             else:
-                same = template if origin is None else (origin, call.size, "slots")
-                key = signature_of_targets(same, call, targets)
-            without_slots = targets if template is None else None
-            ready = self._calls.get(key) or self._of_another_size(key, args, call, without_slots)
-            self._store_by_origin(origin, template is not None, call, ready)
+                key = of_origin and (origin, of_origin, call.size)
+            ready = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
+            self._store_by_origin(of_origin, call, ready)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
             arrays: list[Any] = [] if template is None else list(args)
@@ -312,36 +314,31 @@ class Engine:
         if template is not None:
             args, fixed = template.with_arrays(args), template.fixed
         outcome = self._first(key, args, call, targets, fixed, exact=exact)
-        self._store_by_origin(origin, template is not None, call, self._calls.get(key))
+        self._store_by_origin(of_origin, call, self._calls.get(key))
         return outcome
 
-    def _of_origin(self, origin: CallTemplate | None, has_slots: bool, call: Call) -> Ready | None:
-        """Return the cached call of another template of `origin` that serves as many elements; None without one.
+    def _of_origin(self, key: Hashable, call: Call) -> Ready | None:
+        """Return the cached call of another template of one origin that serves as many elements; None without one.
 
-        With `has_slots`, it takes only the arrays in the slots of the template, and its own scalars.
+        `key` has the origin, whether arguments are those in the slots of templates, and which results are one array.
         """
-        if origin is None or call.dest is not None or call.out is not None:
-            return None
-        size = call.size
-        assert size is not None
-        ready = self._calls.get((origin, has_slots, size))
-        if ready is None and (ready := self._calls.get((origin, has_slots, planned_size(size), "planned"))) is not None:
-            ready = replace(ready, sizes=self._preparation.sizes(size, prod(ready.shape)), uses=Uses())
+        assert call.size is not None
+        ready = self._calls.get((key, call.size))
+        if ready is None and (ready := self._calls.get((key, planned_size(call.size), "planned"))) is not None:
+            sizes = self._preparation.sizes(call.size, prod(ready.shape))
+            ready = replace(ready, sizes=sizes, uses=Uses())
         if ready is not None:
             # These checks stand for `check`: the rest equals the earlier call.
             lost.check_queue(ready.queue)
-            self.check_counts(size)
+            self.check_counts(call.size)
         return ready
 
-    def _store_by_origin(
-        self, origin: CallTemplate | None, has_slots: bool, call: Call, ready: Ready | None
-    ) -> None:
-        """Store a call for later templates of `origin`, as `_of_origin` looks for it."""
-        if origin is None or ready is None or call.dest is not None or call.out is not None:
-            return
-        assert call.size is not None
-        size = (call.size,) if ready.uses is None else (planned_size(call.size), "planned")
-        self._calls.put((origin, has_slots, *size), ready)
+    def _store_by_origin(self, key: Hashable, call: Call, ready: Ready | None) -> None:
+        """Store a call for later templates of one origin, as `_of_origin` looks for it."""
+        if key is not None and ready is not None:
+            assert call.size is not None
+            size = (call.size,) if ready.uses is None else (planned_size(call.size), "planned")
+            self._calls.put((key, *size), ready)
 
     def _of_another_size(
         self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array] | None
