@@ -142,8 +142,8 @@ class CallCache(Remembered[Any]):
             if close is not None:
                 # Only an executable for exactly these bins may be looked up by them; one of a larger size was borrowed
                 # for now.
-                if len(shape) == 1 and family.shared.get(most) is close:
-                    uses.bins = shape[0]
+                if family.shared.get(most) is close:
+                    uses.bins = prod(shape)
                 self.put(key, family)  # stays where signatures of many sizes displace each other
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
         executable = self._built(checked, call, fixed)

@@ -305,11 +305,12 @@ class Engine:
                 if not ready.ends_for_less():
                     raise
         exact = ready is not None  # a shared plan was used often, or its bins did not fit memory
-        fixed = ()
+        fixed: Sequence[int] = ()
         if template is not None:
             args, fixed = template.with_arrays(args), template.fixed
         outcome = self._first(key, args, call, targets, fixed, exact=exact)
-        self._store_by_origin(of_origin, call, self._calls.get(key))
+        if (ready := self._calls.get(key)) is not None and (ready.uses is None or ready.uses.bins is not None):
+            self._store_by_origin(of_origin, call, ready)
         return outcome
 
     def _of_origin(self, key: Hashable, call: Call) -> Ready | None:
