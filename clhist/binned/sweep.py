@@ -391,6 +391,14 @@ class Sweep:
             template = self.template.of_size(_blocks(size), {self.count_at: size})
         return Sweep(template, self.names, self.dtypes, self.shape, size, self.count_at)
 
+    def of_axis(self, axis: Axis) -> Sweep:
+        """Return the sweep over one other axis, of the same kind and number of bins."""
+        if self.count_at is not None:
+            axis = axis.packed
+        on_device = is_device_array(self.template.args[1])
+        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device))
+        return Sweep(template, self.names, self.dtypes, self.shape, self.size, self.count_at)
+
     @property
     def queue(self) -> cl.CommandQueue:
         """The queue that computes."""

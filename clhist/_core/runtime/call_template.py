@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,12 +32,12 @@ class CallTemplate:
     call : Call
         The other options, except those that `call_with` adds.
     origin : CallTemplate, optional
-        The template that this one differs from in the number of elements, and in the scalars `others`.
+        The template that this one differs from in the number of elements and in arguments.
     others : mapping, optional
-        These scalars, by their positions.
+        Scalars that calls of other sizes differ in, by their positions; None if other arguments differ as well.
     """
 
-    __slots__ = ("_args", "_calls", "call", "engine", "fixed", "origin", "scalars")
+    __slots__ = ("_calls", "args", "call", "engine", "fixed", "origin", "others", "scalars")
 
     def __init__(
         self,
@@ -46,11 +45,13 @@ class CallTemplate:
         args: Sequence[Any],
         call: Call,
         origin: CallTemplate | None = None,
-        others: Mapping[int, Any] = MappingProxyType({}),
+        others: Mapping[int, Any] | None = None,
     ) -> None:
-        self.engine, self._args, self.call, self._calls, self.origin = engine, tuple(args), call, 0, origin
-        self.fixed = tuple([n for n, value in enumerate(args) if value is not None and n not in others])
-        self.scalars = [scalar(engine.arguments[n], value) for n, value in others.items()]
+        self.engine, self.args, self.call, self._calls = engine, tuple(args), call, 0
+        self.origin, self.others = origin, others
+        varying = others or ()
+        self.fixed = tuple([n for n, value in enumerate(args) if value is not None and n not in varying])
+        self.scalars = [scalar(engine.arguments[n], value) for n, value in others.items()] if others else []
 
     def count_call(self, arrays: Sequence[Any]) -> bool:
         """Count a call; return whether enough calls preceded it to prepare this template separately.
@@ -64,15 +65,21 @@ class CallTemplate:
 
     def of_size(self, size: int, others: Mapping[int, Any]) -> CallTemplate:
         """Return the call for `size` elements, with `others` as the scalars at these positions."""
-        args = list(self._args)
+        args = list(self.args)
         for n, value in others.items():
             args[n] = value
-        return CallTemplate(self.engine, args, self._call(size), self.origin or self, others)
+        alike = self.origin is None or self.others is not None
+        return CallTemplate(self.engine, args, self._call(size), self.origin or self, others if alike else None)
+
+    def with_args(self, begin: int, others: Sequence[Any]) -> CallTemplate:
+        """Return the call with `others`, of the same dtypes, as the arguments from `begin` on."""
+        args = *self.args[:begin], *others, *self.args[begin + len(others) :]
+        return CallTemplate(self.engine, args, self.call, self.origin or self)
 
     def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
         """Return all arguments, with `arrays` in their slots."""
         remaining = iter(arrays)
-        return [next(remaining) if value is None else value for value in self._args]
+        return [next(remaining) if value is None else value for value in self.args]
 
     def call_with(
         self,

@@ -271,7 +271,7 @@ class Engine:
         if template is not None and not template.count_call(args):
             origin = template.origin
             # Many calls of other sizes have paid for what calls of all sizes share.
-            if origin is None or not origin.count_call(args):
+            if origin is None or template.others is None or not origin.count_call(args):
                 args, template = template.with_arrays(args), None
         has_slots, key = template is not None, None
         of_origin = None if origin is None else signature_of_targets((origin, has_slots), call, targets)
