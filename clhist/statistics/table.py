@@ -110,9 +110,10 @@ def column_of(
         If there is no such statistic, or `dtype` is none of its results.
     """
     kind = values_dtype.kind
-    supported = [statistic for statistic in TABLE if (kind if dates is None else dates.kind) in TABLE[statistic].kinds]
+    own_kind = kind if dates is None else dates.kind
     for statistic in statistics:
-        if statistic not in supported:
+        if statistic not in TABLE or own_kind not in TABLE[statistic].kinds:
+            supported = [name for name in TABLE if own_kind in TABLE[name].kinds]
             of = f" of {values_dtype if dates is None else dates}" if dates is not None or kind == "c" else ""
             expected = f"{name}: expected statistics{of} among {', '.join(_without_arguments(supported))}"
             raise ValueError(f"{expected}; got {statistic!r}{name_hint(statistic, supported)}")
