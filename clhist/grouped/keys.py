@@ -19,6 +19,7 @@ import numpy as np
 
 from clhist._core.cuda.imported import is_complete
 from clhist._core.opencl.arrays import Array
+from clhist._core.opencl.host_memory import converted
 
 # Below so many keys, importing a library takes longer than numbering them without it.
 _WORTH_AN_IMPORT = 1 << 19
@@ -393,10 +394,11 @@ def numbered_by_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -
     """Return the numbering of keys by the host; see `clhist.grouped.factorized.factorized`."""
     # Integers are never missing, and pandas numbers them in the order they occur: no sort is needed.
     in_order = None if sort or first else hashed(keys)
+    dtype = np.dtype(np.int32 if keys.size < 2**31 else np.int64)
     if in_order is not None:
-        return Numbering(in_order[1].astype(np.int32 if keys.size < 2**31 else np.int64), in_order[0], None)
+        return Numbering(converted(in_order[1], dtype), in_order[0], None)
     labels, numbers = numbered(keys, sort)
-    numbers = numbers.astype(np.int32 if keys.size < 2**31 else np.int64, copy=False)
+    numbers = numbers.astype(dtype, copy=False)
     has_none = numbers < 0
     if missing and has_none.any():
         # All missing keys are one key, the last one; the first of them is its label.
