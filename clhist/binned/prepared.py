@@ -95,7 +95,7 @@ class PreparedHistogram(NamedTuple):
     def of_size(self, size: int) -> PreparedHistogram | None:
         """Return the histogram of `size` elements, as of `Sweep.of_size`."""
         sweep = None if self.sweep is None else self.sweep.of_size(size)
-        return None if sweep is None else self._replace(sweep=sweep)
+        return None if sweep is None else PreparedHistogram(self.queue, sweep, *self[2:])
 
     def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
         """Return the histogram of data of another extent; None if its bins are not found in the same way."""

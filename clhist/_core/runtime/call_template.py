@@ -37,7 +37,7 @@ class CallTemplate:
         Scalars that calls of other sizes differ in, by their positions; None if other arguments differ as well.
     """
 
-    __slots__ = ("_calls", "args", "call", "engine", "fixed", "origin", "others", "scalars")
+    __slots__ = ("_calls", "args", "call", "engine", "origin", "others", "scalars")
 
     def __init__(
         self,
@@ -49,9 +49,13 @@ class CallTemplate:
     ) -> None:
         self.engine, self.args, self.call, self._calls = engine, tuple(args), call, 0
         self.origin, self.others = origin, others
-        varying = others or ()
-        self.fixed = tuple([n for n, value in enumerate(args) if value is not None and n not in varying])
         self.scalars = [scalar(engine.arguments[n], value) for n, value in others.items()] if others else []
+
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        """Positions of the arguments that executables of this template have: all but slots and `others`."""
+        varying = self.others or ()
+        return tuple([n for n, value in enumerate(self.args) if value is not None and n not in varying])
 
     def count_call(self, arrays: Sequence[Any]) -> bool:
         """Count a call; return whether enough calls preceded it to prepare this template separately.

@@ -321,8 +321,7 @@ class Engine:
         assert call.size is not None
         ready = self._calls.get((key, call.size))
         if ready is None and (ready := self._calls.get((key, planned_size(call.size), "planned"))) is not None:
-            sizes = self._preparation.sizes(call.size, prod(ready.shape))
-            ready = replace(ready, sizes=sizes, uses=Uses())
+            ready = ready.of_sizes(self._preparation.sizes(call.size, prod(ready.shape)))
         if ready is not None:
             # These checks stand for `check`: the rest equals the earlier call.
             lost.check_queue(ready.queue)
