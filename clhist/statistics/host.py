@@ -259,8 +259,8 @@ def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -
     ends = np.cumsum(counts)
     if q is None and result.kind == "f":
         # Both middle values, of which an odd number has one. Empty groups read some value, too.
-        begins = ends - counts
-        low, high = (values.take(begins + half, mode="clip").astype(result) for half in ((counts - 1) // 2, counts // 2))
+        places = ends - counts + (counts - 1) // 2, ends - counts + counts // 2
+        low, high = (values.take(place, mode="clip").astype(result) for place in places)
         return _finished(grouped, np.where(low == high, low, (low + high) / 2), none)
     # The rank of the lower neighbour in each group, and the share of the way to the next value.
     if q is None:

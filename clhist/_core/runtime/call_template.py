@@ -148,6 +148,6 @@ def _without_sizes(signature: Any, results: int) -> Hashable:
             other = shape_of(part)
             if other is None or len(other) != 1 or (shape is not None and other != shape):
                 return None
-            shape, part = other, without_size(part)  # noqa: PLW2901
+            shape, part = other, without_size(part)
         parts.append(part)
     return "any size", *parts, *arrays[number:], *rest

@@ -273,33 +273,11 @@ class Engine:
             # Many calls of other sizes have paid for what calls of all sizes share.
             if origin is None or template.others is None or not origin.count_call(args):
                 args, template = template.with_arrays(args), None
-        has_slots, key = template is not None, None
-        of_origin = None if origin is None else signature_of_targets((origin, has_slots), call, targets)
-        ready = None if of_origin is None else self._of_origin(of_origin, call)
-        if ready is None:
-            if template is None:
-                key = signature_of_call(self.arguments, args, call, self.context, targets)
-            elif origin is None:
-                key = signature_of_targets(template, call, targets)
-            else:
-                key = of_origin and (origin, of_origin, call.size)
-            ready = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
-            self._store_by_origin(of_origin, call, ready)
+        key, family, ready = self._known(args, call, template, origin, targets)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
-            arrays: list[Any] = [] if template is None else list(args)
-            scalars: Sequence[Any] = () if template is None else template.scalars
-            if template is None:
-                for n in self._arrays:
-                    arrays.append(args[n])
-                scalars = self._taken(ready, args) if self._scalars else ()
-            for k in ready.targets:
-                arrays.append(None if k is None else targets[k])
-            # Order of the prepared scalars: those of the map, then the lower bound. `Ready.counted` appends the sizes.
-            if call.largest is not None:
-                scalars = [*scalars, call.largest.lower_bound]
             try:
-                return _launched(ready, arrays, scalars, call)
+                return _launched(ready, *self._repeated(ready, args, call, template, targets), call)
             except OutOfMemoryError:
                 # A shared plan may have more bins than this call: an exact plan takes less memory.
                 if not ready.ends_for_less():
@@ -309,31 +287,56 @@ class Engine:
         if template is not None:
             args, fixed = template.with_arrays(args), template.fixed
         outcome = self._first(key, args, call, targets, fixed, exact=exact)
-        if (ready := self._calls.get(key)) is not None and (ready.uses is None or ready.uses.bins is not None):
-            self._store_by_origin(of_origin, call, ready)
+        # A plan without bins was borrowed for now.
+        if (stored := self._calls.get(key)) is not None and (stored.uses is None or stored.uses.bins is not None):
+            self._calls.put_by_family(family, call, stored)
         return outcome
 
-    def _of_origin(self, key: Hashable, call: Call) -> Ready | None:
-        """Return the cached call of another template of one origin that serves as many elements; None without one.
+    def _known(
+        self,
+        args: Sequence[Any],
+        call: Call,
+        template: CallTemplate | None,
+        origin: CallTemplate | None,
+        targets: list[Array],
+    ) -> tuple[Hashable, Hashable, Ready | None]:
+        """Return the signature of a call, that of all its sizes, each None without one, and the call if it is cached.
 
-        `key` has the origin, whether arguments are those in the slots of templates, and which results are one array.
+        `origin` is that of a template that has had too few calls; the other parameters are as of `run`. The arrays of
+        `dest` and `out` are added to `targets`.
         """
-        assert call.size is not None
-        ready = self._calls.get((key, call.size))
-        if ready is None and (ready := self._calls.get((key, planned_size(call.size), "planned"))) is not None:
-            ready = ready.of_sizes(self._preparation.sizes(call.size, prod(ready.shape)))
-        if ready is not None:
+        has_slots = template is not None
+        family = None if origin is None else signature_of_targets((origin, has_slots), call, targets)
+        if family is not None and (ready := self._calls.of_family(family, call)) is not None:
             # These checks stand for `check`: the rest equals the earlier call.
             lost.check_queue(ready.queue)
-            self.check_counts(call.size)
-        return ready
+            self.check_counts(call.size or 0)
+            return None, family, ready
+        if template is None:
+            key = signature_of_call(self.arguments, args, call, self.context, targets)
+        elif origin is None:
+            key = signature_of_targets(template, call, targets)
+        else:
+            key = family and (origin, family, call.size)
+        found = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
+        self._calls.put_by_family(family, call, found)
+        return key, family, found
 
-    def _store_by_origin(self, key: Hashable, call: Call, ready: Ready | None) -> None:
-        """Store a call for later templates of one origin, as `_of_origin` looks for it."""
-        if key is not None and ready is not None:
-            assert call.size is not None
-            size = (call.size,) if ready.uses is None else (planned_size(call.size), "planned")
-            self._calls.put((key, *size), ready)
+    def _repeated(
+        self, ready: Ready, args: Sequence[Any], call: Call, template: CallTemplate | None, targets: Sequence[Array]
+    ) -> Operands:
+        """Return the arrays and scalars of a call as a cached one takes them."""
+        arrays: list[Any]
+        scalars: Sequence[Any]
+        if template is None:
+            arrays = [args[n] for n in self._arrays]
+            scalars = self._taken(ready, args) if self._scalars else ()
+        else:
+            arrays, scalars = list(args), template.scalars
+        for k in ready.targets:
+            arrays.append(None if k is None else targets[k])
+        # Order of the prepared scalars: those of the map, then the lower bound. `Ready.counted` appends the sizes.
+        return arrays, scalars if call.largest is None else [*scalars, call.largest.lower_bound]
 
     def _of_another_size(
         self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array] | None
@@ -487,7 +490,8 @@ class Engine:
             current.append(value)
             if previous:
                 other = previous[k]
-                if value is other or (type(value) is type(other) is int and value == other) or same_scalar(value, other):
+                is_same = value is other or (type(value) is type(other) is int and value == other)
+                if is_same or same_scalar(value, other):
                     continue
             if scalars is before:
                 scalars = [*before] or [None] * len(self._scalars)

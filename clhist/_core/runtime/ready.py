@@ -19,7 +19,7 @@ from clhist._core.runtime.prepared import New, Part, Prepared
 # Uses of a shared plan after which a call gets one for its exact size.
 _MANY = 32
 
-Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
+Operands = tuple[list[Array | None], Sequence[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
 
 
 def executable_of(
