@@ -11,6 +11,7 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import to_device
+from clhist._core.runtime.call_template import call_for_size, store_for_sizes
 from clhist._core.runtime.signature import call_templates, signature_of, signature_of_data
 from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
@@ -23,7 +24,7 @@ def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.Command
     """Return the bin number of each element; the arguments are the validated ones of `clhist.digitize`."""
     edges, data = np.asarray(edges), flat(x)
     signature = signature_of_data((x,), queue, "digitize", edges, right)
-    call: NumbersCall | None = call_templates.get(signature)
+    call: NumbersCall | None = call_for_size(signature, x.size)
     if call is None:
         queue = queue_for(queue, [("x", x)])
         falling = len(edges) > 1 and bool(edges[0] > edges[-1])
@@ -37,6 +38,7 @@ def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.Command
             return to_device(queue, whole) if is_device_array(x) else whole[()]
         call = NumbersCall.of(Binned((axis,), (data,), None, x.size), (len(edges),), queue, falling=falling)
         call_templates.put(signature, call)
+        store_for_sizes(signature, call)
     numbers: Any = call([data])
     if x.ndim != 1:
         numbers = numbers.reshape(x.shape)

@@ -22,7 +22,10 @@ from clhist._core.opencl.lost import check_process, settle
 from clhist._core.opencl.program import kept_by_context
 from clhist.errors import DeviceLostError
 
-LEAST_KEPT = 2**20  # bytes; smaller ones the C library keeps itself
+# Bytes; glibc returns blocks from this size on to the system. Bin numbers of 100,000 elements take 0.32 ms, and 0.40 ms
+# in new memory; on an EPYC of Zen 4.
+LEAST_KEPT = 2**17
+_MOST_BLOCKS = 64  # idle, which are searched one by one
 _MOST_IDLE_BYTES, _SHARE = 2**29, 16  # and at most one part in so many of the memory that this process may have
 _LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container
 _STEPS = 8  # sizes between two powers of two, so that blocks suit results of nearly the same size
@@ -89,7 +92,7 @@ class HostMemory:
         self._idle[id(block)] = block
         # A dictionary keeps the order of insertion: the oldest blocks come first.
         for key in list(self._idle):
-            if self.idle_bytes <= self._most_idle:
+            if len(self._idle) <= _MOST_BLOCKS and self.idle_bytes <= self._most_idle:
                 return
             self._idle.pop(key, None)
 
@@ -108,6 +111,16 @@ class HostMemory:
 
 
 host_memory = HostMemory()
+
+
+def converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return a contiguous array of one dimension as one of `dtype`, in memory that is kept if it is large."""
+    size = array.size * dtype.itemsize
+    if array.dtype == dtype or size < LEAST_KEPT:
+        return array.astype(dtype, copy=False)
+    result: np.ndarray = host_memory.new(size)[:size].view(dtype)
+    result[...] = array
+    return result
 
 
 Allocator = Callable[[int], Any]

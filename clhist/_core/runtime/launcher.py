@@ -16,7 +16,7 @@ from clhist._core.kernels.arguments import same_scalar
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, note_event
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
-from clhist._core.opencl.new_arrays import empty, read_only_buffer, without_memory
+from clhist._core.opencl.new_arrays import beginning, empty, read_only_buffer, without_memory
 from clhist._core.opencl.operands import FETCHED_BYTES, ResultBlock, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
 from clhist._core.runtime.call import Events, Outcome
@@ -85,15 +85,21 @@ class _Command:
 
     def set(self, numbers: Sequence[Any]) -> None:
         """Set the offsets and scalars of the next launch; equal ones keep the kernel's arguments as they are."""
+        changed: list[tuple[int, Any]] = []
         for m, (n, k) in enumerate(self.numbers):
             value, before = numbers[k], self.current[m]
             if value is not before:
-                if not same_scalar(value, before):
-                    # An exception may arrive between any two steps, so the number counts as unset until the last one.
-                    self.current[m] = None
-                    self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
-                    self.arguments[n] = value
-                    self.arguments = self.typed(self.arguments)
+                if same_scalar(value, before):
+                    self.current[m] = value
+                    continue
+                # An exception may arrive between any two steps, so the number counts as unset until the last one.
+                self.current[m] = None
+                self.arguments[n] = value
+                changed.append((m, value))
+        if changed:
+            self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
+            self.arguments = self.typed(self.arguments)
+            for m, value in changed:
                 self.current[m] = value
 
     def run(self, queue: cl.CommandQueue, memory: Sequence[Any], wait_for: Sequence[cl.Event] | None) -> cl.Event:
@@ -296,10 +302,12 @@ class OpenCLExecutable(Executable):
         """Allocate the result of slot `n`, of the shape that is `requested` or else of the slot's."""
         new = self._slots[n].new
         assert new is not None
-        if requested is not None:
-            return empty(queue, requested.shape, new[1], True, allocator)
+        shape, dtype = new if requested is None else (requested.shape, new[1])
         like = self._likes.get(n)
-        array = empty(queue, *new, True, allocator, like)
+        if like is not None and like.shape != shape:
+            # Without elements there is no memory, and several dimensions have other strides.
+            like = beginning(like, shape[0]) if len(shape) == like.ndim == 1 and shape[0] else None
+        array = empty(queue, shape, dtype, True, allocator, like)
         if like is None and array.base_data is not None:
             self._likes[n] = without_memory(array)
         return array
