@@ -38,11 +38,10 @@ from clhist._core.runtime.call import (
     queue_for,
     taken_argument,
 )
-from clhist._core.runtime.call_cache import CallCache
+from clhist._core.runtime.call_cache import CallCache, Operands, Ready, Uses
 from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.prepare import numbered
-from clhist._core.runtime.ready import Operands, Ready, Uses
 from clhist._core.runtime.signature import (
     signature_of_call,
     signature_of_targets,

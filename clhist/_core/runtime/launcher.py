@@ -15,6 +15,7 @@ import pyopencl as cl
 from clhist._core.kernels.arguments import same_scalar
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, note_event
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
 from clhist._core.opencl.new_arrays import beginning, empty, read_only_buffer, without_memory
 from clhist._core.opencl.operands import FETCHED_BYTES, ResultBlock, blocks_of, operand
@@ -399,3 +400,17 @@ class OpenCLExecutable(Executable):
                 stage.append(chain.events[0])
             wait_for = None if is_in_order else (stage[-1],)
         return wait_for
+
+
+def executable_of(
+    queue: cl.CommandQueue,
+    prepared: Prepared,
+    smaller: Callable[[Part, int], Sequence[Part]] | None = None,
+    same: Mapping[str, Any] = MappingProxyType({}),
+) -> Executable:
+    """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""
+    if cuda_device_of(queue) is None:
+        return OpenCLExecutable(queue, prepared, smaller, same)
+    from clhist._core.runtime.cuda_launcher import CudaExecutable
+
+    return CudaExecutable(queue, prepared, smaller, same)

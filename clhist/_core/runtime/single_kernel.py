@@ -8,8 +8,8 @@ import pyopencl as cl
 
 from clhist._core.kernels.kernel_code import KernelCode, signatures
 from clhist._core.runtime.executable import Executable
+from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
-from clhist._core.runtime.ready import executable_of
 
 
 def single_kernel(
