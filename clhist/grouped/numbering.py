@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.cuda.driver import unheard
 from clhist._core.kernels.key_table import BLOCK, EACH, LANES, NONE, KeySpec
 from clhist._core.kernels.render import render_keys
 from clhist._core.opencl.arrays import Array, is_device_array
@@ -27,6 +28,7 @@ from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.runtime.chain import Chain, chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
+from clhist.grouped.key_window import distinct_in_window
 from clhist.grouped.keys import Numbering
 from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, DistinctKeys, Sample, SampledKeys, different
 
@@ -97,9 +99,14 @@ def number_keys(
         If the device has no room, or there are more than 2**30 different keys.
     """
     if is_cuda(keys):
-        keys.check_not_captured()
+        with unheard():
+            keys.check_not_captured()
     if keys.size >= MOST_ELEMENTS:
         raise ValueError(f"keys: expected less than {MOST_ELEMENTS} elements, got {keys.size}")
+    if only_keys and sort and not first and none is None and is_device_array(keys):
+        labels = distinct_in_window(keys, queue)
+        if labels is not None:
+            return Numbering(None, labels, None)
     on_host = not is_device_array(keys) if on_host is None else on_host
     spec = KeySpec(np.dtype(keys.dtype), none, first or not sort)
     if not keys.size:

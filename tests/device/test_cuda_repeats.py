@@ -14,6 +14,7 @@ from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import cuda_calls, row_kernels
 from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.loads import Loads
+from clhist.grouped import key_window
 
 N, BINS = 7000, 77
 RNG = np.random.default_rng(5)
@@ -94,6 +95,7 @@ CALLS = {
         lambda: (RNG.normal(size=N), RNG.normal(size=N)),
         lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]]),
     ),
+    "different values": (lambda: (_bins(RNG.integers(1, 99)),), clhist.unique),
     "a kernel": (lambda: (_bins(),), lambda x: KERNEL(x, 3, num_bins=BINS)),
 }
 
@@ -114,6 +116,7 @@ def _check(got, expected):
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_with_other_arrays_only_launch(name, fake, monkeypatch):
     cuda, cupy = fake
+    monkeypatch.setattr(key_window, "device_kind", lambda device: "gpu")  # which marks bits
     arguments, call = CALLS[name]
     for _ in range(2):
         call(*map(cupy.asarray, arguments()))
@@ -123,7 +126,7 @@ def test_calls_with_other_arrays_only_launch(name, fake, monkeypatch):
         on_device = [cupy.asarray(each) for each in given]
         cuda.calls.clear()
         got = call(*on_device)
-        reads = READS if name.startswith(("counts", "range found")) else set()
+        reads = READS if name.startswith(("counts", "range found", "different")) else set()
         assert {each.split()[0] for each in cuda.calls} <= ONLY_LAUNCHED | reads
         _check(got, call(*given))
         if name.startswith("in"):

@@ -1,0 +1,105 @@
+"""Distinct integers of a device array that all lie in a window of values: two launches and one read of two words.
+
+A call on CUDA is recorded and replayed, since its launches do not depend on what the host reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.kernels.key_table import WINDOW, KeySpec
+from clhist._core.kernels.render import render_key_window
+from clhist._core.kernels.signatures import signatures
+from clhist._core.opencl.arrays import Array
+from clhist._core.opencl.cuda_kinds import is_cuda
+from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.new_arrays import beginning
+from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.peek import Reading
+from clhist._core.runtime.prepared import (
+    MEMORY,
+    OFFSET,
+    VALUE,
+    ArraySlot,
+    Block,
+    Launch,
+    New,
+    Part,
+    Prepared,
+    ResultSlots,
+    Scratch,
+    Slot,
+)
+from clhist._core.runtime.ready import loaded_call
+from clhist._core.runtime.signature import Remembered
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.cuda_launcher import CudaLoaded
+    from clhist._core.runtime.launcher import Loaded
+
+_MOST = 1 << 22  # elements; more of them pay for looking at their range first
+# Work-groups that mark up to so many elements; more of them give the last kernel more to read.
+_GROUPS = ((1 << 12, 1), (1 << 16, 8), (_MOST, 64))
+_LANES = 1024  # work-items of a work-group, at most
+
+# Signatures of arrays whose values were not in a window: later ones of the same kind are not tried.
+_outside: Remembered[bool] = Remembered(256)
+
+
+def distinct_in_window(keys: Array, queue: cl.CommandQueue) -> Array | None:
+    """Return the distinct values of a flat device array, sorted; None unless they are integers in a window of a GPU."""
+    size, dtype = keys.size, keys.dtype
+    if dtype.kind not in "iub" or not dtype.isnative or not 0 < size <= _MOST or device_kind(queue.device) == "cpu":
+        return None
+    signature = queue, dtype, size
+    if _outside.get(signature):
+        return None
+    groups = next(number for most, number in _GROUPS if size <= most)
+    loaded = _loaded(queue.context, queue, KeySpec(dtype), groups)
+    room = New((min(size, WINDOW),))
+    distinct, state = loaded.run(queue, [keys, room, None], [np.int64(size)], True).results
+    reading = Reading(state, queue)
+
+    def of_state(distinct: Any, state: np.ndarray) -> tuple[Any, bool]:
+        number, is_outside = state.tolist()
+        if is_outside:
+            _outside.put(signature, True)
+            return None, False
+        # Of an array of the caller's library, as a replay has it, a slice is the same.
+        first = beginning(distinct, number) if hasattr(distinct, "base_data") else distinct[:number]
+        return first, True
+
+    if is_cuda(distinct):
+        from clhist._core.runtime.cuda_repeats import ends_with
+
+        ends_with(None, distinct, of_state)
+    values: Array | None = of_state(distinct, reading.get())[0]
+    return values
+
+
+@kept_by_context
+def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: KeySpec, groups: int) -> Loaded | CudaLoaded:
+    lanes = min(_LANES, 1 << queue.device.max_work_group_size.bit_length() - 1)
+    source = render_key_window(spec, lanes, groups)
+    codes = {name: KernelCode(source, (), f"clhist_{name}", of) for name, of in signatures(source).items()}
+    slots = (
+        ArraySlot("keys", True, False),
+        ArraySlot("distinct", False, True, ((WINDOW,), spec.dtype)),
+        ArraySlot("state", False, True, ((2,), np.dtype(np.uint32))),
+    )
+    keys, distinct, state = ([Slot(slot.name, kind) for kind in (MEMORY, OFFSET)] for slot in slots)
+    parts, size = Scratch(0), Slot("size", VALUE)
+    launches = (
+        Launch("sweep", codes["mark"], (groups * lanes,), (lanes,), (*keys, parts, size)),
+        Launch("combine", codes["list"], (lanes,), (lanes,), (*keys, parts, *distinct, *state, size)),
+    )
+    # A bit for each value, and the flag behind them.
+    block = Block(groups * (WINDOW // 32 + 1) * 4, "for the bits of distinct values")
+    none: Any = None  # these results have no operator
+    results = tuple(ResultSlots((n,), False, "", none) for n in (1, 2))
+    part = Part(None, (block,), launches)
+    return loaded_call(queue, Prepared(slots, ("size",), (part,), results, call=("distinct values", ())))
