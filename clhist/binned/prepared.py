@@ -18,6 +18,7 @@ from clhist._core.runtime.reading import into
 from clhist._core.runtime.signature import call_templates, shape_of, without_size
 from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
+from clhist.binned.densities import Densities, can_convert, densities_by_records
 from clhist.binned.device_edges import DeviceEdges
 from clhist.binned.extent import extent
 from clhist.binned.sweep import Sweep
@@ -40,6 +41,8 @@ class PreparedHistogram(NamedTuple):
         The shape of the dimensions that are not counted over.
     device_edges : DeviceEdges, optional
         Makes the bins on the device, from the range of the data.
+    divide : Densities, optional
+        Divides counts on the device by the widths of bins; None if the device makes these.
     """
 
     queue: cl.CommandQueue
@@ -48,12 +51,14 @@ class PreparedHistogram(NamedTuple):
     edges: tuple[np.ndarray, ...] = ()
     rest: tuple[int, ...] | None = None
     device_edges: DeviceEdges | None = None
+    divide: Densities | None = None
 
     def __call__(self, arrays: Sequence[Array | None], density: bool | None, out: Array | None) -> Array:
         """Return the histogram of other arrays (data, `where`, weights) with the same signature."""
         assert self.sweep is not None
         (hist,) = self.sweep(arrays).values()
-        if hist.dtype != self.dtype:
+        # Of counts, densities are float64 anyway.
+        if hist.dtype != self.dtype and not (density and can_convert(hist) and arrays[-1] is None):
             hist = as_dtype(hist, self.dtype, self.queue)
         if self.rest is None and not density and out is None:
             return hist
@@ -70,6 +75,10 @@ class PreparedHistogram(NamedTuple):
         keys, records = self.device_edges.enqueue(data, others[0])
         reading = Reading(records, self.queue)
         hist, edges_of = self([data, keys, records, *others], None, None), self.device_edges.edges
+        is_divided = bool(density) and can_convert(hist)
+        if is_divided:
+            # By the device's edges; if they turn out not to be NumPy's, nothing of it is used.
+            hist = densities_by_records(self.queue, hist, records, self.device_edges.spec.edge)
 
         def with_edges(hist: Any, records: np.ndarray) -> tuple[Any, bool]:
             edges = edges_of(records)
@@ -81,14 +90,17 @@ class PreparedHistogram(NamedTuple):
 
             ends_with(None, hist, with_edges)
         made, _ = with_edges(hist, reading.get())
-        return made and (self._replace(edges=made[1:]).finished(hist, density, out), made[1])
+        return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
 
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return counts or sums in the shape of the result, as densities if requested, in `out` if there is one."""
         if self.rest is not None:
             hist = hist.reshape(*self.rest, hist.shape[-1])
         if density:
-            hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
+            if self.divide is not None and can_convert(hist):
+                hist = self.divide(hist)
+            else:
+                hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
         return into(out, hist)
 
 

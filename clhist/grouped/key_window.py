@@ -69,9 +69,7 @@ def distinct_in_window(keys: Array, queue: cl.CommandQueue) -> Array | None:
         if is_outside:
             _outside.put(signature, True)
             return None, False
-        # Of an array of the caller's library, as a replay has it, a slice is the same.
-        first = beginning(distinct, number) if hasattr(distinct, "base_data") else distinct[:number]
-        return first, True
+        return beginning(distinct, number), True  # of the caller's library in a replay
 
     if is_cuda(distinct):
         from clhist._core.runtime.cuda_repeats import ends_with

@@ -96,6 +96,19 @@ CALLS = {
         lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]]),
     ),
     "different values": (lambda: (_bins(RNG.integers(1, 99)),), clhist.unique),
+    "densities of two axes": (
+        lambda: (RNG.normal(size=N), RNG.normal(size=N)),
+        lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]], density=True),
+    ),
+    "densities": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, 20, (-2, 2), density=True)),
+    "range found, densities": (
+        lambda: (RNG.normal(RNG.random(), size=N).astype(np.float32),),
+        lambda x: clhist.histogram(x, 20, density=True),
+    ),
+    "range found of rows, densities": (
+        lambda: (RNG.normal(size=(70, N // 70)),),
+        lambda x: clhist.histogram(x, 20, axis=1, density=True),
+    ),
     "a kernel": (lambda: (_bins(),), lambda x: KERNEL(x, 3, num_bins=BINS)),
 }
 

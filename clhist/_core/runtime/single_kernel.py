@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
@@ -25,6 +27,7 @@ def single_kernel(
     sizes: tuple[int, int],
     what: str,
     options: tuple[str, ...] = (),
+    same: Mapping[str, Any] = MappingProxyType({}),
 ) -> Loaded | CudaLoaded:
     """Return a loaded call of the kernel ``clhist_NAME``, whose results are the slots that have a new array.
 
@@ -44,6 +47,8 @@ def single_kernel(
         What it computes, in the words of an error.
     options : tuple of str
         For the compiler.
+    same : mapping of str to array
+        The first slots' arrays that calls do not pass.
     """
     code = KernelCode(source, options, f"clhist_{name}", signatures(source)[name])
     # An array takes two parameters. The stage is "combine", after which results are complete.
@@ -51,4 +56,4 @@ def single_kernel(
     launch = Launch("combine", code, sizes[:1], sizes[1:], (*arguments, *(Slot(name, VALUE) for name in scalars)))
     none: Any = None  # these results have no operator
     results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
-    return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())))
+    return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())), None, same)
