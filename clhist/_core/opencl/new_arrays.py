@@ -15,12 +15,12 @@ from clhist._core.opencl.arrays import Array, address_of, check_context, common_
 from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.host_memory import LEAST_KEPT, host_memory
 from clhist._core.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
-from clhist._core.opencl.program import kept_by_context
 
 HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
 
 _READ_WRITE = cl.mem_flags.READ_WRITE
+_ATTRIBUTES = vars(cl_array.Array(None, (0,), np.dtype(np.uint8)))  # of an array without memory and queue
 
 
 @cache
@@ -115,41 +115,26 @@ def empty(
     if cuda_device_of(queue) is not None:
         return _cuda_arrays().empty_cuda(queue, shape, dtype)
 
-    model = _model(queue.context, queue.device)
+    device = queue.device
     # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
-    is_pooled = allocator is None and not model.shares_memory and in_order(queue)
+    is_pooled = allocator is None and not shares_memory(device) and in_order(queue)
     source = scratch_allocator(queue) if is_pooled else allocator
-    size = prod(shape)
+    strides, size = (dtype.itemsize,), prod(shape)
     nbytes = size * dtype.itemsize
+    if len(shape) != 1:
+        strides = _strides(shape, dtype.itemsize)
 
     def make() -> Array:
         memory = None
         if nbytes:
-            memory = cl.Buffer(model.array.context, _READ_WRITE, nbytes) if source is None else source(nbytes)
+            memory = cl.Buffer(queue.context, _READ_WRITE, nbytes) if source is None else source(nbytes)
+        new = object.__new__(cl_array.Array)  # the constructor takes ten times as long
+        new.__dict__.update(_ATTRIBUTES, queue=queue, context=queue.context, shape=shape, dtype=dtype, strides=strides)
         # The allocator is the caller's: what is computed of the array may be for another queue.
-        return _twin(
-            model.array,
-            **{"shape": shape, "dtype": dtype, "strides": _strides(shape, dtype.itemsize), "size": size},
-            **{"nbytes": nbytes, "queue": queue, "base_data": memory, "events": [], "allocator": allocator},
-        )
+        new.__dict__.update(size=size, nbytes=nbytes, base_data=memory, events=[], allocator=allocator)
+        return new
 
-    return _with_room(model, make, shape, dtype)
-
-
-class _Model(NamedTuple):
-    """A new array of a device, but for its memory and queue; and facts about the device."""
-
-    array: Array  # without memory and queue
-    shares_memory: bool
-    most_bytes: int  # of the device
-    device: cl.Device
-
-
-@kept_by_context
-def _model(context: cl.Context, device: cl.Device) -> _Model:
-    """Return the model of new arrays of a device; PyOpenCL's constructor takes ten times as long as a copy."""
-    array = cl_array.Array(context, (0,), np.dtype(np.uint8))
-    return _Model(array, shares_memory(device), device.global_mem_size, device)
+    return _with_room(device, make, nbytes, shape, dtype)
 
 
 def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -178,17 +163,24 @@ def zeros(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> Ar
     """Return a new array of the device, of zeros; raise MemoryError if it has no room for it."""
     if cuda_device_of(queue) is not None:
         return _cuda_arrays().empty_cuda(queue, shape, dtype).clear()
-    model = _model(queue.context, queue.device)
-    return _with_room(model, lambda: cl_array.zeros(queue, shape, dtype), shape, dtype)
+    nbytes = prod(shape) * dtype.itemsize
+    return _with_room(queue.device, lambda: cl_array.zeros(queue, shape, dtype), nbytes, shape, dtype)
 
 
-def _with_room(model: _Model, make: Callable[[], Array], shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """Return a new array on a device, if need be in the place of results that are gone; raise MemoryError."""
-    size = prod(shape) * dtype.itemsize
+@lru_cache(maxsize=64)
+def _memory_of(device: cl.Device) -> int:
+    """Return the bytes of a device's memory."""
+    return device.global_mem_size
+
+
+def _with_room(
+    device: cl.Device, make: Callable[[], Array], size: int, shape: tuple[int, ...], dtype: np.dtype
+) -> Array:
+    """Return a new array of so many bytes, if need be in the place of results that are gone; raise MemoryError."""
     if size > _MOST_BYTES:  # which PyOpenCL has other errors for
         raise _no_room("device", shape, dtype, "more bytes than there are addresses")
-    if size > model.most_bytes:  # NVIDIA's fails when a kernel gets it
-        raise _no_room("device", shape, dtype, f"{model.device.name.strip()} has {model.most_bytes} bytes")
+    if size > _memory_of(device):  # NVIDIA's fails when a kernel gets it
+        raise _no_room("device", shape, dtype, f"{device.name.strip()} has {device.global_mem_size} bytes")
     try:
         try:
             return make()
