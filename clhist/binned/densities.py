@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -17,13 +17,10 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import kept_on_device
 from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel
 from clhist.operators.c_types import c_name
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
-    from clhist._core.runtime.launcher import Loaded
 
 _LANES, _GROUPS = 256, 32  # work-items of a work-group, at most, and work-groups
 _RESULT = ArraySlot("result", False, True, ((1,), np.dtype(np.float64)))
@@ -49,7 +46,7 @@ class Densities:
         self._queue, self._shape = queue, tuple(len(one) - 1 for one in edges)
         # As NumPy: the difference in the dtype of the edges.
         self._widths = np.concatenate([np.array(np.diff(one), np.float64) for one in edges])
-        self._kernels: dict[np.dtype, Loaded | CudaLoaded] = {}  # by the dtype of counts
+        self._kernels: dict[np.dtype, Executable] = {}  # by the dtype of counts
 
     def __call__(self, counts: Array) -> Array:
         """Return the densities of counts, whose last dimensions are the axes."""
@@ -77,7 +74,7 @@ def as_float64(queue: cl.CommandQueue, counts: Array) -> Array:
 
 
 def _divided(
-    queue: cl.CommandQueue, kernel: Loaded | CudaLoaded, arrays: list[Array], counts: Array, shape: tuple[int, ...]
+    queue: cl.CommandQueue, kernel: Executable, arrays: list[Array], counts: Array, shape: tuple[int, ...]
 ) -> Array:
     """Run a kernel of densities."""
     cells = prod(shape)
@@ -92,7 +89,7 @@ def _lanes(queue: cl.CommandQueue) -> int:
 
 def _kernel(
     queue: cl.CommandQueue, source: str, dims: int, same: Mapping[str, Any] = MappingProxyType({})
-) -> Loaded | CudaLoaded:
+) -> Executable:
     """Return the kernel of densities; `same` has the edges if calls do not pass them."""
     slots = (ArraySlot("edges", True, False), ArraySlot("counts", True, False), _RESULT)
     scalars = ("rows", "cells", *(f"bins{n}" for n in range(dims)))
@@ -103,12 +100,12 @@ def _kernel(
 @kept_by_context
 def _kernel_of_records(
     context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, edge: np.dtype, begin: int
-) -> Loaded | CudaLoaded:
+) -> Executable:
     return _kernel(queue, render_densities(dtype, _lanes(queue), edge=edge, begin=begin), 1)
 
 
 @kept_by_context
-def _conversion(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype) -> Loaded | CudaLoaded:
+def _conversion(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype) -> Executable:
     slots, lanes = (ArraySlot("counts", True, False), _RESULT), _lanes(queue)
     source = render_densities(dtype, lanes)
     return single_kernel(queue, "float64", source, slots, ("cells",), (_GROUPS * lanes, lanes), "counts as float64")

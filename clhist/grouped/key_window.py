@@ -5,7 +5,7 @@ A call on CUDA is recorded and replayed, since its launches do not depend on wha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -19,6 +19,7 @@ from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning
 from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.prepared import (
     MEMORY,
@@ -34,12 +35,8 @@ from clhist._core.runtime.prepared import (
     Scratch,
     Slot,
 )
-from clhist._core.runtime.ready import loaded_call
+from clhist._core.runtime.ready import executable_of
 from clhist._core.runtime.signature import Remembered
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
-    from clhist._core.runtime.launcher import Loaded
 
 _MOST = 1 << 22  # elements; more of them pay for looking at their range first
 # Work-groups that mark up to so many elements; more of them give the last kernel more to read.
@@ -80,7 +77,7 @@ def distinct_in_window(keys: Array, queue: cl.CommandQueue) -> Array | None:
 
 
 @kept_by_context
-def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: KeySpec, groups: int) -> Loaded | CudaLoaded:
+def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: KeySpec, groups: int) -> Executable:
     lanes = min(_LANES, 1 << queue.device.max_work_group_size.bit_length() - 1)
     source = render_key_window(spec, lanes, groups)
     codes = {name: KernelCode(source, (), f"clhist_{name}", of) for name, of in signatures(source).items()}
@@ -100,4 +97,4 @@ def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: KeySpec, groups: 
     none: Any = None  # these results have no operator
     results = tuple(ResultSlots((n,), False, "", none) for n in (1, 2))
     part = Part(None, (block,), launches)
-    return loaded_call(queue, Prepared(slots, ("size",), (part,), results, call=("distinct values", ())))
+    return executable_of(queue, Prepared(slots, ("size",), (part,), results, call=("distinct values", ())))

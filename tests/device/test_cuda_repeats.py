@@ -12,8 +12,8 @@ import clhist
 from clhist._core.cuda.driver import CaptureError, CudaMemoryError
 from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import cuda_calls, row_kernels
+from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.cuda_entry import takes_cuda
-from clhist._core.runtime.loads import Loads
 from clhist.grouped import key_window
 
 N, BINS = 7000, 77
@@ -293,8 +293,8 @@ def test_no_memory_for_a_result(fake):
 def test_close_numbers(fake, monkeypatch):
     """Other numbers of elements and bins in each call; one that comes often is planned for itself, and still right."""
     _, cupy = fake
-    planned, original = [], Loads._loaded
-    monkeypatch.setattr(Loads, "_loaded", lambda *args: planned.append(args[4:]) or original(*args))
+    planned, original = [], CallCache._built
+    monkeypatch.setattr(CallCache, "_built", lambda *args: planned.append(args[4:]) or original(*args))
     op = clhist.Operator(np.int64, "a + b + 0", 0)  # of which there are no plans yet
     for size, bins in [(N, BINS), (N - 5, BINS - 1), (N - 77, BINS - 7), *[(N - 9, BINS - 3)] * 40]:
         x, v = _bins(bins + 5, size), RNG.integers(-9, 9, size)

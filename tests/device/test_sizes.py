@@ -17,8 +17,8 @@ import clhist
 from clhist import operators
 from clhist._core.model.problem import planned_size
 from clhist._core.opencl.new_arrays import shares_memory
+from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.loads import Loads
 from clhist.selftest.reference import counts_of
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
@@ -43,13 +43,13 @@ WAYS = {
 @pytest.fixture
 def loaded(monkeypatch):
     """Return for how many elements each call was planned."""
-    found, original = [], Loads._loaded
+    found, original = [], CallCache._built
 
     def noted(self, checked, call, fixed, most=None):
         found.append(checked.size if most is None else most[0])
         return original(self, checked, call, fixed, most)
 
-    monkeypatch.setattr(Loads, "_loaded", noted)
+    monkeypatch.setattr(CallCache, "_built", noted)
     return found
 
 

@@ -31,15 +31,14 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, check_batch
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
+from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.distinct_bins import Sampler, emitted_values
-from clhist._core.runtime.loads import Loads
 from clhist._core.runtime.offsets import batch_of
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.ready import Operands, Ready, Uses
 from clhist._core.runtime.results import numbered
 from clhist._core.runtime.signature import (
-    Remembered,
     signature_of_call,
     signature_of_targets,
     without_size,
@@ -51,9 +50,6 @@ from clhist.operators.operator import Operator
 
 # Bytes of the widest loads of kernels. If all arrays are aligned to them, the source of the sweep loads vectors.
 _LOAD_BYTES = 16
-# Entries of the two caches of an engine: engines of the same map with other operators, and signatures of calls.
-_MOST_OTHERS = 64
-_MOST_CALLS = 64
 # Remedies in the error of too many values for one bin, by the name of the operator.
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
@@ -110,9 +106,7 @@ class Engine:
         self._preparation = Builder(self.context, source, profile)
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
-        self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
-        self._loads = Loads(self._preparation, self.arguments)
-        self._others: Remembered[Engine] = Remembered(_MOST_OTHERS)
+        self._calls = CallCache(self._preparation, self.arguments)
         self._custom = any(operator.is_custom for operator in source.operators)
         self._preparation.check_fp64()
 
@@ -155,10 +149,11 @@ class Engine:
         forms = tuple(operators)
         if forms == self.outputs.operators:
             return self
-        if (engine := self._others.get(forms)) is None:
+        engine: Engine | None = self._calls.get(forms)
+        if engine is None:
             outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
             engine = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
-            self._others.put(forms, engine)
+            self._calls.put(forms, engine)
         return engine
 
     def on(self, context: cl.Context) -> Engine:
@@ -391,7 +386,7 @@ class Engine:
         if (step := self._step(checked, call)) is not None:
             from clhist._core.runtime.pieces import by_pieces
 
-            self._loads.check(checked, call, step)
+            self._calls.check(checked, call, step)
             return by_pieces(self, checked, call, step)
         ready, operands = self.prepare(checked, call, fixed, exact=exact)
         try:
@@ -467,7 +462,7 @@ class Engine:
 
     def check_plan(self, checked: CheckedCall, call: Call) -> None:
         """Raise what the plan of a call raises, whatever its race factor: nothing is enqueued."""
-        self._loads.check(checked, call, checked.size)
+        self._calls.check(checked, call, checked.size)
 
     def prepare(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int] = (), *, exact: bool = False
@@ -478,11 +473,11 @@ class Engine:
         arrays and scalars. With `exact`, the plan is for the size of this call alone.
         """
         numbers, targets = numbered(checked.targets)
-        loaded, sizes, uses = self._loads.of(checked, call, fixed, numbers, exact=exact)
+        executable, sizes, uses = self._calls.executable(checked, call, fixed, numbers, exact=exact)
         if self._custom and checked.size:  # which enqueues kernels: what is refused has been by now
             self._check_operators(checked, call)
         shape = checked.targets[0].shape
-        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
+        ready = Ready(executable, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
         return ready, self._operands(checked, call, targets, fixed)
 
     def _check_operators(self, checked: CheckedCall, call: Call) -> None:
@@ -535,7 +530,7 @@ def _one_number(num_bins: Any) -> int | None:
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
     if ready.uses is not None:
         arrays, scalars = ready.counted(arrays, scalars)
-    run, on_device = ready.loaded.run, ready.on_device
+    run, on_device = ready.executable.run, ready.on_device
     return run(ready.queue, arrays, scalars, on_device, call.wait_for, call.allocator, call.begun)
 
 

@@ -5,37 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyopencl as cl
 
 from clhist._core.cuda.driver import heard
 from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import cuda_device_of
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.executable import Executable
+from clhist._core.runtime.launcher import OpenCLExecutable
 from clhist._core.runtime.prepared import New, Part, Prepared
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 # Uses of a shared plan after which a call gets one for its exact size.
 _MANY = 32
 
-Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call, as `Loaded.run` takes them
+Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
 
 
-def loaded_call(
+def executable_of(
     queue: cl.CommandQueue,
     prepared: Prepared,
     smaller: Callable[[Part, int], Sequence[Part]] | None = None,
     same: Mapping[str, Any] = MappingProxyType({}),
-) -> Loaded | CudaLoaded:
+) -> Executable:
     """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""
     if cuda_device_of(queue) is None:
-        return Loaded(queue, prepared, smaller, same)
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
+        return OpenCLExecutable(queue, prepared, smaller, same)
+    from clhist._core.runtime.cuda_launcher import CudaExecutable
 
-    return CudaLoaded(queue, prepared, smaller, same)
+    return CudaExecutable(queue, prepared, smaller, same)
 
 
 @dataclass(slots=True)
@@ -63,7 +61,7 @@ class Ready:
 
     Attributes
     ----------
-    loaded : Loaded or CudaLoaded
+    executable : Executable
         What runs it.
     queue : pyopencl.CommandQueue
         Where.
@@ -81,7 +79,7 @@ class Ready:
         The use count of a shared plan; None if the plan is for exact sizes.
     """
 
-    loaded: Loaded | CudaLoaded
+    executable: Executable
     queue: cl.CommandQueue
     on_device: bool
     targets: tuple[int | None, ...] = ()
@@ -93,7 +91,7 @@ class Ready:
     def ends_for_less(self) -> bool:
         """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
         # Only a call of one part and one result is certain to have enqueued nothing when memory is refused.
-        if self.uses is None or not self.loaded.prepared.is_of_one:
+        if self.uses is None or not self.executable.prepared.is_of_one:
             return False
         self.uses.end()
         return True

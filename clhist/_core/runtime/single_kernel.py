@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyopencl as cl
 
 from clhist._core.kernels.kernel_code import KernelCode
 from clhist._core.kernels.signatures import signatures
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
-from clhist._core.runtime.ready import loaded_call
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
+from clhist._core.runtime.ready import executable_of
 
 
 def single_kernel(
@@ -28,7 +25,7 @@ def single_kernel(
     what: str,
     options: tuple[str, ...] = (),
     same: Mapping[str, Any] = MappingProxyType({}),
-) -> Loaded | CudaLoaded:
+) -> Executable:
     """Return a loaded call of the kernel ``clhist_NAME``, whose results are the slots that have a new array.
 
     Parameters
@@ -56,4 +53,5 @@ def single_kernel(
     launch = Launch("combine", code, sizes[:1], sizes[1:], (*arguments, *(Slot(name, VALUE) for name in scalars)))
     none: Any = None  # these results have no operator
     results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
-    return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())), None, same)
+    prepared = Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ()))
+    return executable_of(queue, prepared, None, same)

@@ -1,4 +1,4 @@
-"""Cache of loaded executables, keyed by what a plan depends on, which is coarser than the signature of a call.
+"""Cache of the calls of an engine: by their signatures, and by what plans depend on, which is coarser.
 
 Calls of similar sizes share a plan for the largest of them: a plan for each takes longer than most of them run.
 Note [Close sizes share a plan], docs/decisions/0015.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Any
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.model.problem import FREE, Problem, planned_size
@@ -18,17 +18,14 @@ from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import profile_names
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepare import Preparation
 from clhist._core.runtime.prepared import Part
-from clhist._core.runtime.ready import Uses, loaded_call
+from clhist._core.runtime.ready import Uses, executable_of
 from clhist._core.runtime.results import forms_of
 from clhist._core.runtime.signature import Remembered, itself
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _MOST = 256
 _MOST_LATELY = 64
@@ -38,9 +35,54 @@ _MOST_SIZES = 16
 _FEW, _TIMES, _FIRST = 2**22, 4, 8
 _EACH = "each"  # instead of an executable: calls of these sizes need separate plans
 
+Sizes = tuple[int, tuple[Any, ...]]  # number of elements, and the shape of the results or of each of them
 
-class Loads:
-    """The executables of one map, by numbers of elements and bins.
+
+class _Family:
+    """The executables of calls that differ in their sizes alone.
+
+    Attributes
+    ----------
+    first : Sizes
+        The sizes of the first call.
+    exact : Remembered
+        Executables by the sizes that they are for.
+    shared : Remembered
+        Executables for fewer elements and bins as well, by the most of them; `_EACH` where there can be none.
+    uses : Remembered
+        How often sizes, or the sizes of an executable that is not there yet, used another executable.
+    """
+
+    __slots__ = ("exact", "first", "shared", "uses")
+
+    def __init__(self, first: Sizes) -> None:
+        self.first = first
+        self.exact: Remembered[Executable] = Remembered(_MOST_LATELY)
+        self.shared: Remembered[Executable | str] = Remembered(_MOST_SIZES)
+        self.uses: Remembered[Uses] = Remembered(_MOST_LATELY)
+
+    def larger(self, most: Sizes) -> Executable | str | None:
+        """Return the executable of a larger plan for the first few calls of a size; None for later ones.
+
+        A plan takes longer than these calls run.
+        """
+        size, shape = most
+        if size > _FEW:
+            return None
+        for other in self.shared.oldest_first():
+            planned, bins = other
+            # A borrowed plan has spare work-groups and bins, so it may be larger by a limited factor only.
+            is_near = size <= planned <= _TIMES * size and shape[1:] == bins[1:]
+            if is_near and (bins == shape or (shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
+                uses = self.uses.get(most) or Uses()
+                uses.number += 1
+                self.uses.put(most, uses)
+                return self.shared.get(other) if uses.number <= _FIRST else None
+        return None
+
+
+class CallCache(Remembered[Any]):
+    """The calls of one map: prepared ones by their signatures, and families of executables by what plans depend on.
 
     Parameters
     ----------
@@ -51,19 +93,12 @@ class Loads:
     """
 
     def __init__(self, builder: Builder, arguments: Sequence[Argument]) -> None:
+        super().__init__(_MOST)
         self._builder, self._arguments = builder, tuple(arguments)
-        self._of_one: Remembered[Loaded | CudaLoaded] = Remembered(_MOST)
-        self._of_close: Remembered[Loaded | CudaLoaded | str] = Remembered(_MOST)
-        self._first: Remembered[tuple[int, tuple[tuple[int, ...], ...]]] = Remembered(_MOST)
-        self._lately: Remembered[Uses] = Remembered(_MOST_LATELY)
-        # The sizes in `_of_close`, and how many calls of another size ran with the plan of a larger one.
-        self._sizes: Remembered[tuple[tuple[int, tuple[int, ...]], ...]] = Remembered(_MOST)
-        self._in_place: Remembered[Uses] = Remembered(_MOST)
-        self._planned: Remembered[bool] = Remembered(_MOST)
 
-    def of(
+    def executable(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
-    ) -> tuple[Loaded | CudaLoaded, tuple[int, ...], Uses | None]:
+    ) -> tuple[Executable, tuple[int, ...], Uses | None]:
         """Return the executable of a call; for a shared plan also the sizes that kernels get, and its use count.
 
         The first call gets a plan of its exact size, and so does a frequent one. Other calls with similar numbers of
@@ -83,81 +118,58 @@ class Loads:
         batch, largest, size = checked.batch, None if call.largest is None else call.largest[:2], checked.size
         # The offsets of a ragged batch are in tables of the launches, so nothing is shared.
         if batch is not None and batch.begins is not None:
-            return self._loaded(checked, call, fixed), (), None
+            return self._built(checked, call, fixed), (), None
         # Fixed arguments are part of the executable: arrays count by identity, scalars by their bits.
         same = tuple([(n, itself(checked.values[n])) for n in fixed])
         budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
         options = call.race_factor, call.choices, budget, call.partial, largest
         where = checked.queue.device, cuda_device_of(checked.queue), batch, checked.is_aligned
         key = (results, options, where, same, *profile_names())
-        own = (size, checked.shapes), key
+        own = size, checked.shapes
+        family: _Family = self.get(key) or _Family(own)
         # An executable for exactly these sizes is preferred to a shared one.
-        loaded = self._of_one.get(own)
-        if loaded is not None:
-            return loaded, (), None
+        if (executable := family.exact.get(own)) is not None:
+            return executable, (), None
         # Exact plans are for the first sizes, for frequent ones, and for calls that cannot share a plan.
-        first = self._first.get(key)
-        uses = self._lately.get(own) or Uses()
-        is_own = exact or first in (None, own[0]) or uses.are_many or not self._are_planned_together(checked, call)
-        if first is not None and not is_own:
-            self._lately.put(own, uses)
+        uses = family.uses.get(own) or Uses()
+        if not (exact or own == family.first or uses.are_many or not self._are_planned_together(checked, call)):
+            family.uses.put(own, uses)
             # An entry out of range is reported through the largest bin, so the plan must not have spare bins for it.
-            is_exact = first[1] == checked.shapes or largest is not None
+            is_exact = family.first[1] == checked.shapes or largest is not None
             shape = checked.shapes[0] if is_exact else _planned(checked.shapes[0])
             most = planned_size(size), shape
-            close = self._for_close(checked, call, fixed, most, key)
+            close = self._for_close(checked, call, fixed, most, family)
             if close is not None:
                 # Only an executable for exactly these bins may be looked up by them; one of a larger size was borrowed
                 # for now.
-                if len(shape) == 1 and self._of_close.get((most, key)) is close:
+                if len(shape) == 1 and family.shared.get(most) is close:
                     uses.bins = shape[0]
+                self.put(key, family)  # stays where signatures of many sizes displace each other
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
-        loaded = self._loaded(checked, call, fixed)
-        self._of_one.put(own, loaded)
-        if first is None:
-            self._first.put(key, own[0])
-        return loaded, (), None
+        executable = self._built(checked, call, fixed)
+        family.exact.put(own, executable)
+        self.put(key, family)
+        return executable, (), None
 
     def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
         is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
         return is_free and checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1
 
     def _for_close(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: tuple[int, tuple[int, ...]], key: Hashable
-    ) -> Loaded | CudaLoaded | None:
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: Sizes, family: _Family
+    ) -> Executable | None:
         """Return the executable for at most `most` elements and bins; None if launches depend on the exact sizes."""
-        executable = self._of_close.get((most, key))
-        if executable is None and (executable := self._larger(most, key, call.choices == FREE)) is None:
+        executable = family.shared.get(most)
+        if executable is None and call.choices == FREE:
+            executable = family.larger(most)
+        if executable is None:
             try:
-                executable = self._loaded(checked, call, fixed, most)
+                executable = self._built(checked, call, fixed, most)
             except (MemoryError, ValueError, BuildError):  # the exact sizes may still succeed
                 # Stored, too: this attempt is not repeated for each call.
                 executable = _EACH
-            self._of_close.put((most, key), executable)
-            if not isinstance(executable, str):
-                self._sizes.put(key, (*(self._sizes.get(key) or ())[-_MOST_SIZES:], most))
+            family.shared.put(most, executable)
         return None if isinstance(executable, str) else executable
-
-    def _larger(
-        self, most: tuple[int, tuple[int, ...]], key: Hashable, is_free: bool
-    ) -> Loaded | CudaLoaded | str | None:
-        """Return the executable of a larger plan for the first few calls of a size; None for later ones.
-
-        A plan takes longer than these calls run.
-        """
-        size, shape = most
-        if size > _FEW or not is_free:
-            return None
-        for other in self._sizes.get(key) or ():
-            planned, bins = other
-            # A borrowed plan has spare work-groups and bins, so it may be larger by a limited factor only.
-            is_near = size <= planned <= _TIMES * size and shape[1:] == bins[1:]
-            if is_near and (bins == shape or (shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
-                uses = self._in_place.get((most, key)) or Uses()
-                uses.number += 1
-                self._in_place.put((most, key), uses)
-                return self._of_close.get((other, key)) if uses.number <= _FIRST else None
-        return None
 
     def check(self, checked: CheckedCall, call: Call, size: int) -> None:
         """Plan a call of `size` elements, once for its numbers: what cannot be planned raises, and nothing is enqueued.
@@ -167,13 +179,13 @@ class Loads:
         budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
         batch, device = checked.batch, checked.queue.device
         batched = None if batch is None else (batch.num_histograms, batch.kind)
-        key = size, checked.shapes, batched, call.choices, budget, call.partial, device, *profile_names()
-        if self._planned.get(key):
+        key = "planned", size, checked.shapes, batched, call.choices, budget, call.partial, device, *profile_names()
+        if self.get(key):
             return
         with lost.settled(checked.queue, BuildError):
             # The race factor may not be measured yet. It decides which plan is chosen, not whether there is one.
             self._builder.plan(device, self._problem(checked, replace(call, race_factor=1.0), size, checked.shapes))
-        self._planned.put(key, True)
+        self.put(key, True)
 
     def _problem(self, checked: CheckedCall, call: Call, size: int, shapes: tuple[tuple[int, ...], ...]) -> Problem:
         batch = checked.batch
@@ -189,13 +201,13 @@ class Loads:
             one_launch=not call.partial and not any(target.fields for target in checked.targets),
         )
 
-    def _loaded(
+    def _built(
         self,
         checked: CheckedCall,
         call: Call,
         fixed: Sequence[int],
-        most: tuple[int, tuple[int, ...]] | None = None,
-    ) -> Loaded | CudaLoaded:
+        most: Sizes | None = None,
+    ) -> Executable:
         """Plan, build and prepare a call, for at `most` so many elements and bins of a shape if that is given."""
         batch, device = checked.batch, checked.queue.device
         size, shapes = checked.size, checked.shapes
@@ -233,7 +245,7 @@ class Loads:
 
             same = {self._arguments[n].name: checked.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
-            return loaded_call(checked.queue, prepared, smaller, same)
+            return executable_of(checked.queue, prepared, smaller, same)
 
 
 def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:
