@@ -4,7 +4,7 @@
 ##   distinct   | values in their order | ..
 ##   state      | number of distinct values | whether a value lies outside |
 ##
-## The window begins at 0, or is around the first elements. Used by clhist/grouped/key_window.py.
+## The window begins at 0, or is around the first elements. Used by clhist/grouped/distinct_keys.py.
 ## Note [One hash table of group keys], docs/decisions/0019.
 <%namespace name="scan" file="scan.mako"/>\
 <%

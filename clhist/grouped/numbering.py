@@ -28,7 +28,7 @@ from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.runtime.chain import Chain, chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
-from clhist.grouped.key_window import distinct_in_window
+from clhist.grouped.distinct_keys import distinct_on_device
 from clhist.grouped.keys import Numbering
 from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, DistinctKeys, Sample, SampledKeys, different
 
@@ -104,7 +104,7 @@ def number_keys(
     if keys.size >= MOST_ELEMENTS:
         raise ValueError(f"keys: expected less than {MOST_ELEMENTS} elements, got {keys.size}")
     if only_keys and sort and not first and none is None and is_device_array(keys):
-        labels = distinct_in_window(keys, queue)
+        labels = distinct_on_device(keys, queue)
         if labels is not None:
             return Numbering(None, labels, None)
     on_host = not is_device_array(keys) if on_host is None else on_host

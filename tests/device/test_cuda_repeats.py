@@ -14,7 +14,7 @@ from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import cuda_calls, row_kernels
 from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.cuda_entry import takes_cuda
-from clhist.grouped import key_window
+from clhist.grouped import distinct_keys
 
 N, BINS = 7000, 77
 RNG = np.random.default_rng(5)
@@ -129,7 +129,7 @@ def _check(got, expected):
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_with_other_arrays_only_launch(name, fake, monkeypatch):
     cuda, cupy = fake
-    monkeypatch.setattr(key_window, "device_kind", lambda device: "gpu")  # which marks bits
+    monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")  # which marks bits
     arguments, call = CALLS[name]
     for _ in range(2):
         call(*map(cupy.asarray, arguments()))

@@ -267,6 +267,13 @@ def render_keys(spec: KeySpec, *, several: bool) -> str:
     return render("keys.mako", spec=spec, several=several, most_tries=key_table.MOST_TRIES, **of)
 
 
+def render_key_sort(spec: KeySpec, lanes: int) -> str:
+    """Return the OpenCL C program that lists the distinct keys of few elements, by so many work-items."""
+    from clhist._core.kernels import key_table
+
+    return render("key_sort.mako", spec=spec, lanes=lanes, room=key_table.SORTED_BYTES // spec.word.itemsize)
+
+
 def render_key_window(spec: KeySpec, lanes: int, groups: int) -> str:
     """Return the OpenCL C program that lists the distinct keys in a window, marked by so many work-groups."""
     from clhist._core.kernels import key_table

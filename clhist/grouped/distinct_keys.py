@@ -1,4 +1,4 @@
-"""Distinct integers of a device array that all lie in a window of values: two launches and one read of two words.
+"""Distinct keys of a device array alone, where one or two launches and one read of two words find them.
 
 A call on CUDA is recorded and replayed, since its launches do not depend on what the host reads.
 """
@@ -11,8 +11,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.kernel_code import KernelCode
-from clhist._core.kernels.key_table import WINDOW, KeySpec
-from clhist._core.kernels.render import render_key_window
+from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW, KeySpec
+from clhist._core.kernels.render import render_key_sort, render_key_window
 from clhist._core.kernels.signatures import signatures
 from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import is_cuda
@@ -47,18 +47,23 @@ _LANES = 1024  # work-items of a work-group, at most
 _outside: Remembered[bool] = Remembered(256)
 
 
-def distinct_in_window(keys: Array, queue: cl.CommandQueue) -> Array | None:
-    """Return the distinct values of a flat device array, sorted; None unless they are integers in a window of a GPU."""
-    size, dtype = keys.size, keys.dtype
-    if dtype.kind not in "iub" or not dtype.isnative or not 0 < size <= _MOST or device_kind(queue.device) == "cpu":
+def distinct_on_device(keys: Array, queue: cl.CommandQueue) -> Array | None:
+    """Return the distinct keys of a flat device array, sorted, NaN last; None if they need more launches.
+
+    A GPU sorts numbers in local memory if they are few, and marks bits of integers that lie in a window of values.
+    """
+    size, spec = keys.size, KeySpec(keys.dtype)
+    if device_kind(queue.device) == "cpu" or not keys.dtype.isnative or not 0 < size <= _MOST:
         return None
-    signature = queue, dtype, size
-    if _outside.get(signature):
+    signature = queue, keys.dtype, size
+    if keys.dtype.kind in "iubf" and size * spec.word.itemsize <= SORTED_BYTES:
+        executable = _sorting(queue.context, queue, spec)
+    elif keys.dtype.kind in "iub" and not _outside.get(signature):
+        executable = _marking(queue.context, queue, spec, next(number for most, number in _GROUPS if size <= most))
+    else:
         return None
-    groups = next(number for most, number in _GROUPS if size <= most)
-    loaded = _loaded(queue.context, queue, KeySpec(dtype), groups)
     room = New((min(size, WINDOW),))
-    distinct, state = loaded.run(queue, [keys, room, None], [np.int64(size)], True).results
+    distinct, state = executable.run(queue, [keys, room, None], [np.int64(size)], True).results
     reading = Reading(state, queue)
 
     def of_state(distinct: Any, state: np.ndarray) -> tuple[Any, bool]:
@@ -77,15 +82,22 @@ def distinct_in_window(keys: Array, queue: cl.CommandQueue) -> Array | None:
 
 
 @kept_by_context
-def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: KeySpec, groups: int) -> Executable:
-    lanes = min(_LANES, 1 << queue.device.max_work_group_size.bit_length() - 1)
+def _sorting(context: cl.Context, queue: cl.CommandQueue, spec: KeySpec) -> Executable:
+    lanes = _lanes(queue)
+    source = render_key_sort(spec, lanes)
+    slots = _slots(spec)
+    code = KernelCode(source, (), "clhist_sort", signatures(source)["sort"])
+    arguments = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
+    launch = Launch("combine", code, (lanes,), (lanes,), (*arguments, Slot("size", VALUE)))
+    return _executable(queue, slots, Part(None, (), (launch,)))
+
+
+@kept_by_context
+def _marking(context: cl.Context, queue: cl.CommandQueue, spec: KeySpec, groups: int) -> Executable:
+    lanes = _lanes(queue)
     source = render_key_window(spec, lanes, groups)
     codes = {name: KernelCode(source, (), f"clhist_{name}", of) for name, of in signatures(source).items()}
-    slots = (
-        ArraySlot("keys", True, False),
-        ArraySlot("distinct", False, True, ((WINDOW,), spec.dtype)),
-        ArraySlot("state", False, True, ((2,), np.dtype(np.uint32))),
-    )
+    slots = _slots(spec)
     keys, distinct, state = ([Slot(slot.name, kind) for kind in (MEMORY, OFFSET)] for slot in slots)
     parts, size = Scratch(0), Slot("size", VALUE)
     launches = (
@@ -94,7 +106,23 @@ def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: KeySpec, groups: 
     )
     # A bit for each value, and the flag behind them.
     block = Block(groups * (WINDOW // 32 + 1) * 4, "for the bits of distinct values")
+    return _executable(queue, slots, Part(None, (block,), launches))
+
+
+def _lanes(queue: cl.CommandQueue) -> int:
+    """Return the greatest power of 2 that a work-group may have."""
+    return min(_LANES, 1 << queue.device.max_work_group_size.bit_length() - 1)
+
+
+def _slots(spec: KeySpec) -> tuple[ArraySlot, ...]:
+    return (
+        ArraySlot("keys", True, False),
+        ArraySlot("distinct", False, True, ((WINDOW,), spec.dtype)),
+        ArraySlot("state", False, True, ((2,), np.dtype(np.uint32))),
+    )
+
+
+def _executable(queue: cl.CommandQueue, slots: tuple[ArraySlot, ...], part: Part) -> Executable:
     none: Any = None  # these results have no operator
     results = tuple(ResultSlots((n,), False, "", none) for n in (1, 2))
-    part = Part(None, (block,), launches)
     return executable_of(queue, Prepared(slots, ("size",), (part,), results, call=("distinct values", ())))
