@@ -1,4 +1,4 @@
-"""Counts of a device as float64, and as densities, by one launch: nothing is read, and a call on CUDA can be replayed."""
+"""Counts of a device as float64, and as densities, by one launch: nothing is read, so a call on CUDA is replayed."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def _conversion(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype) ->
     return single_kernel(queue, "float64", source, slots, ("cells",), (_GROUPS * lanes, lanes), "counts as float64")
 
 
-def render_densities(dtype: np.dtype, lanes: int, *, dims: int = 1, edge: np.dtype | None = None, begin: int = 0) -> str:
+def render_densities(
+    dtype: np.dtype, lanes: int, *, dims: int = 1, edge: np.dtype | None = None, begin: int = 0
+) -> str:
     """Return the OpenCL C program that makes float64 of counts of a type, in so many axes.
 
     `edge` is the type of edges that lie behind so many bytes of a struct; None for widths.

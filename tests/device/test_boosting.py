@@ -392,7 +392,8 @@ def test_features_of_float32_are_not_converted_as_a_whole(options, queue, rng, m
     x[:, 1], x[::9, 0] = rng.integers(0, 25, len(x)), np.nan
     y, options = x[:, 1] * 2, {"max_iter": 3, "random_state": 1, "max_bins": 30, **options}
     dtypes = []
-    monkeypatch.setattr(estimators, "bin_features", lambda *given: dtypes.append(given[1].dtype) or bin_features(*given))
+    bins_of = lambda *given: dtypes.append(given[1].dtype) or bin_features(*given)  # noqa: E731
+    monkeypatch.setattr(estimators, "bin_features", bins_of)
     theirs = sklearn.ensemble.HistGradientBoostingRegressor(**options).fit(x, y)
     ours = HistGradientBoostingRegressor(**options, device=queue.device.name.strip()).fit(x, y)
     assert {*dtypes} == {np.dtype(np.float64 if "categorical_features" in options else np.float32)}

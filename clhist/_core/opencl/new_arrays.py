@@ -119,10 +119,9 @@ def empty(
     # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
     is_pooled = allocator is None and not shares_memory(device) and in_order(queue)
     source = scratch_allocator(queue) if is_pooled else allocator
-    strides, size = (dtype.itemsize,), prod(shape)
+    size = prod(shape)
     nbytes = size * dtype.itemsize
-    if len(shape) != 1:
-        strides = _strides(shape, dtype.itemsize)
+    strides = (dtype.itemsize,) if len(shape) == 1 else _strides(shape, dtype.itemsize)
 
     def make() -> Array:
         memory = None
