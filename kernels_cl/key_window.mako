@@ -68,33 +68,40 @@ void clhist_list(
     __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
     __global key_t *distinct = (__global key_t *)(distinct_base + distinct_offset);
     __global uint *state = (__global uint *)(state_base + state_offset);
-    __local uint sums[${lanes}], outside;
+    __local uint bits[${cells}], sums[${lanes}], outside;
     const uint lane = get_local_id(0);
     if (lane == 0) outside = 0;
-    // Work-items have cells next to each other, so that values come in their order.
-    uint cells[${each}];
-    for (uint k = 0; k < ${each}; ++k) cells[k] = 0;
     // Barrier: the flag is 0.
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint g = 0; g < ${groups}; ++g)
-        for (uint k = 0; k < ${each}; ++k) cells[k] |= parts[g * ${stride} + lane * ${each} + k];
+    for (uint k = lane; k < ${cells}; k += ${lanes}) {
+        uint cell = 0;
+        #pragma unroll 8
+        for (uint g = 0; g < ${groups}; ++g) cell |= parts[g * ${stride} + k];
+        bits[k] = cell;
+    }
     for (uint g = lane; g < ${groups}; g += ${lanes})
         if (parts[g * ${stride} + ${cells}]) outside = 1;
+    // Barrier: the bits of all work-groups are joined.
+    barrier(CLK_LOCAL_MEM_FENCE);
+    // Each work-item counts the values of cells next to each other.
     uint mine = 0;
-    for (uint k = 0; k < ${each}; ++k) mine += popcount(cells[k]);
+    for (uint k = lane * ${each}; k < (lane + 1) * ${each}; ++k) mine += popcount(bits[k]);
     sums[lane] = mine;
     ${scan.inclusive("sums", "lane", lanes)}
-    uint at = sums[lane] - mine;
     if (lane == 0) {
         state[0] = sums[${lanes - 1}];
         state[1] = outside;
     }
     if (outside) return;
     const word_t least = clhist_least(keys, size);
-    for (uint k = 0; k < ${each}; ++k)
-        for (uint rest = cells[k]; rest; rest &= rest - 1) {
-            // The lowest bit that is left.
-            const word_t w = least + (lane * ${each} + k) * 32 + 31 - clz(rest & -rest);
-            distinct[at++] = ${spec.decoded};
-        }
+    // A work-item for each bit, so that stores of neighbours coalesce.
+    for (uint s = lane; s < ${window}; s += ${lanes}) {
+        const uint cell = s / 32, bit = s % 32, first = cell - cell % ${each};
+        if (!(bits[cell] >> bit & 1)) continue;
+        uint at = first ? sums[first / ${each} - 1] : 0;
+        for (uint k = first; k < cell; ++k) at += popcount(bits[k]);
+        at += popcount(bits[cell] & ((1u << bit) - 1));
+        const word_t w = least + s;
+        distinct[at] = ${spec.decoded};
+    }
 }
