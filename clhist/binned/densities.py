@@ -19,7 +19,7 @@ from clhist._core.opencl.new_arrays import kept_on_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
-from clhist._core.runtime.single_kernel import single_kernel
+from clhist._core.runtime.single_kernel import single_kernel, sizes
 from clhist.operators.c_types import c_name
 
 _LANES, _GROUPS = 256, 32  # work-items of a work-group, at most, and work-groups
@@ -69,7 +69,7 @@ def densities_by_records(queue: cl.CommandQueue, counts: Array, records: Array, 
 def as_float64(queue: cl.CommandQueue, counts: Array) -> Array:
     """Return counts as float64; PyOpenCL's conversion takes four times as long."""
     kernel = _conversion(queue.context, queue, counts.dtype)
-    result: Array = kernel.run(queue, [counts, New(counts.shape)], [np.int64(counts.size)], True).results[0]
+    result: Array = kernel.run(queue, [counts, New(counts.shape)], sizes(counts.size), True).results[0]
     return result
 
 
@@ -78,7 +78,7 @@ def _divided(
 ) -> Array:
     """Run a kernel of densities."""
     cells = prod(shape)
-    scalars = [np.int64(number) for number in (counts.size // cells, cells, *shape)]
+    scalars = sizes(counts.size // cells, cells, *shape)
     result: Array = kernel.run(queue, [*arrays, New(counts.shape)], scalars, True).results[0]
     return result
 

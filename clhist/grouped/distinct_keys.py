@@ -37,6 +37,7 @@ from clhist._core.runtime.prepared import (
 )
 from clhist._core.runtime.ready import executable_of
 from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.single_kernel import sizes
 
 _MOST = 1 << 22  # elements; more of them pay for looking at their range first
 # Work-groups that mark up to so many elements; more of them give the last kernel more to read.
@@ -63,7 +64,7 @@ def distinct_on_device(keys: Array, queue: cl.CommandQueue) -> Array | None:
     else:
         return None
     room = New((min(size, WINDOW),))
-    distinct, state = executable.run(queue, [keys, room, None], [np.int64(size)], True).results
+    distinct, state = executable.run(queue, [keys, room, None], sizes(size), True).results
     reading = Reading(state, queue)
 
     def of_state(distinct: Any, state: np.ndarray) -> tuple[Any, bool]:

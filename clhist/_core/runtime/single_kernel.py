@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.kernel_code import KernelCode
@@ -13,6 +15,12 @@ from clhist._core.kernels.signatures import signatures
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
 from clhist._core.runtime.ready import executable_of
+
+
+@lru_cache(maxsize=256)
+def sizes(*numbers: int) -> tuple[np.int64, ...]:
+    """Return scalars of kernels; those of a repeated call are the same object, which spares their comparison."""
+    return tuple(map(np.int64, numbers))
 
 
 def single_kernel(
