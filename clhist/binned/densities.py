@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.cuda.driver import unheard
+from clhist._core.kernels.kernel_code import with_arrays
 from clhist._core.kernels.render import render
-from clhist._core.kernels.signatures import with_arrays
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import kept_on_device
 from clhist._core.opencl.program import kept_by_context
+from clhist._core.recording import unheard
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel, sizes
@@ -44,8 +44,7 @@ class Densities:
 
     def __init__(self, queue: cl.CommandQueue, edges: Sequence[np.ndarray]) -> None:
         self._queue, self._shape = queue, tuple(len(one) - 1 for one in edges)
-        # As NumPy: the difference in the dtype of the edges.
-        self._widths = np.concatenate([np.array(np.diff(one), np.float64) for one in edges])
+        self._edges = [one.copy() for one in edges]  # the caller gets the others
         self._kernels: dict[np.dtype, Executable] = {}  # by the dtype of counts
 
     def __call__(self, counts: Array) -> Array:
@@ -54,8 +53,10 @@ class Densities:
         kernel = self._kernels.get(counts.dtype)
         if kernel is None:
             source = render_densities(counts.dtype, _lanes(queue), dims=len(shape))
+            # As NumPy: the difference in the dtype of the edges.
+            widths = np.concatenate([np.array(np.diff(one), np.float64) for one in self._edges])
             with unheard():
-                same = {"edges": kept_on_device(queue, self._widths)}
+                same = {"edges": kept_on_device(queue, widths)}
             kernel = self._kernels[counts.dtype] = _kernel(queue, source, len(shape), same)
         return _divided(queue, kernel, [counts], counts, shape)
 

@@ -93,6 +93,10 @@ class NumbersCall(NamedTuple):
         call = Call(1, binned.size, queue=queue)
         return cls(CallTemplate(engine, [*args, *num_edges, int(falling), None], call), tuple(dtypes))
 
+    def of_size(self, size: int) -> NumbersCall:
+        """Return the call for `size` elements."""
+        return NumbersCall(self.template.of_size(size, {}), self.dtypes)
+
     def __call__(self, data: Sequence[Array], out: Any = None) -> Any:
         """Return the bin number of each element of other data, in `out` if there is one."""
         call = self.template.call

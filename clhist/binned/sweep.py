@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -382,14 +382,22 @@ class Sweep:
         return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
 
     def of_size(self, size: int) -> Sweep | None:
-        """Return the sweep for `size` elements; None for fewer than now, or if these would be processed in blocks."""
-        if not self.size <= size < 2**31 or (self.count_at is None and self.size < BLOCK <= size):
+        """Return the sweep for `size` elements; None if only one of both sizes would be processed in blocks."""
+        if size >= 2**31 or (size >= BLOCK) is not (self.size >= BLOCK):
             return None
         if self.count_at is None:
             template = self.template.of_size(size, {})
         else:
             template = self.template.of_size(_blocks(size), {self.count_at: size})
-        return replace(self, template=template, size=size)
+        return Sweep(template, self.names, self.dtypes, self.shape, size, self.count_at)
+
+    def of_axis(self, axis: Axis) -> Sweep:
+        """Return the sweep over one other axis, of the same kind and number of bins."""
+        if self.count_at is not None:
+            axis = axis.packed
+        on_device = is_device_array(self.template.args[1])
+        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device))
+        return Sweep(template, self.names, self.dtypes, self.shape, self.size, self.count_at)
 
     @property
     def queue(self) -> cl.CommandQueue:

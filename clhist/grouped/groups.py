@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array
+from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array, mask_of
 from clhist._core.opencl.lost import fetched
-from clhist._core.opencl.masks import mask_of
 from clhist._core.runtime.columns import ColumnData, from_arrow, of_list, picked
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array
@@ -339,3 +338,18 @@ def labels_of(labels: Any, number: int) -> Any:
     if callable(labels):
         return labels()
     return fetched(labels, labels.queue) if is_device_array(labels) else np.asarray(labels)
+
+
+def labels_once(groups: Groups) -> Callable[[], Any]:
+    """Return a function that returns `labels_of` these groups; it finds them when first called.
+
+    `functools.cache` would take microseconds to make one.
+    """
+    labels, number, found = groups.labels, groups.num_groups, list[Any]()
+
+    def result() -> Any:
+        if not found:
+            found.append(labels_of(labels, number))
+        return found[0]
+
+    return result

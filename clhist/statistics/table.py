@@ -110,12 +110,7 @@ def column_of(
         If there is no such statistic, or `dtype` is none of its results.
     """
     kind = values_dtype.kind
-    supported = [statistic for statistic in TABLE if (kind if dates is None else dates.kind) in TABLE[statistic].kinds]
-    for statistic in statistics:
-        if statistic not in supported:
-            of = f" of {values_dtype if dates is None else dates}" if dates is not None or kind == "c" else ""
-            expected = f"{name}: expected statistics{of} among {', '.join(_without_arguments(supported))}"
-            raise ValueError(f"{expected}; got {statistic!r}{name_hint(statistic, supported)}")
+    _check_supported(name, statistics, values_dtype if dates is None else dates)
     if dates is not None and not skipna:
         raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")
     # Floats keep their dtype; sums of integers and booleans take 64 bits, as in NumPy.
@@ -129,6 +124,17 @@ def column_of(
     counted = ["count"] if dates is not None else []  # without values a group is NaT
     swept = tuple(statistic for statistic in dict.fromkeys([*statistics, *counted]) if not TABLE[statistic].is_apart)
     return Column(values_dtype.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
+
+
+def _check_supported(name: str, statistics: Sequence[str], dtype: np.dtype) -> None:
+    """Raise ValueError if one of the statistics is none, or none of values of `dtype`."""
+    if all(statistic in TABLE and dtype.kind in TABLE[statistic].kinds for statistic in statistics):
+        return
+    supported = [statistic for statistic in TABLE if dtype.kind in TABLE[statistic].kinds]
+    wrong = next(statistic for statistic in statistics if statistic not in supported)
+    of = f" of {dtype}" if dtype.kind in "cmM" else ""
+    expected = f"{name}: expected statistics{of} among {', '.join(_without_arguments(supported))}"
+    raise ValueError(f"{expected}; got {wrong!r}{name_hint(wrong, supported)}")
 
 
 def named_statistics(statistics: Sequence[Any]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from clhist import Operator, Profile, operators
-from clhist._core.devices.atomics import to_prove
+from clhist._core.devices.vendors import to_prove
 from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.maps import RowText
 from clhist._core.kernels.render import render_combine, render_programs, render_scan, render_sort_scan

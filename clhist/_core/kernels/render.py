@@ -17,8 +17,9 @@ import numpy as np
 import platformdirs
 
 from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic
-from clhist._core.kernels.combine_state import CombineState
+from clhist._core.kernels.combine_code import CombineState
 from clhist._core.kernels.from_plan import Programs
+from clhist._core.kernels.kernel_code import with_arrays
 from clhist._core.kernels.maps import is_elementwise, read_ahead, uses_position
 from clhist._core.kernels.parameters import (
     accumulator_words,
@@ -35,7 +36,6 @@ from clhist._core.kernels.parameters import (
     split_parameters,
     sweep_parameters,
 )
-from clhist._core.kernels.signatures import with_arrays
 from clhist._core.kernels.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist._core.kernels.state import SweepState
 from clhist.files.regular import replaced
@@ -259,12 +259,15 @@ def render_selection(order: object) -> str:
     return render("select.mako", order=order)
 
 
-def render_keys(spec: KeySpec, *, several: bool) -> str:
-    """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several."""
+def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
+    """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several.
+
+    Without `in_order` it lacks the kernels that number the slots.
+    """
     from clhist._core.kernels import key_table
 
     of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
-    return render("keys.mako", spec=spec, several=several, most_tries=key_table.MOST_TRIES, **of)
+    return render("keys.mako", spec=spec, several=several, in_order=in_order, most_tries=key_table.MOST_TRIES, **of)
 
 
 def render_key_sort(spec: KeySpec, lanes: int) -> str:

@@ -8,15 +8,10 @@ from functools import cached_property
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.kernels.specs import Output, SweepPart, SweepSpec
-from clhist._core.model.batch import BatchChunks, FlatBatch
-from clhist._core.model.feature import Variable
-from clhist._core.model.packed import PackedCounters
-from clhist._core.model.partition import PartitionedPairs
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import BatchChunks, CyclicPasses, FlatBatch, PackedCounters, PartitionedPairs, Variable
 from clhist._core.model.private import InterleavedCopies, PaddedCopies, SumsOfSums
 from clhist._core.model.updates import takes_term
 from clhist.operators.c_types import element_name
-from clhist.operators.narrow import has_quanta
 
 # A CPU's hardware prefetches within pages of 4 KiB, so each page is prefetched while one before it is read. With one
 # distance for all arrays Intel's compiler computes their addresses together and lacks registers.
@@ -417,7 +412,12 @@ class SweepState:
     @property
     def word_of_terms(self) -> str:
         """C type of the parts of narrow sums of a CPU."""
-        return "ulong" if has_quanta(self.spec.parts[0].part) else "double"
+        part = self.spec.parts[0].part
+        if not part.is_narrow:
+            return "double"
+        from clhist.operators.narrow import has_quanta
+
+        return "ulong" if has_quanta(part) else "double"
 
     @property
     def terms_apart(self) -> int:

@@ -16,7 +16,6 @@ from clhist._core.devices.vendors import rolled_updates
 from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.render import render_programs
 from clhist._core.kernels.source import Source
-from clhist._core.model.pieces import elements_of_piece
 from clhist._core.model.plan import Output, Plan, fewer_copies
 from clhist._core.model.problem import Choices, Problem, check_choices
 from clhist._core.model.sweeps import plan_sweeps
@@ -36,7 +35,7 @@ from clhist._core.runtime.stages import Sweep
 from clhist._core.runtime.sweeps import sweep_of
 from clhist.errors import BuildError, UnsupportedError
 from clhist.operators.c_types import integer
-from clhist.operators.merged import merged
+from clhist.operators.operator import merged
 
 _MOST_BUILT = 256
 _WITHOUT_FP64 = "use float32 or integers (of clhist.reduce_by_index, where a function sums in float64)"
@@ -186,6 +185,8 @@ class Builder:
 
         `element_bytes` are copied to the device for each element. If all elements do not fit, two pieces do.
         """
+        from clhist._core.model.pieces import elements_of_piece  # imported here, since most calls take all at once
+
         # Two pieces are on the device at a time: one is uploaded while the other is computed.
         needed, room = problem.size * element_bytes, memory_budget(device)
         least = 1 if needed <= room else ceil(2 * needed / room)

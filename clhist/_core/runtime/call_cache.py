@@ -19,10 +19,9 @@ from clhist._core.opencl.device import profile_names
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall
 from clhist._core.runtime.executable import Executable
-from clhist._core.runtime.prepare import Preparation
+from clhist._core.runtime.prepare import Preparation, forms_of
 from clhist._core.runtime.prepared import Part
-from clhist._core.runtime.ready import Uses, executable_of
-from clhist._core.runtime.results import forms_of
+from clhist._core.runtime.ready import Ready, Uses, executable_of
 from clhist._core.runtime.signature import Remembered, itself
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
@@ -96,6 +95,25 @@ class CallCache(Remembered[Any]):
         super().__init__(_MOST)
         self._builder, self._arguments = builder, tuple(arguments)
 
+    def of_family(self, family: Hashable, call: Call) -> Ready | None:
+        """Return the cached call of another template of one origin that serves as many elements; None without one.
+
+        `family` has the origin, whether arguments are those in the slots of templates, and which results are one array.
+        """
+        assert call.size is not None
+        ready: Ready | None = self.get((family, call.size))
+        if ready is not None:
+            return ready
+        shared: Ready | None = self.get((family, planned_size(call.size), "planned"))
+        return shared and shared.of_sizes(self._builder.sizes(call.size, prod(shared.shape)))
+
+    def put_by_family(self, family: Hashable, call: Call, ready: Ready | None) -> None:
+        """Store a call for later templates of one origin, as `of_family` looks for it."""
+        if family is not None and ready is not None:
+            assert call.size is not None
+            size = (call.size,) if ready.uses is None else (planned_size(call.size), "planned")
+            self.put((family, *size), ready)
+
     def executable(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
     ) -> tuple[Executable, tuple[int, ...], Uses | None]:
@@ -142,8 +160,8 @@ class CallCache(Remembered[Any]):
             if close is not None:
                 # Only an executable for exactly these bins may be looked up by them; one of a larger size was borrowed
                 # for now.
-                if len(shape) == 1 and family.shared.get(most) is close:
-                    uses.bins = shape[0]
+                if family.shared.get(most) is close:
+                    uses.bins = prod(shape)
                 self.put(key, family)  # stays where signatures of many sizes displace each other
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
         executable = self._built(checked, call, fixed)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -18,7 +18,6 @@ import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar
-from clhist._core.kernels.scalars import scalar
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, Choices, planned_size
@@ -28,25 +27,34 @@ from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.opencl.new_arrays import shares_memory, survey
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.batch import Batch, check_batch
+from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
-from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
+from clhist._core.runtime.call import (
+    Call,
+    CheckedCall,
+    Outcome,
+    call_of,
+    named_arrays,
+    queue_for,
+    taken_argument,
+)
 from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.call_template import CallTemplate
-from clhist._core.runtime.distinct_bins import Sampler, emitted_values
-from clhist._core.runtime.offsets import batch_of
 from clhist._core.runtime.outputs import Outputs
+from clhist._core.runtime.prepare import numbered
 from clhist._core.runtime.ready import Operands, Ready, Uses
-from clhist._core.runtime.results import numbered
 from clhist._core.runtime.signature import (
     signature_of_call,
     signature_of_targets,
     without_size,
     without_sizes,
 )
-from clhist.operators.c_types import integer
+from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.distinct_bins import Sampler
 
 # Bytes of the widest loads of kernels. If all arrays are aligned to them, the source of the sweep loads vectors.
 _LOAD_BYTES = 16
@@ -72,8 +80,6 @@ class Engine:
     ----------
     race_factors : dict
         Race factors of the map that were measured to be kept, by the bins of each output; see `clhist.race_factor`.
-    sampler : Sampler
-        Measures them.
 
     Raises
     ------
@@ -102,7 +108,6 @@ class Engine:
         self.outputs, self.source, self.profile = outputs, source, profile
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
-        self.sampler = Sampler(source)
         self._preparation = Builder(self.context, source, profile)
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
@@ -128,6 +133,13 @@ class Engine:
         outputs = Outputs.of(operator)
         source = Source.of(arguments, map, outputs.operators, outputs.suffixes, **more)
         return cls(context, outputs, replace(source, trusts_emits=trusts_emits), profile)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The sampler that measures the race factors of the map."""
+        from clhist._core.runtime.distinct_bins import Sampler  # imported here, since few calls ask for them
+
+        return Sampler(self.source)
 
     @property
     def emits(self) -> int:
@@ -266,37 +278,77 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
+        origin = None
         # Too few calls of a template: an ordinary call shares what other calls with its signature prepared.
         if template is not None and not template.count_call(args):
-            args, template = template.with_arrays(args), None
-        if template is None:
-            key = signature_of_call(self.arguments, args, call, self.context, targets)
-        else:
-            key = signature_of_targets(template, call, targets)
-        ready = self._calls.get(key) or self._of_another_size(key, args, call, targets if template is None else None)
+            origin = template.origin
+            # Many calls of other sizes have paid for what calls of all sizes share.
+            if origin is None or template.others is None or not origin.count_call(args):
+                args, template = template.with_arrays(args), None
+        key, family, ready = self._known(args, call, template, origin, targets)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
-            arrays: list[Any] = [] if template is None else list(args)
-            scalars: Sequence[Any] = ()
-            if template is None:
-                for n in self._arrays:
-                    arrays.append(args[n])
-                scalars = self._taken(ready, args) if self._scalars else ()
-            for k in ready.targets:
-                arrays.append(None if k is None else targets[k])
-            # Order of the prepared scalars: those of the map, then the lower bound. `Ready.counted` appends the sizes.
-            if call.largest is not None:
-                scalars = [*scalars, call.largest.lower_bound]
             try:
-                return _launched(ready, arrays, scalars, call)
+                return _launched(ready, *self._repeated(ready, args, call, template, targets), call)
             except OutOfMemoryError:
                 # A shared plan may have more bins than this call: an exact plan takes less memory.
                 if not ready.ends_for_less():
                     raise
         exact = ready is not None  # a shared plan was used often, or its bins did not fit memory
+        fixed: Sequence[int] = ()
+        if template is not None:
+            args, fixed = template.with_arrays(args), template.fixed
+        outcome = self._first(key, args, call, targets, fixed, exact=exact)
+        # A plan without bins was borrowed for now.
+        if (stored := self._calls.get(key)) is not None and (stored.uses is None or stored.uses.bins is not None):
+            self._calls.put_by_family(family, call, stored)
+        return outcome
+
+    def _known(
+        self,
+        args: Sequence[Any],
+        call: Call,
+        template: CallTemplate | None,
+        origin: CallTemplate | None,
+        targets: list[Array],
+    ) -> tuple[Hashable, Hashable, Ready | None]:
+        """Return the signature of a call, that of all its sizes, each None without one, and the call if it is cached.
+
+        `origin` is that of a template that has had too few calls; the other parameters are as of `run`. The arrays of
+        `dest` and `out` are added to `targets`.
+        """
+        has_slots = template is not None
+        family = None if origin is None else signature_of_targets((origin, has_slots), call, targets)
+        if family is not None and (ready := self._calls.of_family(family, call)) is not None:
+            # These checks stand for `check`: the rest equals the earlier call.
+            lost.check_queue(ready.queue)
+            self.check_counts(call.size or 0)
+            return None, family, ready
         if template is None:
-            return self._first(key, args, call, targets, exact=exact)
-        return self._first(key, template.with_arrays(args), call, targets, template.fixed, exact=exact)
+            key = signature_of_call(self.arguments, args, call, self.context, targets)
+        elif origin is None:
+            key = signature_of_targets(template, call, targets)
+        else:
+            key = family and (origin, family, call.size)
+        found = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
+        self._calls.put_by_family(family, call, found)
+        return key, family, found
+
+    def _repeated(
+        self, ready: Ready, args: Sequence[Any], call: Call, template: CallTemplate | None, targets: Sequence[Array]
+    ) -> Operands:
+        """Return the arrays and scalars of a call as a cached one takes them."""
+        arrays: list[Any]
+        scalars: Sequence[Any]
+        if template is None:
+            arrays = [args[n] for n in self._arrays]
+            scalars = self._taken(ready, args) if self._scalars else ()
+        else:
+            arrays, scalars = list(args), template.scalars
+        for k in ready.targets:
+            arrays.append(None if k is None else targets[k])
+        # Order of the prepared scalars: those of the map, then the lower bound. `Ready.counted` appends the sizes.
+        return arrays, scalars if call.largest is None else [*scalars, call.largest.lower_bound]
 
     def _of_another_size(
         self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array] | None
@@ -443,20 +495,20 @@ class Engine:
     def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
         """Return the scalars as kernels take them, those of the last call if they are equal; raise as `scalar` does."""
         # Repeats mostly pass the same objects or equal ints: these need no call of `same_scalar` and no conversion.
-        previous, scalars = ready.scalars
-        current = []
-        is_same = bool(previous)
+        previous, before = ready.scalars
+        scalars, current = before, []
         for k, n in enumerate(self._scalars):
             value = args[n]
             current.append(value)
-            if (
-                is_same
-                and value is not previous[k]
-                and not (type(value) is type(previous[k]) is int and value == previous[k])
-            ):
-                is_same = same_scalar(value, previous[k])
-        if not is_same:
-            scalars = [scalar(self.arguments[n], args[n]) for n in self._scalars]
+            if previous:
+                other = previous[k]
+                is_same = value is other or (type(value) is type(other) is int and value == other)
+                if is_same or same_scalar(value, other):
+                    continue
+            if scalars is before:
+                scalars = [*before] or [None] * len(self._scalars)
+            scalars[k] = scalar(self.arguments[n], value)
+        if scalars is not before:
             ready.scalars = current, scalars
         return scalars
 
@@ -500,6 +552,8 @@ class Engine:
         is_pending = any(event.command_execution_status > complete for event in (*call.wait_for, *of_user))
         if is_written or is_pending:
             return [np.zeros(0, number_of(operator.dtype)) for operator in self.source.operators]
+        from clhist._core.runtime.distinct_bins import emitted_values  # imported here, for custom operators alone
+
         return emitted_values(self.source, self.profile_of(checked.queue.device), checked)
 
     def operands(self, checked: CheckedCall, call: Call) -> Operands:

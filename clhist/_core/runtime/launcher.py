@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +34,6 @@ from clhist._core.runtime.prepared import (
     SortPairs,
     Table,
 )
-from clhist.operators.fixed_point import check_range
 
 
 class _Command:
@@ -85,15 +85,21 @@ class _Command:
 
     def set(self, numbers: Sequence[Any]) -> None:
         """Set the offsets and scalars of the next launch; equal ones keep the kernel's arguments as they are."""
+        changed: list[tuple[int, Any]] = []
         for m, (n, k) in enumerate(self.numbers):
             value, before = numbers[k], self.current[m]
             if value is not before:
-                if not same_scalar(value, before):
-                    # An exception may arrive between any two steps, so the number counts as unset until the last one.
-                    self.current[m] = None
-                    self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
-                    self.arguments[n] = value
-                    self.arguments = self.typed(self.arguments)
+                if same_scalar(value, before):
+                    self.current[m] = value
+                    continue
+                # An exception may arrive between any two steps, so the number counts as unset until the last one.
+                self.current[m] = None
+                self.arguments[n] = value
+                changed.append((m, value))
+        if changed:
+            self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
+            self.arguments = self.typed(self.arguments)
+            for m, value in changed:
                 self.current[m] = value
 
     def run(self, queue: cl.CommandQueue, memory: Sequence[Any], wait_for: Sequence[cl.Event] | None) -> cl.Event:
@@ -115,6 +121,14 @@ class _Part:
 
     part: Part
     commands: list[_Command | SortPairs]
+
+
+@cache
+def _fixed_point() -> Any:
+    """Return the module of long integers, which few operators need."""
+    from clhist.operators import fixed_point
+
+    return fixed_point
 
 
 class OpenCLExecutable(Executable):
@@ -280,7 +294,7 @@ class OpenCLExecutable(Executable):
         if self.prepared.is_checked:
             for (_, _, label, operator), result in zip(self._results, results, strict=True):
                 if operator.largest is not None:
-                    check_range(label, operator, result)
+                    _fixed_point().check_range(label, operator, result)
         return Outcome(results, events, after)
 
     def _new(self, n: int, queue: cl.CommandQueue, allocator: Allocator | None, requested: New | None) -> Array:

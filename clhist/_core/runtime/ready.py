@@ -9,9 +9,9 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist._core.cuda.driver import heard
 from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import cuda_device_of
+from clhist._core.recording import heard
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.launcher import OpenCLExecutable
 from clhist._core.runtime.prepared import New, Part, Prepared
@@ -19,7 +19,7 @@ from clhist._core.runtime.prepared import New, Part, Prepared
 # Uses of a shared plan after which a call gets one for its exact size.
 _MANY = 32
 
-Operands = tuple[list[Array | None], list[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
+Operands = tuple[list[Array | None], Sequence[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
 
 
 def executable_of(
@@ -87,6 +87,12 @@ class Ready:
     sizes: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
     uses: Uses | None = None
+
+    def of_sizes(self, sizes: tuple[int, ...]) -> Ready:
+        """Return the call for other sizes that the plan serves, with a use count of its own."""
+        # `dataclasses.replace` takes three times as long.
+        same = self.executable, self.queue, self.on_device, self.targets, self.scalars
+        return Ready(*same, sizes, self.shape, Uses())
 
     def ends_for_less(self) -> bool:
         """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.kernels.kernel_code import KernelCode
-from clhist._core.kernels.signatures import signatures
+from clhist._core.kernels.kernel_code import KernelCode, signatures
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
 from clhist._core.runtime.ready import executable_of

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from clhist._core.kernels.from_plan import Programs
-from clhist._core.model.packed import PackedPlan
 from clhist._core.model.plan import Plan
 from clhist._core.runtime.stages import Look, Sweep, sweep_code
+
+if TYPE_CHECKING:
+    from clhist._core.model.packed import PackedPlan
 
 
 def _other_sweep(strategy: str) -> Callable[[Plan, Programs, tuple[str, ...]], Sweep] | None:
@@ -52,4 +54,4 @@ def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
     from clhist._core.runtime.packed import PackedSweep
 
     behind = sweep_of(plan.behind, programs.behind, options)
-    return PackedSweep(plan=cast(PackedPlan, plan), spec=programs.sweep, kernel=kernel, robust=behind)
+    return PackedSweep(plan=cast("PackedPlan", plan), spec=programs.sweep, kernel=kernel, robust=behind)
