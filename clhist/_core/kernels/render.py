@@ -270,6 +270,22 @@ def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
     return render("keys.mako", spec=spec, several=several, in_order=in_order, most_tries=key_table.MOST_TRIES, **of)
 
 
+def render_key_sort(spec: KeySpec, lanes: int) -> str:
+    """Return the OpenCL C program that lists the distinct keys of few elements, by so many work-items."""
+    from clhist._core.kernels import key_table
+
+    return render("key_sort.mako", spec=spec, lanes=lanes, room=key_table.SORTED_BYTES // spec.word.itemsize)
+
+
+def render_key_window(spec: KeySpec, lanes: int, groups: int) -> str:
+    """Return the OpenCL C program that lists the distinct keys in a window, marked by so many work-groups."""
+    from clhist._core.kernels import key_table
+
+    zero = f"(word_t)0x{int(spec.words_of(np.zeros(1, spec.dtype))[0]):x}{'ul' if spec.word.itemsize == 8 else 'u'}"
+    sizes = {"window": key_table.WINDOW, "samples": key_table.WINDOW_SAMPLES, "lanes": lanes, "groups": groups}
+    return render("key_window.mako", spec=spec, zero=zero, **sizes)
+
+
 def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
     """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
     from clhist._core.kernels import key_ranges

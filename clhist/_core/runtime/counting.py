@@ -16,7 +16,7 @@ from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, check_array, check_context, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import default_queue, device_kind
-from clhist._core.opencl.new_arrays import zeros
+from clhist._core.opencl.new_arrays import beginning, zeros
 from clhist._core.recording import unheard
 from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.engine import Engine
@@ -196,7 +196,7 @@ def _found(
         """Return the counts, or None, and whether the number of bins also suits other arrays."""
         # An entry out of range stores 2^32 - 1 if indices are checked, or else makes the sum of counts too small.
         last = max(lower_bound, largest)
-        result = counts[: last + 1] if last < room and (not is_summed or summed == size) else None
+        result = beginning(counts, last + 1) if last < room and (not is_summed or summed == size) else None
         return result, result is not None and 2 * last + 2 >= room
 
     if isinstance(data[0], np.ndarray):
