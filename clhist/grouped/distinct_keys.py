@@ -19,6 +19,7 @@ from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.executable import Executable
+from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.prepared import (
     MEMORY,
@@ -34,7 +35,6 @@ from clhist._core.runtime.prepared import (
     Scratch,
     Slot,
 )
-from clhist._core.runtime.ready import executable_of
 from clhist._core.runtime.signature import Remembered
 from clhist._core.runtime.single_kernel import sizes
 

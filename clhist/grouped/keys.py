@@ -19,7 +19,7 @@ import numpy as np
 
 from clhist._core.kinds import is_complete
 from clhist._core.opencl.arrays import Array
-from clhist._core.opencl.memory import converted
+from clhist._core.opencl.host_memory import converted
 
 # Below so many keys, importing a library takes longer than numbering them without it.
 _WORTH_AN_IMPORT = 1 << 19

@@ -12,13 +12,12 @@ import pytest
 from clhist import named_profile, operators
 from clhist._core.devices.vendors import ALL_FEATURES
 from clhist._core.kernels.from_plan import combine_spec, sweep_spec
-from clhist._core.kernels.hot_bin import HotBin
 from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS, is_wide, local_capacity, order_of, scratch_layout
 from clhist._core.kernels.partitions import partition_specs
 from clhist._core.kernels.render import render_sweep
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec
-from clhist._core.model.feature import BatchChunks, FlatBatch, PartitionedPairs
+from clhist._core.model.feature import BatchChunks, FlatBatch, HotBin, PartitionedPairs
 from clhist._core.model.problem import Choices, Problem
 from clhist._core.model.sweeps import plan, plan_sweeps
 

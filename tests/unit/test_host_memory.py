@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clhist._core.opencl import memory as kept_memory
-from clhist._core.opencl.memory import HostMemory
+from clhist._core.opencl import host_memory as kept_memory
+from clhist._core.opencl.host_memory import HostMemory
 from clhist._core.opencl.new_arrays import HOST_ALIGNMENT, empty
 
 MIB = 2**20

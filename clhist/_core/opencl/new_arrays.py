@@ -13,7 +13,8 @@ import pyopencl.array as cl_array
 
 from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned
 from clhist._core.opencl.cuda_kinds import cuda_device_of
-from clhist._core.opencl.memory import LEAST_KEPT, PATIENCE, free_idle, host_memory, in_order, scratch_allocator
+from clhist._core.opencl.host_memory import LEAST_KEPT, host_memory
+from clhist._core.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
 
 HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
-from clhist._core.kernels.maps import Argument
+from clhist._core.kernels.source import Source
 from clhist._core.model.problem import FREE, Problem, planned_size
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array
@@ -22,11 +24,12 @@ from clhist._core.opencl.device import profile_names
 from clhist._core.recording import heard
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.prepare import Preparation, forms_of
 from clhist._core.runtime.prepared import New, Part
-from clhist._core.runtime.signature import Remembered, itself
+from clhist._core.runtime.signature import Remembered, itself, without_size, without_sizes
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
 
@@ -173,13 +176,14 @@ class CallCache(Remembered[Any]):
     ----------
     builder : Builder
         Plans and builds.
-    arguments : sequence of Argument
-        Of the map.
+    source : Source
+        The map.
     """
 
-    def __init__(self, builder: Builder, arguments: Sequence[Argument]) -> None:
+    def __init__(self, builder: Builder, source: Source) -> None:
         super().__init__(_MOST)
-        self._builder, self._arguments = builder, tuple(arguments)
+        self._builder, self._arguments, self._sizing = builder, source.arguments, source.sizing
+        self._arrays = tuple(n for n, argument in enumerate(self._arguments) if argument.is_array)
 
     def of_family(self, family: Hashable, call: Call) -> Ready | None:
         """Return the cached call of another template of one origin that serves as many elements; None without one.
@@ -254,6 +258,39 @@ class CallCache(Remembered[Any]):
         family.exact.put(own, executable)
         self.put(key, family)
         return executable, (), None
+
+    def key_of_sizes(
+        self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None, targets: Sequence[Array]
+    ) -> Hashable:
+        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
+
+        Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
+        """
+        if not isinstance(key, tuple) or isinstance(key[0], CallTemplate) or bins is None:
+            return None
+        if call.num_histograms is not None or call.offsets is not None:
+            return None
+        if (number := one_number(call.num_bins)) is None:
+            return None
+        for target in targets:
+            if not _is_contiguous(target) or target.shape != (number,):
+                return None
+        # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
+        parts = list[Hashable]()
+        for n, part in zip(self._arrays, key, strict=False):
+            if not _is_contiguous(args[n]) or not args[n].size:
+                return None
+            parts.append(without_size(part))
+        if (size := call.size) is None:
+            if self._sizing is None:
+                return None
+            size = args[self._sizing].size
+        # The sizes in the key are replaced by the rounded ones.
+        rest = key[len(parts) :]
+        if targets:
+            parts += map(without_sizes, rest[:2])  # of `dest` and `out`
+            rest = rest[2:]
+        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
 
     def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
         is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
@@ -350,6 +387,18 @@ class CallCache(Remembered[Any]):
             same = {self._arguments[n].name: checked.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
             return executable_of(checked.queue, prepared, smaller, same)
+
+
+def _is_contiguous(array: Any) -> bool:
+    """Whether a value is an array of NumPy or a device in the order of C."""
+    return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
+
+
+def one_number(num_bins: Any) -> int | None:
+    """Return the number of bins of one dimension; None of others."""
+    if type(num_bins) is tuple and len(num_bins) == 1:
+        num_bins = num_bins[0]
+    return num_bins if type(num_bins) is int else None
 
 
 def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar
@@ -38,15 +37,13 @@ from clhist._core.runtime.call import (
     queue_for,
     taken_argument,
 )
-from clhist._core.runtime.call_cache import CallCache, Operands, Ready, Uses
+from clhist._core.runtime.call_cache import CallCache, Operands, Ready, Uses, one_number
 from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.prepare import numbered
 from clhist._core.runtime.signature import (
     signature_of_call,
     signature_of_targets,
-    without_size,
-    without_sizes,
 )
 from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
@@ -110,7 +107,7 @@ class Engine:
         self._preparation = Builder(self.context, source, profile)
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
-        self._calls = CallCache(self._preparation, self.arguments)
+        self._calls = CallCache(self._preparation, source)
         self._custom = any(operator.is_custom for operator in source.operators)
         self._preparation.check_fp64()
 
@@ -362,14 +359,14 @@ class Engine:
             As `check` does of these numbers.
         """
         # A template passes the arrays alone, and the sizes of several dimensions are not rounded.
-        bins = _one_number(call.num_bins)
+        bins = one_number(call.num_bins)
         if targets is None or bins is None:
             return None
         # A plan for exactly these bins comes first. The second key leads to a plan with spare bins.
-        of_sizes = self._key_of_sizes(key, args, call, bins, targets)
+        of_sizes = self._calls.key_of_sizes(key, args, call, bins, targets)
         alike = self._calls.get(of_sizes)
         if alike is None and call.largest is None and bins > 0:
-            of_sizes = self._key_of_sizes(key, args, call, planned_size(bins), targets)
+            of_sizes = self._calls.key_of_sizes(key, args, call, planned_size(bins), targets)
             alike = self._calls.get(of_sizes)
         if alike is None or alike.uses is None:
             return None
@@ -384,39 +381,6 @@ class Engine:
         ready = replace(alike, scalars=([], []), sizes=sizes, shape=shape, uses=Uses())
         self._calls.put(key, ready)
         return ready
-
-    def _key_of_sizes(
-        self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None, targets: Sequence[Array]
-    ) -> Hashable:
-        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
-
-        Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
-        """
-        if not isinstance(key, tuple) or isinstance(key[0], CallTemplate) or bins is None:
-            return None
-        if call.num_histograms is not None or call.offsets is not None:
-            return None
-        if (number := _one_number(call.num_bins)) is None:
-            return None
-        for target in targets:
-            if not _is_contiguous(target) or target.shape != (number,):
-                return None
-        # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
-        parts = list[Hashable]()
-        for n, part in zip(self._arrays, key, strict=False):
-            if not _is_contiguous(args[n]) or not args[n].size:
-                return None
-            parts.append(without_size(part))
-        if (size := call.size) is None:
-            if self.source.sizing is None:
-                return None
-            size = args[self.source.sizing].size
-        # The sizes in the key are replaced by the rounded ones.
-        rest = key[len(parts) :]
-        if targets:
-            parts += map(without_sizes, rest[:2])  # of `dest` and `out`
-            rest = rest[2:]
-        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
 
     def _first(
         self,
@@ -461,7 +425,7 @@ class Engine:
                 # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
                 # stored.
                 if ready.uses is not None and (checked.on_device or self._takes_all_at_once(checked.queue.device)):
-                    self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
+                    self._calls.put(self._calls.key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
         return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
@@ -566,18 +530,6 @@ class Engine:
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.lower_bound]
-
-
-def _is_contiguous(array: Any) -> bool:
-    """Whether a value is an array of NumPy or a device in the order of C."""
-    return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
-
-
-def _one_number(num_bins: Any) -> int | None:
-    """Return the number of bins of one dimension; None of others."""
-    if type(num_bins) is tuple and len(num_bins) == 1:
-        num_bins = num_bins[0]
-    return num_bins if type(num_bins) is int else None
 
 
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
