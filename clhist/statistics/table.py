@@ -352,6 +352,9 @@ TABLE: dict[str, Statistic] = {
 }
 STATISTICS = tuple(name for name, entry in TABLE.items() if not entry.takes)  # of `clhist.GroupBy.agg`
 OF_ANY = tuple(name for name, entry in TABLE.items() if entry.is_apart and entry.kinds == _ANY)  # of texts, too
+OF_COLUMN = tuple(name for name, entry in TABLE.items() if entry.dtype is _own)  # values of the column, of its type
+# Of values that have an order only, such as text, whose numbers take their place.
+OF_ORDER = tuple(name for name, entry in TABLE.items() if entry.dtype is _own or entry.is_position or name == "count")
 OF_COMPLEX = tuple(name for name in STATISTICS if "c" in TABLE[name].kinds)
 BINNED = tuple(name for name, entry in TABLE.items() if entry.finish is not None)
 
