@@ -71,5 +71,7 @@ class CallTemplate:
         call = self.call
         if dest is None and out is None and allocator is None and not wait_for:
             return call
+        # Every field, in the order of `Call`: on an EPYC `dataclasses.replace` takes 5.8 µs, this 1.0.
         again = call.race_factor, call.choices, call.memory_budget, call.num_histograms, call.offsets
-        return Call(call.num_bins, call.size, dest, out, call.queue, allocator, wait_for, *again, begun=begun)
+        of_bins = call.largest, call.partial
+        return Call(call.num_bins, call.size, dest, out, call.queue, allocator, wait_for, *again, *of_bins, begun)
