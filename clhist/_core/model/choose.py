@@ -41,7 +41,8 @@ from clhist._core.model.times import BANDWIDTH, Times
 from clhist._core.model.updates import BY_NAME, GATHER, SORT
 from clhist._core.model.workload import Workload
 
-# A strategy has one file here and, where it is more than a plain sweep, one in runtime/ and one in kernels_cl/.
+# A strategy has one file here; with several kernels also one in runtime/, with sections of its own one in kernels_cl/.
+# docs/architecture/extending.md has the steps.
 STRATEGIES: dict[str, type[Plan]] = {
     kind.strategy: kind
     for kind in (
