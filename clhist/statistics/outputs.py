@@ -17,6 +17,7 @@ from clhist.statistics.variance import central_moments_text, kurtosis_text, skew
 SPREADS = ("var", "std", "sem", "skew", "kurt")
 """The statistics that take a second sweep, around the means."""
 _OF_SHAPE = ("skew", "kurt")
+_VALUE = "value"  # a field that carries the value of an element, and is no result
 
 
 @dataclass(frozen=True)
@@ -191,18 +192,23 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
     total = _total_of(column, names, real)
     # One field of the emitted value carries the element; constants fill the others, which no lift reads.
     carrier = next((name for name in names if name != "count"), "")
+    carried = column.total if carrier == "sum" else column.result
+    # A result that cannot hold the values, such as float32 of float64, must not round each of them.
+    is_apart = bool(carrier) and not np.can_cast(column.dtype, carried)
+    if is_apart:
+        carrier, carried = _VALUE, column.dtype
     parts, lifted = {}, []
     if counted:
         parts["number"] = operators.add(numbers.count)
         lifted.append("1" if carrier else "v.count")
     if carrier:
         parts["sum"] = operators.add(total)
-        lifted.append(converted(f"v.{carrier}", column.total if carrier == "sum" else column.result, total))
+        lifted.append(converted(f"v.{carrier}", carried, total))
     # A sum of 64-bit integers may wrap, as NumPy's does; its mean must not, so it gets another accumulator.
     mean_of = "sum"
     if "sum" in names and "mean" in names and integers and column.dtype.itemsize == 8 and total.kind != "f":
         parts["exact"], mean_of = operators.add(real), "exact"
-        lifted.append(f"({c_name(real)})v.sum")
+        lifted.append(f"({c_name(real)})v.{carrier}")
     summed = f"a.{mean_of}" if column.dtype.kind == "c" else f"({c_name(real)})a.{mean_of}"
     results = {
         "sum": (column.total, converted("a.sum", total, column.total)),
@@ -213,19 +219,22 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
             ),
         ),
         "count": (np.dtype(np.int64), "a.number"),
+        _VALUE: (column.dtype, "0"),
     }
+    fields = [*names, _VALUE] if is_apart else names
     operator = operators.product(
         parts,
-        struct_of({name: results[name][0] for name in names}),
+        struct_of({name: results[name][0] for name in fields}),
         lift=f"(accumulator_t){{{', '.join(lifted)}}}",
-        finish=f"(value_t){{{', '.join(results[name][1] for name in names)}}}",
+        finish=f"(value_t){{{', '.join(results[name][1] for name in fields)}}}",
         name="moments",
     )
     other = "0" if column.dtype.kind == "c" else "1"
-    texts = {name: "1" if name == "count" else other for name in names}
+    texts = {name: "1" if name == "count" else other for name in fields}
     if carrier:
-        texts[carrier] = converted("v", column.dtype, results[carrier][0])
-    return Output(operator, f"((value_t){{{', '.join(texts.values())}}})", tuple(names))
+        texts[carrier] = converted("v", column.dtype, carried)
+    results_of = tuple("" if name == _VALUE else name for name in fields)
+    return Output(operator, f"((value_t){{{', '.join(texts.values())}}})", results_of)
 
 
 def _total_of(column: Column, names: Sequence[str], real: np.dtype) -> np.dtype:
