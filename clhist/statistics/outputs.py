@@ -171,18 +171,25 @@ def spread_of(column: Column, numbers: Numbers) -> Output:
     return Output(operator, f"((value_t){{({kind})v - ({kind})m{zeros}}})", names)
 
 
-def weighted_mean(result: np.dtype, real: np.dtype) -> Operator:
-    """Return the mean of values by their weights, as the first field of its (value, weight) pairs."""
+def weighted_mean(values: np.dtype, weights: np.dtype, result: np.dtype, real: np.dtype) -> Output:
+    """Return the histogram of means of values `v` by their weights `w`; the means are its first field."""
     weight = np.dtype(f"f{result.itemsize // 2}") if result.kind == "c" else result
     total = np.dtype(f"c{2 * real.itemsize}") if result.kind == "c" else real
     kind = c_name(real)
-    return operators.product(
+    fields, emitted, means = {_VALUE: result, "weight": weight}, f"{converted('v', values, result)}, w", ""
+    # As of moments: values and weights are not rounded to a narrower result.
+    if not (np.can_cast(values, result) and np.can_cast(weights, weight)):
+        fields, emitted, means = {"mean": result, _VALUE: values, "weight": weights}, "0, v, w", "0, "
+    total_of = converted(f"v.{_VALUE}", fields[_VALUE], total)
+    mean = converted("(a.sum / a.weight)", total, result)
+    operator = operators.product(
         {"sum": operators.add(total), "weight": operators.add(real)},
-        struct_of({"value": result, "weight": weight}),
-        lift=f"(accumulator_t){{{converted('v.value', result, total)} * ({kind})v.weight, v.weight}}",
-        finish=f"(value_t){{{converted('(a.sum / a.weight)', total, result)}, a.weight}}",
+        struct_of(fields),
+        lift=f"(accumulator_t){{{total_of} * ({kind})v.weight, v.weight}}",
+        finish=f"(value_t){{{mean}, {means}a.weight}}",
         name="weighted_mean",
     )
+    return Output(operator, f"((value_t){{{emitted}}})", ("mean", *[""] * (len(fields) - 1)))
 
 
 def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output:

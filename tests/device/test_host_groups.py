@@ -7,11 +7,11 @@ from itertools import product
 
 import numpy as np
 import pandas
-import pyopencl.array as cl_array
 import pytest
 from both_ways import assert_same, plain, ways
 from covering import covering
 from histograms import outcome
+from pyopencl.array import to_device
 
 import clhist
 from clhist._core.runtime import small
@@ -106,8 +106,8 @@ def test_narrow_results_round_once(dtype, monkeypatch, queue):
     wide = x.astype(np.promote_types(x.dtype, "f8"))
     for on_device in (False, True):
         monkeypatch.setattr(small, "pays_off", lambda *_: on_device)
-        for values in (x, cl_array.to_device(queue, x)) if on_device else (x,):
-            groups = clhist.group_by(keys if values is x else cl_array.to_device(queue, keys), 2)
+        for values in (x, to_device(queue, x)) if on_device else (x,):
+            groups = clhist.group_by(keys if values is x else to_device(queue, keys), 2)
             found = groups.agg(x=(values, *names), dtype=narrow)["x"]
             for group in range(2):
                 own = wide[keys == group]
@@ -119,6 +119,11 @@ def test_narrow_results_round_once(dtype, monkeypatch, queue):
                     with np.errstate(all="ignore"):
                         rounded = result.dtype.type(expected[name])
                     np.testing.assert_allclose(result[group], rounded, rtol=1.2e-7)
+            weights = 1 + np.arange(100) % 4 / 2**30  # which float32 cannot hold either
+            found = groups.weighted_mean(values, weights if values is x else to_device(queue, weights), dtype=narrow)
+            expected = [np.average(wide[keys == group], weights=weights[keys == group]) for group in range(2)]
+            found = found if values is x else found.get()
+            np.testing.assert_allclose(found, np.array(expected, narrow), rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])
