@@ -161,10 +161,10 @@ def repeated(
     if isinstance(cached, OfExtent):
         data_extent = extent(arrays[0], arrays[1], cached.of_kinds[0].queue)
         by_extent = _by_extent(key, data_extent)
-        if (known := call_templates.get(by_extent)) is None:
-            known = cached.of_extent(data_extent, a.dtype)
-            call_templates.put(by_extent, known)
-        cached = known
+        if (prepared := call_templates.get(by_extent)) is None:
+            prepared = cached.of_extent(data_extent, a.dtype)
+            call_templates.put(by_extent, prepared)
+        cached = prepared
     result = None if cached is None else cached.again(arrays, density, out)
     return result, data_extent, cached is None
 

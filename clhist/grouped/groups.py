@@ -346,11 +346,11 @@ def labels_once(groups: Groups) -> Callable[[], Any]:
 
     `functools.cache` would take microseconds to make one.
     """
-    labels, number, found = groups.labels, groups.num_groups, list[Any]()
+    labels, number, cached = groups.labels, groups.num_groups, list[Any]()
 
     def result() -> Any:
-        if not found:
-            found.append(labels_of(labels, number))
-        return found[0]
+        if not cached:
+            cached.append(labels_of(labels, number))
+        return cached[0]
 
     return result

@@ -318,9 +318,9 @@ class Engine:
             key = signature_of_targets(template, call, targets)
         else:
             key = family and (origin, family, call.size)
-        found = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
-        self._calls.put_by_family(family, call, found)
-        return key, family, found
+        ready = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
+        self._calls.put_by_family(family, call, ready)
+        return key, family, ready
 
     def _repeated(
         self, ready: Ready, args: Sequence[Any], call: Call, template: CallTemplate | None, targets: Sequence[Array]
