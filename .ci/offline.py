@@ -22,10 +22,9 @@ from compilers import NVIDIA, TARGETS, Target, Tools
 from isa import lock_faults, of_assembly
 
 from clhist import operators
-from clhist._core.devices.atomics import to_prove
 from clhist._core.devices.profile import Profile, Report, merge
 from clhist._core.devices.profile_files import load_profiles
-from clhist._core.devices.vendors import PROVEN_FENCE, features_of
+from clhist._core.devices.vendors import PROVEN_FENCE, features_of, to_prove
 from clhist._core.kernels.digit_sort import lanes_of
 from clhist._core.kernels.from_plan import Programs, programs_of, sweep_spec
 from clhist._core.kernels.key_ranges import key_sizes
@@ -48,8 +47,8 @@ from clhist._core.kernels.render import (
 from clhist._core.kernels.scan import lanes_of as lanes_to_scan
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec, SweepPart
-from clhist._core.model.packed import WIDTHS, PackedCounters
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import CyclicPasses, PackedCounters
+from clhist._core.model.packed import WIDTHS
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, SIDE_BY_SIDE, Choices, Problem, Rows
 from clhist._core.model.sweeps import plan

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, common_kind, is_device_array
-from clhist._core.opencl.masks import mask_of, without_masked
+from clhist._core.opencl.arrays import Array, common_kind, is_device_array, mask_of, without_masked
 from clhist._core.runtime import small
 from clhist._core.runtime.caller import at_caller
-from clhist._core.runtime.host_tensors import any_host_tensor
+from clhist._core.runtime.labelled import any_host_tensor
 from clhist._core.runtime.reading import (
     NUMBERED,
     as_array,

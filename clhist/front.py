@@ -15,12 +15,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from clhist._core.cuda.imported import imported
-from clhist._core.cuda.kinds import PLAIN, may_be_cuda
+from clhist._core.kinds import PLAIN, imported, may_be_cuda
 from clhist._core.opencl import lost
 from clhist._core.runtime.cuda_entry import takes_cuda
-from clhist._core.runtime.host_tensors import any_host_tensor, as_tensors
-from clhist._core.runtime.labelled import unlabelled
+from clhist._core.runtime.labelled import any_host_tensor, as_tensors, unlabelled
 from clhist._core.runtime.small import check_refused
 from clhist.operators.c_types import check_booleans
 

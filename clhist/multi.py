@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pyopencl as cl
 
-from clhist._core.cuda.kinds import may_be_cuda
+from clhist._core.kinds import may_be_cuda
 from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.lost import check_process

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import are_plain_numbers, check_context, check_layout, is_device_array
-from clhist._core.opencl.masks import check_unmasked
+from clhist._core.opencl.arrays import are_plain_numbers, check_context, check_layout, check_unmasked, is_device_array
 from clhist._core.runtime.columns import ColumnData, of_list, read_column
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array

@@ -14,10 +14,9 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import __version__, operators
-from clhist._core.devices.atomics import native_atomic, native_table
 from clhist._core.devices.profile import Profile, matching, named_profile
 from clhist._core.devices.profile_files import KINDS, LEVELS, PARAMETERS, ProfileFile, usable_profiles, user_directory
-from clhist._core.devices.vendors import FEATURES, MEMORIES, VENDOR_PATHS
+from clhist._core.devices.vendors import FEATURES, MEMORIES, VENDOR_PATHS, native_atomic, native_table
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.updates import available_updates
 from clhist._core.opencl import device

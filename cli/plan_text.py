@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from clhist._core.devices.profile import Profile
 from clhist._core.devices.profile_files import PARAMETERS
 from clhist._core.model import global_memory
-from clhist._core.model.choose import PREDICTED
 from clhist._core.model.plan import Plan, Step
 from clhist._core.model.scaling import rates_of
+from clhist._core.model.shared import PREDICTED
 from clhist.cli.tables import bytes_text, table, wrapped
 
 

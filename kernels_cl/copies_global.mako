@@ -7,7 +7,7 @@
 ## second stage combines them. With `spec.block` a spare bin behind those of a copy takes what is not in the pass.
 ##
 ## Part of sweep.mako. Plans: GlobalPlan, PrivatePlan. Paper: SC'20, section III.
-<%! from clhist._core.kernels.private_memory import set_to_neutral, spare_bin %>\
+<%! from clhist._core.kernels.sweep_code import set_to_neutral, spare_bin %>\
 ## The memory of the copies, and of their locks.
 <%def name="memory()">
 ${state.all_copies}

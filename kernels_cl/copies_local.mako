@@ -12,7 +12,7 @@
 ## Part of sweep.mako. Declarations of the arrays: clhist/_core/kernels/local_memory.py. Plans: LocalPlan and those on it. Paper: SC'20, section III, equations 1 to 6. Decision 0007.
 <%namespace name="section" file="section.mako"/>
 <%!
-    from clhist._core.kernels.bins_of_pass import result_of_copy
+    from clhist._core.kernels.sweep_code import result_of_copy
     from clhist._core.kernels.local_memory import arrays_in_pool, barrier_before_next_share, own_locks
 %>\
 ## The memory of the copies: the cells of each part for all teams, then the locks.

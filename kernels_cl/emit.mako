@@ -8,7 +8,7 @@
 ## Part of sweep.mako, for all plans but PackedPlan, whose packed.mako has the same defs.
 <%!
     from textwrap import indent
-    from clhist._core.kernels.bins_of_pass import bin_in_pass
+    from clhist._core.kernels.sweep_code import bin_in_pass
     from clhist._core.kernels.sweep_code import (
         emit_with_comparison,
         emit_without_comparison,

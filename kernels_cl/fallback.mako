@@ -5,7 +5,7 @@
 ## Features: Fallback (packed.mako), SeparateFallback (narrow.mako, rows_at_once.mako). Decisions 0006 and
 ## 0012.
 <%!
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
 %>
 ## Of the sweep: the second stage asks whether this was called; it lowers the flag itself.
 <%def name="guard(feature)">

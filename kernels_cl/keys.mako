@@ -177,4 +177,6 @@ ${each_block("size")}\
 
 % endif
 
+% if in_order:
 <%include file="keys_in_order.mako"/>\
+% endif

@@ -7,7 +7,7 @@
 ##   copies   | corrected sums |            which the second stage combines
 ##
 ## Part of walk_blocked.mako, for plans with the feature SumsOfSums (clhist/_core/model/private.py). The statements that
-## call these functions are in clhist/_core/kernels/long_sums.py. The
+## call these functions are in clhist/_core/kernels/sweep_code.py. The
 ## rounding error of an addition is that of TwoSum: six operations, for summands of any size.
 ## The functions of the sweep.
 <%def name="helpers(feature)">

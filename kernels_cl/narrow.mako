@@ -12,7 +12,7 @@
 <%!
     from clhist.operators.fixed_point import FORMATS
     from clhist.operators.narrow import has_quanta, quantum_of, taken_by
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
 
     def shift_of(feature):
         """Where the exponent of a value lies."""

@@ -11,7 +11,7 @@
 <%!
     from clhist.operators.fixed_point import FORMATS
     from clhist._core.model.narrow import LOOKED_AT
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
 
     RUN = 32  # neighbouring elements
 %>\

@@ -22,7 +22,7 @@
 ## is right as well. Note [No clearing of the flag], docs/decisions/0006.
 <%!
     from clhist._core.kernels.packed_walk import RUN
-    from clhist._core.model.packed import CALL_WORDS, RAISED, SAMPLE, PackedCounters
+    from clhist._core.model.feature import CALL_WORDS, RAISED, SAMPLE, PackedCounters
 
     FREE = 0xFFFFFFFF  # no bin
     MOST_TRIES = 32

@@ -16,9 +16,9 @@
 <%!
     from textwrap import indent
     from clhist._core.kernels.state import LINE_BYTES, wrapped
-    from clhist._core.model.packed import Guarded
+    from clhist._core.model.feature import Guarded
     from clhist._core.model.partition import CURSORS
-    from clhist._core.model.split import SHARED
+    from clhist._core.model.partition import SHARED
 %>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix

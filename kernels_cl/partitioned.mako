@@ -12,7 +12,7 @@
 
 <%!
     from textwrap import dedent, indent
-    from clhist._core.model.packed import Guarded
+    from clhist._core.model.feature import Guarded
     from clhist._core.model.partition import ROUNDS
     from clhist._core.kernels.state import LINE_BYTES, statement
     from clhist._core.kernels.striped import updates

@@ -15,7 +15,7 @@
     BYTES_AHEAD = 8192  # that values are asked for
 %>\
 <%
-    from clhist._core.kernels.combine_state import dest_or_neutral, has_bytes
+    from clhist._core.kernels.combine_code import dest_or_neutral, has_bytes
     sweep, text = spec.sweep, spec.text
     group, d, v = sweep.work_group_size, text.rows.components, spec.vector
     operator = sweep.outputs[0].operator

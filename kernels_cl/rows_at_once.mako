@@ -9,7 +9,7 @@
 <%namespace name="types" file="types.mako"/>
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%!
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
     from clhist._core.model.rows import LOOKED_AT, LOOKED_CELLS
 %>\
 <%

@@ -4,7 +4,7 @@
 ## Used by rows.mako and the templates that it includes.
 <%!
     from clhist._core.kernels.state import wrapped
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
     from clhist.operators.halves import ELEMENT, half_name
 %>
 <%def name="begin(name, size)">

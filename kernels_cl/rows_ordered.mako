@@ -3,7 +3,7 @@
 <%namespace name="kernel" file="rows_begin.mako"/>
 <%
     from itertools import product
-    from clhist._core.kernels.combine_state import dest_or_neutral, has_bytes
+    from clhist._core.kernels.combine_code import dest_or_neutral, has_bytes
     sweep, text = spec.sweep, spec.text
     group, d = sweep.work_group_size, text.rows.components
     operator = sweep.outputs[0].operator

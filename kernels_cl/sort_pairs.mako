@@ -8,7 +8,7 @@
 ## Plan: SortedPlan (clhist/_core/model/sort.py). Paper: SC'20, Listing 4. Decision 0020.
 <%!
     from clhist._core.kernels.state import wrapped
-    from clhist._core.model.batch import BatchChunks
+    from clhist._core.model.feature import BatchChunks
 %>\
 <%namespace name="types" file="types.mako"/>
 <%

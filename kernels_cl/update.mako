@@ -22,8 +22,7 @@
 
 <%!
     from clhist.operators.c_types import assigned
-    from clhist.operators.narrow import NOT_ADDED
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
 
     def exchange_of(part):
         """The compare-exchange of a cell: of the core for 32 bits, of cl_khr_int64_base_atomics for 64."""
@@ -173,6 +172,7 @@ void clhist_update${n}(
     volatile ${space} uint *word = (volatile ${space} uint *)cell${at};
     if (term.flags) {
 % if part.part.is_narrow:
+<% from clhist.operators.narrow import NOT_ADDED %>\
         if (term.flags == ${NOT_ADDED})
             CLHIST_RELAXED_STORE(atomic_xchg, clhist_call, ${hex(RAISED)}u);
 % else:

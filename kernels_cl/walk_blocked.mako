@@ -9,10 +9,10 @@
 <%!
     from textwrap import indent
     from clhist._core.devices.vendors import POCL
-    from clhist._core.kernels.blocked import copies_of_turn, first_copies, prefetch, range_of_item, update_of_element
-    from clhist._core.kernels.long_sums import add_up_by_element, add_up_by_round, begin_sums, end_sums
+    from clhist._core.kernels.sweep_code import copies_of_turn, first_copies, prefetch, range_of_item, update_of_element
+    from clhist._core.kernels.sweep_code import add_up_by_element, add_up_by_round, begin_sums, end_sums
     from clhist._core.kernels.state import PART
-    from clhist._core.model.packed import RAISED
+    from clhist._core.model.feature import RAISED
 
     SAMPLES = 64  # of four neighbours
     SMALL_BYTES = 2048  # copies that take no more are all used
@@ -24,18 +24,32 @@ ${begin_sums(state)}
 % if state.may_use_fewer_turns:
 ${fewer_turns(spec.indices.name)}
 % endif
+% if spec.unrolled > 1 or spec.block:
 #ifndef CLHIST_NO_ROUNDS
 % if spec.block:
 ${in_blocks(spec.outputs[0].suffix, state.word_of_terms, parts[0].part.words)}
 % else:
     for (; clhist_last - i >= ${spec.round}; i += ${spec.round}) {
-${one_round("clhist_map", "i")}
+${one_round("clhist_map", "i", spec.round)}
 ${add_up_by_round(state)}
     }
 % endif
 #endif
+% else:
+## A map that is too long to be unrolled is long to compile, too: it is there once.
+#ifndef CLHIST_NO_ROUNDS
+    for (int clhist_number; i < clhist_last; i += clhist_number) {
+        clhist_number = clhist_last - i < ${spec.round} ? (int)(clhist_last - i) : ${spec.round};
+${one_round("clhist_map", "i", "clhist_number")}
+${add_up_by_round(state)}
+    }
+#else
+% endif
     for (; i < clhist_last; ++i)
 ${state.map_call(2)}
+% if spec.unrolled == 1 and not spec.block:
+#endif
+% endif
 ${end_sums(state)}
 </%def>
 
@@ -68,7 +82,7 @@ ${end_sums(state)}
             clhist_others |= CLHIST_BIN(${spec.indices.name}[i + clhist_k]) - clhist_first${s} >= clhist_count${s};
         if (!clhist_others) {
             for (int clhist_round = 0; clhist_round < ${spec.block}; clhist_round += ${spec.round}) {
-${indent(capture(one_round, "clhist_map", "i + clhist_round"), "        ")}
+${indent(capture(one_round, "clhist_map", "i + clhist_round", spec.round), "        ")}
             }
             continue;
         }
@@ -131,15 +145,15 @@ ${state.map_call(4, lambda a: f"{a.name}[i + clhist_k]", "i + clhist_k")}
 ## The rounds of a block from element `first` on.
 <%def name="rounds(first, end)">
         for (int clhist_round = ${first}; clhist_round < ${end}; clhist_round += ${spec.round}) {
-${indent(capture(one_round, "clhist_map_inside", "i + clhist_round", ["clhist_ahead[clhist_round + clhist_k]"]), "    ")}
+${indent(capture(one_round, "clhist_map_inside", "i + clhist_round", spec.round, ["clhist_ahead[clhist_round + clhist_k]"]), "    ")}
         }
 </%def>
 
 ## The elements of one round, of which neighbours go to different copies; those of a later one are asked for meanwhile.
-<%def name="one_round(function, first, leading=())">
+<%def name="one_round(function, first, number, leading=())">
 ${prefetch(state, first)}
         #pragma unroll ${spec.unrolled}
-        for (int clhist_k = 0; clhist_k < ${spec.round}; ++clhist_k) {
+        for (int clhist_k = 0; clhist_k < ${number}; ++clhist_k) {
 ${copies_of_turn(state)}
 ${update_of_element(state, function, first, leading)}
 ${add_up_by_element(state)}

@@ -22,13 +22,13 @@ from clhist._core.opencl.cuda_kinds import (
     is_cuda as is_cuda,
 )
 from clhist._core.opencl.halves import as_numbers as as_numbers
-from clhist._core.cuda.imported import is_complete as is_complete
+from clhist._core.kinds import is_complete as is_complete
 from clhist._core.runtime.cuda_entry import takes_cuda as takes_cuda
 from clhist.operators.c_types import native as native
 from clhist._core.runtime.reading import as_array as as_array, check_width as check_width
 
 # Masks, missing elements, columns of tables, labelled arrays.
-from clhist._core.opencl.masks import (
+from clhist._core.opencl.arrays import (
     check_unmasked as check_unmasked,
     leave_out as leave_out,
     mask_of as mask_of,

@@ -16,6 +16,7 @@ from clhist._core.runtime.signature import signature_of_data
 from clhist.binned.bits import are_few_kinds, of_bits
 from clhist.binned.counting import counted, counting
 from clhist.binned.counts import check_device_dtypes, flat, may_round, present
+from clhist.binned.densities import Densities
 from clhist.binned.device_edges import DeviceEdges, device_edges
 from clhist.binned.device_inputs import numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
@@ -188,7 +189,8 @@ def _counted(
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
-    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, axis=axis), hist
+    divide = Densities(queue, (edges,))
+    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, axis=axis, divide=divide), hist
 
 
 def repeated_points(
@@ -263,7 +265,7 @@ def histogramdd(
     hist, swept = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
-    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges))
+    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges), divide=Densities(queue, edges))
     store(key, prepared, any_size=True)
     return prepared.finished(hist, density, out), edges
 

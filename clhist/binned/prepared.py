@@ -21,6 +21,7 @@ from clhist._core.runtime.signature import call_templates
 from clhist.axes.axis import Axis
 from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
+from clhist.binned.densities import Densities, can_convert, densities_by_records
 from clhist.binned.device_edges import DeviceEdges
 from clhist.binned.device_inputs import numpy_axis
 from clhist.binned.extent import extent
@@ -51,6 +52,8 @@ class PreparedHistogram(NamedTuple):
         Makes the bins on the device, from the range of the data.
     axis : Axis, optional
         The axis of a histogram of one dimension, unless the device makes it.
+    divide : Densities, optional
+        Divides counts on the device by the widths of bins; None if the device makes these.
     """
 
     queue: cl.CommandQueue
@@ -60,12 +63,14 @@ class PreparedHistogram(NamedTuple):
     rest: tuple[int, ...] | None = None
     device_edges: DeviceEdges | None = None
     axis: Axis | None = None
+    divide: Densities | None = None
 
     def __call__(self, arrays: Sequence[Array | None], density: bool | None, out: Array | None) -> Array:
         """Return the histogram of other arrays (data, `where`, weights) with the same signature."""
         assert self.sweep is not None
         (hist,) = self.sweep(arrays).values()
-        if hist.dtype != self.dtype:
+        # Of counts, densities are float64 anyway.
+        if hist.dtype != self.dtype and not (density and can_convert(hist) and arrays[-1] is None):
             hist = as_dtype(hist, self.dtype, self.queue)
         if self.rest is None and not density and out is None:
             return hist
@@ -82,6 +87,10 @@ class PreparedHistogram(NamedTuple):
         keys, records = self.device_edges.enqueue(data, others[0])
         reading = Reading(records, self.queue)
         hist, edges_of = self([data, keys, records, *others], None, None), self.device_edges.edges
+        is_divided = bool(density) and can_convert(hist)
+        if is_divided:
+            # By the device's edges; if they turn out not to be NumPy's, nothing of it is used.
+            hist = densities_by_records(self.queue, hist, records, self.device_edges.spec.edge)
 
         def with_edges(hist: Any, records: np.ndarray) -> tuple[Any, bool]:
             edges = edges_of(records)
@@ -93,7 +102,7 @@ class PreparedHistogram(NamedTuple):
 
             ends_with(None, hist, with_edges)
         made, _ = with_edges(hist, reading.get())
-        return made and (self._replace(edges=made[1:]).finished(hist, density, out), made[1])
+        return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
 
     def of_size(self, size: int) -> PreparedHistogram | None:
         """Return the histogram of `size` elements, as of `Sweep.of_size`."""
@@ -105,7 +114,10 @@ class PreparedHistogram(NamedTuple):
         if self.rest is not None:
             hist = hist.reshape(*self.rest, hist.shape[-1])
         if density:
-            hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
+            if self.divide is not None and can_convert(hist):
+                hist = self.divide(hist)
+            else:
+                hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
         return into(out, hist)
 
 
@@ -128,7 +140,8 @@ class OfExtent(NamedTuple):
         axis = numpy_axis(edges, kernel_dtype(dtype), one.queue, ends=ends) if are_usable(edges) else None
         for one in self.of_kinds:
             if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
-                return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis)
+                divide = Densities(one.queue, (edges,))
+                return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
         return None
 
     def with_other(self, other: PreparedHistogram) -> OfExtent:

@@ -248,7 +248,7 @@ def _as(array: Any, dtype: np.dtype | None) -> Any:
 def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
     """Return the first cells in this shape. One dimension is not reshaped, since that takes PyOpenCL long."""
     size = prod(shape)
-    cells = cells[:size] if isinstance(cells, np.ndarray) else beginning(cells, size)
+    cells = beginning(cells, size)
     return cells if len(shape) == 1 else cells.reshape(shape)
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from clhist._core.devices.patterns import exactly
 from clhist._core.devices.profile import Profile
-from clhist._core.devices.profile_files import PARAMETERS, parse_profile, usable_profiles, user_directory
+from clhist._core.devices.profile_files import PARAMETERS, exactly, parse_profile, usable_profiles, user_directory
 from clhist._core.opencl.device import device_kind, own_profile, trust
 from clhist.calibration import measure
 from clhist.calibration.cpu_rates import cpu_rates

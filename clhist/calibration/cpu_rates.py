@@ -10,7 +10,7 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist._core.devices.profile import Profile
-from clhist._core.model.private_rates import GRID, KINDS, WORK_ITEMS, cells_name, tiles_name
+from clhist._core.model.private import GRID, KINDS, WORK_ITEMS, cells_name, tiles_name
 from clhist._core.model.times import CELLS
 from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
 from clhist.kernel import HistogramKernel
@@ -36,7 +36,7 @@ def _measured(features: frozenset[str]) -> dict[str, tuple[Operator, str]]:
 
 
 def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
-    """Return the rates of private copies, by the names of `clhist._core.model.private_rates`, for uniform bins.
+    """Return the rates of private copies, by the names of `clhist._core.model.private`, for uniform bins.
 
     Each is that of the best run: what else a processor has to do slows the others.
 

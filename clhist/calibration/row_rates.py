@@ -10,8 +10,8 @@ import numpy as np
 import pyopencl.array as cl_array
 
 from clhist import operators
-from clhist._core.devices.atomics import vector_atomic
 from clhist._core.devices.profile import Profile
+from clhist._core.devices.vendors import vector_atomic
 from clhist._core.model.times import (
     BANDWIDTH,
     LAUNCH,

@@ -79,3 +79,21 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def read_text(path: Path, most: int) -> str:
+    """Return the text of a regular file of at most `most` bytes.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is larger, no regular file, or no UTF-8. A pipe or a device is not waited for.
+    """
+    with open_regular(path) as file:
+        # One byte more than allowed shows whether the file is larger, without reading all of it.
+        content = file.read(most + 1)
+        if len(content) > most:
+            raise ValueError(f"expected at most {most} bytes, got {max(len(content), os.fstat(file.fileno()).st_size)}")
+    return content.decode("utf-8")

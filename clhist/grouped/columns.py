@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.masks import mask_of
+from clhist._core.opencl.arrays import Array, is_device_array, mask_of
 from clhist._core.runtime.columns import present_and_missing, read_column
 from clhist._core.runtime.reading import as_array
 from clhist.grouped.keys import (

@@ -11,7 +11,7 @@ from clhist._core.opencl.arrays import Array, as_bytes
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.chain import chain_on
+from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist.grouped.columns import flattened
 from clhist.grouped.host import value_of_none

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array
+from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array, mask_of
 from clhist._core.opencl.lost import fetched
-from clhist._core.opencl.masks import mask_of
 from clhist._core.runtime.columns import ColumnData, from_arrow, of_list, picked
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.cuda.imported import is_complete
+from clhist._core.kinds import is_complete
 from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.host_memory import converted
 

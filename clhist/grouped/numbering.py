@@ -22,11 +22,14 @@ from clhist._core.kernels.render import render_keys
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import claims, device_kind
-from clhist._core.opencl.new_arrays import empty
+from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
-from clhist._core.runtime.chain import Chain, chain_on
+from clhist._core.recording import unheard
+from clhist._core.runtime.chain import Chain
+from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
+from clhist.grouped.distinct_keys import distinct_on_device
 from clhist.grouped.keys import Numbering
 from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, DistinctKeys, Sample, SampledKeys, different
 
@@ -97,9 +100,14 @@ def number_keys(
         If the device has no room, or there are more than 2**30 different keys.
     """
     if is_cuda(keys):
-        keys.check_not_captured()
+        with unheard():
+            keys.check_not_captured()
     if keys.size >= MOST_ELEMENTS:
         raise ValueError(f"keys: expected less than {MOST_ELEMENTS} elements, got {keys.size}")
+    if only_keys and sort and not first and none is None and is_device_array(keys):
+        labels = distinct_on_device(keys, queue)
+        if labels is not None:
+            return Numbering(None, labels, None)
     on_host = not is_device_array(keys) if on_host is None else on_host
     spec = KeySpec(np.dtype(keys.dtype), none, first or not sort)
     if not keys.size:
@@ -153,6 +161,7 @@ class _Work:
         self._key_memory, self.memory = self._chain.place(keys), None
         self.numbers: Any = None
         self._positions: Array | None = None
+        self._in_order = True  # whether kernels number the slots
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
@@ -210,17 +219,42 @@ class _Work:
         self.spec = replace(self.spec, marked=True)
         least = int(self.spec.words_of(np.array([least_key], self.spec.dtype))[0])
         marks, first = self._chain.filled(slots, np.uint8, 0), self._firsts(slots)
+        # A CPU's marks are in the host's memory, where few are numbered sooner than kernels for it are compiled.
+        self._in_order = self.spec.first or self._lanes > 1 or slots > _FEWEST_MARKS
         self._enqueue("mark", self._groups_of(self.size), *self._key_memory, self.size, least, marks, first)
+        if not self._in_order:
+            return self._number_marks(marks, least_key, slots, least)
         state = self._chain.filled(1, np.uint32, 0)
         listed = self._tallied(marks, slots, least, state)
         number = int(self._chain.fetched(state, 1, np.uint32)[0])
-        # The keys are 0 to number - 1 already: they are their own numbers.
-        if self._as_is and number == slots and not least_key:
-            self.numbers, self._positions = self.keys, None
-            self.labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
+        if self._are_numbers(number, least_key, slots):
             return
         # Each value that occurs gets its rank; then every element looks up the rank of its value.
         ranks = self._rank(number, slots, marks, least, self._ordered(number, listed, first), first)
+        self._look_up(least, ranks)
+
+    def _number_marks(self, marks: Any, least_key: int, slots: int, least: int) -> None:
+        """Number marked integers in their order, by the host."""
+        slots_of_keys = np.flatnonzero(self._chain.fetched(marks, slots, np.uint8))
+        if self._are_numbers(len(slots_of_keys), least_key, slots):
+            return
+        # Modulo the range of the type, as kernels add.
+        keys = slots_of_keys.astype(self.spec.dtype) + np.array([least_key], self.spec.dtype)
+        self.labels = to_device(self.queue, keys) if self.keys_on_device else keys
+        ranks = np.zeros(slots, np.uint32)
+        ranks[slots_of_keys] = np.arange(len(slots_of_keys))
+        self._look_up(least, None if self._only_keys else self._chain.copied(ranks))
+
+    def _are_numbers(self, number: int, least_key: int, slots: int) -> bool:
+        """Make the keys their own numbers if they may be and are 0 to number - 1; return whether they are."""
+        if not self._as_is or number < slots or least_key:
+            return False
+        self.numbers, self._positions = self.keys, None
+        self.labels = np.arange(number, dtype=np.int64).astype(self.spec.dtype)
+        return True
+
+    def _look_up(self, least: int, ranks: Any) -> None:
+        """Write the number of each element, from those of the slots."""
         if self._only_keys:
             return
         self._make_numbers()
@@ -374,7 +408,7 @@ class _Work:
         return max(1, min(self._groups, -(-elements // BLOCK)))
 
     def _enqueue(self, name: str, groups: int, *arguments: Any) -> None:
-        kernel = _kernels(self.queue.context, self.spec, self._lanes > 1)[name]
+        kernel = _kernels(self.queue.context, self.spec, self._lanes > 1, self._in_order)[name]
         self._chain.run(kernel, groups, self._lanes, arguments)
 
 
@@ -390,5 +424,5 @@ def _limits(context: cl.Context) -> tuple[int, int, int]:
 
 
 @kept_by_context
-def _kernels(context: cl.Context, spec: KeySpec, several: bool) -> dict[str, Kernel]:
-    return kernels_of(context, render_keys(spec, several=several))
+def _kernels(context: cl.Context, spec: KeySpec, several: bool, in_order: bool) -> dict[str, Kernel]:
+    return kernels_of(context, render_keys(spec, several=several, in_order=in_order))

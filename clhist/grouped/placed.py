@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, as_bytes, check_context, check_layout, is_device_array
+from clhist._core.opencl.arrays import (
+    Array,
+    as_bytes,
+    check_context,
+    check_layout,
+    check_unmasked,
+    is_device_array,
+    mask_of,
+)
 from clhist._core.opencl.halves import as_numbers
-from clhist._core.opencl.masks import check_unmasked, mask_of
 from clhist._core.runtime.columns import ColumnData, of_list, read_column
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array, check_width

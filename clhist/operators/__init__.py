@@ -66,13 +66,24 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Imported by the first use of an operator: what NumPy counts needs none.
-    from clhist.operators import arithmetic, positional, statistics, ufuncs
+    if name in ("argmax", "argmin", "first", "last"):
+        from clhist.operators import positional
 
-    name_there = _ALIASES.get(name, name)
-    for module in (arithmetic, positional, statistics, ufuncs):
-        if hasattr(module, name_there):
-            globals()[name] = getattr(module, name_there)
-    return globals()[name]
+        home: Any = positional
+    elif name in ("mean", "standard_deviation", "variance"):
+        from clhist.operators import statistics
+
+        home = statistics
+    elif name == "as_operator":
+        from clhist.operators import ufuncs
+
+        home = ufuncs
+    else:
+        from clhist.operators import arithmetic
+
+        home = arithmetic
+    value = globals()[name] = getattr(home, _ALIASES.get(name, name))
+    return value
 
 
 def __dir__() -> list[str]:

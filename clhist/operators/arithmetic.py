@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhist.operators import equivalents as lifts
-from clhist.operators import fixed_point, host
-from clhist.operators.c_types import c_name, literal, same_value, struct_of
+from clhist.operators import host
+from clhist.operators.c_types import (
+    c_name,
+    float_dtype,
+    integer_dtype,
+    largest_of,
+    literal,
+    number_dtype,
+    real_dtype,
+    same_value,
+    smallest_of,
+    struct_of,
+)
 from clhist.operators.halves import number_of
-from clhist.operators.kinds import float_dtype, integer_dtype, largest_of, number_dtype, real_dtype, smallest_of
-from clhist.operators.narrow import exact, window
 from clhist.operators.operator import Equivalent, Operator
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+
+@cache
+def _lifts() -> Any:
+    """Return the module of equivalent forms, which counts and sums do not need."""
+    from clhist.operators import equivalents
+
+    return equivalents
 
 
 def product(
@@ -81,7 +97,12 @@ def add(dtype: DTypeLike) -> Operator:
     if value_dtype.kind == "b":
         return logical_or(value_dtype)
     # Where additions of float32 are loops of compare-exchange, exact sums are faster by skew.
-    better = [Equivalent(exact(value_dtype), fixed_point.MOST_EXACT_VALUES)] if value_dtype == np.float32 else []
+    better = []
+    if value_dtype == np.float32:
+        from clhist.operators.fixed_point import MOST_EXACT_VALUES
+        from clhist.operators.narrow import exact
+
+        better.append(Equivalent(exact(value_dtype), MOST_EXACT_VALUES))
     return _by_ufunc(np.add, Operator(value_dtype, "a + b", 0, "add", equivalents=better))
 
 
@@ -146,6 +167,9 @@ def reproducible_add(
     >>> clhist.reduce_by_index(1, operator, [0, 0, 0], np.array([1e16, 1.0, -1e16]))
     array([1.])
     """
+    from clhist.operators import fixed_point
+    from clhist.operators.narrow import exact, window
+
     value_dtype = float_dtype(dtype)
     if max_abs is None:
         if bits is not None or count is not None:
@@ -206,7 +230,7 @@ def minimum(dtype: DTypeLike) -> Operator:
     value_dtype = real_dtype(dtype)
     if number_of(value_dtype).kind == "f":
         # A NaN in b is taken, and one in a stays, since all comparisons with it are false.
-        combine, lifted = "b != b ? b : (b < a ? b : a)", lifts.minimum(value_dtype)
+        combine, lifted = "b != b ? b : (b < a ? b : a)", _lifts().minimum(value_dtype)
         least = Operator(value_dtype, combine, largest_of(value_dtype), "minimum", equivalents=lifted, verified=True)
     else:
         least = Operator(value_dtype, "min(a, b)", largest_of(value_dtype), "minimum")
@@ -224,7 +248,7 @@ def maximum(dtype: DTypeLike) -> Operator:
     """
     value_dtype = real_dtype(dtype)
     if number_of(value_dtype).kind == "f":
-        combine, lifted = "b != b ? b : (b > a ? b : a)", lifts.maximum(value_dtype)
+        combine, lifted = "b != b ? b : (b > a ? b : a)", _lifts().maximum(value_dtype)
         largest = Operator(value_dtype, combine, smallest_of(value_dtype), "maximum", equivalents=lifted, verified=True)
     else:
         largest = Operator(value_dtype, "max(a, b)", smallest_of(value_dtype), "maximum")
@@ -243,7 +267,9 @@ def fmin(dtype: DTypeLike) -> Operator:
     value_dtype = real_dtype(dtype)
     if number_of(value_dtype).kind != "f":
         return minimum(value_dtype)
-    return _by_ufunc(np.fmin, Operator(value_dtype, "fmin(a, b)", np.nan, "fmin", equivalents=lifts.fmin(value_dtype)))
+    return _by_ufunc(
+        np.fmin, Operator(value_dtype, "fmin(a, b)", np.nan, "fmin", equivalents=_lifts().fmin(value_dtype))
+    )
 
 
 def fmax(dtype: DTypeLike) -> Operator:
@@ -258,7 +284,9 @@ def fmax(dtype: DTypeLike) -> Operator:
     value_dtype = real_dtype(dtype)
     if number_of(value_dtype).kind != "f":
         return maximum(value_dtype)
-    return _by_ufunc(np.fmax, Operator(value_dtype, "fmax(a, b)", np.nan, "fmax", equivalents=lifts.fmax(value_dtype)))
+    return _by_ufunc(
+        np.fmax, Operator(value_dtype, "fmax(a, b)", np.nan, "fmax", equivalents=_lifts().fmax(value_dtype))
+    )
 
 
 def bitwise_and(dtype: DTypeLike) -> Operator:
@@ -371,7 +399,7 @@ def saturating_add(dtype: DTypeLike, maximum: float) -> Operator:
         raise ValueError(f"maximum: expected a positive number, got {maximum!r}")
     # Written so that nothing can wrap: a + b is formed only where it stays within the limit.
     combine = f"(b >= {limit} || a >= {limit} - b) ? {limit} : ({c_name(value_dtype)})(a + b)"
-    exact = lifts.exact_sums(value_dtype, int(maximum)) if value_dtype.kind in "iu" else ()
+    exact = _lifts().exact_sums(value_dtype, int(maximum)) if value_dtype.kind in "iu" else ()
     return Operator(value_dtype, combine, 0, "saturating_add", equivalents=exact, verified=True)
 
 

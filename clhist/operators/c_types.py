@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -356,3 +356,72 @@ def check_booleans(**options: object) -> None:
     for name, value in options.items():
         if not isinstance(value, _BOOLEANS):
             raise TypeError(f"{name}: expected a bool, got {value!r:.60}")
+
+
+class Declared(Protocol):
+    """A scalar argument: its name and type."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+def scalar(argument: Declared, value: object) -> np.generic:
+    """Return `value` as a scalar of the type that `argument` declares.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not a number, or does not fit; the argument is named.
+    """
+    # Repeated calls mostly pass NumPy scalars, which need no conversion.
+    if type(value) is argument.dtype.type and argument.dtype.names is None:
+        return value  # type: ignore[return-value]
+    if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
+        raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
+    if isinstance(value, np.void) and value.dtype.names != argument.dtype.names:  # NumPy would go by their order
+        raise TypeError(
+            f"{argument.name}: expected a scalar of {shown_dtype(argument.dtype)}, got one of "
+            f"{shown_dtype(value.dtype)}"
+        )
+    return same_value(value, argument.dtype, argument.name)  # type: ignore[return-value]
+
+
+def largest_of(dtype: np.dtype) -> object:
+    """Return the value of a dtype that is no less than any other."""
+    return np.inf if number_of(dtype).kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max
+
+
+def smallest_of(dtype: np.dtype) -> object:
+    """Return the value of a dtype that is no more than any other."""
+    return -np.inf if number_of(dtype).kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
+def number_dtype(dtype: DTypeLike) -> np.dtype:
+    """Return the dtype of a number, checked."""
+    return dtype_of_kind(dtype, "biufc", "a number", "dtype")
+
+
+def real_dtype(dtype: DTypeLike) -> np.dtype:
+    """Return the dtype of an integer or a float, checked."""
+    return dtype_of_kind(dtype, "biuf", "an integer or a float", "dtype")
+
+
+def float_dtype(dtype: DTypeLike, argument: str = "dtype") -> np.dtype:
+    """Return the dtype of a float, checked."""
+    return dtype_of_kind(dtype, "f", "a float", argument)
+
+
+def integer_dtype(dtype: DTypeLike) -> np.dtype:
+    """Return the dtype of an integer, checked."""
+    return dtype_of_kind(dtype, "biu", "an integer", "dtype")
+
+
+def dtype_of_kind(dtype: DTypeLike, kinds: str, expected: str, argument: str) -> np.dtype:
+    """Return a dtype of one of these kinds; raises TypeError that says what was expected."""
+    supported = supported_dtype(dtype, argument)
+    if number_of(supported).kind not in kinds:
+        raise TypeError(f"{argument}: expected {expected}, got {shown_dtype(supported)}")
+    return supported

@@ -3,7 +3,7 @@
 A float is ordered as an integer by its bits, with all of them turned if it is negative and the sign bit alone if not.
 A (value, index) pair of 32 bits each is ordered as one integer of 64. A saturating sum is an exact one, clamped when it
 is read. All that is decided here is how; whether it pays is decided where an update is chosen
-(`clhist._core.devices.atomics`).
+(`clhist._core.devices.vendors`).
 """
 
 from __future__ import annotations

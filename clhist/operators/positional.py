@@ -9,8 +9,8 @@ import numpy as np
 
 from clhist.operators import equivalents as lifts
 from clhist.operators import host
+from clhist.operators.c_types import dtype_of_kind, largest_of, real_dtype, smallest_of
 from clhist.operators.halves import number_of
-from clhist.operators.kinds import dtype_of_kind, largest_of, real_dtype, smallest_of
 from clhist.operators.operator import Operator
 
 if TYPE_CHECKING:

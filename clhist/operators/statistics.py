@@ -9,8 +9,7 @@ import numpy as np
 
 from clhist.operators import host
 from clhist.operators.arithmetic import add, product
-from clhist.operators.c_types import c_name, literal
-from clhist.operators.kinds import dtype_of_kind, float_dtype
+from clhist.operators.c_types import c_name, dtype_of_kind, float_dtype, literal
 from clhist.operators.operator import Operator
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import Profile
-from clhist._core.devices.atomics import native_atomic
+from clhist._core.devices.vendors import native_atomic
 from clhist._core.model.problem import PLACES
 from clhist._core.model.updates import UPDATES, available_updates
 from clhist.operators.operator import Operator

@@ -11,9 +11,8 @@ import pytest
 from commands import runner
 from thresholds import threshold
 
-from clhist._core.devices.atomics import ALL_FEATURES
 from clhist._core.devices.profile_files import load_profiles
-from clhist._core.devices.vendors import FEATURES
+from clhist._core.devices.vendors import ALL_FEATURES, FEATURES
 from clhist._core.opencl.device import devices
 from clhist._core.runtime import small
 from clhist._core.runtime.small import least_size, pays_off, rate_name

@@ -9,7 +9,7 @@ from device_checks import each_check, holds, pairs_of_updates
 from operator_checks import dest_of
 
 from clhist import Profile
-from clhist._core.devices.atomics import MEMORIES
+from clhist._core.devices.vendors import MEMORIES
 from clhist._core.model.problem import PLACES
 from clhist._core.model.updates import UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, Case, is_available, pair_kernel, problem, ufunc_case

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist._core.cuda import kinds, recognised
+from clhist._core import kinds
+from clhist._core.cuda import recognised
 from clhist._core.cuda.driver import CaptureError
 from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.runtime import cuda_calls

@@ -11,7 +11,9 @@ from processes import run_python
 import clhist
 from clhist import HistogramKernel, operators
 from clhist._core.opencl.device import default_device, default_queue, device_kind
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.opencl.program import build, programs_built
+from clhist.grouped import numbering
 
 KEYS = np.arange(5003) % 97
 VALUES = np.random.default_rng(5).normal(size=KEYS.size).astype(np.float32)
@@ -203,24 +205,66 @@ def test_few_elements_import_neither_pyopencl_nor_the_engine():
 
 
 UNUSED = [
-    *(f"clhist._core.cuda.{name}" for name in ("libraries", "memory", "ptx", "recognised")),
-    "clhist._core.opencl.cuda_arrays",
+    *(f"clhist._core.model.{name}" for name in ("batch", "narrow", "packed", "row_ranges", "rows", "shared", "sort")),
+    *("clhist._core.kernels.partitions", "clhist._core.kernels.rows", "clhist._core.opencl.upload"),
+    *("clhist._core.opencl.cuda_arrays", "clhist._core.opencl.compiler_log"),
     *(f"clhist._core.runtime.{name}" for name in ("cuda_calls", "cuda_launcher", "cuda_modules", "cuda_repeats")),
     *(f"clhist._core.runtime.{name}" for name in ("digit_sort", "operator_check", "scan", "sort", "sort_pairs")),
+    *(f"clhist.operators.{name}" for name in ("equivalents", "fixed_point", "names", "narrow", "statistics", "ufuncs")),
 ]
+MOST_MODULES = 90  # of clhist
 
 
-def test_a_device_counts_without_the_modules_of_cuda_and_sorts():
+@pytest.mark.parametrize("size", [300_000, 1_000_000])
+def test_a_cpu_counts_without_modules_of_cuda_and_other_strategies(queue, size):
+    if device_kind(queue.device) != "cpu":
+        pytest.skip("plans of GPUs need other strategies")
+    number = run_python(
+        f"""
+        import numpy as np
+        k = np.arange({size}) % 97
+        np.testing.assert_array_equal(clhist.bincount(k, queue=clhist.default_queue()), np.bincount(k))
+        own = [name for name in sys.modules if name.partition(".")[0] == "clhist"]
+        assert "clhist._core.runtime.engine" in own
+        unused = {UNUSED!r}
+        assert not (there := [n for n in own if n in unused or n.startswith("clhist._core.cuda")]), there
+        print(len(own))
+        """
+    )
+    assert int(number) <= MOST_MODULES
+
+
+FROM_GROUPS = ("cuda.driver", "opencl.cuda_arrays", "runtime.cuda_chain", "runtime.cuda_modules")
+
+
+def test_groups_of_a_device_need_no_module_of_cuda():
     run_python(
         f"""
         import numpy as np
-        k = np.arange(300_000) % 97
-        queue = clhist.default_queue()  # without it NumPy counts fewer than 2^19 elements where the device is a GPU
-        np.testing.assert_array_equal(clhist.bincount(k, queue=queue), np.bincount(k))
-        assert "clhist._core.runtime.engine" in sys.modules
-        assert not (there := [each for each in {UNUSED!r} if each in sys.modules]), there
+        k, v = np.arange(300_000) % 97, np.ones(300_000)
+        clhist.group_by(k, queue=clhist.default_queue()).agg(x=(v, "mean", "min"))
+        assert not (there := [n for n in {FROM_GROUPS!r} if f"clhist._core.{{n}}" in sys.modules]), there
         """
     )
+
+
+@pytest.mark.parametrize("kind", ["b1", "i1", "u1", "i2", "u4", "i8", "u8"])
+@pytest.mark.parametrize("on_host", [True, False])
+def test_few_marked_keys_of_a_cpu_are_numbered_without_kernels(queue, monkeypatch, kind, on_host):
+    """By the host, whose kernels for it took half of the time of a first `unique`."""
+    dtype = np.dtype(kind)
+    least = 0 if dtype.kind == "b" else np.iinfo(dtype).max - 60 if dtype.kind == "u" else np.iinfo(dtype).min
+    keys = np.random.default_rng(1).integers(0, 2 if dtype.kind == "b" else 50, 5000).astype(dtype)
+    keys += np.array(least, dtype)
+    made, kernels = [], numbering._kernels
+    monkeypatch.setattr(numbering, "_kernels", lambda *key: made.append(key[-1]) or kernels(*key))
+    result = numbering.number_keys(keys if on_host else to_device(queue, keys), queue)
+    expected, numbers = np.unique(keys, return_inverse=True)
+    found = [each if on_host else each.get(queue) for each in (result.keys, result.numbers)]
+    np.testing.assert_array_equal(found[0], expected)
+    assert found[0].dtype == expected.dtype
+    np.testing.assert_array_equal(found[1], numbers)
+    assert (True in made) == (device_kind(queue.device) != "cpu")
 
 
 @pytest.mark.parametrize("call", ["bincount(k, queue=1)", "histogram(k, queue=1)", "digitize(k, [1, 2], queue=1)"])

@@ -3,8 +3,6 @@
 # ruff: noqa: B023  # calls are made before a loop goes on
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pandas
 import pytest
@@ -105,7 +103,7 @@ def test_of_few_elements(size, monkeypatch):
 RANKED = ["f8", "i1", "u8", "bool", "masked"]  # whose ranks test_rows_of_groups.py compares with pandas, all of them
 METHODS, ORDERS = ["average", "min", "max", "first", "dense"], [{}, {"ascending": False, "pct": True}]
 # A program for each.
-RANKS = covering(RANKED, METHODS, ORDERS) + list(product(["dates", "nullable"], METHODS, ORDERS))
+RANKS = covering([*RANKED, "dates", "nullable"], METHODS, ORDERS)
 
 
 @pytest.mark.parametrize("name", [*RANKED, "dates", "nullable"])

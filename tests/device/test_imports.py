@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import clhist
-from clhist._core.cuda.kinds import PLAIN
+from clhist._core.kinds import PLAIN
 
 X = np.arange(2000) % 7
 LIBRARIES = [

@@ -13,7 +13,7 @@ from covering import mostly_slow
 
 from clhist import HistogramKernel, Operator, operators
 from clhist._core.devices.profile import named_profile
-from clhist._core.model.packed import SPILLS_BYTES
+from clhist._core.model.feature import SPILLS_BYTES
 from clhist._core.opencl.device import device_features, trust
 
 RECORD = np.dtype([("key", np.int64), ("position", np.int64)])

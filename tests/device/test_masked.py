@@ -7,7 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist import Accumulator, HistogramKernel, Operator, bincount, operators, reduce_by_index
-from clhist._core.opencl.masks import mask_of
+from clhist._core.opencl.arrays import mask_of
 
 NUM_BINS = 40  # fewer than an int8 has, which -1 must leave out as well
 KINDS = ["indices", "values", "both", "nothing", "everything"]

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from clhist import HistogramKernel, Operator, operators
-from clhist._core.devices.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
-from clhist._core.devices.vendors import MEMORIES, PROVEN_FENCE, NativeAtomic
+from clhist._core.devices.vendors import (
+    ALL_FEATURES,
+    MEMORIES,
+    NATIVE_ATOMICS,
+    PROVEN_FENCE,
+    NativeAtomic,
+    native_atomic,
+    to_prove,
+)
 from clhist._core.kernels.render import render_probe, render_sweep
 from clhist._core.kernels.specs import SweepSpec
 from clhist._core.model.plan import Output

@@ -15,7 +15,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist._core.opencl.quiet import silence_own_builds, silent
+from clhist._core.opencl.build_options import silence_own_builds, silent
 
 # A compiler that has something to say of every program, whichever there is.
 TALKING = """

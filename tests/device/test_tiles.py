@@ -14,7 +14,7 @@ import clhist
 from clhist import HistogramKernel, Problem, operators
 from clhist._core.devices.vendors import of_warps
 from clhist._core.kernels import partitions
-from clhist._core.model.private_rates import GRID, KINDS, cells_name, tiles_name
+from clhist._core.model.private import GRID, KINDS, cells_name, tiles_name
 from clhist._core.model.problem import Choices
 from clhist._core.model.sweeps import plan
 from clhist._core.model.times import CELLS

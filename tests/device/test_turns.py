@@ -11,7 +11,7 @@ from operator_checks import COMPUTED, check_computed_bins, check_operator
 
 import clhist
 from clhist import HistogramKernel, operators
-from clhist._core.model.private_rates import GRID, KINDS, cells_name
+from clhist._core.model.private import GRID, KINDS, cells_name
 from clhist._core.model.times import CELLS
 from clhist._core.opencl.device import profile_context
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem

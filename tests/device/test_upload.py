@@ -86,7 +86,7 @@ def test_a_part_that_fails_leaves_the_others_their_memory(uploads, queue, monkey
 def test_calls_upload_large_arrays_so(monkeypatch, rng):
     """On a device that does not share the host's memory; what kernels write comes back."""
     monkeypatch.setattr(operands, "shares_memory", lambda device: False)
-    monkeypatch.setattr(operands, "FEWEST_BYTES", 4096)
+    monkeypatch.setattr(upload, "FEWEST_BYTES", 4096)
     uploaded, original = [], upload.Uploads.upload
 
     def spy(self, buffer, array, *args):

@@ -17,7 +17,7 @@ from processes import LONGEST, begin_together, count_in_a_process, run_python
 
 import clhist
 from clhist import Accumulator, BuildError, HistogramKernel, Operator, operators
-from clhist._core.devices import atomics
+from clhist._core.devices import vendors
 from clhist._core.opencl import program
 from clhist.selftest.cases import pair_kernel
 from clhist.selftest.reference import counts_of
@@ -120,9 +120,9 @@ def broken(monkeypatch):
 
     def breaks(*memories):
         for memory in memories:
-            rows = atomics._BY_KEY["add", "int32", memory]
+            rows = vendors._BY_KEY["add", "int32", memory]
             row = rows[0]._replace(code="clhist_no_such_atomic(p, v);")
-            monkeypatch.setitem(atomics._BY_KEY, ("add", "int32", memory), [row])
+            monkeypatch.setitem(vendors._BY_KEY, ("add", "int32", memory), [row])
 
     return breaks
 

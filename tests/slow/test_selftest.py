@@ -20,7 +20,7 @@ from processes import LONGEST, crash, hang, no_checks, three_checks
 
 import clhist._core.runtime.stages
 from clhist import device_profile
-from clhist._core.devices import atomics
+from clhist._core.devices import vendors
 from clhist._core.opencl.device import profile_context
 from clhist.errors import BuildError, NoDeviceError
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG, Check, NotAvailableError, advice
@@ -67,8 +67,8 @@ def broken_atomic(monkeypatch, queue):
     if "int64_base_atomics" not in device_profile(queue.device).features:
         pytest.fail("the tests need a device with 64-bit atomics")
     key = ("add", "uint64", "local")
-    (row,) = atomics._BY_KEY[key]
-    monkeypatch.setitem(atomics._BY_KEY, key, [row._replace(code="atom_add(p, v + 1);")])
+    (row,) = vendors._BY_KEY[key]
+    monkeypatch.setitem(vendors._BY_KEY, key, [row._replace(code="atom_add(p, v + 1);")])
     clhist._core.runtime.stages.sweep_code.cache_clear()
     yield
     clhist._core.runtime.stages.sweep_code.cache_clear()

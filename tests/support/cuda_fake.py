@@ -21,7 +21,7 @@ from clhist._core.cuda import memory as cuda_memory
 from clhist._core.cuda.ptx import CudaProgram
 from clhist._core.opencl import cuda_queues
 from clhist._core.opencl.device import default_queue
-from clhist._core.runtime import chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats, peek
+from clhist._core.runtime import cuda_chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats
 from clhist._core.runtime.signature import call_templates
 
 STREAM = 0x5EAD  # of the fake CuPy
@@ -338,9 +338,8 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         recognised,
         cuda_launcher,
         cuda_modules,
-        chain,
+        cuda_chain,
         cuda_repeats,
-        peek,
         cuda_queues,
         sys.modules["clhist._core.opencl.cuda_arrays"],
     ):
@@ -354,7 +353,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         cuda.parameters[kernel.program.int_ptr, code.name] = code.parameters
         return kernel
 
-    run = chain.CudaChain.run
+    run = cuda_chain.CudaChain.run
 
     def noted_run(self: Any, kernel: Any, *given: Any) -> None:
         cuda.parameters[kernel.program.int_ptr, kernel.name] = kernel.parameters
@@ -367,6 +366,6 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         return CudaProgram(text, {name: cuda.dynamic.get(name, 0) for name in names})
 
     monkeypatch.setattr(cuda_launcher, "kernel_of", noted)
-    monkeypatch.setattr(chain.CudaChain, "run", noted_run)
+    monkeypatch.setattr(cuda_chain.CudaChain, "run", noted_run)
     monkeypatch.setattr(cuda_modules, "cuda_program", program_of)
     return cuda, cupy

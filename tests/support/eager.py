@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clhist import Profile
-from clhist._core.model.private_rates import GRID, KINDS, cells_name
+from clhist._core.model.private import GRID, KINDS, cells_name
 from clhist._core.model.times import BANDWIDTH, CELLS, COUNT, LAUNCH, ONE_PASS, SHORT, VALUES, rate_name
 
 _UPDATES = (

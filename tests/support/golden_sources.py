@@ -16,8 +16,7 @@ from golden import digests
 from sources import COUNTS, OPERATORS, WEIGHT, Call, combine_source, device, kernel_sources
 
 from clhist._core.kernels.render import render_selection
-from clhist._core.model.packed import PackedCounters
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import CyclicPasses, PackedCounters
 from clhist.statistics.selection_texts import CPU, GPU, Order
 from clhist.statistics.selection_texts import texts as selection_texts
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from clhist import Operator, Profile, operators
-from clhist._core.devices.atomics import to_prove
+from clhist._core.devices.vendors import to_prove
 from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.maps import RowText
 from clhist._core.kernels.render import render_combine, render_programs, render_scan, render_sort_scan
@@ -22,11 +22,11 @@ from clhist._core.model.plan import Plan
 from clhist._core.model.problem import Choices, Problem, Rows
 from clhist._core.model.sweeps import plan_sweeps
 from clhist._core.runtime.batch import Batch
+from clhist._core.runtime.build import sweep_of
 from clhist._core.runtime.prepare import LargestBin, Preparation, ResultForms
 from clhist._core.runtime.prepared import ArraySlot, Prepared, ResultSlots
 from clhist._core.runtime.sort_pairs import pairs_scan
 from clhist._core.runtime.stages import Limits, Result
-from clhist._core.runtime.sweeps import sweep_of
 
 # What OpenCL reports of each vendor's devices; atomics that must be proven count as proven.
 _REPORTED = {

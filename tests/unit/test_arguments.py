@@ -7,7 +7,7 @@ import pytest
 
 from clhist._core.kernels.arguments import check_structs, parse_arguments
 from clhist._core.kernels.maps import Argument
-from clhist._core.kernels.scalars import scalar
+from clhist.operators.c_types import scalar
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from clhist import Operator, operators
-from clhist._core.devices.atomics import (
+from clhist._core.devices.vendors import (
     ALL_FEATURES,
+    FEATURES,
+    MEMORIES,
     NATIVE_ATOMICS,
     native_atomic,
     native_table,
     to_prove,
     vector_atomic,
 )
-from clhist._core.devices.vendors import FEATURES, MEMORIES
 from clhist._core.model.updates import available_updates, choose_updates, slowest
 from clhist._core.opencl.device import features_of
 

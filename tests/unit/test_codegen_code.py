@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 from test_codegen_state import COUNTS, LARGEST, MEAN, output, state
 
-from clhist._core.kernels.bins_of_pass import bin_in_pass, result_of_copy
-from clhist._core.kernels.combine_code import add_copies, tree_of_rows
-from clhist._core.kernels.combine_state import CombineState
+from clhist._core.kernels.combine_code import CombineState, add_copies, tree_of_rows
 from clhist._core.kernels.local_memory import arrays_in_pool
 from clhist._core.kernels.packed_walk import with_carry
 from clhist._core.kernels.specs import CombineSpec
 from clhist._core.kernels.state import repeated
-from clhist._core.model.packed import PackedCounters
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.kernels.sweep_code import bin_in_pass, result_of_copy
+from clhist._core.model.feature import CyclicPasses, PackedCounters
 from clhist.operators import add
 
 

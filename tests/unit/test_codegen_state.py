@@ -9,10 +9,7 @@ from clhist import operators
 from clhist._core.kernels.arguments import parse_arguments
 from clhist._core.kernels.specs import SweepSpec
 from clhist._core.kernels.state import SweepState
-from clhist._core.model.batch import BatchChunks, FlatBatch
-from clhist._core.model.packed import PackedCounters
-from clhist._core.model.partition import PartitionedPairs
-from clhist._core.model.passes import CyclicPasses
+from clhist._core.model.feature import BatchChunks, CyclicPasses, FlatBatch, PackedCounters, PartitionedPairs
 from clhist._core.model.plan import Output
 
 COUNTS = operators.add(np.int32)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from clhist import operators, reduce, typing
-from clhist._core.model.choose import STRATEGIES
 from clhist._core.model.problem import COUNTER_BITS, PASS_ORDERS, PLACES
+from clhist._core.model.shared import STRATEGIES
 from clhist._core.model.updates import FORCEABLE
 from clhist._core.runtime.call import _CHOICES
 from clhist.selftest.updates import COLUMNS

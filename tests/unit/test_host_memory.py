@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clhist._core.opencl import host_memory
+from clhist._core.opencl import host_memory as kept_memory
 from clhist._core.opencl.host_memory import HostMemory, converted
 from clhist._core.opencl.new_arrays import HOST_ALIGNMENT, empty
 
@@ -67,7 +67,7 @@ def test_what_is_kept_goes_where_there_is_no_room(monkeypatch):
         return np.zeros(size, dtype)
 
     with monkeypatch.context() as patch:
-        patch.setattr(host_memory.np, "empty", without_room)
+        patch.setattr(kept_memory.np, "empty", without_room)
         assert memory.new(3 * MIB).size == 3 * MIB
         assert memory.idle_bytes == 3 * MIB
         with pytest.raises(MemoryError):
@@ -85,11 +85,11 @@ def test_results_begin_where_runtimes_take_them_as_they_are():
 
 def test_a_container_with_little_memory_keeps_little(tmp_path, monkeypatch):
     limits = tmp_path / "memory.max", tmp_path / "none"
-    monkeypatch.setattr(host_memory, "_LIMITS", limits)
+    monkeypatch.setattr(kept_memory, "_LIMITS", limits)
     limits[0].write_text("1073741824\n")
-    assert host_memory.most_idle_bytes() == 64 * MIB
+    assert kept_memory.most_idle_bytes() == 64 * MIB
     limits[0].write_text("max\n")
-    assert 64 * MIB < host_memory.most_idle_bytes() <= 512 * MIB
+    assert 64 * MIB < kept_memory.most_idle_bytes() <= 512 * MIB
 
 
 def test_few_blocks_wait_for_later_results():

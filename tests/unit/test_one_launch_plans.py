@@ -11,7 +11,7 @@ from plans import plan
 from sources import device
 
 from clhist import Problem, Profile, operators
-from clhist._core.model.private_rates import WORK_ITEMS
+from clhist._core.model.private import WORK_ITEMS
 from clhist._core.model.problem import Choices
 from clhist._core.model.sweeps import plan as plan_problem
 

@@ -14,8 +14,8 @@ import pytest
 from clhist import operators
 from clhist._core.devices.profile import Profile, named_profile
 from clhist._core.devices.profile_files import load_profiles
-from clhist._core.model.choose import STRATEGIES
 from clhist._core.model.problem import CHOICES, FREE, NUMBERS, Choices, Histogram, Problem, Rows
+from clhist._core.model.shared import STRATEGIES
 from clhist._core.model.sweeps import plan_sweeps
 from clhist._core.runtime.call import Call, call_of
 from clhist._core.runtime.row_means import are_row_means

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clhist._core.devices.patterns import MOST_CHARACTERS, exactly, occurs
-from clhist._core.devices.profile_files import load_profiles, parse_profile
+from clhist._core.devices.profile_files import MOST_CHARACTERS, exactly, load_profiles, occurs, parse_profile
 from clhist.errors import ProfileError
 
 

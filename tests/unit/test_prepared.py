@@ -10,7 +10,7 @@ import pytest
 from sources import COUNTS, OPERATORS, WEIGHT, Call, device, prepared_call
 
 from clhist import operators
-from clhist._core.runtime.offsets import batch_of_offsets
+from clhist._core.runtime.batch import batch_of_offsets
 from clhist._core.runtime.prepare import LOWER_BOUND, LargestBin
 from clhist._core.runtime.prepared import MEMORY, Launch, Prepared, Scratch, Slot, SortPairs, Table
 

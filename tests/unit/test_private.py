@@ -10,7 +10,7 @@ import pytest
 from clhist import Problem, Profile, operators
 from clhist._core.devices.profile import Report, merge
 from clhist._core.devices.profile_files import load_profiles
-from clhist._core.model.private_rates import COUNT, GRID, KINDS, PrivateRates, cells_name, kind_of
+from clhist._core.model.private import COUNT, GRID, KINDS, PrivateRates, cells_name, kind_of
 from clhist._core.model.problem import Choices
 from clhist._core.model.sweeps import plan
 from clhist._core.model.times import CELLS

@@ -14,8 +14,8 @@ from processes import run_python
 from clhist import Operator, operators
 from clhist._core.devices.vendors import MEMORIES
 from clhist._core.kernels.arguments import parse_arguments
+from clhist._core.kernels.kernel_code import signatures
 from clhist._core.kernels.render import _template, render_combine, render_sweep
-from clhist._core.kernels.signatures import signatures
 from clhist._core.kernels.specs import CombineSpec, SweepSpec
 from clhist._core.model.plan import Output
 from clhist._core.model.updates import UPDATES
@@ -50,6 +50,15 @@ def test_the_same_specification_gives_the_same_source(memory, update):
         assert source.count("{") == source.count("}")
         assert ("__local" in source) == (memory == "local")
         assert ("clhist_locks" in source) == (update == "lock")
+
+
+@pytest.mark.parametrize(("pairs", "calls"), [(1, 2), (2, 1)])
+def test_a_map_that_a_cpu_does_not_unroll_is_compiled_once(pairs, calls):
+    """Of an unrolled one there are rounds, and a loop over the elements behind them."""
+    shape = {"order": "blocked", "work_group_size": 1, "update": "private", "single_pair": pairs == 1}
+    source = render_sweep(spec(map="EMIT(x[i], 1); " * pairs, **shape))
+    compiled = re.sub(r"#else.*?#endif", "", source[source.index("#ifndef CLHIST_NO_ROUNDS") :], flags=re.DOTALL)
+    assert compiled.count("clhist_map(") == calls
 
 
 def test_a_name_that_a_template_lacks_is_an_error():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from clhist import operators
-from clhist._core.devices.atomics import expected_features
 from clhist._core.devices.profile import named_profile
+from clhist._core.devices.vendors import expected_features
+from clhist._core.model.partition import SHARED
 from clhist._core.model.problem import Choices, Histogram, Problem, Rows
-from clhist._core.model.split import SHARED
 from clhist._core.model.sweeps import plan_sweeps
 
 H200 = replace(named_profile("nvidia-h200"), features=expected_features("gpu", "NVIDIA H200"))

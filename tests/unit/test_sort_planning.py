@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from plans import plan
 
 from clhist import Operator, Profile, operators
-from clhist._core.devices.atomics import ALL_FEATURES
 from clhist._core.devices.profile import named_profile
 from clhist._core.devices.profile_files import load_profiles
+from clhist._core.devices.vendors import ALL_FEATURES
 from clhist._core.model.problem import Choices, Histogram, Problem
 from clhist._core.model.sort import MOST_SORTED_PAIRS, sort_bytes
 from clhist._core.model.sweeps import plan_sweeps

@@ -21,8 +21,8 @@ from clhist.cases.gro_file import read_gro
 from clhist.cli.hist.tables import open_table
 from clhist.errors import ProfileError
 from clhist.files.arrays import only_key, read_npz
+from clhist.files.regular import read_text
 from clhist.files.table import TableError
-from clhist.files.texts import read_text
 
 PAIR = operators.mean(np.float32)
 SPEC = Spec(PAIR, 7)

@@ -11,9 +11,10 @@ import pytest
 
 import clhist
 from clhist import operators
-from clhist._core.devices.atomics import ALL_FEATURES, NATIVE_ATOMICS, native_atomic, to_prove
 from clhist._core.devices.vendors import (
+    ALL_FEATURES,
     FEATURES,
+    NATIVE_ATOMICS,
     PROVEN_FENCE,
     VENDOR_PATHS,
     compiler_options,
@@ -21,9 +22,11 @@ from clhist._core.devices.vendors import (
     faults_to_try,
     features_of,
     local_adds_loop,
+    native_atomic,
     of_warps,
     program_text,
     rolled_updates,
+    to_prove,
 )
 from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.render import render_programs

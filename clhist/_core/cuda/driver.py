@@ -10,12 +10,13 @@ import ctypes
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from clhist._core.recording import heard
 
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _NO_MEMORY = 2
@@ -58,37 +59,6 @@ class _Copy2D(ctypes.Structure):
             (f"{side}Pitch", _size),
         )
     ] + [("WidthInBytes", _size), ("Height", _size)]
-
-
-class _Heard(threading.local):
-    calls: list[Any] | None = None
-
-
-heard = _Heard()
-"""The driver calls of this thread, by name, while `calls` is a list; a caller may note the purpose there."""
-
-
-@contextmanager
-def listening() -> Iterator[list[Any]]:
-    """Record the driver calls of a ``with`` block: yield a list that gets them as they are made."""
-    calls = list[Any]()
-    try:
-        heard.calls = calls
-        yield calls
-    finally:
-        heard.calls = None
-
-
-class unheard:  # as a function; a generator would take three times as long
-    """Suspends the recording of driver calls in a ``with`` block."""
-
-    __slots__ = ("_calls",)
-
-    def __enter__(self) -> None:
-        self._calls, heard.calls = heard.calls, None
-
-    def __exit__(self, *error: object) -> None:
-        heard.calls = self._calls
 
 
 class _Events(threading.local):

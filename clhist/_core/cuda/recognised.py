@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clhist._core.cuda.driver import CaptureError, driver
-from clhist._core.cuda.kinds import REFUSALS, of_libraries, recognised_kind
 from clhist._core.cuda.libraries import Library, library
+from clhist._core.kinds import REFUSALS, of_libraries, recognised_kind
 
 
 def library_of(kind: type) -> Library | None:

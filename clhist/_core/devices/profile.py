@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from clhist._core.devices.atomics import native_table
 from clhist._core.devices.profile_files import LEVELS, PARAMETERS, ProfileFile, usable_profiles, user_directory
+from clhist._core.devices.vendors import native_table
 from clhist.errors import ProfileError
 
 BORROWED = ", not measured on this device"

@@ -5,26 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.layout import is_wide, local_capacity, order_of
 from clhist._core.kernels.maps import Argument
-from clhist._core.kernels.partitions import PartitionSpec, partition_specs
-from clhist._core.kernels.rows import RowsSpec, rows_spec, split_spec
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
-from clhist._core.model.feature import Feature
-from clhist._core.model.narrow import LOOKING_GROUP, NarrowSums, SeparateFallback
-from clhist._core.model.packed import Fallback
-from clhist._core.model.partition import PartitionedPlan
+from clhist._core.model.feature import Fallback, Feature
 from clhist._core.model.plan import Output, Plan
-from clhist._core.model.rows import RowsPlan
 from clhist._core.model.updates import GATHER
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from clhist._core.kernels.partitions import PartitionSpec
+    from clhist._core.kernels.rows import RowsSpec
+    from clhist._core.model.narrow import NarrowSums
+    from clhist._core.model.partition import PartitionedPlan
+    from clhist._core.model.rows import RowsPlan
 
 # Shape of the work-groups that combine many copies.
 _COMBINE_COLUMNS, _ALL_COLUMNS = 32, 256
@@ -127,11 +128,15 @@ def programs_of(
     again = source.is_repeatable
     # Kernels that gather rows replace the sweep, but a guarded sum has a sweep over plain pairs behind it.
     if plan.update == GATHER:
-        gathered = cast(RowsPlan, plan)
+        from clhist._core.kernels.rows import rows_spec, split_spec  # imported here, since few plans need them
+
+        gathered = cast("RowsPlan", plan)
         rows = rows_spec(gathered, spec, source)
         programs = Programs(spec, split_spec(gathered, rows, source, room), rows=rows)
         if plan.again is None or not rows.is_guarded:
             return programs
+        from clhist._core.model.narrow import SeparateFallback
+
         after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used, rolled=rolled)
         after = replace(after, strategy=(*after.strategy, SeparateFallback()), combine=None, stages=())
         return replace(programs, behind=_over_pairs(plan.again, after, value, room, again))
@@ -147,14 +152,21 @@ def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: in
     """Return the programs of `spec`, a sweep over elements, or over their pairs if the plan has these grouped."""
     if not plan.ranges:
         return Programs(spec)
-    before, over_pairs = partition_specs(cast(PartitionedPlan, plan), spec, value, local_memory, repeatable=repeatable)
+    from clhist._core.kernels.partitions import partition_specs  # imported here, since few plans have ranges
+
+    ranged = cast("PartitionedPlan", plan)
+    before, over_pairs = partition_specs(ranged, spec, value, local_memory, repeatable=repeatable)
     return Programs(over_pairs, before)
 
 
 def _spec_behind(first: Plan, plan: Plan, spec: SweepSpec, source: Source, profile: Profile, used: str) -> SweepSpec:
     """Return what the sweep depends on that counts again; `spec` is that of the one before it, of the plan `first`."""
     # Packed counters have their flag in scratch memory; narrow sums and rows have it in memory of its own.
-    after, value = Fallback() if first.again is None else SeparateFallback(), source.values[plan.output_indices[0]]
+    after, value = Fallback(), source.values[plan.output_indices[0]]
+    if first.again is not None:
+        from clhist._core.model.narrow import SeparateFallback
+
+        after = SeparateFallback()
     return replace(
         spec, outputs=plan.outputs, memory=plan.memory, capacity=local_capacity(plan.outputs, plan, profile),
         work_group_size=plan.work_group_size, wide=is_wide(plan), strategy=(*plan.features(value), after),
@@ -180,6 +192,8 @@ def _narrow_sums(plan: Plan, source: Source) -> tuple[NarrowSums, ...]:
     """Return the feature of narrow sums, if the plan has them."""
     if plan.again is None or not plan.outputs[0].operator.parts[0].is_narrow:
         return ()
+    from clhist._core.model.narrow import NarrowSums
+
     return (NarrowSums(plan.outputs[0].operator, source.max_pairs[plan.output_indices[0]] or 1),)
 
 
@@ -187,6 +201,8 @@ def _look_spec(plan: Plan, source: Source, profile: Profile) -> SampleSpec | Non
     """Return what the kernel depends on that looks at some values of narrow sums, whose operator is that of all."""
     if plan.again is None:
         return None
+    from clhist._core.model.narrow import LOOKING_GROUP
+
     # The look needs nothing but the map: no copies, teams or strategy.
     group = min(LOOKING_GROUP, profile.work_group_size)
     spec = sweep_spec(plan.again, source, profile, aligned=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clhist._core.model.packed import RAISED
+from clhist._core.model.feature import RAISED
 
 if TYPE_CHECKING:
     from clhist._core.kernels.state import SweepState

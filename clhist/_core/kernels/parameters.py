@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from clhist._core.kernels.partitions import PartitionSpec
+from typing import TYPE_CHECKING
+
 from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
-from clhist._core.model.batch import BatchChunks
-from clhist._core.model.feature import INT, LONG, UINT, ULONG, Parameter, buffers, uints, ulongs
-from clhist._core.model.packed import Guarded, PackedCounters
+from clhist._core.model.feature import (
+    INT,
+    LONG,
+    UINT,
+    ULONG,
+    BatchChunks,
+    Guarded,
+    PackedCounters,
+    Parameter,
+    buffers,
+    uints,
+    ulongs,
+)
 from clhist._core.model.private import PaddedCopies
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from clhist._core.kernels.partitions import PartitionSpec
 
 
 def sweep_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:

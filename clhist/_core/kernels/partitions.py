@@ -10,6 +10,7 @@ import numpy as np
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.kernels.specs import SweepSpec
+from clhist._core.model.feature import PartitionedPairs
 from clhist._core.model.partition import (
     ALONE_COUNTERS,
     CPU_TILE,
@@ -23,15 +24,14 @@ from clhist._core.model.partition import (
     PARTITION_GROUP,
     TILES_AT_A_TIME,
     USUAL_GROUP,
-    PartitionedPairs,
     PartitionedPlan,
+    Split,
     counted_partitions,
     counters,
     power_of_two,
     tile_bytes,
     tile_elements,
 )
-from clhist._core.model.split import Split
 from clhist.operators.c_types import c_name
 from clhist.operators.halves import number_of
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clhist._core.devices.atomics import vector_atomic
-from clhist._core.devices.vendors import NativeAtomic
+from clhist._core.devices.vendors import NativeAtomic, vector_atomic
 from clhist._core.kernels.maps import RowText
 from clhist._core.kernels.parameters import result_parameters
 from clhist._core.kernels.partitions import PartitionSpec, partition_spec

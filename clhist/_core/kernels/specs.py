@@ -14,12 +14,16 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from clhist._core.devices.atomics import native_atomic
-from clhist._core.devices.vendors import NativeAtomic, VendorPath, device_fence, local_adds_loop, of_warps
-from clhist._core.kernels.hot_bin import HotBin
+from clhist._core.devices.vendors import (
+    NativeAtomic,
+    VendorPath,
+    device_fence,
+    local_adds_loop,
+    native_atomic,
+    of_warps,
+)
 from clhist._core.kernels.maps import Argument, is_streamed
-from clhist._core.model.feature import Feature
-from clhist._core.model.partition import PartitionedPairs
+from clhist._core.model.feature import Feature, HotBin, PartitionedPairs
 from clhist._core.model.plan import Output
 from clhist._core.model.updates import CARRY, WITHOUT_UPDATES, part_loops, slowest, waits
 from clhist.operators.operator import Operator, Part

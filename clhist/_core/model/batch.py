@@ -8,7 +8,11 @@ from math import ceil, floor
 from typing import ClassVar
 
 from clhist._core.model import private
-from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, SweepView, Variable, buffers, ulongs
+from clhist._core.model.feature import (
+    BatchChunks,
+    Feature,
+    FlatBatch,
+)
 from clhist._core.model.global_memory import GlobalPlan, global_copies, with_worthwhile_passes
 from clhist._core.model.local import local_passes
 from clhist._core.model.passes import with_best_order
@@ -23,54 +27,6 @@ LEAST_TEAM = 32
 ELEMENTS_PER_WORK_ITEM = 16
 # On an H200 a million histograms of 50 elements take 302 us flat and 1081 in teams; of 500 elements 276 and 237.
 FEWEST_ELEMENTS = 128
-
-
-@dataclass(frozen=True)
-class BatchChunks(Feature):
-    """Each team of a work-group takes one chunk of one histogram's elements at a time.
-
-    Attributes
-    ----------
-    equal_shares : bool
-        Whether all histograms have as many elements; else a table has where chunks begin and end.
-    """
-
-    template: ClassVar[str] = "batch.mako"
-    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares")
-
-    equal_shares: bool
-
-    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
-        if self.equal_shares:
-            return ulongs("tasks", "chunks", "histogram_size")
-        return (*ulongs("tasks"), *buffers("__global const clhist_index_t *", "table"))
-
-    def comment(self) -> str:
-        return f"a batch: chunks of each histogram's elements, {'equal shares' if self.equal_shares else 'by a table'}"
-
-
-@dataclass(frozen=True)
-class FlatBatch(Feature):
-    """The histograms of a batch are one of all their bins; the index of an element tells its histogram."""
-
-    template: ClassVar[str] = "batch.mako"
-    sections: ClassVar[tuple[str, ...]] = ("target",)
-
-    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
-        bins = ULONG if sweep.wide else UINT
-        names = (f"clhist_bins_each{output.suffix}" for output in sweep.outputs)
-        return (*ulongs("histogram_size"), *(Parameter("const clhist_bin_t", name, bins) for name in names))
-
-    def arguments(self, plan: FlattenedPlan, sweep: SweepView) -> Mapping[str, object]:
-        of_outputs = zip(sweep.outputs, plan.bins, strict=True)
-        return {f"clhist_bins_each{output.suffix}": bins // plan.flattened for output, bins in of_outputs}
-
-    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
-        kind = f"const {'ulong' if sweep.wide else 'uint'}"
-        return tuple(Variable(kind, f"clhist_bins_each{output.suffix}") for output in sweep.outputs)
-
-    def comment(self) -> str:
-        return "a batch, as one histogram of all bins"
 
 
 @dataclass(frozen=True, kw_only=True)

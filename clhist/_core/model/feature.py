@@ -1,7 +1,8 @@
 """A feature: what one idea adds to the kernel of a sweep, and what the kernel is then given. Pure.
 
-A strategy has its features in its own module, each with a template of kernels_cl. So what a plan knows and a kernel
-needs is written once: as a parameter, as the plan's number for it, and as C.
+Features that kernels ask for by their class are here, others in the module of their strategy, each with a template of
+kernels_cl. So what a plan knows and a kernel needs is written once: as a parameter, as the plan's number for it, and
+as C.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from clhist._core.model.plan import Output
+    from clhist._core.model.batch import FlattenedPlan
+    from clhist._core.model.packed import PackedPlan
+    from clhist._core.model.plan import Output, Plan
 
 INT, UINT, LONG, ULONG = (np.dtype(kind) for kind in (np.int32, np.uint32, np.int64, np.uint64))
 
@@ -139,3 +142,216 @@ def division(width: int) -> tuple[int, int]:
     shift = width.bit_length() - 1
     # Rounded up in exact integers. Since width exceeds 2^s, m fits 32 bits.
     return -(-(2 ** (32 + shift)) // width), shift
+
+
+# Of packed counters, and of what is behind them or behind narrow sums.
+WORD_BITS = 32  # of a word of local memory, which atomics of all devices update
+SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what it saw ahead
+CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
+RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
+SAMPLE = 2048  # elements that are looked at before the counters are taken
+_COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
+_OF_PLAN = ("table_size", "most_spills", "least_distinct", "most_alike")
+
+
+@dataclass(frozen=True)
+class BatchChunks(Feature):
+    """Each team of a work-group takes one chunk of one histogram's elements at a time.
+
+    Attributes
+    ----------
+    equal_shares : bool
+        Whether all histograms have as many elements; else a table has where chunks begin and end.
+    """
+
+    template: ClassVar[str] = "batch.mako"
+    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares")
+
+    equal_shares: bool
+
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
+        if self.equal_shares:
+            return ulongs("tasks", "chunks", "histogram_size")
+        return (*ulongs("tasks"), *buffers("__global const clhist_index_t *", "table"))
+
+    def comment(self) -> str:
+        return f"a batch: chunks of each histogram's elements, {'equal shares' if self.equal_shares else 'by a table'}"
+
+
+@dataclass(frozen=True)
+class FlatBatch(Feature):
+    """The histograms of a batch are one of all their bins; the index of an element tells its histogram."""
+
+    template: ClassVar[str] = "batch.mako"
+    sections: ClassVar[tuple[str, ...]] = ("target",)
+
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
+        bins = ULONG if sweep.wide else UINT
+        names = (f"clhist_bins_each{output.suffix}" for output in sweep.outputs)
+        return (*ulongs("histogram_size"), *(Parameter("const clhist_bin_t", name, bins) for name in names))
+
+    def arguments(self, plan: FlattenedPlan, sweep: SweepView) -> Mapping[str, object]:
+        of_outputs = zip(sweep.outputs, plan.bins, strict=True)
+        return {f"clhist_bins_each{output.suffix}": bins // plan.flattened for output, bins in of_outputs}
+
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
+        kind = f"const {'ulong' if sweep.wide else 'uint'}"
+        return tuple(Variable(kind, f"clhist_bins_each{output.suffix}") for output in sweep.outputs)
+
+    def comment(self) -> str:
+        return "a batch, as one histogram of all bins"
+
+
+@dataclass(frozen=True)
+class CyclicPasses(Feature):
+    """Pass p has the bins b with b % S == p, rather than a contiguous range."""
+
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
+        return uints("passes", "magic", "shift")
+
+    def arguments(self, plan: Plan, sweep: SweepView) -> Mapping[str, object]:
+        # Kernels divide a bin by the number of passes for each pair: by a multiplication and a shift.
+        magic, shift = division(plan.passes)
+        return {"clhist_passes": plan.passes, "clhist_magic": magic, "clhist_shift": shift}
+
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
+        return tuple(Variable(parameter.c_type, parameter.name) for parameter in self.parameters(sweep))
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return uints("passes")
+
+    def comment(self) -> str:
+        return "pass p has the bins b with b % S == p"
+
+
+@dataclass(frozen=True)
+class PackedCounters(Feature):
+    """Counters of `bits` bits share words of local memory; the single output counts."""
+
+    template: ClassVar[str] = "packed.mako"
+    sections: ClassVar[tuple[str, ...]] = ("combine",)
+    replaces_cells: ClassVar[bool] = True
+    combine_rows: ClassVar[int] = _COMBINED_ROWS
+
+    bits: int
+
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
+        return uints(*_OF_PLAN)
+
+    def arguments(self, plan: PackedPlan, sweep: SweepView) -> Mapping[str, object]:
+        return {f"clhist_{name}": getattr(plan, name) for name in _OF_PLAN}
+
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
+        s, bin_type = sweep.outputs[0].suffix, "ulong" if sweep.wide else "uint"
+        return (
+            *(Variable(f"const {bin_type}", f"clhist_{name}{s}") for name in ("first", "count")),
+            *(Variable("volatile __local uint *", f"clhist_{name}") for name in ("words", "spills")),
+            *(Variable("volatile __global uint *", f"clhist_{name}") for name in ("table", "flag")),
+            *(Variable("const uint", f"clhist_{name}") for name in ("table_size", "most_spills")),
+        )
+
+    @property
+    def element_state(self) -> tuple[Variable, ...]:
+        # What an update has found. In private memory, so it is not passed to what settles carries, which is no part of
+        # the kernel's own code.
+        return (Variable("clhist_pending_t *", "clhist_pending"),)
+
+    def combine_parameters(self) -> tuple[Parameter, ...]:
+        return (*ulongs("packed_place"), *uints("rows", "tables", "table_size"))
+
+    def comment(self) -> str:
+        return f"counters of {self.bits} bits, {self.bins_per_word} to a word; what they cannot hold is spilled"
+
+    @property
+    def bins_per_word(self) -> int:
+        return WORD_BITS // self.bits
+
+    def table_bits(self, capacity: int) -> int:
+        """Return of how many bits the number of a place is where the bins that were seen ahead are kept.
+
+        There are twice as many places as elements.
+        """
+        # A place has two words: a bin, and how often it came again. A small local array has fewer places.
+        return min(SAMPLE.bit_length(), ((capacity - SPILLS_BYTES) // 8).bit_length() - 1)
+
+
+@dataclass(frozen=True)
+class HotBin(Feature):
+    """Each work-item holds one bin in registers, of whose values it makes one update: see ``hot_bin.mako``.
+
+    For updates that wait for each other under skew.
+
+    Attributes
+    ----------
+    is_local : bool
+        Whether the bin is chosen by an update that failed; in global memory by a majority vote.
+    """
+
+    is_local: bool
+
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
+        return (
+            Variable("clhist_bin_t *", "clhist_hot_bin"),
+            *(Variable(f"accumulator{output.suffix}_t *", "clhist_hot_value") for output in sweep.outputs),
+            *([] if self.is_local else [Variable("uint *", "clhist_votes")]),
+        )
+
+    def comment(self) -> str:
+        return "each work-item holds one bin in registers"
+
+
+@dataclass(frozen=True)
+class Guarded(Feature):
+    """Its kernels, and those that partition pairs before them, ask a flag whether to compute."""
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters by which a kernel before the sweep asks for the flag."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Fallback(Guarded):
+    """A sweep that computes only if the narrow counters before it raised their flag."""
+
+    template: ClassVar[str] = "fallback.mako"
+    sections: ClassVar[tuple[str, ...]] = ("guard",)
+    is_apart: ClassVar[bool] = False  # whether the flag is in memory of its own
+
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
+        return ulongs("flag_place")
+
+    def leave_parameters(self) -> tuple[Parameter, ...]:
+        return (*buffers("__global const char *", "scratch"), *ulongs("flag_place"))
+
+    def comment(self) -> str:
+        return "it computes only if narrow counters raised their flag"
+
+
+@dataclass(frozen=True)
+class PartitionedPairs(Feature):
+    """The elements are pairs that kernels before grouped by partition.
+
+    Attributes
+    ----------
+    writes_results : bool
+        Whether a work-group that has all pairs of a range writes its results.
+    """
+
+    template: ClassVar[str] = "partitioned.mako"
+    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "store", "behind")
+
+    writes_results: bool = False
+
+    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
+        return (
+            *buffers("__global const uint *", "starts"),
+            *buffers("__global const uint4 *", "ranges"),
+            *buffers("__global const uint2 *", "tasks"),
+            *buffers("__global const ulong *", "task_bounds"),
+            *buffers("__global uint *", "cursors"),
+            *uints("partitions", "tiles", "region"),
+            *(uints("all_bins") if self.writes_results else ()),
+        )
+
+    def comment(self) -> str:
+        return "the pairs of each range of bins are together, in tiles"

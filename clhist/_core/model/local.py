@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil, floor
 from typing import Any, ClassVar
 
-from clhist._core.model.feature import Feature
-from clhist._core.model.passes import CyclicPasses, with_best_order
+from clhist._core.model.feature import CyclicPasses, Feature
+from clhist._core.model.passes import with_best_order
 from clhist._core.model.plan import Plan, Trace, make_plan
 from clhist._core.model.times import ONE_PASS
 from clhist._core.model.workload import Workload

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clhist._core.model.local import LocalPlan
 from clhist._core.model.plan import Plan, Step
-from clhist._core.model.private import PrivatePlan
-from clhist._core.model.private_rates import WORK_ITEMS, PrivateRates
+from clhist._core.model.private import WORK_ITEMS, PrivatePlan, PrivateRates
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.times import CELLS, LAUNCH, Times
 from clhist._core.model.workload import Workload
@@ -23,8 +21,8 @@ def with_fewest_launches(plan: Plan, load: Workload, times: Times) -> Plan:
 
     Without measured rates only where nothing is lost: there is one work-group anyway, with a work-item for each bin.
     """
-    # Exact types: other strategies have kernels before or behind the sweep, which one launch has not.
-    is_plain = type(plan) in (LocalPlan, PrivatePlan) and plan.passes == 1 and not plan.is_batch
+    # Other strategies have kernels before or behind the sweep, which one launch has not.
+    is_plain = plan.strategy in ("local", "private") and plan.passes == 1 and not plan.is_batch
     if not (is_plain and load.one_launch and load.size and len(load.bins) == 1):
         return plan
     alone = _alone(plan, load)

@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from math import ceil, expm1
 from typing import ClassVar
 
-from clhist._core.model.feature import Feature, Parameter, SweepView, Variable, buffers, uints, ulongs
+from clhist._core.model.feature import (
+    CALL_WORDS,
+    SAMPLE,
+    SPILLS_BYTES,
+    WORD_BITS,
+    Feature,
+    PackedCounters,
+)
 from clhist._core.model.local import local_copies, resident_groups
 from clhist._core.model.partition import cannot_partition, partitioned
 from clhist._core.model.passes import groups_side_by_side
@@ -23,16 +30,11 @@ from clhist._core.model.times import PACKED
 from clhist._core.model.updates import BY_NAME
 from clhist._core.model.workload import Workload
 
-WORD_BITS = 32  # of a word of local memory, which atomics of all devices update
 WIDTHS = tuple(bits for bits in reversed(COUNTER_BITS) if bits < WORD_BITS)
-SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what it saw ahead
-CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it
-RAISED = 0x9E3779B9  # the flag that is up; whatever else is there, it is down
 SPILLED_BINS = 16  # of a work-group, a power of two, before whole counters are taken in the place of narrow ones
 # Work-groups may spill as if this share of their elements went to few bins, which takes about three
 # times as long as spread input on an H200. Note [Hot share of spills], docs/decisions/0006.
 HOT_SHARE = 0.08
-SAMPLE = 2048  # elements that are looked at before the counters are taken
 # Fetching atomics serialise on a hot bin: three times as long if all values hit one bin. So input must be
 # spread as for 8 bits, even where wider counters would hold it.
 # Note [A look before packed counters], docs/decisions/0006.
@@ -45,90 +47,6 @@ WORTH_PACKING, WORTH_NARROWING = 0.78, 0.9
 # Partitioning is enqueued behind them if it is predicted to take this part of the time of passes: it is more kernels,
 # which uniform input waits for as well.
 WORTH_PARTITIONING_BEHIND = 0.8
-
-
-_COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
-
-
-@dataclass(frozen=True)
-class PackedCounters(Feature):
-    """Counters of `bits` bits share words of local memory; the single output counts."""
-
-    template: ClassVar[str] = "packed.mako"
-    sections: ClassVar[tuple[str, ...]] = ("combine",)
-    replaces_cells: ClassVar[bool] = True
-    combine_rows: ClassVar[int] = _COMBINED_ROWS
-
-    bits: int
-
-    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
-        return uints(*_OF_PLAN)
-
-    def arguments(self, plan: PackedPlan, sweep: SweepView) -> Mapping[str, object]:
-        return {f"clhist_{name}": getattr(plan, name) for name in _OF_PLAN}
-
-    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
-        s, bin_type = sweep.outputs[0].suffix, "ulong" if sweep.wide else "uint"
-        return (
-            *(Variable(f"const {bin_type}", f"clhist_{name}{s}") for name in ("first", "count")),
-            *(Variable("volatile __local uint *", f"clhist_{name}") for name in ("words", "spills")),
-            *(Variable("volatile __global uint *", f"clhist_{name}") for name in ("table", "flag")),
-            *(Variable("const uint", f"clhist_{name}") for name in ("table_size", "most_spills")),
-        )
-
-    @property
-    def element_state(self) -> tuple[Variable, ...]:
-        # What an update has found. In private memory, so it is not passed to what settles carries, which is no part of
-        # the kernel's own code.
-        return (Variable("clhist_pending_t *", "clhist_pending"),)
-
-    def combine_parameters(self) -> tuple[Parameter, ...]:
-        return (*ulongs("packed_place"), *uints("rows", "tables", "table_size"))
-
-    def comment(self) -> str:
-        return f"counters of {self.bits} bits, {self.bins_per_word} to a word; what they cannot hold is spilled"
-
-    @property
-    def bins_per_word(self) -> int:
-        return WORD_BITS // self.bits
-
-    def table_bits(self, capacity: int) -> int:
-        """Return of how many bits the number of a place is where the bins that were seen ahead are kept.
-
-        There are twice as many places as elements.
-        """
-        # A place has two words: a bin, and how often it came again. A small local array has fewer places.
-        return min(SAMPLE.bit_length(), ((capacity - SPILLS_BYTES) // 8).bit_length() - 1)
-
-
-_OF_PLAN = ("table_size", "most_spills", "least_distinct", "most_alike")
-
-
-@dataclass(frozen=True)
-class Guarded(Feature):
-    """Its kernels, and those that partition pairs before them, ask a flag whether to compute."""
-
-    def leave_parameters(self) -> tuple[Parameter, ...]:
-        """Return the parameters by which a kernel before the sweep asks for the flag."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Fallback(Guarded):
-    """A sweep that computes only if the narrow counters before it raised their flag."""
-
-    template: ClassVar[str] = "fallback.mako"
-    sections: ClassVar[tuple[str, ...]] = ("guard",)
-    is_apart: ClassVar[bool] = False  # whether the flag is in memory of its own
-
-    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
-        return ulongs("flag_place")
-
-    def leave_parameters(self) -> tuple[Parameter, ...]:
-        return (*buffers("__global const char *", "scratch"), *ulongs("flag_place"))
-
-    def comment(self) -> str:
-        return "it computes only if narrow counters raised their flag"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 Not in the paper, which reads the input once for each pass over local memory or goes to global memory. What it takes,
 and when it was measured to win.
+Notes [A range for each compute unit] and [Shares by cost], docs/decisions/0008.
 """
 
 from __future__ import annotations
@@ -9,16 +10,74 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from clhist._core.model.feature import Feature, Parameter, SweepView, buffers, uints
 from clhist._core.model.plan import Plan, Trace, make_plan
-from clhist._core.model.private_rates import PrivateRates
+from clhist._core.model.private import PrivateRates
 from clhist._core.model.scaling import rates_of
-from clhist._core.model.split import PIECES, Split, shared_pieces
-from clhist._core.model.times import PARTITIONED, PARTITIONED_BYTES
-from clhist._core.model.updates import BY_NAME
+from clhist._core.model.times import PARTITIONED
 from clhist._core.model.workload import SHARED_LOCAL_MEMORY, Workload
+
+# A range is shared out if it costs more than 1.5 fair shares of a work-group: 3 of 2 pieces.
+SHARED = 3  # pieces
+PIECES = 2  # for each work-group
+_LEAST_PIECE = 1024  # least cost of a piece, in pairs
+
+
+class Split(NamedTuple):
+    """A grouping of pairs by ranges of bins.
+
+    Attributes
+    ----------
+    elements : int
+        Of the map, each of which emits one pair at most.
+    ranges : int
+        Of `width` bins each.
+    width : int
+        Bins of a range.
+    work_groups : int
+        Among which ranges with many pairs are shared out.
+    slots : int
+        Tasks that are listed, at most: pieces of ranges that are shared out, and where results are made of copies
+        whole ranges.
+    segment_cost : int
+        What the pairs of a range in one tile cost besides, in pairs, at most.
+    most_pairs : int
+        Pairs of a range that is not shared out, all others being; 0 if that is as `work_groups` says.
+    """
+
+    elements: int
+    ranges: int
+    width: int
+    work_groups: int
+    slots: int
+    segment_cost: int
+    most_pairs: int = 0
+
+    @property
+    def even_pieces(self) -> int:
+        """Pieces of all ranges, if they have equally many pairs: none where each is one task."""
+        (piece, _), pairs = self._replace(segment_cost=0).piece(1), self.elements / self.ranges
+        return self.ranges * ceil(pairs / piece) if pairs > SHARED * piece else 0
+
+    def piece(self, tile: int) -> tuple[int, int]:
+        """Return the cost of a piece, and that of a segment besides its pairs, with tiles of so many elements."""
+        # A range beyond `most_pairs` is shared out whatever its share is, since it exceeds local memory.
+        if self.most_pairs:
+            return self.most_pairs // SHARED, 0
+        segments = self.ranges * ceil(self.elements / tile)
+        # A segment costs no more than the mean number of its pairs.
+        cost = min(self.segment_cost, max(1, self.elements // segments))
+        # With fewer elements than segments, most segments are empty and cost nothing.
+        whole = self.elements + cost * min(self.elements, segments)
+        return max(_LEAST_PIECE, ceil(whole / (PIECES * self.work_groups))), cost
+
+
+def shared_pieces(pieces: int) -> int:
+    """Return how many pieces ranges make that are shared out, at most, where all pairs make so many."""
+    # A shared range has c > SHARED pieces. Rounded up these are less than c + 1 < (1 + 1 / SHARED) c.
+    return ceil((1 + 1 / SHARED) * pieces) + 1
+
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
 INDEX_GROUPS = 128, 1024  # work-items of a group that looks at one partition, at least and at most
@@ -45,40 +104,6 @@ WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in th
 MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
 MOST_PARTITIONED_BINS = 2**31 - 1  # bins are counted in 31 bits as well
-
-# Of values that hardware atomics combine: argmax, of 8 bytes, takes 821 us partitioned and 557 in global memory on an
-# H200. Note [Passes worth partitioning], docs/decisions/0008.
-MOST_NATIVE_VALUE_BYTES = 4
-
-
-@dataclass(frozen=True)
-class PartitionedPairs(Feature):
-    """The elements are pairs that kernels before grouped by partition.
-
-    Attributes
-    ----------
-    writes_results : bool
-        Whether a work-group that has all pairs of a range writes its results.
-    """
-
-    template: ClassVar[str] = "partitioned.mako"
-    sections: ClassVar[tuple[str, ...]] = ("helpers", "shares", "store", "behind")
-
-    writes_results: bool = False
-
-    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
-        return (
-            *buffers("__global const uint *", "starts"),
-            *buffers("__global const uint4 *", "ranges"),
-            *buffers("__global const uint2 *", "tasks"),
-            *buffers("__global const ulong *", "task_bounds"),
-            *buffers("__global uint *", "cursors"),
-            *uints("partitions", "tiles", "region"),
-            *(uints("all_bins") if self.writes_results else ()),
-        )
-
-    def comment(self) -> str:
-        return "the pairs of each range of bins are together, in tiles"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,25 +226,6 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
             f"memory_budget: partitioning {load.size} pairs takes {needed_bytes} bytes, got {load.memory_budget} bytes"
         )
     return None
-
-
-def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int) -> bool:
-    """Whether partitioning is predicted to beat `passes` passes over local memory and updates in global memory."""
-    kind, forced = BY_NAME[update], load.choices.forced - {"update", "counters"}
-    least = kind.passes_worth_partitioning
-    # A CPU decides by tiles (`is_worth_tiles`). Below `least` passes, reading the input again is faster than moving it.
-    if load.on_cpu or forced or least is None or passes < least:
-        return False
-    if cannot_partition(load, update) is not None:
-        return False
-    most_bytes = load.profile.rates.get(PARTITIONED_BYTES, MOST_NATIVE_VALUE_BYTES)
-    # Larger values take longer to move than hardware atomics in global memory take.
-    if update == "native" and load.value_bytes > most_bytes:
-        return False
-    enough = trace.step(
-        "N_min", 2 * copied_cells(load, update), "", "2 (groups + P) H / P: fewer elements are not worth all copies"
-    )
-    return load.size >= enough
 
 
 def is_worth_tiles(load: Workload, direct: Plan) -> bool:

@@ -9,37 +9,13 @@ Note [Passes side by side], docs/decisions/0007.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from clhist._core.model import updates
-from clhist._core.model.feature import Feature, Parameter, SweepView, Variable, division, uints
 from clhist._core.model.plan import P, Plan, Trace
 from clhist._core.model.problem import IN_TURN, SIDE_BY_SIDE
 from clhist._core.model.scaling import times_of
 from clhist._core.model.workload import NARROW_BINS, NARROW_ELEMENTS, Workload
-
-
-@dataclass(frozen=True)
-class CyclicPasses(Feature):
-    """Pass p has the bins b with b % S == p, rather than a contiguous range."""
-
-    def parameters(self, sweep: SweepView) -> tuple[Parameter, ...]:
-        return uints("passes", "magic", "shift")
-
-    def arguments(self, plan: Plan, sweep: SweepView) -> Mapping[str, object]:
-        # Kernels divide a bin by the number of passes for each pair: by a multiplication and a shift.
-        magic, shift = division(plan.passes)
-        return {"clhist_passes": plan.passes, "clhist_magic": magic, "clhist_shift": shift}
-
-    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
-        return tuple(Variable(parameter.c_type, parameter.name) for parameter in self.parameters(sweep))
-
-    def combine_parameters(self) -> tuple[Parameter, ...]:
-        return uints("passes")
-
-    def comment(self) -> str:
-        return "pass p has the bins b with b % S == p"
 
 
 def with_best_order(plan: P, load: Workload, resident: int) -> P:

@@ -72,7 +72,7 @@ class Plan:
     Attributes
     ----------
     strategy : str
-        Which of `clhist._core.model.choose.STRATEGIES` it is.
+        Which of `clhist._core.model.shared.STRATEGIES` it is.
     memory : {"local", "global"}
         Where the copies are.
     update : {"private", "native", "cas", "lock", "sort", "gather"}

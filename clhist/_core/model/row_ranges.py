@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import NamedTuple
 
-from clhist._core.model.partition import MOST_PARTITION_BINS, most_partitions, power_of_two
-from clhist._core.model.split import Split, shared_pieces
+from clhist._core.model.partition import MOST_PARTITION_BINS, Split, most_partitions, power_of_two, shared_pieces
 from clhist._core.model.workload import Workload
 
 MOST_TILE = 2**16  # elements, whose numbers in a tile have 16 bits

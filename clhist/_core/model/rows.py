@@ -14,8 +14,7 @@ from typing import ClassVar
 
 from clhist._core.model.partition import MOST_PARTITIONED_ELEMENTS
 from clhist._core.model.plan import GLOBAL_WORK_GROUP, Plan, Trace, make_plan
-from clhist._core.model.private import PrivatePlan
-from clhist._core.model.private_rates import PrivateRates
+from clhist._core.model.private import PrivatePlan, PrivateRates
 from clhist._core.model.problem import Rows
 from clhist._core.model.row_ranges import LEAST_PIECE, RowRanges, cannot_range, placing_group, row_ranges
 from clhist._core.model.scaling import rates_of

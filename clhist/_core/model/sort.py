@@ -7,8 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import ClassVar
 
-from clhist._core.model.batch import BatchChunks
-from clhist._core.model.feature import Feature
+from clhist._core.model.feature import BatchChunks, Feature
 from clhist._core.model.global_memory import global_copies
 from clhist._core.model.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
 from clhist._core.model.scaling import rates_of

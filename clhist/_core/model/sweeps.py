@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 
-from clhist._core.devices.atomics import vector_atomic
 from clhist._core.devices.profile import Profile
-from clhist._core.devices.vendors import MEMORIES
+from clhist._core.devices.vendors import MEMORIES, vector_atomic
 from clhist._core.model.choose import plan_sweep
-from clhist._core.model.local import LocalPlan
-from clhist._core.model.narrow import before, narrow_form, saves_a_pass
 from clhist._core.model.plan import Output, Plan
 from clhist._core.model.problem import Histogram, Problem
 from clhist._core.model.times import NATIVE_COPIES
@@ -31,10 +29,8 @@ from clhist._core.model.updates import (
     useful_copies,
 )
 from clhist._core.model.workload import Workload
-from clhist.operators.doubles import has_doubles
 from clhist.operators.halves import number_of
-from clhist.operators.merged import merged
-from clhist.operators.operator import Operator
+from clhist.operators.operator import Operator, merged
 
 # On an H200 a compare-exchange of 32 bits in local memory takes 115 us for 50 million saturating sums,
 # an addition of 64 bits 191; from three passes on the addition in global memory is ahead.
@@ -129,6 +125,10 @@ def _side_by_side(plan: Plan) -> Plan:
 
 def _narrowed(plan: Plan, problem: Problem, profile: Profile) -> Plan:
     """Return the plan behind one that tries narrow sums, where it may."""
+    if len(plan.outputs) != 1 or not plan.outputs[0].operator.narrow:
+        return plan
+    from clhist._core.model.narrow import before, narrow_form, saves_a_pass
+
     histogram = problem.histograms[plan.output_indices[0]]
     most_pairs = None if histogram.may_exceed else histogram.max_pairs
     form = narrow_form(plan, most_pairs, on_cpu=profile.kind == "cpu")
@@ -216,7 +216,7 @@ def _is_worth_carrying(exact: Plan, own: Plan, problem: Problem, profile: Profil
     if narrow.again is None:
         return False
     # Plain sums are ahead only if uniform bins fit one pass over local memory, and exact ones do not.
-    return narrow.passes == 1 or own.passes > 1 or own.strategy != LocalPlan.strategy or problem.race_factor > 1
+    return narrow.passes == 1 or own.passes > 1 or own.strategy != "local" or problem.race_factor > 1
 
 
 def _rank(plan: Plan) -> int:
@@ -339,17 +339,23 @@ def _of_one(operator: Operator, problem: Problem, profile: Profile, single: Hist
         "rows": problem.rows,
         "holds_values": operator.holds_values,
         "vector_numbers": 0 if atomic is None else atomic.numbers,
-        "has_doubles": "fp64" in features and has_doubles(operator),
+        "has_doubles": "fp64" in features and _has_doubles(operator),
     }
 
 
-def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> tuple[str, str]:
-    """Return what rates depend on, for each memory: of one histogram whose operator has one part."""
+def _has_doubles(operator: Operator) -> bool:
+    """Whether sums in double precision may be those of `operator`, a long integer."""
+    if not operator.parts[0].words:
+        return False
+    from clhist.operators.doubles import has_doubles
+
+    return has_doubles(operator)
+
+
+def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> Any:
+    """Return what the rates of the updates of a pair depend on, for each memory."""
     parts = [part for output in outputs for part in output.operator.parts]
-    if len(parts) > 1:
-        return "", ""
-    local, everywhere = (rate_kind(parts[0], updates[m][0][0]) if m in updates else "" for m in MEMORIES)
-    return local, everywhere
+    return tuple([tuple(map(rate_kind, parts, chain(*updates.get(memory, ())))) for memory in MEMORIES])
 
 
 def _can_be_packed(operator: Operator) -> bool:

@@ -14,10 +14,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist._core.cuda.driver import Event, driver, heard, unheard
+from clhist._core.cuda.driver import Event, driver
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
 from clhist._core.opencl.cuda_kinds import NotDirectError, memory_of_call, register
+from clhist._core.recording import heard, unheard
 
 
 class CudaMemory:

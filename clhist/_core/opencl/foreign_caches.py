@@ -23,8 +23,8 @@ import platformdirs
 import pyopencl as cl
 
 from clhist._core.opencl import intel
+from clhist._core.opencl.build_options import is_output_shown, is_own_build
 from clhist._core.opencl.caches import pocl_cache, replace_caches
-from clhist._core.opencl.quiet import is_output_shown, is_own_build
 from clhist.files.sealed import read_sealed, warn_of_damage, write_sealed
 
 _PROGRAM = re.compile(r"[A-Z]{20,64}")  # a directory of PoCL's, by the checksum of the source

@@ -1,4 +1,7 @@
-"""Device memory of calls: copies, pairs and tables, kept for the next call where a queue runs in order."""
+"""Memory that is kept for the next call: of copies, pairs and tables where a queue runs in order, and of large results.
+
+Results in NumPy arrays have it, too: the system clears new pages one by one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ from pyopencl.tools import DeferredAllocator, MemoryPool
 from clhist._core.opencl.host_memory import host_memory
 from clhist._core.opencl.lost import check_process, settle
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.opencl.upload import uploads
 from clhist.errors import DeviceLostError
 
 Allocator = Callable[[int], Any]
@@ -201,6 +203,8 @@ def free_scratch() -> None:
     --------
     >>> clhist.free_scratch()
     """
+    from clhist._core.opencl.upload import uploads  # imported here, since CPUs need none
+
     check_process()
     uploads.cache_clear()
     host_memory.free()

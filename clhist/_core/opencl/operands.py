@@ -9,7 +9,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import methodcaller
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,6 @@ from clhist._core.opencl.arrays import Array, address_of
 from clhist._core.opencl.cuda_kinds import NotDirectError, is_cuda
 from clhist._core.opencl.new_arrays import HOST_ALIGNMENT, empty, shares_memory
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.opencl.upload import FEWEST_BYTES, uploads
 
 FETCHED_BYTES = 1 << 14  # of a result: to fetch so few from a buffer of its own takes less than to map them
 _MOST_BLOCKS = 16  # that nobody has at present
@@ -85,11 +84,19 @@ def operand(
     except (cl.MemoryError, cl.LogicError) as error:
         raise MemoryError(f"the device cannot hold an array of {size} bytes: {error}") from error
     # Large arrays go through page-locked memory, small ones directly.
-    if read and size >= FEWEST_BYTES:
-        uploads(context, queue.device).upload(buffer, array.reshape(-1), array.dtype).wait()
+    if read and size >= _upload().FEWEST_BYTES:
+        _upload().uploads(context, queue.device).upload(buffer, array.reshape(-1), array.dtype).wait()
     elif read:  # COPY_HOST_PTR takes NVIDIA's driver five times as long
         cl.enqueue_copy(queue, buffer, array, is_blocking=True)
     return Operand(buffer, 0, partial(_download, queue, buffer, array) if written else _nothing)
+
+
+@cache
+def _upload() -> Any:
+    """Return the module that uploads to a device's own memory, which CPUs do not need."""
+    from clhist._core.opencl import upload
+
+    return upload
 
 
 class ResultBlock:

@@ -14,8 +14,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist._core.devices.atomics import to_prove
-from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic
+from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic, to_prove
 from clhist._core.kernels.render import render_probe
 from clhist._core.opencl.program import building, compiler_options, program_of
 

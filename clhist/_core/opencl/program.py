@@ -15,13 +15,10 @@ from typing import Any, Generic, TypeVar
 import pyopencl as cl
 
 from clhist._core.devices import vendors
-from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.kernels.kernel_code import KernelCode, signatures
 from clhist._core.kernels.maps import Parameter
-from clhist._core.kernels.signatures import signatures
-from clhist._core.opencl.build_options import check_environment
-from clhist._core.opencl.compiler_log import explain
+from clhist._core.opencl.build_options import check_environment, silence_own_builds, silent
 from clhist._core.opencl.foreign_caches import seal_programs_of_pyopencl
-from clhist._core.opencl.quiet import silence_own_builds, silent
 from clhist.errors import BuildError
 
 silence_own_builds()  # here, where everything that builds comes by
@@ -220,4 +217,6 @@ def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Progr
         return program_of(context, source).build(options=[*options, *compiler_options(context)])
     except cl.Error as error:
         log = str(error)
+    from clhist._core.opencl.compiler_log import explain  # imported here, since most programs compile
+
     raise BuildError(explain(log, source), source, log)  # outside: PyOpenCL's error says the same at length

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.maps import Argument
-from clhist._core.kernels.scalars import scalar
 from clhist._core.model.problem import CHOICES, FREE, Choices
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, check_array, is_device_array, is_plain_array, shown_context
@@ -23,6 +22,10 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.prepare import LargestBin
 from clhist._core.runtime.result_arrays import ResultArrays
+from clhist.operators.c_types import scalar
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(slots=True)

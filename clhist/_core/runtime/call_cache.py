@@ -7,25 +7,113 @@ Note [Close sizes share a plan], docs/decisions/0015.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from clhist._core.kernels.maps import Argument
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist._core.kernels.source import Source
 from clhist._core.model.problem import FREE, Problem, planned_size
 from clhist._core.opencl import lost
+from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import profile_names
+from clhist._core.recording import heard
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.executable import Executable
-from clhist._core.runtime.prepare import Preparation
-from clhist._core.runtime.prepared import Part
-from clhist._core.runtime.ready import Ready, Uses, executable_of
-from clhist._core.runtime.results import forms_of
-from clhist._core.runtime.signature import Remembered, itself
+from clhist._core.runtime.launcher import executable_of
+from clhist._core.runtime.prepare import Preparation, forms_of
+from clhist._core.runtime.prepared import New, Part
+from clhist._core.runtime.signature import Remembered, itself, without_size, without_sizes
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
+
+# Uses of a shared plan after which a call gets one for its exact size.
+_MANY_USES = 32
+
+Operands = tuple[list[Array | None], Sequence[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
+
+
+@dataclass(slots=True)
+class Uses:
+    """The use count of a plan that several calls share; a frequent call gets a plan for its exact size.
+
+    `bins` is the number of bins of the plan, if it serves all sizes that `planned_size` rounds up to the same one.
+    """
+
+    number: int = 0
+    bins: int | None = None
+
+    @property
+    def are_many(self) -> bool:
+        return self.number >= _MANY_USES
+
+    def end(self) -> None:
+        """Request a plan for the exact size from now on."""
+        self.number = _MANY_USES
+
+
+@dataclass(slots=True)
+class Ready:
+    """A prepared call on a queue, cached for calls of the same signature.
+
+    Attributes
+    ----------
+    executable : Executable
+        What runs it.
+    queue : pyopencl.CommandQueue
+        Where.
+    on_device : bool
+        Whether arrays are PyOpenCL's.
+    targets : tuple of int or None
+        For each array after those of the map, its index among the arrays of `dest` and `out`; None for a new result.
+    scalars : tuple of two lists
+        The scalars of the previous call, as passed and as kernels take them.
+    sizes : tuple of int
+        The values of `clhist._core.runtime.prepare.SIZES` that kernels get; empty if the plan is for exact sizes.
+    shape : tuple of int
+        The shape of new results, if kernels get the sizes.
+    uses : Uses, optional
+        The use count of a shared plan; None if the plan is for exact sizes.
+    """
+
+    executable: Executable
+    queue: cl.CommandQueue
+    on_device: bool
+    targets: tuple[int | None, ...] = ()
+    scalars: tuple[list[Any], list[Any]] = ([], [])
+    sizes: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+    uses: Uses | None = None
+
+    def of_sizes(self, sizes: tuple[int, ...]) -> Ready:
+        """Return the call for other sizes that the plan serves, with a use count of its own."""
+        # `dataclasses.replace` takes three times as long.
+        same = self.executable, self.queue, self.on_device, self.targets, self.scalars
+        return Ready(*same, sizes, self.shape, Uses())
+
+    def ends_for_less(self) -> bool:
+        """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
+        # Only a call of one part and one result is certain to have enqueued nothing when memory is refused.
+        if self.uses is None or not self.executable.prepared.is_of_one:
+            return False
+        self.uses.end()
+        return True
+
+    def counted(self, arrays: Sequence[Any], scalars: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Count a use; return the arrays, with shapes for new results, and the scalars followed by the sizes."""
+        assert self.uses is not None
+        self.uses.number += 1
+        # A replay does not pass here, so the recording contains the counter.
+        if heard.calls is not None:
+            heard.calls.append(self.uses)
+        return [New(self.shape) if array is None else array for array in arrays], [*scalars, *self.sizes]
+
 
 _MOST = 256
 _MOST_LATELY = 64
@@ -88,13 +176,14 @@ class CallCache(Remembered[Any]):
     ----------
     builder : Builder
         Plans and builds.
-    arguments : sequence of Argument
-        Of the map.
+    source : Source
+        The map.
     """
 
-    def __init__(self, builder: Builder, arguments: Sequence[Argument]) -> None:
+    def __init__(self, builder: Builder, source: Source) -> None:
         super().__init__(_MOST)
-        self._builder, self._arguments = builder, tuple(arguments)
+        self._builder, self._arguments, self._sizing = builder, source.arguments, source.sizing
+        self._arrays = tuple(n for n, argument in enumerate(self._arguments) if argument.is_array)
 
     def of_family(self, family: Hashable, call: Call) -> Ready | None:
         """Return the cached call of another template of one origin that serves as many elements; None without one.
@@ -169,6 +258,39 @@ class CallCache(Remembered[Any]):
         family.exact.put(own, executable)
         self.put(key, family)
         return executable, (), None
+
+    def key_of_sizes(
+        self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None, targets: Sequence[Array]
+    ) -> Hashable:
+        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
+
+        Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
+        """
+        if not isinstance(key, tuple) or isinstance(key[0], CallTemplate) or bins is None:
+            return None
+        if call.num_histograms is not None or call.offsets is not None:
+            return None
+        if (number := one_number(call.num_bins)) is None:
+            return None
+        for target in targets:
+            if not _is_contiguous(target) or target.shape != (number,):
+                return None
+        # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
+        parts = list[Hashable]()
+        for n, part in zip(self._arrays, key, strict=False):
+            if not _is_contiguous(args[n]) or not args[n].size:
+                return None
+            parts.append(without_size(part))
+        if (size := call.size) is None:
+            if self._sizing is None:
+                return None
+            size = args[self._sizing].size
+        # The sizes in the key are replaced by the rounded ones.
+        rest = key[len(parts) :]
+        if targets:
+            parts += map(without_sizes, rest[:2])  # of `dest` and `out`
+            rest = rest[2:]
+        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
 
     def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
         is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
@@ -265,6 +387,18 @@ class CallCache(Remembered[Any]):
             same = {self._arguments[n].name: checked.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
             return executable_of(checked.queue, prepared, smaller, same)
+
+
+def _is_contiguous(array: Any) -> bool:
+    """Whether a value is an array of NumPy or a device in the order of C."""
+    return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
+
+
+def one_number(num_bins: Any) -> int | None:
+    """Return the number of bins of one dimension; None of others."""
+    if type(num_bins) is tuple and len(num_bins) == 1:
+        num_bins = num_bins[0]
+    return num_bins if type(num_bins) is int else None
 
 
 def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.kernels.scalars import scalar
 from clhist._core.opencl.memory import Allocator
 from clhist._core.runtime.call import Call
 from clhist._core.runtime.signature import call_templates, shape_of, without_size
+from clhist.operators.c_types import scalar
 
 if TYPE_CHECKING:
     from clhist._core.runtime.engine import Engine

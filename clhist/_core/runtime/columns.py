@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.opencl.masks import mask_of
+from clhist._core.opencl.arrays import mask_of
 from clhist._core.runtime.reading import as_array
 
 # (is missing, drop missing) of pandas, polars and PyArrow.

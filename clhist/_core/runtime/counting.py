@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.cuda.driver import unheard
 from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, check_array, check_context, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import default_queue, device_kind
-from clhist._core.opencl.new_arrays import zeros
+from clhist._core.opencl.new_arrays import beginning, zeros
+from clhist._core.recording import unheard
 from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.peek import evenly_spread, found_words
@@ -26,10 +26,8 @@ from clhist._core.runtime.reading import check_out, into
 from clhist._core.runtime.scatter import ScatterSpec, counting_spec, native, scatter_engine
 from clhist._core.runtime.signature import call_templates
 from clhist._core.runtime.small import MOST_BINS, TOO_BIG, no_memory_for_bins
-from clhist._core.runtime.values import checked_values
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
-from clhist.operators.reproducible import reproducible_form
 
 # Sums of weights. -0.0 is the identity of +, and no sum of lifted weights is -0.0: only bins without weights hold it.
 _SUM = Operator(np.float64, "a + b", -0.0, "add", lift="v + 0.0", finish="a + 0.0")
@@ -65,12 +63,22 @@ def counted(
         return into(out, counts)
     check_out(out, _FLOAT64, x)
     operator, used = _SUM, _HAS_WEIGHTS
-    values = checked_values(weights, operator, x.shape, ())[0][0]
+    values = _values().checked_values(weights, operator, x.shape, ())[0][0]
     # Reproducible accumulators have no condition that tells bins with a value: the largest entry is computed first.
     if reproducible:
+        from clhist.operators.reproducible import reproducible_form
+
         operator, used = reproducible_form(_SUM, None, x.size), ""
     spec = partial(counting_spec, operator, x.dtype, (native(values.dtype),))
     return into(out, _count(spec, x, values, minlength, queue, used))
+
+
+@cache
+def _values() -> Any:
+    """Return the module that checks weights, which counts do not need."""
+    from clhist._core.runtime import values
+
+    return values
 
 
 def _check_device_arrays(x: Array, weights: Array | None) -> None:
@@ -188,7 +196,7 @@ def _found(
         """Return the counts, or None, and whether the number of bins also suits other arrays."""
         # An entry out of range stores 2^32 - 1 if indices are checked, or else makes the sum of counts too small.
         last = max(lower_bound, largest)
-        result = counts[: last + 1] if last < room and (not is_summed or summed == size) else None
+        result = beginning(counts, last + 1) if last < room and (not is_summed or summed == size) else None
         return result, result is not None and 2 * last + 2 >= room
 
     if isinstance(data[0], np.ndarray):

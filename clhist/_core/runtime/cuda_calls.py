@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.cuda.kinds import may_be_cuda
 from clhist._core.cuda.recognised import Recognised, recognised
+from clhist._core.kinds import may_be_cuda
 from clhist._core.opencl.cuda_arrays import CudaArray, of_caller
 from clhist._core.opencl.cuda_kinds import NotDirectError, is_inside, results_like
 from clhist._core.opencl.cuda_queues import cuda_array

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from clhist._core.cuda.kinds import PLAIN, may_be_cuda
+from clhist._core.kinds import PLAIN, may_be_cuda
 from clhist._core.opencl.arrays import is_device_array
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.cuda.driver import CudaMemoryError, driver, heard, stream_of, unheard
+from clhist._core.cuda.driver import CudaMemoryError, driver, stream_of
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
 from clhist._core.kernels.kernel_code import KernelCode
@@ -18,8 +18,9 @@ from clhist._core.opencl.cuda_arrays import CudaArray, CudaMemory, new_array
 from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, results_like
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
 from clhist._core.opencl.program import Kernel, kernel_of
+from clhist._core.recording import heard, unheard
 from clhist._core.runtime.call import Outcome
-from clhist._core.runtime.chain import CudaChain
+from clhist._core.runtime.cuda_chain import CudaChain
 from clhist._core.runtime.cuda_modules import Arguments, Module, module_of
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import (

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.cuda.driver import driver, heard, listening
+from clhist._core.cuda.driver import driver
 from clhist._core.cuda.libraries import Library
 from clhist._core.cuda.recognised import library_of
 from clhist._core.opencl import lost
@@ -21,9 +21,10 @@ from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMade, 
 from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
+from clhist._core.recording import heard, listening
+from clhist._core.runtime.call_cache import Uses
 from clhist._core.runtime.cuda_launcher import CudaExecutable, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
-from clhist._core.runtime.ready import Uses
 from clhist._core.runtime.signature import UnknownError, alike, call_templates
 
 _MOST_ITEMS = 64  # of a sequence, which takes longer

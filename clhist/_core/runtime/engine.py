@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar
-from clhist._core.kernels.scalars import scalar
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, Choices, planned_size
@@ -28,25 +26,31 @@ from clhist._core.opencl.device import default_queue
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.opencl.new_arrays import shares_memory, survey
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.batch import Batch, check_batch
+from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
-from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
-from clhist._core.runtime.call_cache import CallCache
+from clhist._core.runtime.call import (
+    Call,
+    CheckedCall,
+    Outcome,
+    call_of,
+    named_arrays,
+    queue_for,
+    taken_argument,
+)
+from clhist._core.runtime.call_cache import CallCache, Operands, Ready, Uses, one_number
 from clhist._core.runtime.call_template import CallTemplate
-from clhist._core.runtime.distinct_bins import Sampler, emitted_values
-from clhist._core.runtime.offsets import batch_of
 from clhist._core.runtime.outputs import Outputs
-from clhist._core.runtime.ready import Operands, Ready, Uses
-from clhist._core.runtime.results import numbered
+from clhist._core.runtime.prepare import numbered
 from clhist._core.runtime.signature import (
     signature_of_call,
     signature_of_targets,
-    without_size,
-    without_sizes,
 )
-from clhist.operators.c_types import integer
+from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.distinct_bins import Sampler
 
 # Bytes of the widest loads of kernels. If all arrays are aligned to them, the source of the sweep loads vectors.
 _LOAD_BYTES = 16
@@ -72,8 +76,6 @@ class Engine:
     ----------
     race_factors : dict
         Race factors of the map that were measured to be kept, by the bins of each output; see `clhist.race_factor`.
-    sampler : Sampler
-        Measures them.
 
     Raises
     ------
@@ -102,11 +104,10 @@ class Engine:
         self.outputs, self.source, self.profile = outputs, source, profile
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
-        self.sampler = Sampler(source)
         self._preparation = Builder(self.context, source, profile)
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
-        self._calls = CallCache(self._preparation, self.arguments)
+        self._calls = CallCache(self._preparation, source)
         self._custom = any(operator.is_custom for operator in source.operators)
         self._preparation.check_fp64()
 
@@ -128,6 +129,13 @@ class Engine:
         outputs = Outputs.of(operator)
         source = Source.of(arguments, map, outputs.operators, outputs.suffixes, **more)
         return cls(context, outputs, replace(source, trusts_emits=trusts_emits), profile)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The sampler that measures the race factors of the map."""
+        from clhist._core.runtime.distinct_bins import Sampler  # imported here, since few calls ask for them
+
+        return Sampler(self.source)
 
     @property
     def emits(self) -> int:
@@ -351,14 +359,14 @@ class Engine:
             As `check` does of these numbers.
         """
         # A template passes the arrays alone, and the sizes of several dimensions are not rounded.
-        bins = _one_number(call.num_bins)
+        bins = one_number(call.num_bins)
         if targets is None or bins is None:
             return None
         # A plan for exactly these bins comes first. The second key leads to a plan with spare bins.
-        of_sizes = self._key_of_sizes(key, args, call, bins, targets)
+        of_sizes = self._calls.key_of_sizes(key, args, call, bins, targets)
         alike = self._calls.get(of_sizes)
         if alike is None and call.largest is None and bins > 0:
-            of_sizes = self._key_of_sizes(key, args, call, planned_size(bins), targets)
+            of_sizes = self._calls.key_of_sizes(key, args, call, planned_size(bins), targets)
             alike = self._calls.get(of_sizes)
         if alike is None or alike.uses is None:
             return None
@@ -373,39 +381,6 @@ class Engine:
         ready = replace(alike, scalars=([], []), sizes=sizes, shape=shape, uses=Uses())
         self._calls.put(key, ready)
         return ready
-
-    def _key_of_sizes(
-        self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None, targets: Sequence[Array]
-    ) -> Hashable:
-        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
-
-        Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
-        """
-        if not isinstance(key, tuple) or isinstance(key[0], CallTemplate) or bins is None:
-            return None
-        if call.num_histograms is not None or call.offsets is not None:
-            return None
-        if (number := _one_number(call.num_bins)) is None:
-            return None
-        for target in targets:
-            if not _is_contiguous(target) or target.shape != (number,):
-                return None
-        # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
-        parts = list[Hashable]()
-        for n, part in zip(self._arrays, key, strict=False):
-            if not _is_contiguous(args[n]) or not args[n].size:
-                return None
-            parts.append(without_size(part))
-        if (size := call.size) is None:
-            if self.source.sizing is None:
-                return None
-            size = args[self.source.sizing].size
-        # The sizes in the key are replaced by the rounded ones.
-        rest = key[len(parts) :]
-        if targets:
-            parts += map(without_sizes, rest[:2])  # of `dest` and `out`
-            rest = rest[2:]
-        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
 
     def _first(
         self,
@@ -450,7 +425,7 @@ class Engine:
                 # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
                 # stored.
                 if ready.uses is not None and (checked.on_device or self._takes_all_at_once(checked.queue.device)):
-                    self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
+                    self._calls.put(self._calls.key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
         return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
@@ -540,6 +515,8 @@ class Engine:
         is_pending = any(event.command_execution_status > complete for event in (*call.wait_for, *of_user))
         if is_written or is_pending:
             return [np.zeros(0, number_of(operator.dtype)) for operator in self.source.operators]
+        from clhist._core.runtime.distinct_bins import emitted_values  # imported here, for custom operators alone
+
         return emitted_values(self.source, self.profile_of(checked.queue.device), checked)
 
     def operands(self, checked: CheckedCall, call: Call) -> Operands:
@@ -553,18 +530,6 @@ class Engine:
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.lower_bound]
-
-
-def _is_contiguous(array: Any) -> bool:
-    """Whether a value is an array of NumPy or a device in the order of C."""
-    return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
-
-
-def _one_number(num_bins: Any) -> int | None:
-    """Return the number of bins of one dimension; None of others."""
-    if type(num_bins) is tuple and len(num_bins) == 1:
-        num_bins = num_bins[0]
-    return num_bins if type(num_bins) is int else None
 
 
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:

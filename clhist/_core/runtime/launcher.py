@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -14,8 +15,9 @@ import pyopencl as cl
 from clhist._core.kernels.arguments import same_scalar
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, note_event
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
-from clhist._core.opencl.new_arrays import beginning, empty, read_only_buffer, without_memory
+from clhist._core.opencl.new_arrays import empty, read_only_buffer
 from clhist._core.opencl.operands import FETCHED_BYTES, ResultBlock, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
 from clhist._core.runtime.call import Events, Outcome
@@ -33,7 +35,6 @@ from clhist._core.runtime.prepared import (
     SortPairs,
     Table,
 )
-from clhist.operators.fixed_point import check_range
 
 
 class _Command:
@@ -123,6 +124,14 @@ class _Part:
     commands: list[_Command | SortPairs]
 
 
+@cache
+def _fixed_point() -> Any:
+    """Return the module of long integers, which few operators need."""
+    from clhist.operators import fixed_point
+
+    return fixed_point
+
+
 class OpenCLExecutable(Executable):
     """A prepared call with its kernels, built for the context of `queue`; the other parameters are `Executable`'s."""
 
@@ -146,11 +155,10 @@ class OpenCLExecutable(Executable):
                 self._same |= {Slot(name, MEMORY): device_operand.buffer, Slot(name, OFFSET): device_operand.offset}
         self._parts = [self._loaded(part) for part in prepared.parts]
         self._blocks = blocks_of(queue.context)
-        # The queue of the last call: whether it is in order, its last event, and templates for new results.
+        # The queue of the last call: whether it is in order, and its last event.
         self._queue: cl.CommandQueue | None = None
         self._in_order = False
         self._last: cl.Event | None = None
-        self._likes: dict[int, Array] = {}
         # The numbers that all commands have now: offsets, and the scalars' very list; None if some have others.
         self._offsets: list[int] = []
         self._scalars: Sequence[Any] | None = None
@@ -202,7 +210,7 @@ class OpenCLExecutable(Executable):
         # The lock covers the kernels' arguments, which all threads share, and the state of the queue.
         with self._lock:
             if queue is not self._queue:
-                self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
+                self._queue, self._in_order, self._last = queue, in_order(queue), None
             last = self._last  # an in-order queue waits for it anyway, so no list of events needs it
             waiting: list[cl.Event] = list(wait_for)
             call_arrays: list[Any] = list(arrays)
@@ -268,7 +276,7 @@ class OpenCLExecutable(Executable):
             offsets.append(device_operand.offset)
         with self._lock:
             if queue is not self._queue:
-                self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
+                self._queue, self._in_order, self._last = queue, in_order(queue), None
             events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator, begun)
             is_in_order = self._in_order
         last = events["combine"][-1]
@@ -287,22 +295,14 @@ class OpenCLExecutable(Executable):
         if self.prepared.is_checked:
             for (_, _, label, operator), result in zip(self._results, results, strict=True):
                 if operator.largest is not None:
-                    check_range(label, operator, result)
+                    _fixed_point().check_range(label, operator, result)
         return Outcome(results, events, after)
 
     def _new(self, n: int, queue: cl.CommandQueue, allocator: Allocator | None, requested: New | None) -> Array:
         """Allocate the result of slot `n`, of the shape that is `requested` or else of the slot's."""
         new = self._slots[n].new
         assert new is not None
-        shape, dtype = new if requested is None else (requested.shape, new[1])
-        like = self._likes.get(n)
-        if like is not None and like.shape != shape:
-            # Without elements there is no memory, and several dimensions have other strides.
-            like = beginning(like, shape[0]) if len(shape) == like.ndim == 1 and shape[0] else None
-        array = empty(queue, shape, dtype, True, allocator, like)
-        if like is None and array.base_data is not None:
-            self._likes[n] = without_memory(array)
-        return array
+        return empty(queue, new[0] if requested is None else requested.shape, new[1], True, allocator)
 
     def _enqueue(
         self,
@@ -391,3 +391,17 @@ class OpenCLExecutable(Executable):
                 stage.append(chain.events[0])
             wait_for = None if is_in_order else (stage[-1],)
         return wait_for
+
+
+def executable_of(
+    queue: cl.CommandQueue,
+    prepared: Prepared,
+    smaller: Callable[[Part, int], Sequence[Part]] | None = None,
+    same: Mapping[str, Any] = MappingProxyType({}),
+) -> Executable:
+    """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""
+    if cuda_device_of(queue) is None:
+        return OpenCLExecutable(queue, prepared, smaller, same)
+    from clhist._core.runtime.cuda_launcher import CudaExecutable
+
+    return CudaExecutable(queue, prepared, smaller, same)

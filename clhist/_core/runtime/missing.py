@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.masks import mask_of, missing_error
+from clhist._core.opencl.arrays import Array, is_device_array, mask_of, missing_error
 from clhist._core.runtime.columns import from_arrow, present_and_missing, read_column
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array

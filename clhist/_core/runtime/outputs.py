@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from clhist._core.kernels.maps import unbalanced
+from clhist._core.runtime.prepare import check_disjoint
 from clhist._core.runtime.result_arrays import ResultArrays, target
-from clhist._core.runtime.results import check_disjoint
 from clhist.operators.c_types import IDENTIFIER, integer
-from clhist.operators.names import name_hint
 from clhist.operators.operator import Operator
-from clhist.operators.ufuncs import factory_hint
 
 
 @dataclass(frozen=True)
@@ -55,14 +53,13 @@ class Outputs:
         elif isinstance(operator, Sequence) and not isinstance(operator, str):
             outputs = cls(tuple(operator), tuple(str(k) for k in range(len(operator))))
         else:
-            hint = factory_hint(operator) or name_hint(operator) or "; several are given as a sequence or mapping"
+            hint = _hint(operator) or "; several are given as a sequence or mapping"
             raise TypeError(f"operator: expected a clhist.Operator, got {operator!r}{hint}")
         if not outputs.operators:
             raise ValueError("operator: expected at least one, got none")
         for label, candidate in zip(outputs.labels, outputs.operators, strict=True):
             if not isinstance(candidate, Operator):
-                hint = factory_hint(candidate) or name_hint(candidate)
-                raise TypeError(f"operator{label}: expected a clhist.Operator, got {candidate!r}{hint}")
+                raise TypeError(f"operator{label}: expected a clhist.Operator, got {candidate!r}{_hint(candidate)}")
         return outputs
 
     @property
@@ -183,3 +180,11 @@ def _shape(name: str, num_bins: Any) -> tuple[int, ...]:
             raise ValueError(f"{name}: expected at least one dimension, got ()")
         return tuple(integer(name, n, 1) for n in num_bins)
     return (integer(name, num_bins, 1),)
+
+
+def _hint(operator: object) -> str:
+    """Return a hint for what is no operator; empty if there is none."""
+    from clhist.operators.names import name_hint  # imported here, since they know all operators
+    from clhist.operators.ufuncs import factory_hint
+
+    return factory_hint(operator) or name_hint(operator)

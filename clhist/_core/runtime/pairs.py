@@ -10,13 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.kernels.scalars import scalar
-from clhist._core.opencl.arrays import Array, common_kind, is_device_array
-from clhist._core.opencl.masks import check_unmasked, leave_out, mask_of, mask_of_values
+from clhist._core.opencl.arrays import (
+    Array,
+    check_unmasked,
+    common_kind,
+    is_device_array,
+    leave_out,
+    mask_of,
+    mask_of_values,
+)
 from clhist._core.runtime.reading import as_array, as_indices, numbers_as_array
 from clhist._core.runtime.result_arrays import target
 from clhist._core.runtime.values import checked_values, ones, row_shape
-from clhist.operators.c_types import integer, same_value, supported_dtype
+from clhist.operators.c_types import integer, same_value, scalar, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.host import combined, of_bins
 from clhist.operators.names import COUNT, PAIRS, operator_of_call, operator_on_bins, operator_on_values

@@ -16,9 +16,8 @@ from clhist._core.opencl.device import default_queue, device_profile
 from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.cuda_launcher import CudaExecutable
 from clhist._core.runtime.launcher import OpenCLExecutable
-from clhist._core.runtime.prepare import prepared_combination
+from clhist._core.runtime.prepare import forms_of, numbered, prepared_combination
 from clhist._core.runtime.result_arrays import ResultArrays
-from clhist._core.runtime.results import forms_of, numbered
 from clhist._core.runtime.stages import Limits
 from clhist.operators.operator import Operator
 

@@ -18,9 +18,8 @@ from clhist._core.kernels.parameters import index_parameters, join_parameters, s
 from clhist._core.kernels.partitions import PAIR_BINS, PAIR_VALUES, PartitionSpec
 from clhist._core.kernels.render import render_partition
 from clhist._core.model.feature import division
-from clhist._core.model.partition import CURSORS, PartitionedPlan
+from clhist._core.model.partition import CURSORS, PartitionedPlan, Split
 from clhist._core.model.plan import Plan
-from clhist._core.model.split import Split
 from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.stages import NO_BATCH, Commands, Scratch, Sweep, Tasks, sweep_code
 

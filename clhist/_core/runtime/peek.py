@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.cuda.driver import driver, heard, unheard
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import cuda_device_of, is_cuda
 from clhist._core.opencl.new_arrays import kept_on_device, zeros
 from clhist._core.opencl.program import kept_by_context
+from clhist._core.recording import heard, unheard
 
 _MOST = 2048  # elements of a sample, at most twice as many
 
@@ -48,6 +48,8 @@ class Reading:
     def __init__(self, array: Array, queue: cl.CommandQueue) -> None:
         self.array, self._queue, self._host = array, queue, np.empty(array.shape, array.dtype)
         if is_cuda(array):
+            from clhist._core.cuda.driver import driver  # imported here, since other arrays do not need it
+
             device, stream = array.memory.device, array.memory.stream
             # A recording notes this object, not the driver's calls: a replay copies anew.
             with driver().on(device), unheard():
@@ -62,6 +64,8 @@ class Reading:
     def get(self) -> np.ndarray:
         """Wait for the copy and return it."""
         if is_cuda(self.array):
+            from clhist._core.cuda.driver import driver
+
             device = self.array.memory.device
             with driver().on(device), unheard():
                 driver().end_reading(self._host, self.array.offset, device)
@@ -84,8 +88,13 @@ class Words:
 
     def read(self) -> tuple[int, int]:
         """Wait for the queue and return both words."""
-        with unheard():
-            first, second = lost.fetched(self.array, self._queue).tolist()
+        with unheard(), lost.settled(self._queue):
+            if is_cuda(self.array):
+                host = self.array.get()
+            else:  # PyOpenCL's `get` takes twice as long
+                host = np.empty(2, np.uint32)
+                cl.enqueue_copy(self._queue, host, self.array.base_data, wait_for=self.array.events)
+            first, second = host.tolist()
         # Words that stayed 0 need no clearing, which would be another command.
         self._are_zero = first == second == 0
         return first, second

@@ -136,6 +136,8 @@ def _out_by_parts(out: Any, pairs: Pairs) -> Any:
 
 def _shares(out: Any, *others: Any) -> bool:
     """Whether an array of a result shares memory with an array of `others`."""
+    if out is None:
+        return False
     outs = [array for array in (out if isinstance(out, tuple) else (out,)) if is_array(array)]
     arrays = chain.from_iterable(entry if isinstance(entry, tuple) else (entry,) for entry in others)
     return any(overlap(array, result) for array in arrays if is_array(array) for result in outs)

@@ -12,9 +12,9 @@ from clhist._core.kernels.from_plan import Programs
 from clhist._core.kernels.kernel_code import KernelCode
 from clhist._core.kernels.render import render_rows
 from clhist._core.kernels.rows import RowsSpec, rows_parameters
+from clhist._core.model.partition import Split
 from clhist._core.model.plan import Plan
 from clhist._core.model.rows import CURSORS, MOST_JOINED, RowsPlan, most_alike
-from clhist._core.model.split import Split
 from clhist._core.runtime.partition import Grouping, grouping
 from clhist._core.runtime.stages import Commands, Sweep, Tasks
 

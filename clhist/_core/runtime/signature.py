@@ -22,7 +22,7 @@ from clhist._core.opencl.arrays import Array, address_of, overlap
 from clhist._core.opencl.cuda_kinds import is_cuda, may_be_written
 from clhist._core.opencl.device import default_queue, profile_names
 from clhist._core.runtime.call import Call, queue_for
-from clhist._core.runtime.results import index_in
+from clhist._core.runtime.prepare import index_in
 from clhist.operators.operator import Operator
 
 _LOAD_BYTES = 16  # alignment of the widest loads of kernels

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.cuda.imported import imported, is_instance
+from clhist._core.kinds import imported, is_instance
 from clhist.errors import NoDeviceError
 
 if TYPE_CHECKING:

@@ -10,9 +10,16 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.maps import Argument
-from clhist._core.opencl.arrays import Array, check_array, check_context, common_kind
+from clhist._core.opencl.arrays import (
+    Array,
+    check_array,
+    check_context,
+    common_kind,
+    leave_out,
+    mask_of,
+    mask_of_values,
+)
 from clhist._core.opencl.cuda_arrays import CudaArray
-from clhist._core.opencl.masks import leave_out, mask_of, mask_of_values
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.runtime.chunks import Piece
 from clhist._core.runtime.cuda_calls import first_of_cuda

@@ -1,16 +1,15 @@
-"""Types of arrays of CUDA's memory: which arguments may be such arrays.
+"""Types of other libraries: which are imported, and which arguments may be arrays of CUDA's memory.
 
 CUDA's driver and the libraries of its arrays are not imported here: most programs have no such arrays.
 """
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
-
-from clhist._core.cuda.imported import is_instance
 
 _CUDA_DEVICES = (2, 13)  # of DLPack: memory of CUDA, and managed memory
 
@@ -61,3 +60,28 @@ def recognised_kind(value: Any) -> str | None:
         return None
     PLAIN.add(kind)  # classes get no such attributes later on
     return None
+
+
+def imported(module: str, name: str) -> Any:
+    """Return an attribute of a module, or None if the module is not imported, or not as far as that.
+
+    While a thread imports a library, `sys.modules` already has it for all others.
+    """
+    return getattr(sys.modules.get(module), name, None)
+
+
+def is_instance(value: object, module: str, *names: str) -> bool:
+    """Whether `value` is of one of these classes of a module, which is not imported for that."""
+    library = sys.modules.get(module)
+    if library is not None:
+        for name in names:
+            kind = getattr(library, name, None)
+            if kind is not None and isinstance(value, kind):
+                return True
+    return False
+
+
+def is_complete(module: str) -> bool:
+    """Whether a module is imported to its end."""
+    spec = imported(module, "__spec__")
+    return spec is not None and not getattr(spec, "_initializing", False)
