@@ -30,6 +30,9 @@ from clhist.binned.inputs import are_usable
 from clhist.binned.sweep import Sweep
 
 
+_MOST_KINDS = 4  # of axes, for histograms over the extent of their data
+
+
 class PreparedHistogram(NamedTuple):
     """A histogram that is ready for arrays with the same signature.
 
@@ -106,17 +109,6 @@ class PreparedHistogram(NamedTuple):
         sweep = None if self.sweep is None else self.sweep.of_size(size)
         return None if sweep is None else PreparedHistogram(self.queue, sweep, *self[2:])
 
-    def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
-        """Return the histogram of data of another extent; None if its bins are not found in the same way."""
-        if self.axis is None or self.sweep is None or data_extent is None:
-            return None
-        edges, ends = edges_of_extent(len(self.edges[0]) - 1, data_extent, dtype)
-        axis = numpy_axis(edges, kernel_dtype(dtype), self.queue, ends=ends) if are_usable(edges) else None
-        if axis is None or axis.kind != self.axis.kind:
-            return None
-        divide = Densities(self.queue, (edges,))
-        return self._replace(sweep=self.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
-
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return counts or sums in the shape of the result, as densities if requested, in `out` if there is one."""
         if self.rest is not None:
@@ -130,14 +122,32 @@ class PreparedHistogram(NamedTuple):
 
 
 class OfExtent(NamedTuple):
-    """A histogram whose edges depend on the extent of the data, for some extent."""
+    """A histogram whose edges depend on the extent of the data: those of some extents, one for each kind of axis."""
 
-    prepared: PreparedHistogram
+    of_kinds: tuple[PreparedHistogram, ...]
 
     def of_size(self, size: int) -> OfExtent | None:
         """Return the histogram of `size` elements, as of `Sweep.of_size`."""
-        prepared = self.prepared.of_size(size)
-        return None if prepared is None else OfExtent(prepared)
+        of_kinds = tuple([prepared for one in self.of_kinds if (prepared := one.of_size(size)) is not None])
+        return OfExtent(of_kinds) if of_kinds else None
+
+    def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
+        """Return the histogram of data of another extent; None if no other had bins that are found in the same way."""
+        one = self.of_kinds[0]
+        if data_extent is None:
+            return None
+        edges, ends = edges_of_extent(len(one.edges[0]) - 1, data_extent, dtype)
+        axis = numpy_axis(edges, kernel_dtype(dtype), one.queue, ends=ends) if are_usable(edges) else None
+        for one in self.of_kinds:
+            if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
+                divide = Densities(one.queue, (edges,))
+                return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
+        return None
+
+    def with_other(self, other: PreparedHistogram) -> OfExtent:
+        """Return these with `other` in the place of one of its kind of axis."""
+        kind = other.axis and other.axis.kind
+        return OfExtent((other, *(one for one in self.of_kinds if one.axis and one.axis.kind != kind))[:_MOST_KINDS])
 
 
 def repeated(
@@ -162,10 +172,10 @@ def repeated(
     arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
     # Edges depend on the extent of the data: find it, and look for an earlier call with the same one.
     if isinstance(cached, OfExtent):
-        data_extent = extent(arrays[0], arrays[1], cached.prepared.queue)
+        data_extent = extent(arrays[0], arrays[1], cached.of_kinds[0].queue)
         by_extent = _by_extent(key, data_extent)
         if (prepared := call_templates.get(by_extent)) is None:
-            prepared = cached.prepared.of_extent(data_extent, a.dtype)
+            prepared = cached.of_extent(data_extent, a.dtype)
             call_templates.put(by_extent, prepared)
         cached = prepared
     result = None if cached is None else cached.again(arrays, density, out)
@@ -207,7 +217,10 @@ def store(
         return
     # Copies of the edges, which no caller changes.
     prepared = prepared._replace(edges=tuple(axis_edges.copy() for axis_edges in prepared.edges))
-    stored = prepared if looked_at is None else OfExtent(prepared)
+    stored: PreparedHistogram | OfExtent = prepared
+    if looked_at is not None:
+        earlier = call_templates.get(key)
+        stored = (earlier if isinstance(earlier, OfExtent) else OfExtent(())).with_other(prepared)
     call_templates.put(key, stored)
     if any_size and prepared.rest is None:
         store_for_sizes(key, stored, results=1)

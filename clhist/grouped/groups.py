@@ -345,11 +345,11 @@ def labels_once(groups: Groups) -> Callable[[], Any]:
 
     `functools.cache` would take microseconds to make one.
     """
-    labels, number, kept_labels = groups.labels, groups.num_groups, list[Any]()
+    labels, number, cached = groups.labels, groups.num_groups, list[Any]()
 
     def result() -> Any:
-        if not kept_labels:
-            kept_labels.append(labels_of(labels, number))
-        return kept_labels[0]
+        if not cached:
+            cached.append(labels_of(labels, number))
+        return cached[0]
 
     return result

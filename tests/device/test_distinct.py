@@ -10,7 +10,7 @@ import clhist
 from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
 from clhist._core.runtime import small
 from clhist._core.runtime.signature import Remembered
-from clhist.grouped import distinct_keys
+from clhist.grouped import distinct_keys, keys
 
 
 def values_of(dtype, size, width):
@@ -59,6 +59,24 @@ def test_signaling_nan_cause_no_warnings(monkeypatch):
             expected, numbers = np.unique(each, return_counts=True)
             assert np.array_equal(found, expected, equal_nan=True)
             assert counts.tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize("has_pandas", [False, True])
+@pytest.mark.parametrize("dtype", ["i2", "u4", ">i4", "i8", "u8"])
+@pytest.mark.parametrize("number", [1, 300, 700, 5000])
+def test_few_different_integers_are_hashed(number, dtype, has_pandas, monkeypatch):
+    """Whatever a sample tells of how many there are, and with pandas or without."""
+    if has_pandas:
+        pytest.importorskip("pandas")
+    else:
+        monkeypatch.setattr(keys, "library", lambda name, size=0: None)
+    rng, info = np.random.default_rng(number), np.iinfo(dtype)
+    different = rng.integers(info.min, info.max, number, dtype=np.dtype(dtype).newbyteorder("="), endpoint=True)
+    x = rng.choice(different, 6000).astype(dtype)
+    for integers in (x, x[::2], np.sort(x), x.reshape(2, -1)):
+        found = keys.sorted_distinct(integers)
+        assert found.dtype == integers.dtype
+        np.testing.assert_array_equal(found, sorted({*integers.ravel().tolist()}))
 
 
 # Ends of values; between those of the last pairs of each type are more than a window has.

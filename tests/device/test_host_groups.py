@@ -263,3 +263,36 @@ def test_regions(function, monkeypatch):
     for _, name, wanted in [row for row in WANTED_REGIONS if row[0] == function]:
         image = VALUES[name].reshape(20, 15)
         compare(monkeypatch, lambda: getattr(clhist.ndimage, function)(image, labels, wanted))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u8", "i8"])
+@pytest.mark.parametrize("number", [3, 60, 300, 1900])
+@pytest.mark.parametrize("size", [300, 2047, 2048, 4000])
+def test_medians_and_modes_however_groups_are_sorted(size, number, dtype):
+    """As rows of a table, each group alone, or all by one sort; the greatest values are among them."""
+    rng = np.random.default_rng(size)
+    keys, values = rng.integers(-1, number, size), rng.integers(0, 50, size).astype(dtype)
+    if values.dtype.kind == "f":
+        values[rng.random(size) < 0.2] = np.nan
+        values[rng.random(size) < 0.1] = np.inf
+    else:
+        values[rng.random(size) < 0.3] = np.iinfo(dtype).max
+    groups = clhist.group_by(keys, num_groups=number)
+    own = [values[(keys == k) & (values == values)] for k in range(number)]
+    middle = [
+        np.sort(some.astype("f8" if dtype in "f4f8" else "O"))[[(len(some) - 1) // 2, len(some) // 2]]
+        for some in own
+        if len(some)
+    ]
+    expected = np.full(number, np.nan)
+    expected[[len(some) > 0 for some in own]] = [
+        low if low == high else (float(low) + float(high)) / 2 for low, high in middle
+    ]
+    np.testing.assert_allclose(groups.median(values), expected, rtol=1e-15)
+    modes = groups.mode(values)
+    for mode, some in zip(modes, own, strict=True):
+        if len(some):
+            different, counts = np.unique(some, return_counts=True)
+            assert mode == different[counts.argmax()]
+    has_nan = [bool((values[keys == k] != values[keys == k]).any()) for k in range(number)]
+    np.testing.assert_allclose(groups.median(values, skipna=False), np.where(has_nan, np.nan, expected), rtol=1e-15)

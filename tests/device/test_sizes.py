@@ -415,8 +415,11 @@ def test_calls_that_are_known_and_planned_for_close_sizes(queue, rng):
 
 
 def _unchecked(monkeypatch):
-    """Let the check of a call fail: from now on calls have to repeat earlier ones."""
-    monkeypatch.setattr(Engine, "check", Mock(side_effect=AssertionError("checked anew")))
+    """Let checks and signatures of all arguments fail: from now on calls have to repeat earlier ones."""
+    fails = Mock(side_effect=AssertionError("made anew"))
+    monkeypatch.setattr(Engine, "check", fails)
+    monkeypatch.setattr("clhist._core.runtime.engine.signature_of_call", fails)
+    monkeypatch.setattr("clhist.binned.histograms._counted", fails)
 
 
 @pytest.mark.parametrize("on_device", [False, True])
