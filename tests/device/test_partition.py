@@ -172,7 +172,7 @@ def test_arrays_that_the_map_writes_are_written_once(gpu_like, rng):
 @pytest.mark.usefixtures("only_measured_rates")
 def test_the_largest_bin_with_a_value_is_reported(gpu_like, queue, monkeypatch, rng):
     """As bincount needs it, with the model's own choice."""
-    monkeypatch.setattr("clhist._core.model.choose.is_worth_partitioning", lambda *args: True)
+    monkeypatch.setattr("clhist._core.model.shared.is_worth_partitioning", lambda *args: True)
     x, found = cl_array.to_device(queue, rng.integers(0, 380, 5000, np.int32)), cl_array.zeros(queue, 1, np.uint32)
     kernel = HistogramKernel(
         None, operators.count(), arguments="const int *x, uint *found", map="EMIT(x[i], 1)", profile=gpu_like
