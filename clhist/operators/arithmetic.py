@@ -207,7 +207,7 @@ def reproducible_add(
         raise ValueError(f"count: expected an integer in [1, {fixed_point.MOST_VALUES}], got {count!r}")
     # Rounded up to 2^k - 1, so that similar bounds share an operator.
     count = max(2**31 - 1, 2 ** int(count).bit_length() - 1)
-    exponent = fixed_point.exponent_of(float(limit), value_dtype, bits)
+    exponent = fixed_point.exponent_of(float(limit), value_dtype, bits)  # type: ignore[arg-type]
     windowed: Operator = _narrow().window(value_dtype, exponent, bits, count)
     return windowed
 
