@@ -49,6 +49,13 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     >>> clhist.digitize([0.2, 1.0, 3.5], [0.0, 1.0, 2.0])
     array([1, 2, 3])
     """
+    # A repeated call on a device array skips all checks.
+    if type(bins) is np.ndarray and type(right) is bool and is_device_array(x):
+        from clhist.binned.digits import repeated_numbers
+
+        repeated = repeated_numbers(x, bins, right, queue)
+        if repeated is not None:
+            return repeated
     if type(x) is not np.ndarray and is_labelled(x):
         bins = refuse_missing("bins", bins, "edges")
         return elementwise(partial(digitize, bins=bins, right=right, queue=queue), x, np.intp)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Never, TypeAlias, cast, overload
 
@@ -29,7 +28,7 @@ from clhist.grouped.frames import (
     read_frame,
     used_categories,
 )
-from clhist.grouped.groups import Groups, groups_of, labels_of
+from clhist.grouped.groups import Groups, groups_of, labels_once
 from clhist.grouped.hints import Hints, check_by_name, check_index, check_number
 from clhist.grouped.methods import A, Methods, X
 from clhist.grouped.table import Table
@@ -195,7 +194,7 @@ class GroupBy(
         self._user_queue = queue
         self._shape = groups.numbers.shape
         # Keys are read on first use, since those on a device need a synchronisation.
-        self._labels = cache(partial(labels_of, groups.labels, groups.num_groups))
+        self._labels = labels_once(groups)
         self._names, self._like, self._index = groups.names, groups.like, groups.index
         self._on_device = groups.on_device
         # One upload for all statistics of these groups.

@@ -112,7 +112,8 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
 
     Small NumPy arrays are counted by NumPy itself (`clhist calibrate` measures how small), and so is what OpenCL has no
     type for: objects, dates, complex numbers, extended precision, booleans as weights, NaN as an edge. Of a device
-    array only the least and the greatest element, or what a rule needs, is copied to the host.
+    array only the least and the greatest element, or what a rule needs, is copied to the host. Its densities are
+    divided on the device: NumPy's to the bit, but where no element is in a bin they are NaN without NumPy's warning.
 
     Examples
     --------

@@ -376,7 +376,7 @@ class _Numbers(NamedTuple):
             useful_copies=max(useful_copies(shared, max(1, self.num_bins[k])) for k in members),
             counts=self.counts and shared == "native" and sizes[members[0]] == 4 and single,
             value_bytes=0 if self.counts else sizes[members[0]],
-            rate_kinds=(_rate_kind(shared, sizes[members[0]]),) * 2 if single else ("", ""),
+            rate_kinds=((_rate_kind(shared, sizes[members[0]]),),) * 2 if single else ((), ()),
         )
         return PlannedSweep(members, plan_sweep(load), load.bin_bytes, self.arrays)
 

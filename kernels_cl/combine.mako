@@ -6,7 +6,8 @@
 ##     ..     |  |  |  |
 ##   dest  +  |  v  v  v  -> out      on CPUs (blocked) a work-item has a block of bins and takes all copies
 ##
-## In the program of a sweep (`is_within`), types and functions of the operator are the sweep's. A sweep that
+## In the program of a sweep (`is_within`), types and functions of the operator are the sweep's, and work-items set
+## their own copies, so that nothing clears them. A sweep that
 ## combines its copies itself has a function in place of both kernels (`clhist_combine_bins`, or
 ## `clhist_write_bin` for one bin).
 ##
@@ -69,6 +70,7 @@ ${combine(is_function=True)}
 </%def>
 
 <%def name="kernels()">
+% if clear_parameters:
 // Sets shared copies to the neutral element, and their locks free.
 __kernel void clhist_clear(
 ${wrapped([parameter.declaration for parameter in clear_parameters])})
@@ -76,6 +78,7 @@ ${wrapped([parameter.declaration for parameter in clear_parameters])})
 ${combine_code.clear(state)}
 }
 
+% endif
 ${combine_code.rows_in_words(state)}
 __kernel void clhist_combine_copies(
 ${wrapped([parameter.declaration for parameter in combine_parameters])})

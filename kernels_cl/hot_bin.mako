@@ -7,9 +7,9 @@
 ## In local memory a bin becomes hot if its first compare-exchange or lock fails, so uniform input pays
 ## nothing. In global memory a Boyer-Moore majority vote chooses it.
 ##
-## Feature: HotBin (clhist/_core/kernels/hot_bin.py), for updates that wait. Decision 0005.
+## Feature: HotBin (clhist/_core/model/feature.py), for updates that wait. Decision 0005.
 <%!
-    from clhist._core.kernels.hot_bin import hot_value
+    from clhist._core.kernels.state import hot_value
     MOST_VOTES = 8  # a candidate is dropped after at most so many values of other bins
 %>
 

@@ -41,7 +41,7 @@
 <%!
     from clhist._core.kernels import sweep_code
     from clhist._core.kernels.sweep_code import ranges_of_bins
-    from clhist._core.kernels.hot_bin import held_bin, hold_none, update_held_bin
+    from clhist._core.kernels.state import held_bin, hold_none, update_held_bin
 %>\
 <%
     declared_types = {}  # structured types that have a C name already

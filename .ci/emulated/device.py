@@ -266,14 +266,14 @@ def _replace_in_clhist(hosts: list[cl.Platform]) -> None:
 
 def _record_plans() -> None:
     """Note the strategy and the updates of each call's plan in `launched`."""
-    from clhist._core.runtime.launcher import Loaded
+    from clhist._core.runtime.launcher import OpenCLExecutable
 
-    run = Loaded.run
+    run = OpenCLExecutable.run
 
-    def recorded(self: Loaded, *args: Any, **named: Any) -> Any:
+    def recorded(self: OpenCLExecutable, *args: Any, **named: Any) -> Any:
         for plan in self.prepared.call[1]:
             launched.strategies.add(plan.strategy)
             launched.updates.add(plan.update)
         return run(self, *args, **named)
 
-    Loaded.run = recorded  # type: ignore[method-assign]
+    OpenCLExecutable.run = recorded  # type: ignore[method-assign]

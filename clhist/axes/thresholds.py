@@ -16,6 +16,7 @@ from clhist._core.keys import Array, from_keys, key_dtype, key_of, key_range, ke
 from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here
+_NEAR = np.uint64(64)  # keys: a decimal that a rounding begins at is known to a few
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ def rounded_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> 
             x = x.astype(number, copy=False)
             return (x >= end) & (np.around(x, decimals) != rounded)
 
-        stop = _bisect(is_behind, dtype, 1)
+        # What rounds to another number begins half a decimal behind the rounded edge.
+        near = number.type(rounded + 0.5 * 10.0**-decimals)
+        stop = _bisect(is_behind, dtype, 1, near)
     last = int(stop[0]) - 1 if len(stop) else key_range(dtype)[1]
     return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
 
@@ -97,7 +100,7 @@ def within_range(bins: Thresholds, low: Any, high: Any) -> Thresholds:
     keys = np.maximum(bins.keys, bins.keys.dtype.type(start))
     # The range decides where the first bin begins, also if its rounded edge is above `low`.
     keys[0] = start
-    return replace(bins, keys=keys, last=last)
+    return Thresholds(bins.dtype, bins.num_bins, keys, last)
 
 
 def keys_within(low: Any, high: Any, dtype: np.dtype) -> tuple[int, int]:
@@ -114,6 +117,8 @@ def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, st
 
     There are fewer keys than edges if the last edges are above every number of `dtype`.
     """
+    if via is None and edges.dtype == dtype and dtype.kind == "f":  # the most frequent case
+        return _step(keys_of(edges), edges, dtype, strict)
     middle = dtype if via is None else via
     common = np.result_type(middle, edges.dtype)
     with np.errstate(all="ignore"):
@@ -135,8 +140,8 @@ def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, st
 def _step(keys: Array, edges: Array, dtype: np.dtype, strict: bool) -> Array:
     """Return first keys from those of the edges themselves, which are numbers of `dtype`."""
     # -0.0 equals 0.0, and its key is just below.
-    if dtype.kind == "f":
-        keys = np.where(edges == 0, keys.dtype.type(0 if strict else -1), keys)
+    if dtype.kind == "f" and len(edges) and (is_zero := edges == 0).any():
+        keys = np.where(is_zero, keys.dtype.type(0 if strict else -1), keys)
     if strict:
         # Nothing is above the greatest number; its key plus 1 would wrap.
         reachable = int(np.searchsorted(keys, key_range(dtype)[1], "left"))
@@ -188,8 +193,11 @@ def _scalar_keys(value: Any, dtype: np.dtype, *, strict: bool) -> Array:
     return _bisect(lambda x: x > value if strict else x >= value, dtype, 1)
 
 
-def _bisect(reached: Callable[[Array], Any], dtype: np.dtype, count: int) -> Array:
-    """Return the keys of the least numbers that `reached` holds for; it is given `count` numbers at once."""
+def _bisect(reached: Callable[[Array], Any], dtype: np.dtype, count: int, near: Any = None) -> Array:
+    """Return the keys of the least numbers that `reached` holds for; it is given `count` numbers at once.
+
+    `near` is a number close to all of them, if one is known: the search then begins there.
+    """
     lowest, highest = key_range(dtype)
     # Arithmetic modulo 2^64, in which no key overflows.
     offset = np.uint64(lowest % 2**64)
@@ -200,6 +208,11 @@ def _bisect(reached: Callable[[Array], Any], dtype: np.dtype, count: int) -> Arr
 
     low, high = np.zeros(count, np.uint64), np.full(count, highest - lowest, np.uint64)
     reachable = int(np.count_nonzero(reached(numbers(high))))
+    if near is not None and reachable:
+        steps = keys_of(np.full(count, near).astype(dtype)).astype(signed).view(np.uint64) - offset
+        below, above = steps - np.minimum(steps, _NEAR), np.minimum(steps + _NEAR, high)
+        if (below < above).all() and reached(numbers(above)).all() and not reached(numbers(below)).any():
+            low, high = below + np.uint64(1), above
     # Invariant: no number before `low` is reached, and `high` is, if any is.
     while (low < high).any():
         middle = low + (high - low) // np.uint64(2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -17,7 +17,7 @@ from clhist._core.keys import from_key, key_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot
 from clhist._core.runtime.single_kernel import single_kernel
 from clhist.axes.axis import Axis, found_axis
@@ -25,9 +25,6 @@ from clhist.axes.edges import EdgesKind
 from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges
 from clhist.binned.extent import extent_in_parts, lanes_and_parts
 from clhist.binned.host import numpy_edges
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _MOST_BINS = 2**15  # one work-group makes them all
 _LANES = 256  # work-items of the only work-group, at most
@@ -45,19 +42,19 @@ class DeviceEdges:
         The axis of a sweep, whose arguments are the data and then the results of `enqueue`.
     spec : EvenEdgesSpec
         The parameters of the kernel.
-    loaded : Loaded or CudaLoaded
+    executable : Executable
         The kernel.
     """
 
     queue: cl.CommandQueue
     axis: Axis
     spec: EvenEdgesSpec
-    loaded: Loaded | CudaLoaded
+    executable: Executable
 
     def enqueue(self, data: Array, where: Array | None) -> list[Array]:
         """Enqueue the kernel for flat data; return the keys of the bins, and the struct that the edges follow."""
         ends = extent_in_parts(data, where, None, self.queue)
-        return self.loaded.run(self.queue, [ends, None, None], [np.int32(self.axis.extent)], True).results
+        return self.executable.run(self.queue, [ends, None, None], [np.int32(self.axis.extent)], True).results
 
     def edges(self, records: np.ndarray) -> np.ndarray | None:
         """Return NumPy's edges for the `records` that the kernel wrote; None if the device's edges are not the same.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -11,13 +11,10 @@ from clhist._core.elements import has_no_type
 from clhist._core.keys import bits_dtype, from_key, key_dtype, key_range
 from clhist._core.opencl.device import device_kind, has_fp64
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot
 from clhist._core.runtime.single_kernel import single_kernel
 from clhist.binned.extent_kernel import ExtentSpec, render_extent
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _STRIPS, _LANES = 2**18, 256  # work-items of a GPU, and of a work-group
 _CPU_STRIPS = 256  # work-items of a CPU
@@ -105,7 +102,7 @@ def lanes_and_parts(queue: cl.CommandQueue) -> tuple[int, int]:
 
 
 @kept_by_context
-def _extent_kernel(context: cl.Context, queue: cl.CommandQueue, spec: ExtentSpec, parts: int) -> Loaded | CudaLoaded:
+def _extent_kernel(context: cl.Context, queue: cl.CommandQueue, spec: ExtentSpec, parts: int) -> Executable:
     read = [ArraySlot(name, True, False) for name in ("x", "where")[: 1 + spec.masked]]
     slots = (*read, ArraySlot("ends", False, True, ((parts,), spec.ends)))
     scalars = ("least", "greatest", "count", "block", "span", "step")

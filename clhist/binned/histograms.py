@@ -16,11 +16,12 @@ from clhist._core.runtime.signature import signature_of_data
 from clhist.binned.bits import are_few_kinds, of_bits
 from clhist.binned.counting import counted, counting
 from clhist.binned.counts import check_device_dtypes, flat, may_round, present
+from clhist.binned.densities import Densities
 from clhist.binned.device_edges import DeviceEdges, device_edges
 from clhist.binned.device_inputs import numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
 from clhist.binned.extent import extent
-from clhist.binned.host import even_edges, histogram_on_host, histogramdd_on_host, numpy_edges
+from clhist.binned.host import edges_of_extent, even_edges, histogram_on_host, histogramdd_on_host, numpy_edges
 from clhist.binned.inputs import are_usable, check_number, elements_where, last_axes, range_ends, shape_of_bins
 from clhist.binned.points import Points
 from clhist.binned.prepared import PreparedHistogram, are_fixed, are_repeated, prepared_for, repeated, store
@@ -188,7 +189,8 @@ def _counted(
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
-    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest), hist
+    divide = Densities(queue, (edges,))
+    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, axis=axis, divide=divide), hist
 
 
 def repeated_points(
@@ -263,7 +265,7 @@ def histogramdd(
     hist, swept = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
-    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges))
+    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges), divide=Densities(queue, edges))
     store(key, prepared, any_size=True)
     return prepared.finished(hist, density, out), edges
 
@@ -334,6 +336,4 @@ def _bin_edges(
         bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     if range is not None:
         return even_edges(bins, range, a.dtype), range_ends(None, range), None
-    # Edges depend on the extremes alone, so these two stand for the data.
-    stub = np.array([] if data_extent is None else data_extent, a.dtype)
-    return numpy_edges(stub, bins), range_ends(data_extent, None), data_extent
+    return *edges_of_extent(bins, data_extent, a.dtype), data_extent

@@ -97,6 +97,19 @@ def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
     return numpy_edges(np.empty(0, dtype), bins, ends)
 
 
+def edges_of_extent(
+    bins: Any, data_extent: tuple[Any, Any] | None, dtype: np.dtype
+) -> tuple[np.ndarray, tuple[Any, Any]]:
+    """Return NumPy's edges of equal-width bins for data of this extent (None of no data), and their ends."""
+    if data_extent is not None and dtype == np.float64 and type(bins) is int and bins <= _MOST_KEPT:
+        low, high = map(float, data_extent)
+        if 0 < high - low < np.inf:
+            return even_edges(bins, (low, high), dtype), (low, high)
+    # Edges depend on the extremes alone, so these two stand for the data.
+    stub = np.array([] if data_extent is None else data_extent, dtype)
+    return numpy_edges(stub, bins), range_ends(data_extent, None)
+
+
 @lru_cache(maxsize=64)
 def _even_edges(bins: int, ends: tuple[float, float], as_text: tuple[str, ...], dtype: np.dtype) -> np.ndarray:
     """Return equal-width edges; `as_text` belongs to the cache's key only, since -0.0 equals 0.0."""

@@ -15,7 +15,8 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.call import Call, CallTemplate
+from clhist._core.runtime.call import Call
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.engine import Engine
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.block_search import KEYED
@@ -91,6 +92,10 @@ class NumbersCall(NamedTuple):
         engine = _numbers_kernel(queue.context, binned.kind)
         call = Call(1, binned.size, queue=queue)
         return cls(CallTemplate(engine, [*args, *num_edges, int(falling), None], call), tuple(dtypes))
+
+    def of_size(self, size: int) -> NumbersCall:
+        """Return the call for `size` elements."""
+        return NumbersCall(self.template.of_size(size, {}), self.dtypes)
 
     def __call__(self, data: Sequence[Array], out: Any = None) -> Any:
         """Return the bin number of each element of other data, in `out` if there is one."""

@@ -11,16 +11,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
+from clhist._core.runtime.call_template import call_for_size, store_for_sizes
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.reading import into
-from clhist._core.runtime.signature import call_templates, shape_of, without_size
+from clhist._core.runtime.signature import call_templates
+from clhist.axes.axis import Axis
 from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
+from clhist.binned.densities import Densities, can_convert, densities_by_records
 from clhist.binned.device_edges import DeviceEdges
+from clhist.binned.device_inputs import numpy_axis
 from clhist.binned.extent import extent
+from clhist.binned.host import edges_of_extent
+from clhist.binned.inputs import are_usable
 from clhist.binned.sweep import Sweep
+
+
+_MOST_KINDS = 4  # of axes, for histograms over the extent of their data
 
 
 class PreparedHistogram(NamedTuple):
@@ -40,6 +50,10 @@ class PreparedHistogram(NamedTuple):
         The shape of the dimensions that are not counted over.
     device_edges : DeviceEdges, optional
         Makes the bins on the device, from the range of the data.
+    axis : Axis, optional
+        The axis of a histogram of one dimension, unless the device makes it.
+    divide : Densities, optional
+        Divides counts on the device by the widths of bins; None if the device makes these.
     """
 
     queue: cl.CommandQueue
@@ -48,12 +62,15 @@ class PreparedHistogram(NamedTuple):
     edges: tuple[np.ndarray, ...] = ()
     rest: tuple[int, ...] | None = None
     device_edges: DeviceEdges | None = None
+    axis: Axis | None = None
+    divide: Densities | None = None
 
     def __call__(self, arrays: Sequence[Array | None], density: bool | None, out: Array | None) -> Array:
         """Return the histogram of other arrays (data, `where`, weights) with the same signature."""
         assert self.sweep is not None
         (hist,) = self.sweep(arrays).values()
-        if hist.dtype != self.dtype:
+        # Of counts, densities are float64 anyway.
+        if hist.dtype != self.dtype and not (density and can_convert(hist) and arrays[-1] is None):
             hist = as_dtype(hist, self.dtype, self.queue)
         if self.rest is None and not density and out is None:
             return hist
@@ -70,6 +87,10 @@ class PreparedHistogram(NamedTuple):
         keys, records = self.device_edges.enqueue(data, others[0])
         reading = Reading(records, self.queue)
         hist, edges_of = self([data, keys, records, *others], None, None), self.device_edges.edges
+        is_divided = bool(density) and can_convert(hist)
+        if is_divided:
+            # By the device's edges; if they turn out not to be NumPy's, nothing of it is used.
+            hist = densities_by_records(self.queue, hist, records, self.device_edges.spec.edge)
 
         def with_edges(hist: Any, records: np.ndarray) -> tuple[Any, bool]:
             edges = edges_of(records)
@@ -81,15 +102,52 @@ class PreparedHistogram(NamedTuple):
 
             ends_with(None, hist, with_edges)
         made, _ = with_edges(hist, reading.get())
-        return made and (self._replace(edges=made[1:]).finished(hist, density, out), made[1])
+        return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
+
+    def of_size(self, size: int) -> PreparedHistogram | None:
+        """Return the histogram of `size` elements, as of `Sweep.of_size`."""
+        sweep = None if self.sweep is None else self.sweep.of_size(size)
+        return None if sweep is None else PreparedHistogram(self.queue, sweep, *self[2:])
 
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return counts or sums in the shape of the result, as densities if requested, in `out` if there is one."""
         if self.rest is not None:
             hist = hist.reshape(*self.rest, hist.shape[-1])
         if density:
-            hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
+            if self.divide is not None and can_convert(hist):
+                hist = self.divide(hist)
+            else:
+                hist = densities(hist, self.edges, self.queue, over=None if self.rest is None else 1)
         return into(out, hist)
+
+
+class OfExtent(NamedTuple):
+    """A histogram whose edges depend on the extent of the data: those of some extents, one for each kind of axis."""
+
+    of_kinds: tuple[PreparedHistogram, ...]
+
+    def of_size(self, size: int) -> OfExtent | None:
+        """Return the histogram of `size` elements, as of `Sweep.of_size`."""
+        of_kinds = tuple([prepared for one in self.of_kinds if (prepared := one.of_size(size)) is not None])
+        return OfExtent(of_kinds) if of_kinds else None
+
+    def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
+        """Return the histogram of data of another extent; None if no other had bins that are found in the same way."""
+        one = self.of_kinds[0]
+        if data_extent is None:
+            return None
+        edges, ends = edges_of_extent(len(one.edges[0]) - 1, data_extent, dtype)
+        axis = numpy_axis(edges, kernel_dtype(dtype), one.queue, ends=ends) if are_usable(edges) else None
+        for one in self.of_kinds:
+            if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
+                divide = Densities(one.queue, (edges,))
+                return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
+        return None
+
+    def with_other(self, other: PreparedHistogram) -> OfExtent:
+        """Return these with `other` in the place of one of its kind of axis."""
+        kind = other.axis and other.axis.kind
+        return OfExtent((other, *(one for one in self.of_kinds if one.axis and one.axis.kind != kind))[:_MOST_KINDS])
 
 
 def repeated(
@@ -113,47 +171,25 @@ def repeated(
     # Most arrays are flat already; the test spares them the calls of `flat`.
     arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
     # Edges depend on the extent of the data: find it, and look for an earlier call with the same one.
-    if isinstance(cached, cl.CommandQueue):
-        data_extent = extent(arrays[0], arrays[1], cached)
-        cached = call_templates.get(_by_extent(key, data_extent))
-    result = cached.again(arrays, density, out) if isinstance(cached, PreparedHistogram) else None
+    if isinstance(cached, OfExtent):
+        data_extent = extent(arrays[0], arrays[1], cached.of_kinds[0].queue)
+        by_extent = _by_extent(key, data_extent)
+        if (prepared := call_templates.get(by_extent)) is None:
+            prepared = cached.of_extent(data_extent, a.dtype)
+            call_templates.put(by_extent, prepared)
+        cached = prepared
+    result = None if cached is None else cached.again(arrays, density, out)
     return result, data_extent, cached is None
 
 
-def prepared_for(key: Hashable, size: int) -> PreparedHistogram | cl.CommandQueue | None:
+def prepared_for(key: Hashable, size: int) -> PreparedHistogram | OfExtent | None:
     """Return the prepared histogram for a signature of `signature_of_data`, or None.
 
-    It is a queue if the edges depend on the extent of the data, which has to be computed there first.
-    If there is none for `size` elements, that of an earlier call with fewer elements is adapted and stored.
+    It is `OfExtent` if the edges depend on the extent of the data.
+    If there is none for `size` elements, that of an earlier call is adapted and stored.
     """
-    stored: PreparedHistogram | cl.CommandQueue | None = call_templates.get(key)
-    if stored is not None:
-        return stored
-    # Another size may reuse the earlier call: its plan gets the new number of elements.
-    size_free_key = _without_sizes(key)
-    earlier = call_templates.get(size_free_key)
-    if (
-        not isinstance(earlier, PreparedHistogram)
-        or earlier.sweep is None
-        or (sweep := earlier.sweep.of_size(size)) is None
-    ):
-        return None
-    # Store it as the newest entry, so that calls of many sizes do not displace it.
-    call_templates.put(size_free_key, earlier)
-    prepared = earlier._replace(sweep=sweep)
-    call_templates.put(key, prepared)
-    return prepared
-
-
-def _without_sizes(key: Any) -> Hashable:
-    """Return a signature without the size of the data; None unless all arrays are contiguous and one-dimensional."""
-    if not isinstance(key, tuple):
-        return None
-    (*data, out), *rest = key
-    shape, *others = (shape_of(part) for part in data if part is not None)
-    if shape is None or len(shape) != 1 or any(other != shape for other in others):
-        return None
-    return "any size", *(part and without_size(part) for part in data), out, *rest
+    stored: PreparedHistogram | OfExtent | None = call_for_size(key, size, results=1)
+    return stored
 
 
 def _by_extent(key: Hashable, data_extent: tuple[Any, Any] | None) -> Hashable:
@@ -179,15 +215,17 @@ def store(
     """
     if key is None or prepared.sweep is None:
         return
+    # Copies of the edges, which no caller changes.
+    prepared = prepared._replace(edges=tuple(axis_edges.copy() for axis_edges in prepared.edges))
+    stored: PreparedHistogram | OfExtent = prepared
     if looked_at is not None:
-        call_templates.put(key, prepared.queue)
-        key = _by_extent(key, *looked_at)
-    prepared = prepared._replace(
-        edges=tuple(axis_edges.copy() for axis_edges in prepared.edges)
-    )  # which no caller changes
-    call_templates.put(key, prepared)
-    if any_size and looked_at is None and prepared.rest is None:
-        call_templates.put(_without_sizes(key), prepared)
+        earlier = call_templates.get(key)
+        stored = (earlier if isinstance(earlier, OfExtent) else OfExtent(())).with_other(prepared)
+    call_templates.put(key, stored)
+    if any_size and prepared.rest is None:
+        store_for_sizes(key, stored, results=1)
+    if looked_at is not None:
+        call_templates.put(_by_extent(key, *looked_at), prepared)
 
 
 def are_repeated(key: Hashable, arguments: Sequence[Any], arrays: Sequence[Any], axis: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -16,10 +16,11 @@ from clhist._core.opencl.arrays import is_device_array
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.call import Call, CallTemplate
+from clhist._core.runtime.call import Call
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
-from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.signature import call_templates
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.edges import EdgesKind
@@ -247,7 +248,7 @@ def _as(array: Any, dtype: np.dtype | None) -> Any:
 def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
     """Return the first cells in this shape. One dimension is not reshaped, since that takes PyOpenCL long."""
     size = prod(shape)
-    cells = cells[:size] if isinstance(cells, np.ndarray) else beginning(cells, size)
+    cells = beginning(cells, size)
     return cells if len(shape) == 1 else cells.reshape(shape)
 
 
@@ -263,15 +264,13 @@ def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[An
     return [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
 
 
-_tables: Remembered[tuple[Any, ...]] = Remembered(64)  # tables of axes on devices, by queue and axis
-
-
 def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
     """Return the tables of an axis on the device, cached; None for arrays of each call."""
-    tables = _tables.get((queue, axis))
+    key = "tables", queue, axis
+    tables: tuple[Any, ...] | None = call_templates.get(key)
     if tables is None:
         tables = tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
-        _tables.put((queue, axis), tables)
+        call_templates.put(key, tables)
     return tables
 
 
@@ -383,14 +382,22 @@ class Sweep:
         return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
 
     def of_size(self, size: int) -> Sweep | None:
-        """Return the sweep for `size` elements; None for fewer than now, or if these would be processed in blocks."""
-        if not self.size <= size < 2**31 or (self.count_at is None and self.size < BLOCK <= size):
+        """Return the sweep for `size` elements; None if only one of both sizes would be processed in blocks."""
+        if size >= 2**31 or (size >= BLOCK) is not (self.size >= BLOCK):
             return None
         if self.count_at is None:
             template = self.template.of_size(size, {})
         else:
             template = self.template.of_size(_blocks(size), {self.count_at: size})
-        return replace(self, template=template, size=size)
+        return Sweep(template, self.names, self.dtypes, self.shape, size, self.count_at)
+
+    def of_axis(self, axis: Axis) -> Sweep:
+        """Return the sweep over one other axis, of the same kind and number of bins."""
+        if self.count_at is not None:
+            axis = axis.packed
+        on_device = is_device_array(self.template.args[1])
+        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device))
+        return Sweep(template, self.names, self.dtypes, self.shape, self.size, self.count_at)
 
     @property
     def queue(self) -> cl.CommandQueue:

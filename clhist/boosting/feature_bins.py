@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from clhist._core.spi import Chain, Kernel, kept_by_context, kernels_of, planning_profile
 from clhist.boosting.kernels import FEATURES_AT_ONCE, TABLE, render_feature_bins
+from clhist.operators.c_types import c_name
 
 _PART_BYTES = 256 << 20  # the memory of a GPU need not hold all values at once
 _GROUPS = {"cpu": 8, "gpu": 32}  # work-groups for each compute unit
@@ -30,7 +31,7 @@ def bin_features(
     ----------
     queue : pyopencl.CommandQueue
         In order, of a device with float64.
-    x : array of shape (rows, features), float64
+    x : array of shape (rows, features), float64 or float32
         In C or Fortran order, or any other.
     thresholds : sequence of float64 arrays
         Of each feature, increasing and finite, at most 255.
@@ -60,7 +61,7 @@ def bin_features(
     profile = planning_profile(queue.device)
     lanes = 1 if profile.kind == "cpu" else min(profile.work_group_size, queue.device.max_work_group_size)
     groups = queue.device.max_compute_units * _GROUPS[profile.kind]
-    kernel = _kernel(queue.context, lanes)
+    kernel = _kernel(queue.context, lanes, c_name(x.dtype))
     chain = Chain(queue, "to bin features")
     binned, memory = chain.result(x.size, np.uint8, on_device=False)
     tables = chain.place(table)
@@ -120,5 +121,5 @@ def _parts(x: np.ndarray, most_bytes: int) -> Iterator[_Part]:
 
 
 @kept_by_context
-def _kernel(context: cl.Context, lanes: int) -> Kernel:
-    return kernels_of(context, render_feature_bins(lanes))["bin_features"]
+def _kernel(context: cl.Context, lanes: int, value: str) -> Kernel:
+    return kernels_of(context, render_feature_bins(lanes, value))["bin_features"]

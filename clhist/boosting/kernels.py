@@ -113,9 +113,9 @@ TABLE = 256
 """Places for the thresholds of a feature, of which scikit-learn has at most 255."""
 
 
-def render_feature_bins(lanes: int) -> str:
-    """Return the OpenCL C program that finds the bins of features, with so many work-items in a work-group."""
-    return render("boosting/feature_bins.mako", lanes=lanes, features=FEATURES_AT_ONCE, table=TABLE)
+def render_feature_bins(lanes: int, value: str) -> str:
+    """Return the OpenCL C program that finds the bins of features of a type, by `lanes` work-items in a work-group."""
+    return render("boosting/feature_bins.mako", lanes=lanes, value=value, features=FEATURES_AT_ONCE, table=TABLE)
 
 
 def render_boosting(spec: BoostingSpec) -> str:

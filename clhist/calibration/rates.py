@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[Operator, str, str]] = {
     "native int64": (operators.add(np.int64), "three", "native"),
     "cas 32": (operators.multiply(np.int32), "three", "cas"),
     "cas 64": (operators.multiply(np.int64), "three", "cas"),
-    # Their narrow forms compute, whose words are these bits; sums of all words are rare, and as fast as the longest.
+    # Their narrow forms compute, whose words have these bits.
     "carry 96": (operators.reproducible_add(np.float32), "three", "carry"),
     "carry 64": (operators.reproducible_add(np.float32, 1000.0), "three", "carry"),
     "lock": (
@@ -250,7 +250,7 @@ class _Timer:
         """Return the seconds of kernels and cells that `model.times` adds."""
         values = {name: rate.value for name, rate in rates.items()}
         bin_bytes = plan.outputs[0].operator.bin_bytes
-        return Times(values, self.kind, bin_bytes, 0, BIN_NUMBER_BYTES, 1).overhead(plan) or 0.0
+        return Times(values, (self.kind,), bin_bytes, 0, BIN_NUMBER_BYTES, 1).overhead(plan) or 0.0
 
     def _with_update(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """Return the choices; counters of 16 bits are only taken where nothing is forced."""

@@ -24,10 +24,12 @@ from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import claims, device_kind
 from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
+from clhist._core.recording import unheard
 from clhist._core.runtime.chain import Chain
 from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
+from clhist.grouped.distinct_keys import distinct_on_device
 from clhist.grouped.keys import Numbering
 from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, DistinctKeys, Sample, SampledKeys, different
 
@@ -98,9 +100,14 @@ def number_keys(
         If the device has no room, or there are more than 2**30 different keys.
     """
     if is_cuda(keys):
-        keys.check_not_captured()
+        with unheard():
+            keys.check_not_captured()
     if keys.size >= MOST_ELEMENTS:
         raise ValueError(f"keys: expected less than {MOST_ELEMENTS} elements, got {keys.size}")
+    if only_keys and sort and not first and none is None and is_device_array(keys):
+        labels = distinct_on_device(keys, queue)
+        if labels is not None:
+            return Numbering(None, labels, None)
     on_host = not is_device_array(keys) if on_host is None else on_host
     spec = KeySpec(np.dtype(keys.dtype), none, first or not sort)
     if not keys.size:

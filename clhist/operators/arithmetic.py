@@ -69,8 +69,9 @@ def product(
     dtype : dtype-like, optional
         Type of values and results. Defaults to a structured dtype of the operators' own, by the same names.
     lift, finish : str, optional
-        C expressions that make the accumulator of a value `v`, and the result of an accumulator `a`. Must be given if
-        `dtype` is no structured dtype of these fields.
+        C expressions that make the accumulator of a value `v`, and the result of an accumulator `a`, whose fields are
+        the accumulators of `operators`. They take the place of the conversions of these. Must be given if `dtype` is no
+        structured dtype of these fields.
     name : str, optional
         What to call it.
 

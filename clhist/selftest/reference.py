@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import hypot
+from math import hypot, lcm
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,14 @@ def exact(value: complex | Fraction) -> Rational:
 
 def exact_sum(group: Group) -> Rational:
     """Return the sum of the values without any rounding."""
-    return sum((exact(v)[0] for v in group), Fraction(0)), sum((exact(v)[1] for v in group), Fraction(0))
+    return _total([v.real for v in group]), _total([v.imag for v in group])
+
+
+def _total(numbers: Sequence[float | Fraction]) -> Fraction:
+    """Return the sum of numbers as integers over their common denominator: sums of fractions are reduced each time."""
+    ratios = [v.as_integer_ratio() for v in numbers]
+    common = lcm(*{below for _, below in ratios})
+    return Fraction(sum(above * (common // below) for above, below in ratios), common)
 
 
 def nearest(number: Fraction, dtype: Any) -> Any:

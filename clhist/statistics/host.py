@@ -14,6 +14,9 @@ from clhist.statistics.variance import CANCELLED, variance
 Array = np.ndarray
 # From so many elements a group on average, sorting each group is faster than one sort of all; on an EPYC of Zen 2.
 _LONG = 32
+# From so many elements, up to so many a group on average and cells for each, groups are sorted as rows of a table:
+# 10,000 elements in 2,000 groups take 0.2 ms, and 0.4 ms by one sort of all; on an EPYC of Zen 4.
+_LEAST, _ROW, _CELLS = 1 << 11, 64, 3
 
 
 class Grouped:
@@ -95,20 +98,30 @@ class Grouped:
         return self.counts.astype(np.float64), self.added(self.deviations), squares
 
     @cached_property
-    def order(self) -> tuple[Array, Array]:
-        """Values and their groups, sorted by group and value; NaN is the greatest."""
+    def order(self) -> Array:
+        """Values sorted by group, and within a group by value; NaN is the greatest."""
         # NumPy sorts integers of 16 bits by radix sort.
         narrow = self.groups.astype(np.uint16) if self.number <= 1 << 16 else self.groups
+        size, kind = self.values.size, self.values.dtype.kind
+        is_table = kind in "iuf" and _LEAST <= size <= self.number * _ROW
+        if is_table and self.number * (longest := int(self.counts.max())) <= _CELLS * size:
+            by_group = np.argsort(narrow, kind="stable")
+            greatest = np.nan if kind == "f" else np.iinfo(self.values.dtype).max
+            rows = np.full((self.number, longest), greatest, self.values.dtype)
+            is_value = np.arange(longest) < self.counts[:, None]
+            rows[is_value] = self.values[by_group]
+            # What fills the rows equals the greatest value, and stays behind.
+            rows.sort(axis=1)
+            return rows[is_value]
         # Few long groups: gather each, and sort it alone. Many short ones: one sort by value, a stable one by group.
-        if self.number <= self.values.size // _LONG:
+        if self.number <= size // _LONG:
             by_group = np.argsort(narrow, kind="stable")
             values, ends = self.values[by_group], np.cumsum(self.counts).tolist()
             for begin, end in zip([0, *ends], ends, strict=False):
                 values[begin:end].sort()
-            return values, self.groups[by_group]
+            return values
         by_value = np.argsort(self.values)
-        by_group = by_value[np.argsort(narrow[by_value], kind="stable")]
-        return self.values[by_group], self.groups[by_group]
+        return self.values[by_value[np.argsort(narrow[by_value], kind="stable")]]
 
     def placed(self, positions: Array | None, values: Array, none: Any, *, first: bool) -> Array:
         """Return the first or the last of `values` in each group; `positions` selects their elements, None all."""
@@ -238,13 +251,18 @@ def _shape(name: str, grouped: Grouped) -> Array:
 
 def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -> Array:
     """Return the median, or the quantile of probability `q`: as kernels interpolate, of dates in integers."""
-    values, _ = grouped.order
+    values = grouped.order
     counts, result = grouped.counts, grouped.column.result
     none = np.iinfo(np.int64).min if result.kind == "i" else np.nan
     if not values.size:
         return np.full(grouped.number, none, result)
-    # The rank of the lower neighbour in each group, and the share of the way to the next value.
     ends = np.cumsum(counts)
+    if q is None and result.kind == "f":
+        # Both middle values, of which an odd number has one. Empty groups read some value, too.
+        places = ends - counts + (counts - 1) // 2, ends - counts + counts // 2
+        low, high = (values.take(place, mode="clip").astype(result) for place in places)
+        return _finished(grouped, np.where(low == high, low, (low + high) / 2), none)
+    # The rank of the lower neighbour in each group, and the share of the way to the next value.
     if q is None:
         rank, share = (counts - 1) // 2, np.where(counts % 2, 0, 0.5)
     else:
@@ -265,15 +283,19 @@ def quantile(grouped: Grouped, q: float | None = None, method: str = "linear") -
     a, b = values[low], values[np.where(share > 0, np.minimum(low + 1, values.size - 1), low)]
     if result.kind == "i":
         quantiles = _between_integers(a.astype(np.int64), b.astype(np.int64), share, whole)
-    elif q is None:
-        a, b = a.astype(result), b.astype(result)
-        quantiles = np.where(a == b, a, (a + b) / 2)
     else:
         a, b = a.astype(np.float64), b.astype(np.float64)
         # From the nearer neighbour, as NumPy interpolates; equal infinities have no difference.
         quantiles = np.where(share < 0.5, a + (b - a) * share, b - (b - a) * (1 - share))
         quantiles = np.where((share == 0) | (a == b), a, quantiles)
-    quantiles = np.where(counts == 0, none, quantiles).astype(result)
+    return _finished(grouped, quantiles, none)
+
+
+def _finished(grouped: Grouped, quantiles: Array, none: Any) -> Array:
+    """Return quantiles in the dtype of the result, `none` of empty groups and NaN where that is propagated."""
+    if not grouped.counts.all():
+        quantiles = np.where(grouped.counts == 0, none, quantiles)
+    quantiles = quantiles.astype(grouped.column.result, copy=False)
     if grouped.nan == "propagated" and grouped.values.dtype.kind == "f":
         quantiles[grouped.groups[grouped.values != grouped.values]] = np.nan
     return quantiles
@@ -291,7 +313,8 @@ def _between_integers(a: Array, b: Array, share: Array, whole: int) -> Array:
 
 def mode(grouped: Grouped) -> Array:
     """Return the most frequent values, the least of several; NaN or 0 of none."""
-    values, groups = grouped.order
+    values = grouped.order
+    groups = np.repeat(np.arange(grouped.number), grouped.counts)
     is_new = np.ones(values.size, bool)
     # Runs of equal values in sorted order; all NaN are one value.
     same = (values[1:] == values[:-1]) | ((values[1:] != values[1:]) & (values[:-1] != values[:-1]))

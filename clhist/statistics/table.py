@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from clhist import operators
-from clhist.operators.c_types import integer, supported_dtype
+from clhist.operators.c_types import integer, struct_of, supported_dtype
 from clhist.operators.halves import half_name
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
@@ -110,12 +110,7 @@ def column_of(
         If there is no such statistic, or `dtype` is none of its results.
     """
     kind = values_dtype.kind
-    supported = [statistic for statistic in TABLE if (kind if dates is None else dates.kind) in TABLE[statistic].kinds]
-    for statistic in statistics:
-        if statistic not in supported:
-            of = f" of {values_dtype if dates is None else dates}" if dates is not None or kind == "c" else ""
-            expected = f"{name}: expected statistics{of} among {', '.join(_without_arguments(supported))}"
-            raise ValueError(f"{expected}; got {statistic!r}{name_hint(statistic, supported)}")
+    _check_supported(name, statistics, values_dtype if dates is None else dates)
     if dates is not None and not skipna:
         raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")
     # Floats keep their dtype; sums of integers and booleans take 64 bits, as in NumPy.
@@ -129,6 +124,17 @@ def column_of(
     counted = ["count"] if dates is not None else []  # without values a group is NaT
     swept = tuple(statistic for statistic in dict.fromkeys([*statistics, *counted]) if not TABLE[statistic].is_apart)
     return Column(values_dtype.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
+
+
+def _check_supported(name: str, statistics: Sequence[str], dtype: np.dtype) -> None:
+    """Raise ValueError if one of the statistics is none, or none of values of `dtype`."""
+    if all(statistic in TABLE and dtype.kind in TABLE[statistic].kinds for statistic in statistics):
+        return
+    supported = [statistic for statistic in TABLE if dtype.kind in TABLE[statistic].kinds]
+    wrong = next(statistic for statistic in statistics if statistic not in supported)
+    of = f" of {dtype}" if dtype.kind in "cmM" else ""
+    expected = f"{name}: expected statistics{of} among {', '.join(_without_arguments(supported))}"
+    raise ValueError(f"{expected}; got {wrong!r}{name_hint(wrong, supported)}")
 
 
 def named_statistics(statistics: Sequence[Any]) -> tuple[str, ...]:
@@ -237,6 +243,12 @@ def _logical(name: str, operator: Operator) -> Callable[[Column, Numbers], Outpu
 
 
 def _product_of(column: Column, numbers: Numbers) -> Output:
+    if column.total.kind == "f" and not np.can_cast(column.dtype, column.total):
+        # A result that cannot hold the values is a field of its own: they are rounded once, as products.
+        both, real = struct_of({"value": column.dtype, "prod": column.total}), numbers.real
+        lift, finish = converted("v.value", column.dtype, real), f"(value_t){{0, {converted('a', real, column.total)}}}"
+        operator = Operator(both, "a * b", 1, "multiply", accumulator=real, lift=lift, finish=finish)
+        return Output(operator, "((value_t){v, 0})", ("", "prod"))
     if column.total.kind == "f":
         # Floats are multiplied in the widest type of the device, and rounded once.
         operator = Operator(column.total, "a * b", 1, "multiply", accumulator=numbers.real)
@@ -352,6 +364,9 @@ TABLE: dict[str, Statistic] = {
 }
 STATISTICS = tuple(name for name, entry in TABLE.items() if not entry.takes)  # of `clhist.GroupBy.agg`
 OF_ANY = tuple(name for name, entry in TABLE.items() if entry.is_apart and entry.kinds == _ANY)  # of texts, too
+OF_COLUMN = tuple(name for name, entry in TABLE.items() if entry.dtype is _own)  # values of the column, of its type
+# Of values that have an order only, such as text, whose numbers take their place.
+OF_ORDER = tuple(name for name, entry in TABLE.items() if entry.dtype is _own or entry.is_position or name == "count")
 OF_COMPLEX = tuple(name for name in STATISTICS if "c" in TABLE[name].kinds)
 BINNED = tuple(name for name, entry in TABLE.items() if entry.finish is not None)
 

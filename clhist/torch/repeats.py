@@ -17,8 +17,8 @@ from clhist._core.spi import (
     LastRepeat,
     NotDirectError,
     OutOfMemoryError,
-    Remembered,
     Repeat,
+    call_templates,
     profile_names,
     record_repeats,
     report_origin,
@@ -62,9 +62,6 @@ class _Tensor(NamedTuple):
     number: int
 
 
-_recorded: Remembered[_RecordedCall] = Remembered(256)
-
-
 def repeats(needed: str = "") -> Callable[[F], F]:
     """Let a function launch again what an earlier call with the same signature launched.
 
@@ -89,7 +86,7 @@ def repeats(needed: str = "") -> Callable[[F], F]:
             key = _signature(function, args, options, tensors, addresses)
             if key is None:
                 return function(*args, **options)
-            recorded = _recorded.get(key)
+            recorded: _RecordedCall | None = call_templates.get(key)
             if recorded is not None:
                 # The launches run inside of the autograd function, which gives the result its gradient.
                 if recorded.apply is not None:
@@ -164,7 +161,7 @@ def _record(key: Hashable, tensors: list[Any], addresses: list[int], last: LastR
         # An array is a tensor computed from the arguments, which a repeat would not compute again.
         return
     places = tuple(_Tensor(numbers[id(arg)]) if type(arg) in TENSORS else arg for arg in args)
-    _recorded.put(key, _RecordedCall(last.repeat, tuple(map(addresses.index, last.addresses)), apply, places))
+    call_templates.put(key, _RecordedCall(last.repeat, tuple(map(addresses.index, last.addresses)), apply, places))
 
 
 def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addresses: list[int]) -> Any:
@@ -172,7 +169,7 @@ def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addres
     repeat, order, *_ = recorded
     # After many hits, the call pays off a plan for its exact size.
     if not repeat.is_worth_it():
-        _recorded.take(key)
+        call_templates.take(key)
         return ANEW
     try:
         result, is_good = repeat.run([tensors[n] for n in order], [addresses[n] for n in order])
@@ -182,7 +179,7 @@ def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addres
             raise
         result, is_good = ANEW, False
     if not is_good:
-        _recorded.take(key)
+        call_templates.take(key)
     else:
         report_repeat(repeat, addresses, order, result)
     return result

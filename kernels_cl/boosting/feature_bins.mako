@@ -1,6 +1,6 @@
 ## The bin of each value by the thresholds of its feature: how many of them are less than the value.
 ##
-##   x            | row 0: features 0 1 .. 7, 8 .. 15, .. | row 1 | ..     float64, rows and features any bytes apart
+##   x            | row 0: features 0 1 .. 7, 8 .. 15, .. | row 1 | ..     floats, rows and features any bytes apart
 ##   thresholds   | feature 0: t0 < t1 < .., +inf .., least | feature 1 | ..    256 of each feature; what is not at
 ##                  least the last one is missing
 ##   binned       | feature 0: row 0 1 2 .. | feature 1 | ..               bytes
@@ -46,7 +46,7 @@ void clhist_bin_features(
         #pragma unroll
         for (uint k = 0; k < FEATURES; ++k) {
             // Beyond the last feature, that one again: its bin is not stored.
-            values[k] = *(__global const double *)(x + (long)i * row_step + min(k, count - 1) * feature_step);
+            values[k] = *(__global const ${value} *)(x + (long)i * row_step + min(k, count - 1) * feature_step);
             bins[k] = 0;
         }
         #pragma unroll

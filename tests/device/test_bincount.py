@@ -13,7 +13,7 @@ from thresholds import threshold
 
 from clhist import bincount
 from clhist._core.runtime import small
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.launcher import OpenCLExecutable
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import assert_close, exact_sum, groups_of, sum_bound
 
@@ -51,8 +51,8 @@ def test_entries_that_have_bins_for_all_of_their_type(any_profile, weights, entr
 
 def test_small_arrays_are_left_to_numpy(queue, monkeypatch, rng):
     """Unless there is a queue, or what NumPy does not take or compute."""
-    counted, original = [], Loaded.run
-    monkeypatch.setattr(Loaded, "run", lambda *args: counted.append(1) or original(*args))
+    counted, original = [], OpenCLExecutable.run
+    monkeypatch.setattr(OpenCLExecutable, "run", lambda *args: counted.append(1) or original(*args))
     for call in ("bincount", "bincount, weights"):
         monkeypatch.setitem(small.COSTS, call, threshold(1000))
     x, weights = rng.integers(0, 9, 999), rng.standard_normal(999)

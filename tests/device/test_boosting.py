@@ -347,10 +347,11 @@ def test_copies_while_a_fit_goes_on(queue, monkeypatch, rng):
 
 @pytest.mark.parametrize("order", ["C", "F", "strided"])
 @pytest.mark.parametrize(("rows", "features"), [(1, 1), (301, 8), (2001, 17)])
-@pytest.mark.parametrize("part_bytes", [5000, 1 << 30])
-def test_bins_of_features(part_bytes, rows, features, order, any_profile, queue, rng):
+@pytest.mark.parametrize(("part_bytes", "dtype"), [(5000, "f8"), (1 << 30, "f8"), (5000, "f4")])
+def test_bins_of_features(part_bytes, dtype, rows, features, order, any_profile, queue, rng):
     x = rng.choice([-np.inf, -1.0, -0.0, 5e-324, 0.5, 3.0, 254.0, np.inf, np.nan], (2 * rows, features))
     x[rng.random(x.shape) < 0.5] = rng.normal()
+    x = x.astype(dtype)
     x = x[::2] if order == "strided" else np.asarray(x[:rows], order=order)
     thresholds = [
         np.unique(rng.choice([*rng.normal(size=300), 5e-324, 0.0, 1e300], n % 256)) for n in range(0, 51 * features, 51)
@@ -382,6 +383,42 @@ def test_a_fit_has_the_bins_of_scikit_learn(order, queue, rng, monkeypatch):
     assert "transform" not in vars(ours._bin_mapper)
     np.testing.assert_array_equal(ours._bin_mapper.transform(x), theirs._bin_mapper.transform(x))
     np.testing.assert_allclose(ours.predict(x), theirs.predict(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"categorical_features": [1]}, {"early_stopping": True}])
+def test_features_of_float32_are_not_converted_as_a_whole(options, queue, rng, monkeypatch):
+    """Thresholds are of float64, of rows that are drawn where there are more than scikit-learn looks at."""
+    x = rng.normal(size=(200_301, 2)).astype(np.float32)
+    x[:, 1], x[::9, 0] = rng.integers(0, 25, len(x)), np.nan
+    y, options = x[:, 1] * 2, {"max_iter": 3, "random_state": 1, "max_bins": 30, **options}
+    dtypes = []
+    bins_of = lambda *given: dtypes.append(given[1].dtype) or bin_features(*given)  # noqa: E731
+    monkeypatch.setattr(estimators, "bin_features", bins_of)
+    theirs = sklearn.ensemble.HistGradientBoostingRegressor(**options).fit(x, y)
+    ours = HistGradientBoostingRegressor(**options, device=queue.device.name.strip()).fit(x, y)
+    assert {*dtypes} == {np.dtype(np.float64 if "categorical_features" in options else np.float32)}
+    for one, other in zip(ours._bin_mapper.bin_thresholds_, theirs._bin_mapper.bin_thresholds_, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+    assert "fit" not in vars(ours._bin_mapper)
+    np.testing.assert_allclose(ours.predict(x[:999]), theirs.predict(x[:999]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("x", [np.zeros(9, np.float32), np.zeros((0, 2), np.float32), np.zeros((9, 0), np.float32)])
+def test_wrong_features_of_float32_have_scikit_learns_error(x):
+    messages = []
+    for kind in (sklearn.ensemble.HistGradientBoostingRegressor, HistGradientBoostingRegressor):
+        with pytest.raises(ValueError, match=r".") as error:
+            kind(max_iter=3).fit(x, np.zeros(len(x)))
+        messages.append(str(error.value).replace("HistGradientBoostingRegressor", ""))
+    assert messages[0] == messages[1]
+
+
+def test_a_median_is_below_a_limit(rng):
+    for size in (1, 2, 5, 6):
+        for values in rng.integers(0, 4, (200, size)).astype(float):
+            for limit in (0.0, 0.5, 1.0, 1.5, 3.0, 9.0):
+                assert estimators._median_is_below(values, limit) == (np.median(values) < limit)
 
 
 def test_a_wrong_device_changes_nothing(rng):

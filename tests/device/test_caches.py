@@ -17,7 +17,6 @@ from clhist import spec
 from clhist._core.opencl import memory as scratch
 from clhist._core.opencl import program
 from clhist._core.runtime import launcher, signature
-from clhist.binned.sweep import _tables
 
 
 def test_programs(queue, monkeypatch):
@@ -76,6 +75,12 @@ def own_kernel(queue):
     return clhist.HistogramKernel(queue.context, count, arguments="const int *x", map="EMIT(x[i], 1)")
 
 
+def tables_on_devices():
+    """Return weak references to the cached tables of axes."""
+    entries = signature.call_templates._kept.items()
+    return [weakref.ref(array) for key, entry in entries if key[0] == "tables" for array in entry if array is not None]
+
+
 def test_all_that_is_kept_can_be_cleared(queue, own_kernel):
     """Memory of pools, prepared calls with their tables, streams, and programs; and calls are right afterwards."""
     kept = calls(queue, own_kernel)
@@ -86,10 +91,10 @@ def test_all_that_is_kept_can_be_cleared(queue, own_kernel):
                 np.testing.assert_array_equal(call(), want)
         assert program.programs_built() > built  # those of the round before are forgotten
         assert scratch.scratch_bytes() > 0
-        gone = [weakref.ref(each) for each in gc.get_objects() if type(each) is launcher.Loaded]
-        gone += [weakref.ref(array) for arrays in _tables._kept.values() for array in arrays if array is not None]
+        gone = [weakref.ref(each) for each in gc.get_objects() if type(each) is launcher.OpenCLExecutable]
+        gone += tables_on_devices()
         gone += [weakref.ref(each) for each in spec._kept._kept.values()]
-        assert {type(each()) for each in gone} >= {launcher.Loaded, cl_array.Array, clhist.Accumulator}
+        assert {type(each()) for each in gone} >= {launcher.OpenCLExecutable, cl_array.Array, clhist.Accumulator}
         assert clhist.clear_caches() is None
         gc.collect()
         assert scratch.scratch_bytes() == 0

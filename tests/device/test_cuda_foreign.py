@@ -16,7 +16,7 @@ from clhist._core.cuda import recognised
 from clhist._core.cuda.driver import CaptureError
 from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.runtime import cuda_calls
-from clhist._core.runtime.cuda_launcher import CudaLoaded
+from clhist._core.runtime.cuda_launcher import CudaExecutable
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 EXPECTED = np.bincount(BINS, minlength=77)
@@ -199,7 +199,7 @@ def test_nothing_is_done_twice_where_memory_is_short(begun, fake, cupy, monkeypa
     )
     x, dest = cupy.asarray(BINS), {name: cupy.asarray(np.zeros(3000, operators[name].dtype)) for name in operators}
     asked = {"num_bins": 3000, "dest": dest, "out": dest, "race_factor": 50.0, "memory": "partitioned"}
-    parts = kernel.bind(x, 1, **asked)._ready.loaded.prepared.parts  # and the programs are loaded
+    parts = kernel.bind(x, 1, **asked)._ready.executable.prepared.parts  # and the programs are loaded
     assert len(parts) == 2
     sizes, own = [], cupy.empty
 
@@ -210,7 +210,7 @@ def test_nothing_is_done_twice_where_memory_is_short(begun, fake, cupy, monkeypa
         return own(shape, dtype)
 
     monkeypatch.setattr(cupy, "empty", empty)
-    monkeypatch.setattr(CudaLoaded, "_with_less", Mock(side_effect=NotDirectError("a program")))
+    monkeypatch.setattr(CudaExecutable, "_with_less", Mock(side_effect=NotDirectError("a program")))
     monkeypatch.setattr(cuda_calls, "_warned", set())
     if begun:
         with pytest.raises(MemoryError, match=r"cupy has no .* bytes; with less, a program"):

@@ -12,8 +12,9 @@ import clhist
 from clhist._core.cuda.driver import CaptureError, CudaMemoryError
 from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import cuda_calls, row_kernels
+from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.cuda_entry import takes_cuda
-from clhist._core.runtime.loads import Loads
+from clhist.grouped import distinct_keys
 
 N, BINS = 7000, 77
 RNG = np.random.default_rng(5)
@@ -94,6 +95,20 @@ CALLS = {
         lambda: (RNG.normal(size=N), RNG.normal(size=N)),
         lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]]),
     ),
+    "different values": (lambda: (_bins(RNG.integers(1, 99)),), clhist.unique),
+    "densities of two axes": (
+        lambda: (RNG.normal(size=N), RNG.normal(size=N)),
+        lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]], density=True),
+    ),
+    "densities": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, 20, (-2, 2), density=True)),
+    "range found, densities": (
+        lambda: (RNG.normal(RNG.random(), size=N).astype(np.float32),),
+        lambda x: clhist.histogram(x, 20, density=True),
+    ),
+    "range found of rows, densities": (
+        lambda: (RNG.normal(size=(70, N // 70)),),
+        lambda x: clhist.histogram(x, 20, axis=1, density=True),
+    ),
     "a kernel": (lambda: (_bins(),), lambda x: KERNEL(x, 3, num_bins=BINS)),
 }
 
@@ -114,6 +129,7 @@ def _check(got, expected):
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_with_other_arrays_only_launch(name, fake, monkeypatch):
     cuda, cupy = fake
+    monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")  # which marks bits
     arguments, call = CALLS[name]
     for _ in range(2):
         call(*map(cupy.asarray, arguments()))
@@ -123,7 +139,7 @@ def test_calls_with_other_arrays_only_launch(name, fake, monkeypatch):
         on_device = [cupy.asarray(each) for each in given]
         cuda.calls.clear()
         got = call(*on_device)
-        reads = READS if name.startswith(("counts", "range found")) else set()
+        reads = READS if name.startswith(("counts", "range found", "different")) else set()
         assert {each.split()[0] for each in cuda.calls} <= ONLY_LAUNCHED | reads
         _check(got, call(*given))
         if name.startswith("in"):
@@ -277,8 +293,8 @@ def test_no_memory_for_a_result(fake):
 def test_close_numbers(fake, monkeypatch):
     """Other numbers of elements and bins in each call; one that comes often is planned for itself, and still right."""
     _, cupy = fake
-    planned, original = [], Loads._loaded
-    monkeypatch.setattr(Loads, "_loaded", lambda *args: planned.append(args[4:]) or original(*args))
+    planned, original = [], CallCache._built
+    monkeypatch.setattr(CallCache, "_built", lambda *args: planned.append(args[4:]) or original(*args))
     op = clhist.Operator(np.int64, "a + b + 0", 0)  # of which there are no plans yet
     for size, bins in [(N, BINS), (N - 5, BINS - 1), (N - 77, BINS - 7), *[(N - 9, BINS - 3)] * 40]:
         x, v = _bins(bins + 5, size), RNG.integers(-9, 9, size)

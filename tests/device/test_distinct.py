@@ -7,7 +7,10 @@ from both_ways import ways
 from thresholds import threshold
 
 import clhist
+from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
 from clhist._core.runtime import small
+from clhist._core.runtime.signature import Remembered
+from clhist.grouped import distinct_keys, keys
 
 
 def values_of(dtype, size, width):
@@ -56,3 +59,84 @@ def test_signaling_nan_cause_no_warnings(monkeypatch):
             expected, numbers = np.unique(each, return_counts=True)
             assert np.array_equal(found, expected, equal_nan=True)
             assert counts.tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize("has_pandas", [False, True])
+@pytest.mark.parametrize("dtype", ["i2", "u4", ">i4", "i8", "u8"])
+@pytest.mark.parametrize("number", [1, 300, 700, 5000])
+def test_few_different_integers_are_hashed(number, dtype, has_pandas, monkeypatch):
+    """Whatever a sample tells of how many there are, and with pandas or without."""
+    if has_pandas:
+        pytest.importorskip("pandas")
+    else:
+        monkeypatch.setattr(keys, "library", lambda name, size=0: None)
+    rng, info = np.random.default_rng(number), np.iinfo(dtype)
+    different = rng.integers(info.min, info.max, number, dtype=np.dtype(dtype).newbyteorder("="), endpoint=True)
+    x = rng.choice(different, 6000).astype(dtype)
+    for integers in (x, x[::2], np.sort(x), x.reshape(2, -1)):
+        found = keys.sorted_distinct(integers)
+        assert found.dtype == integers.dtype
+        np.testing.assert_array_equal(found, sorted({*integers.ravel().tolist()}))
+
+
+# Ends of values; between those of the last pairs of each type are more than a window has.
+ENDS = {
+    "u1": [(0, 255)],
+    "i1": [(-128, 127)],
+    "u2": [(0, 0xFFFF)],
+    "i4": [(0, 1), (-100, 100), (0, 100_000), (-(2**31), 9 - 2**31), (2**31 - 50, 2**31 - 1), (0, 2**30)],
+    "u8": [(0, 300), (2**64 - 99, 2**64 - 1), (2**63 - 99, 2**63 + 99), (0, 2**50)],
+    "i8": [(0, 300), (-(2**63), 9 - 2**63), (-60_000, 60_000), (2**63 - 99, 2**63 - 1), (-(2**40), 2**40)],
+}
+
+
+@pytest.mark.parametrize(("dtype", "ends"), [(dtype, ends) for dtype, every in ENDS.items() for ends in every])
+@pytest.mark.parametrize("size", [1, 3000, 70_000])
+def test_of_few_different_integers_bits_are_marked(size, dtype, ends, queue, rng, monkeypatch):
+    monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")
+    monkeypatch.setattr(distinct_keys, "_outside", Remembered(9))
+    x = rng.integers(*ends, size, dtype, endpoint=True)
+    on_device = cl_array.to_device(queue, x)
+    values = distinct_keys.distinct_on_device(on_device, queue)
+    is_sorted = size * max(4, x.itemsize) <= SORTED_BYTES  # instead
+    if not is_sorted and int(x.max()) - int(x.min()) >= WINDOW:
+        assert values is None
+        # Arrays of the same kind are not tried again.
+        assert distinct_keys.distinct_on_device(cl_array.zeros(queue, size, x.dtype), queue) is None
+    else:
+        np.testing.assert_array_equal(values.get(), np.unique(x))
+    result = clhist.unique(on_device)
+    assert result.dtype == x.dtype
+    np.testing.assert_array_equal(result.get(), np.unique(x))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"])
+@pytest.mark.parametrize("size", [1, 2, 3, 255, 1024, 2048])
+@pytest.mark.parametrize("width", [3, None])
+def test_few_keys_are_sorted_in_local_memory(width, size, dtype, queue, monkeypatch):
+    monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")
+    x = values_of(dtype, size, width)
+    if x.dtype.kind in "iu" and size > 2:
+        x[:2] = np.iinfo(dtype).min, np.iinfo(dtype).max
+    values = distinct_keys.distinct_on_device(cl_array.to_device(queue, x), queue).get()
+    np.testing.assert_array_equal(values, np.unique(x))
+    assert values.dtype == x.dtype
+    assert not np.signbit(values[values == 0]).any()
+
+
+def test_of_booleans_and_of_parts_of_arrays_bits_are_marked(queue, monkeypatch):
+    monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")
+    for values in (np.array([True, False, True]), np.array([False, False, False])):
+        np.testing.assert_array_equal(clhist.unique(cl_array.to_device(queue, values)).get(), np.unique(values))
+    x = np.array([9, 5, -3, 5, 7], np.int32)
+    np.testing.assert_array_equal(clhist.unique(cl_array.to_device(queue, x)[1:4]).get(), [-3, 5])
+    np.testing.assert_array_equal(clhist.unique(cl_array.to_device(queue, x[:0])).get(), [])
+
+
+def test_values_out_of_the_window_of_a_replay_are_found(fake, monkeypatch):
+    monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")
+    monkeypatch.setattr(distinct_keys, "_outside", Remembered(9))
+    _, cupy = fake
+    for most in (90, 90, 90, 2**40, 90, 90):
+        x = np.arange(5000) % 7 * most
+        np.testing.assert_array_equal(clhist.unique(cupy.asarray(x)).get(), np.unique(x))

@@ -169,16 +169,14 @@ def test_arrays_that_the_map_writes_are_written_once(gpu_like, rng):
     np.testing.assert_array_equal(y, 2 * x)
 
 
-@pytest.mark.usefixtures("only_measured_rates")
-def test_the_largest_bin_with_a_value_is_reported(gpu_like, queue, monkeypatch, rng):
-    """As bincount needs it, with the model's own choice."""
-    monkeypatch.setattr("clhist._core.model.shared.is_worth_partitioning", lambda *args: True)
+def test_the_largest_bin_with_a_value_is_reported(gpu_like, queue, rng):
+    """As bincount needs it."""
     x, found = cl_array.to_device(queue, rng.integers(0, 380, 5000, np.int32)), cl_array.zeros(queue, 1, np.uint32)
     kernel = HistogramKernel(
         None, operators.count(), arguments="const int *x, uint *found", map="EMIT(x[i], 1)", profile=gpu_like
     )
-    assert kernel.plan(5000, 400).strategy == "partitioned"
-    outcome = kernel.engine.run([x, found], Call(400, queue=queue, largest=LargestBin("total != 0", "found")))
+    choices, largest = Choices(memory="partitioned"), LargestBin("total != 0", "found")
+    outcome = kernel.engine.run([x, found], Call(400, queue=queue, choices=choices, largest=largest))
     np.testing.assert_array_equal(outcome.results[0].get(), counts_of(x.get(), 400))
     assert found.get() == x.get().max()
 
@@ -287,30 +285,36 @@ def test_values_that_are_the_same_for_all(code, expected):
     assert uniform_value("", code, kernel.arguments, "#define MORE EMIT(0, 2)") is None
 
 
+MANY = 1_572_863  # bins
+KINDS = {"native": "native int32", "cas": "cas 32", "lock": "lock"}  # of rates
+
+
 def chosen(num_bins, size=50_000_000, update="native", profile=H200, **more):
-    return plan(size, num_bins, profile, local_update=update, global_update=update, max_pairs=1, **more)
+    kinds = ((KINDS[update],),) * 2
+    return plan(
+        size, num_bins, profile, local_update=update, global_update=update, rate_kinds=kinds, **{"max_pairs": 1, **more}
+    )
 
 
 def test_when_the_model_partitions():
-    """Where passes over the input would be many, and there are elements enough."""
-    assert [chosen(bins).strategy for bins in (1000, 49_145, 98_290, 150_000)] == ["local"] * 4
-    assert [chosen(bins, value_bytes=0).partitions for bins in (196_607, 1_572_863)] == [132, 132], (
+    """Where passes over the input would take longer, and there are elements enough."""
+    assert [chosen(bins).strategy for bins in (1000, 49_145, 98_290, 196_607)] == ["local"] * 4
+    assert [chosen(bins, value_bytes=0).partitions for bins in (400_000, MANY)] == [132, 132], (
         "one for each compute unit"
     )
-    assert chosen(196_607, value_bytes=8).memory == "global"
-    assert chosen(98_290, update="cas").partitions == 2
-    assert chosen(49_145, update="lock", bin_bytes=16).partitions == 5
-    assert chosen(196_607, size=500_000).strategy != "partitioned"
-    assert chosen(196_607, profile=dataclasses.replace(H200, kind="cpu")).strategy != "partitioned"
-    assert chosen(196_607, choices=Choices(copies=1)).strategy != "partitioned"
-    assert chosen(196_607, memory_budget=10**6).strategy != "partitioned"
-    assert plan(50_000_000, 196_607, H200).strategy != "partitioned"  # how many values an element has is not known
-    assert chosen(10**9).memory == "global"
+    assert [chosen(196_607, update="cas").partitions, chosen(98_290, update="cas").memory] == [132, "local"]
+    assert chosen(98_290, update="lock", bin_bytes=(16,)).partitions == 9
+    assert chosen(MANY, size=500_000).strategy != "partitioned"
+    assert chosen(MANY, profile=dataclasses.replace(H200, kind="cpu")).strategy != "partitioned"
+    assert chosen(MANY, choices=Choices(copies=1)).strategy != "partitioned"
+    assert chosen(MANY, memory_budget=10**7).strategy != "partitioned"
+    assert chosen(MANY, max_pairs=None).strategy != "partitioned"  # how many values an element has is not known
+    assert chosen(2**31).memory == "global"
 
 
 def test_a_plan_says_so():
-    found = chosen(196_607, value_bytes=0)
-    assert (found.memory, found.copies, found.passes, found.bins_per_pass) == ("local", 1, 1, 1490)
+    found = chosen(MANY, value_bytes=0)
+    assert (found.memory, found.copies, found.passes, found.bins_per_pass) == ("local", 1, 1, 11_916)
     assert "native updates in local memory of pairs in 132 partitions" in str(found)
     assert any(step.symbol == "P" and step.value == 132 for step in found.steps)
 

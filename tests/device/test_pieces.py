@@ -23,7 +23,7 @@ from clhist._core.opencl.arrays import on_host
 from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import build
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.launcher import OpenCLExecutable
 
 pytestmark = pytest.mark.usefixtures("only_measured_rates")
 N, H, FEW = 2_000_003, 200_000, 10_000
@@ -203,8 +203,10 @@ def test_arrays_of_the_host_that_do_not_fit(forced, gpu_like, data, sizes, small
     """Two pieces are there at a time, whatever the plan is, which heeds all options."""
     x, w = data[0] // 200, data[1]
     add, want, dest = kernel_of(operators.add(np.float32), gpu_like), summed(x, w)[:1000], np.arange(1000.0, dtype="f4")
-    plans, own = [], Loaded.run
-    monkeypatch.setattr(Loaded, "run", lambda self, *args: plans.append(self.prepared.call[1]) or own(self, *args))
+    plans, own = [], OpenCLExecutable.run
+    monkeypatch.setattr(
+        OpenCLExecutable, "run", lambda self, *args: plans.append(self.prepared.call[1]) or own(self, *args)
+    )
     found = add(x.astype(">i4"), w, num_bins=1000, dest=dest, out=(out := np.empty_like(dest)), **forced)
     assert found is out
     np.testing.assert_array_equal(out, want + dest)
@@ -219,7 +221,7 @@ def test_arrays_of_the_host_that_do_not_fit(forced, gpu_like, data, sizes, small
 @pytest.mark.parametrize("bins", [2**31 + 5, 2**45])
 def test_what_fits_nowhere_is_refused(bins, gpu_like, data, queue, monkeypatch, small_memory):
     """Before anything is enqueued, whatever the form of the call."""
-    monkeypatch.setattr(Loaded, "run", None)
+    monkeypatch.setattr(OpenCLExecutable, "run", None)
     one, several = kernel_of(VALUES["sum"], gpu_like), kernel_of(VALUES, gpu_like, SEVERAL["values"][2])
     for arrays in (data, [cl_array.to_device(queue, each) for each in data]):
         for kernel, more in ((one, {}), (several, {}), (one, {"num_histograms": 7, "size": 7 * 2**18})):

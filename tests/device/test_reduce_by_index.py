@@ -13,7 +13,7 @@ import clhist
 from clhist import operators, reduce_by_index
 from clhist._core.opencl.device import claims
 from clhist._core.runtime import small
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.launcher import OpenCLExecutable
 from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
 from clhist.selftest.reference import groups_of
 
@@ -284,8 +284,8 @@ def test_argmax_of_indices_of_ones_own(dtype):
 )
 def test_few_values_are_left_to_numpy(ufunc, rng, monkeypatch):
     """Unless there is a queue, with the same result as kernels; -1 and H belong to no bin."""
-    counted, original = [], Loaded.run
-    monkeypatch.setattr(Loaded, "run", lambda *args: counted.append(1) or original(*args))
+    counted, original = [], OpenCLExecutable.run
+    monkeypatch.setattr(OpenCLExecutable, "run", lambda *args: counted.append(1) or original(*args))
     monkeypatch.setitem(small.COSTS, "reduce_by_index", threshold(401))
     queue = clhist.default_queue()
     for dtype in ("i4", "u8") if ufunc is np.bitwise_xor else ("i4", "f4"):

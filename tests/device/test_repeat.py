@@ -144,7 +144,7 @@ def long_ways(monkeypatch):
     """Return how often arguments have been looked at, of calls like no other test's before."""
     found, original = [], reduce.checked_pairs
     monkeypatch.setattr(reduce, "checked_pairs", lambda *given: found.append(1) or original(*given))
-    monkeypatch.setattr(reducing, "call_templates", Remembered(256))
+    monkeypatch.setattr(reducing.call_templates, "_kept", {})
     return found
 
 

@@ -192,10 +192,13 @@ def test_rare_keys_besides_few(name, sort, queue, enqueued):
         assert not {"divide", "insert"} & {*enqueued}
 
 
-@pytest.mark.parametrize(
-    ("slots", "expected", "table"), [(2048, 1, False), (512, 5, False), (128, 1, True), (512, 10**9, True)]
+@pytest.mark.parametrize(  # a program for each number of slots, and with first positions
+    ("slots", "expected", "table", "first"),
+    [(2048, 1, False, False), (512, 5, False, True), (128, 1, True, False), (512, 10**9, True, True)],
 )
-def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, table, queue, enqueued, monkeypatch):
+def test_ranges_with_more_keys_than_local_memory_has_room_for(
+    slots, expected, table, first, queue, enqueued, monkeypatch
+):
     """They are numbered in pieces; if these are too many, all keys are put into the large table."""
     real = sampled_keys.key_sizes
 
@@ -208,9 +211,9 @@ def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, t
     monkeypatch.setattr(sampled_keys, "_ROOM", (2, 2))
     rng = np.random.default_rng(slots)
     try:
-        for options in ({}, {"first": True}):
+        for _ in range(2):
             enqueued.clear()
-            check(rng.permutation(np.repeat(rng.integers(0, 2**63, 20_000), 4)), queue, **options)
+            check(rng.permutation(np.repeat(rng.integers(0, 2**63, 20_000), 4)), queue, first=first)
             assert ("insert" in enqueued) == table
     finally:
         sampled_keys._kernels.cache_clear()

@@ -39,7 +39,9 @@ def maps(values, begins):
 
 
 def keys_of(lengths, size):
-    return np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)[:size]
+    """Return the number of the segment of each of `size` elements."""
+    ends = np.cumsum(lengths)
+    return np.searchsorted(ends, np.arange(size), "right").astype(np.uint32)
 
 
 def spec_of(dtype):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
+import re
 import warnings
 from unittest.mock import Mock
 
@@ -17,8 +19,8 @@ import clhist
 from clhist import operators
 from clhist._core.model.problem import planned_size
 from clhist._core.opencl.new_arrays import shares_memory
+from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.engine import Engine
-from clhist._core.runtime.loads import Loads
 from clhist.selftest.reference import counts_of
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
@@ -43,13 +45,13 @@ WAYS = {
 @pytest.fixture
 def loaded(monkeypatch):
     """Return for how many elements each call was planned."""
-    found, original = [], Loads._loaded
+    found, original = [], CallCache._built
 
     def noted(self, checked, call, fixed, most=None):
         found.append(checked.size if most is None else most[0])
         return original(self, checked, call, fixed, most)
 
-    monkeypatch.setattr(Loads, "_loaded", noted)
+    monkeypatch.setattr(CallCache, "_built", noted)
     return found
 
 
@@ -410,3 +412,97 @@ def test_calls_that_are_known_and_planned_for_close_sizes(queue, rng):
         expected = np.bincount(x, values, BINS)
         for target in (dest, BINS) * 40:
             np.testing.assert_array_equal(clhist.reduce_by_index(target, "sum", *given).get(), expected)
+
+
+def _unchecked(monkeypatch):
+    """Let checks and signatures of all arguments fail: from now on calls have to repeat earlier ones."""
+    fails = Mock(side_effect=AssertionError("made anew"))
+    monkeypatch.setattr(Engine, "check", fails)
+    monkeypatch.setattr("clhist._core.runtime.engine.signature_of_call", fails)
+    monkeypatch.setattr("clhist.binned.histograms._counted", fails)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("edges", [np.linspace(0, 1, 300), np.linspace(1, 0, 20), np.array([0.5])], ids=len)
+def test_bin_numbers_of_other_sizes(edges, on_device, queue, rng, monkeypatch):
+    def check(size):
+        x = rng.random(size)
+        x[0] = np.nan
+        numbers = clhist.digitize(cl_array.to_device(queue, x) if on_device else x, edges, queue=queue)
+        numbers = numbers.get() if on_device else numbers
+        np.testing.assert_array_equal(numbers, np.digitize(x, edges))
+
+    for size in (5000, 5001, 4999, 300, 80_000, *[5000] * 20, *range(5010, 5050)):
+        check(size)
+    _unchecked(monkeypatch)
+    for size in (5060, 4700, 4800):
+        check(size)
+
+
+@pytest.mark.parametrize("kind", ["counts", "weights", "where"])
+@pytest.mark.parametrize("bins", [10, 300])
+def test_histograms_over_the_range_of_other_data(bins, kind, queue, rng, monkeypatch):
+    """Neither another range nor another size leads to new checks; results are NumPy's."""
+
+    def check(size, low, high):
+        a = low + (high - low) * rng.random(size)
+        weights = rng.integers(-9, 10, size) if kind == "weights" else None
+        where = rng.random(size) < 0.7 if kind == "where" else None
+        counts, edges = clhist.histogram(a, bins, weights=weights, where=where, queue=queue)
+        inside = slice(None) if where is None else where
+        expected, numpy_edges = np.histogram(a[inside], bins, weights=None if weights is None else weights[inside])
+        np.testing.assert_array_equal(edges, numpy_edges)
+        np.testing.assert_array_equal(counts, expected)
+        edges[:] = 7  # which no later call may see
+
+    ranges = [(0, 1), (-1, 1), (1e-300, 3e-300), (-5e7, 3), (0, 1e300)]
+    for n in range(25):
+        check(20_000 + 40 * n, *ranges[n % 5])
+    _unchecked(monkeypatch)
+    for n in range(5):
+        check(20_100 + 300 * n, 0.1 * n, 7)
+
+
+def test_the_range_of_other_data_may_need_other_bins(queue, rng):
+    """Ranges that one multiplication cannot divide, none at all, and those that NumPy refuses."""
+    narrow = np.nextafter(1, 2)
+    for a in (rng.random(9000), 1 + 1e-13 * rng.random(9000), np.ones(9000), rng.random(9001), rng.random(9000)):
+        counts, edges = clhist.histogram(a, 50, queue=queue)
+        expected, numpy_edges = np.histogram(a, 50)
+        np.testing.assert_array_equal(edges, numpy_edges)
+        np.testing.assert_array_equal(counts, expected)
+    for wrong in ([1.0, narrow] * 4500, [np.nan] * 9000, [np.inf] * 9000):
+        with pytest.raises(ValueError, match=r"bins|range") as error:
+            np.histogram(wrong, 50)
+        with pytest.raises(ValueError, match=re.escape(str(error.value))):
+            clhist.histogram(np.array(wrong), 50, queue=queue)
+
+
+@pytest.mark.parametrize("target", ["new", "dest", "out", "both"])
+def test_reductions_of_device_arrays_of_other_sizes_skip_the_checks(target, queue, rng, monkeypatch):
+    def check(size):
+        index, values = rng.integers(-1, 103, size), rng.integers(-99, 100, size)
+        given = [cl_array.to_device(queue, each) for each in (index, values)]
+        dest = 101 if target in ("new", "out") else cl_array.to_device(queue, np.full(101, 3))
+        out = {"out": cl_array.zeros(queue, 101, np.int64), "both": dest}.get(target)
+        got = clhist.reduce_by_index(dest, np.add, *given, out=out)
+        inside = (index >= 0) & (index < 101)
+        expected = np.full(101, 0 if target in ("new", "out") else 3)
+        np.add.at(expected, index[inside], values[inside])
+        np.testing.assert_array_equal(got.get(), expected)
+
+    for size in (6000, 6000, 6000, *range(6001, 6010), 7000, 7001):
+        check(size)
+    _unchecked(monkeypatch)
+    for size in (6011, 6100, 5900, 7002):
+        check(size)
+
+
+def test_exact_sums_of_other_sizes_are_made_for_their_number(queue, rng):
+    for size in (5000, 5000, 5001, 70_000):
+        index, values = rng.integers(0, 9, size), rng.random(size).astype(np.float32)
+        got = clhist.reduce_by_index(
+            9, np.add, *(cl_array.to_device(queue, each) for each in (index, values)), reproducible=True
+        )
+        expected = [math.fsum(values[index == k].astype(float)) for k in range(9)]
+        np.testing.assert_array_equal(got.get(), np.array(expected, np.float32))

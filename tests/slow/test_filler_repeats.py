@@ -81,7 +81,7 @@ def test_a_fill_is_enqueued_alone(queue, numbers, checks, monkeypatch):
         expected.fill((x, z)[n % 2].get(), y.get(), weight=w.get())
     assert len(checks) <= 2  # the first, which has no sums to join, and one that joins them
     with monkeypatch.context() as patch:
-        patch.setattr("clhist._core.runtime.launcher.Loaded.run", _refuse)
+        patch.setattr("clhist._core.runtime.launcher.OpenCLExecutable.run", _refuse)
         with pytest.raises(KeyboardInterrupt):
             filler.fill(x, y, weight=w)
     assert_same(filler.result(), expected)  # of what failed there is nothing
@@ -96,7 +96,7 @@ def test_a_fill_that_fails_before_its_first_launch_adds_nothing(queue, numbers, 
         filler.fill(y, z, weight=w)  # which the next one is joined to
         expected.fill(y.get(), z.get(), weight=host)
         with monkeypatch.context() as patch:
-            patch.setattr("clhist._core.runtime.launcher.Loaded.run", _refuse)
+            patch.setattr("clhist._core.runtime.launcher.OpenCLExecutable.run", _refuse)
             with pytest.raises(KeyboardInterrupt):
                 filler.fill((x, z)[n % 2], y, weight=w)
         assert_same(filler.fill(z, y, weight=w).result(), expected.fill(z.get(), y.get(), weight=host))

@@ -22,7 +22,7 @@ from clhist._core.cuda.ptx import CudaProgram
 from clhist._core.opencl import cuda_queues
 from clhist._core.opencl.device import default_queue
 from clhist._core.runtime import cuda_chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats
-from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.signature import call_templates
 
 STREAM = 0x5EAD  # of the fake CuPy
 
@@ -328,7 +328,7 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupyx", cupyx)
     monkeypatch.setattr(libraries, "_loaded", {})
-    monkeypatch.setattr(cuda_repeats, "_repeats", Remembered(256))
+    monkeypatch.setattr(call_templates, "_kept", {})
     fake = driver_module.Driver(cuda)
     cuda.calls.clear()
     for module in (

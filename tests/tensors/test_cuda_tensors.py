@@ -16,7 +16,7 @@ import clhist
 import clhist.torch as ct
 from clhist._core.cuda.driver import CudaMemoryError
 from clhist._core.opencl.device import planning_profile, profile_context
-from clhist._core.runtime import cuda_repeats
+from clhist._core.runtime.signature import call_templates
 from clhist.selftest.inputs import as_gpu
 from clhist.torch import operators, repeats
 
@@ -29,7 +29,6 @@ def cuda(monkeypatch):
     """The fake driver, for tensors of the CPU, with the plans of a GPU."""
     found = cuda_tensors.install(monkeypatch)
     monkeypatch.setattr(operators, "_LIBRARY", cuda_tensors.libraries.library("torch"))
-    monkeypatch.setattr(repeats, "_recorded", repeats.Remembered(256))
     with profile_context(as_gpu(planning_profile(clhist.default_queue().device))):
         yield found
 
@@ -135,8 +134,7 @@ def test_repeated_calls_of_groups_and_edges_compute_again(cuda, monkeypatch):
             results = []
             for is_new in (False, True):
                 if is_new and step > 3:
-                    monkeypatch.setattr(repeats, "_recorded", repeats.Remembered(256))
-                    monkeypatch.setattr(cuda_repeats, "_repeats", repeats.Remembered(256))
+                    call_templates.clear()
                 at = x.clone().requires_grad_(name != "sort")
                 result = call(at)
                 results.append(result.detach().clone())
@@ -313,7 +311,8 @@ def test_no_memory_for_a_result_is_said(cuda, monkeypatch):
     for _ in range(4):
         ct.scatter(src, index, 0, BINS)
     error = type("OutOfMemoryError", (RuntimeError,), {})
-    known, *_ = repeats._recorded._kept.values()  # of the operator, and of the function around it
+    recorded = (entry for entry in call_templates._kept.values() if isinstance(entry, repeats._RecordedCall))
+    known, *_ = recorded  # of the operator, and of the function around it
 
     def refuse(*_, **__):
         raise error("no memory")

@@ -11,7 +11,7 @@ import clhist
 import clhist.torch as ct
 from clhist._core.opencl.device import planning_profile, profile_context
 from clhist.selftest.inputs import as_gpu
-from clhist.torch import operators, repeats
+from clhist.torch import operators
 
 UFUNCS = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 SIZES = [(3000, 40, (8,)), (2000, 5000, (2,)), (5000, 7, ()), (900, 1, (33,))]
@@ -25,7 +25,6 @@ def device(request, monkeypatch):
         return
     cuda_tensors.install(monkeypatch)
     monkeypatch.setattr(operators, "_LIBRARY", cuda_tensors.libraries.library("torch"))
-    monkeypatch.setattr(repeats, "_recorded", repeats.Remembered(256))
     with profile_context(as_gpu(planning_profile(clhist.default_queue().device))):
         yield "cuda"
 

@@ -176,6 +176,51 @@ def test_scipys_last_bin_has_what_rounds_to_its_upper_edge():
     assert (keys_of(above) <= numpy_bins(edges, double).last).tolist() == [True, False, False, False]
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "i8"])
+def test_the_end_of_scipys_last_bin_is_found_wherever_it_is(dtype):
+    """The last number that is below the upper edge or rounds to it, and no later one."""
+    rng, dtype = np.random.default_rng(0), np.dtype(dtype)
+    for n in range(60):
+        low, width, number = (
+            rng.normal() * 10.0 ** rng.integers(-8, 9),
+            10.0 ** rng.integers(-9, 9),
+            int(rng.integers(2, 40)),
+        )
+        edges = np.linspace(low, low + width, number)
+        if n % 3 == 0:
+            edges = np.round(edges) + np.arange(number)
+        if not (np.diff(edges) > 0).all():
+            continue
+        bins = rounded_bins(edges, dtype, np.dtype(np.float64))
+        decimals = int(-np.log10(np.diff(edges).min())) + 6
+        least, greatest = key_range(dtype)
+        with np.errstate(all="ignore"):
+            near = [key for key in range(bins.last - 3, bins.last + 4) if least <= key <= greatest]
+            x = from_keys(np.array(near, key_dtype(dtype)), dtype).astype(np.float64)
+            is_behind = (x >= edges[-1]) & (np.around(x, decimals) != np.around(edges[-1], decimals))
+        assert is_behind.tolist() == [key > bins.last for key in near]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_margin_of_a_guess_covers_all_numbers(dtype):
+    rng, dtype = np.random.default_rng(0), np.dtype(dtype)
+    for number in (1, 2, 7, 300, 4000):
+        low = rng.normal() * 10.0 ** rng.integers(-5, 6)
+        edges = np.linspace(low, low + 10.0 ** rng.integers(-3, 5), number + 1).astype(dtype)
+        if not (np.diff(edges) > 0).all():
+            continue
+        bins = numpy_bins(edges, dtype)
+        guess = even_guess(bins)
+        margin = guess and guess.margin(bins)
+        if not margin:
+            continue
+        keys = np.concatenate([bins.keys - 1, bins.keys, bins.keys + 1, [bins.last, bins.last - 1]])
+        keys = keys[(keys >= bins.keys[0]) & (keys <= bins.last)]
+        own = np.searchsorted(bins.keys, keys, "right") - 1
+        guesses = guess.at(keys, dtype).astype(np.float64)
+        assert ((guesses >= own - margin) & (guesses <= own + 1 + margin)).all()
+
+
 def test_a_range_cuts_the_ends():
     single = np.dtype(np.float32)
     bins = within_range(numpy_bins(np.linspace(0, 1, 5), single), 0.1, 0.9)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clhist._core.opencl import memory as kept_memory
-from clhist._core.opencl.memory import HostMemory
+from clhist._core.opencl import host_memory as kept_memory
+from clhist._core.opencl.host_memory import HostMemory, converted
 from clhist._core.opencl.new_arrays import HOST_ALIGNMENT, empty
 
 MIB = 2**20
@@ -90,3 +90,20 @@ def test_a_container_with_little_memory_keeps_little(tmp_path, monkeypatch):
     assert kept_memory.most_idle_bytes() == 64 * MIB
     limits[0].write_text("max\n")
     assert 64 * MIB < kept_memory.most_idle_bytes() <= 512 * MIB
+
+
+def test_few_blocks_wait_for_later_results():
+    memory = HostMemory(64 * MIB)
+    blocks = [memory.new(2**17) for _ in range(200)]
+    del blocks
+    assert memory.idle_bytes <= 65 * 2**17
+
+
+@pytest.mark.parametrize("size", [0, 5, 50_000])
+def test_numbers_are_converted(size):
+    numbers = np.arange(size) - 3
+    result = converted(numbers, np.dtype(np.int32))
+    assert result.dtype == np.int32
+    assert result.flags.writeable
+    np.testing.assert_array_equal(result, numbers)
+    assert converted(result, np.dtype(np.int32)) is result

@@ -192,7 +192,7 @@ def test_steps_tell_how_the_numbers_came_about():
     assert all(step.formula for step in found.steps)
     tried = [step.symbol for step in paper_plan(50_000_000, 10**6, RTX_2080_TI, "native").steps]
     assert tried.index("S_max") < tried.index("RACE_exp"), "local memory is tried first, and that is kept"
-    kinds = {"rate_kinds": ("native int32",) * 2, "max_pairs": 1}
+    kinds = {"rate_kinds": (("native int32",),) * 2, "max_pairs": 1}
     predicted = [step.symbol for step in plan(50_000_000, 10**6, RTX_2080_TI, **kinds).steps]
     assert "t_global" in predicted
     assert "S_max" not in predicted

@@ -57,7 +57,7 @@ pytestmark = pytest.mark.usefixtures("only_measured_rates")
 
 def chosen(bins, size=N, rates=RATES, kind=KIND, **more):
     more = {"max_pairs": 1, **more}
-    return plan(size, bins, dataclasses.replace(H200, rates=rates), rate_kinds=(kind, kind), **more)
+    return plan(size, bins, dataclasses.replace(H200, rates=rates), rate_kinds=((kind,), (kind,)), **more)
 
 
 def forced(bins, memory, **more):
@@ -215,7 +215,7 @@ def test_the_shipped_rates_are_used():
         (300_000, 110, {"counts": True, "value_bytes": 0}),
         (1_572_863, 271, {"counts": True, "value_bytes": 0}),
     ):
-        found = plan(50_000_000, bins, H200, rate_kinds=(KIND, KIND), max_pairs=1, **more)
+        found = plan(50_000_000, bins, H200, rate_kinds=((KIND,), (KIND,)), max_pairs=1, **more)
         assert found.seconds * 1e6 == pytest.approx(microseconds, rel=1 / 3)
     result = CliRunner().invoke(main, ["plan", "-n", "50M", "-H", "196607", "--counts", "--profile", "nvidia-h200"])
     assert result.exit_code == 0, result.output

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clhist._core.kernels.hot_bin import HotBin
-from clhist._core.model.feature import Feature
+from clhist._core.model.feature import Feature, HotBin
 
 KERNELS = Path(__file__).parents[2] / "kernels_cl"
 SWEEP = ("sweep", "emit", "walk_blocked", "walk_striped", "copies_local", "copies_global", "combine", "long_sums")

@@ -45,7 +45,6 @@ _UNITS = (
     (r"bandwidth|partitioned values of \d+ bytes|rows (gathered|added)", "GB/s"),
     (r"launch|shortest kernel", "us"),
     (r"copies of native updates", "copies of a work-group"),
-    (r"bytes of partitioned values", "bytes"),
     (r"work-items of private copies", "work-items"),
     (r"NumPy arrays, .+, least", "elements"),
     (r"filling and combining cells|rows (placed by bin|found|added by atomics of several numbers)", "G/s"),

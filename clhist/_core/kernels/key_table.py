@@ -18,6 +18,12 @@ LANES, EACH = 256, 4
 MOST_TRIES = 256
 """Slots that are looked at for one key: a table so full, or a seed so unlucky, is given up."""
 
+WINDOW, WINDOW_SAMPLES = 1 << 17, 16
+"""Values of a window whose bits fill 16 KiB of local memory, and the elements that decide where it begins."""
+
+SORTED_BYTES = 1 << 14
+"""Words of keys that one work-group sorts in local memory."""
+
 NONE = 2**32 - 1
 """In the place of the number of an element without a key."""
 

@@ -158,16 +158,25 @@ def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ())
     preambles, texts = _preambles((*before, *stages)), []
     for n, spec in enumerate(specs):
         # Each stage defines the same names, so macros rename them for the length of its text.
-        text = _render_combine(spec, preamble=preambles[stages[n]])
+        text = _render_combine(spec, preamble=preambles[stages[n]], is_alone=not before)
         names = sorted(set(_DEFINED.findall(text)))
         texts += [*(f"#define {name} {name}_{n}" for name in names), text, *(f"#undef {name}" for name in names)]
     return "\n".join(texts)
 
 
 def _render_combine(
-    spec: CombineSpec, *, is_within: bool = False, function: str = "", preamble: str | None = None
+    spec: CombineSpec,
+    *,
+    is_within: bool = False,
+    function: str = "",
+    preamble: str | None = None,
+    is_alone: bool = True,
 ) -> str:
-    """Return the same, or what a program that has the sweep's types has of it: kernels, or a function for the sweep."""
+    """Return the same, or what a program that has the sweep's types has of it: kernels, or a function for the sweep.
+
+    `is_alone` says that the program has no sweep. With a sweep it has second stages of private copies only, which
+    work-items set themselves, so no kernel clears them: compilers take 4 ms for one.
+    """
     return render(
         "combine.mako",
         spec=spec,
@@ -176,7 +185,7 @@ def _render_combine(
         function=function,
         result_parameters=result_parameters(spec),
         preamble=spec.operator.preamble if preamble is None else preamble,
-        clear_parameters=clear_parameters(spec),
+        clear_parameters=clear_parameters(spec) if is_alone and not is_within else (),
         combine_parameters=combine_parameters(spec),
     )
 
@@ -268,6 +277,22 @@ def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
 
     of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
     return render("keys.mako", spec=spec, several=several, in_order=in_order, most_tries=key_table.MOST_TRIES, **of)
+
+
+def render_key_sort(spec: KeySpec, lanes: int) -> str:
+    """Return the OpenCL C program that lists the distinct keys of few elements, by so many work-items."""
+    from clhist._core.kernels import key_table
+
+    return render("key_sort.mako", spec=spec, lanes=lanes, room=key_table.SORTED_BYTES // spec.word.itemsize)
+
+
+def render_key_window(spec: KeySpec, lanes: int, groups: int) -> str:
+    """Return the OpenCL C program that lists the distinct keys in a window, marked by so many work-groups."""
+    from clhist._core.kernels import key_table
+
+    zero = f"(word_t)0x{int(spec.words_of(np.zeros(1, spec.dtype))[0]):x}{'ul' if spec.word.itemsize == 8 else 'u'}"
+    sizes = {"window": key_table.WINDOW, "samples": key_table.WINDOW_SAMPLES, "lanes": lanes, "groups": groups}
+    return render("key_window.mako", spec=spec, zero=zero, **sizes)
 
 
 def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:

@@ -22,9 +22,8 @@ from clhist._core.devices.vendors import (
     native_atomic,
     of_warps,
 )
-from clhist._core.kernels.hot_bin import HotBin
 from clhist._core.kernels.maps import Argument, is_streamed
-from clhist._core.model.feature import Feature, PartitionedPairs
+from clhist._core.model.feature import Feature, HotBin, PartitionedPairs
 from clhist._core.model.plan import Output
 from clhist._core.model.updates import CARRY, WITHOUT_UPDATES, part_loops, slowest, waits
 from clhist.operators.operator import Operator, Part

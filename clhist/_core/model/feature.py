@@ -276,6 +276,31 @@ class PackedCounters(Feature):
 
 
 @dataclass(frozen=True)
+class HotBin(Feature):
+    """Each work-item holds one bin in registers, of whose values it makes one update: see ``hot_bin.mako``.
+
+    For updates that wait for each other under skew.
+
+    Attributes
+    ----------
+    is_local : bool
+        Whether the bin is chosen by an update that failed; in global memory by a majority vote.
+    """
+
+    is_local: bool
+
+    def state(self, sweep: SweepView) -> tuple[Variable, ...]:
+        return (
+            Variable("clhist_bin_t *", "clhist_hot_bin"),
+            *(Variable(f"accumulator{output.suffix}_t *", "clhist_hot_value") for output in sweep.outputs),
+            *([] if self.is_local else [Variable("uint *", "clhist_votes")]),
+        )
+
+    def comment(self) -> str:
+        return "each work-item holds one bin in registers"
+
+
+@dataclass(frozen=True)
 class Guarded(Feature):
     """Its kernels, and those that partition pairs before them, ask a flag whether to compute."""
 

@@ -15,8 +15,7 @@ from typing import ClassVar, NamedTuple
 from clhist._core.model.plan import Plan, Trace, make_plan
 from clhist._core.model.private import PrivateRates
 from clhist._core.model.scaling import rates_of
-from clhist._core.model.times import PARTITIONED, PARTITIONED_BYTES
-from clhist._core.model.updates import BY_NAME
+from clhist._core.model.times import PARTITIONED
 from clhist._core.model.workload import SHARED_LOCAL_MEMORY, Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
@@ -44,10 +43,6 @@ WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in th
 MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
 MOST_PARTITIONED_BINS = 2**31 - 1  # bins are counted in 31 bits as well
-
-# Of values that hardware atomics combine: argmax, of 8 bytes, takes 821 us partitioned and 557 in global memory on an
-# H200. Note [Passes worth partitioning], docs/decisions/0008.
-MOST_NATIVE_VALUE_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,25 +165,6 @@ def cannot_partition(load: Workload, update: str) -> Exception | None:
             f"memory_budget: partitioning {load.size} pairs takes {needed_bytes} bytes, got {load.memory_budget} bytes"
         )
     return None
-
-
-def is_worth_partitioning(load: Workload, trace: Trace, update: str, passes: int) -> bool:
-    """Whether partitioning is predicted to beat `passes` passes over local memory and updates in global memory."""
-    kind, forced = BY_NAME[update], load.choices.forced - {"update", "counters"}
-    least = kind.passes_worth_partitioning
-    # A CPU decides by tiles (`is_worth_tiles`). Below `least` passes, reading the input again is faster than moving it.
-    if load.on_cpu or forced or least is None or passes < least:
-        return False
-    if cannot_partition(load, update) is not None:
-        return False
-    most_bytes = load.profile.rates.get(PARTITIONED_BYTES, MOST_NATIVE_VALUE_BYTES)
-    # Larger values take longer to move than hardware atomics in global memory take.
-    if update == "native" and load.value_bytes > most_bytes:
-        return False
-    enough = trace.step(
-        "N_min", 2 * copied_cells(load, update), "", "2 (groups + P) H / P: fewer elements are not worth all copies"
-    )
-    return load.size >= enough
 
 
 def is_worth_tiles(load: Workload, direct: Plan) -> bool:

@@ -49,9 +49,11 @@ def rates_of(profile: Profile) -> Rates:
         source = profile.sources.get("rates", "")
         return Rates(profile.rates, source if source.endswith(BORROWED) else "")
     # A measured device that lacks a rate gets it from another one, not from its own file.
-    others = [file for file in _measured() if file.name != profile.name]
-    nearest = min(others, key=lambda file: _distance(profile, file))
+    others = (file for file in _measured() if file.name != profile.name)
+    nearest, *further = sorted(others, key=lambda file: _distance(profile, file))
     scaled = _scaled(profile, nearest)
+    for file in further:
+        scaled = _scaled(profile, file) | scaled
     missing = scaled.keys() - profile.rates.keys()
     if not missing:
         return Rates(profile.rates, "")
@@ -118,11 +120,11 @@ def times_of(load: Workload) -> dict[str, times.Times]:
     return {
         memory: times.Times(
             rates_of(load.profile).values,
-            times.COUNT if load.counts else kind,
+            (times.COUNT,) if load.counts else kinds,
             load.element_bytes(update)[0],
             load.value_bytes,
             load.read_bytes,
             load.max_pairs,
         )
-        for memory, kind, update in zip(MEMORIES, load.rate_kinds, updates, strict=True)
+        for memory, kinds, update in zip(MEMORIES, load.rate_kinds, updates, strict=True)
     }

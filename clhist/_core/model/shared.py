@@ -22,7 +22,7 @@ from clhist._core.model.packed import (
     packed_counters,
     packed_passes,
 )
-from clhist._core.model.partition import PartitionedPlan, is_worth_partitioning, partitioned
+from clhist._core.model.partition import PartitionedPlan, partitioned
 from clhist._core.model.plan import Plan, Trace, after
 from clhist._core.model.private import PrivatePlan
 from clhist._core.model.rows import RowsPlan
@@ -53,7 +53,6 @@ class _Candidate(NamedTuple):
 
     symbol: str
     plan: Callable[[Workload, str, str], Plan]
-    is_needed: bool  # to compare at all
 
 
 def _counters(load: Workload, update: str, everywhere: str, *, bits: int) -> Plan:
@@ -63,10 +62,10 @@ def _counters(load: Workload, update: str, everywhere: str, *, bits: int) -> Pla
 
 
 CANDIDATES = (
-    _Candidate("t_local", lambda load, local, everywhere: local_copies(load, local), True),
-    *(_Candidate(f"t_{bits}bit", partial(_counters, bits=bits), False) for bits in WIDTHS),
-    _Candidate("t_partitioned", lambda load, local, everywhere: partitioned(load, local), False),
-    _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere), True),
+    _Candidate("t_local", lambda load, local, everywhere: local_copies(load, local)),
+    *(_Candidate(f"t_{bits}bit", partial(_counters, bits=bits)) for bits in WIDTHS),
+    _Candidate("t_partitioned", lambda load, local, everywhere: partitioned(load, local)),
+    _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere)),
 )
 WORTH_SKEW = 2 / 3  # how much faster global memory must be
 LEAST_SKEWED = 2**20  # elements; fewer take little time anywhere
@@ -78,9 +77,7 @@ def by_time(load: Workload, times: dict[str, Times]) -> Plan:
     choices, tried = load.choices, Trace()
     local_update, global_update = choices.update or load.local_update, choices.update or load.global_update
     if choices.memory is None:
-        # Rates are of plans of GPUs without further forced choices; all others go by the number of passes.
-        free = choices.forced <= {"update", "locks", "counters"} and not load.on_cpu
-        fastest = _fastest(load, local_update, global_update, times) if free else None
+        fastest = None if load.on_cpu else _fastest(load, local_update, global_update, times)  # rates are of GPUs
         plan = fastest or _by_passes(load, local_update, tried)
         if plan is not None and plan.memory == "local":
             return plan
@@ -107,16 +104,17 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
     """Return the plan that is predicted to take the least time; None where that of a possible one is not known."""
     candidates: dict[str, tuple[float, Plan]] = {}
     for candidate in CANDIDATES:
+        if candidate.symbol == "t_partitioned" and load.choices.forced - {"update", "locks", "counters"}:
+            continue
         try:
             plan = candidate.plan(load, local_update, global_update)
         except (ValueError, MemoryError):  # impossible, or more than the budget allows
-            if candidate.is_needed:
-                return None
             continue
         seconds = times[plan.memory].seconds(plan)
         # A candidate without a rate must not drop out: Note [A plan without a rate], docs/decisions/0004.
         if seconds is None:
-            if isinstance(plan, PackedPlan):  # of a width that was not measured
+            # Of a width that was not measured, or a copy for each work-item: so few bins fit local memory, too.
+            if isinstance(plan, PackedPlan) or (plan.update == "private" and plan.memory == "global"):
                 continue
             return None
         candidates[candidate.symbol] = seconds, plan
@@ -125,6 +123,8 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
         trace.step(symbol, seconds * 1e6, "", "predicted from the rates of the device, us")
     packed = [timed for timed in candidates.values() if isinstance(timed[1], PackedPlan)]
     others = [timed for timed in candidates.values() if not isinstance(timed[1], PackedPlan)]
+    if not others:
+        return None
     # Rates are measured with uniform bins.
     risk = 1.0
     if load.size >= LEAST_SKEWED:
@@ -139,8 +139,9 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
 
 
 def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
-    """Return the plan in local memory unless that takes too many passes: the paper's rule, and one for partitioning.
+    """Return the plan in local memory unless that takes too many passes, which is the paper's rule.
 
+    Only of shared copies on a CPU, and of what has no rates, such as passes side by side of compare-exchange.
     Strategies that do not fit are noted in `tried`.
     """
     try:
@@ -151,8 +152,6 @@ def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
     if local.strategy == PackedPlan.strategy:  # in one pass
         return local
     tried.extend(local.steps)
-    if is_worth_partitioning(load, tried, update, local.passes):
-        return after(tried.steps, partitioned(load, update))
     limit = BY_NAME[update].most_local_passes
     tried.step("S_max", limit, "V-A", "3, 4, 6 passes in local memory for native, cas, lock")
     return replace(local, steps=tried.steps) if local.passes <= limit else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 
 from clhist._core.devices.profile import Profile
@@ -351,13 +352,10 @@ def _has_doubles(operator: Operator) -> bool:
     return has_doubles(operator)
 
 
-def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> tuple[str, str]:
-    """Return what rates depend on, for each memory: of one histogram whose operator has one part."""
+def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> Any:
+    """Return what the rates of the updates of a pair depend on, for each memory."""
     parts = [part for output in outputs for part in output.operator.parts]
-    if len(parts) > 1:
-        return "", ""
-    local, everywhere = (rate_kind(parts[0], updates[m][0][0]) if m in updates else "" for m in MEMORIES)
-    return local, everywhere
+    return tuple([tuple(map(rate_kind, parts, chain(*updates.get(memory, ())))) for memory in MEMORIES])
 
 
 def _can_be_packed(operator: Operator) -> bool:

@@ -31,7 +31,7 @@ ROWS_UPDATED = "components of rows updated"  # in private copies, in G/s
 VALUES = {size: f"partitioned values of {size} bytes" for size in (4, 8)}
 
 # Of a device that was not measured in time, but whose instructions were counted (.ci/emulated).
-NATIVE_COPIES, PARTITIONED_BYTES = "copies of native updates", "bytes of partitioned values"
+NATIVE_COPIES = "copies of native updates"
 
 COUNT = "count"  # the kind of 32-bit additions of 1, whose pairs have no values
 _CELL_BYTES = 4  # of a cell whose filling is measured; larger ones count as several
@@ -50,8 +50,8 @@ class Times(NamedTuple):
     ----------
     rates : mapping of str to float
         Of a profile.
-    kind : str
-        Of `clhist._core.model.updates.rate_kind`, or `COUNT`.
+    kinds : tuple of str
+        `clhist._core.model.updates.rate_kind` of each update of a pair, or `COUNT`.
     bin_bytes, value_bytes, read_bytes : int
         Of a bin; of a value in memory, 0 if all pairs have the same; and of what the map reads for each element.
     max_pairs : int or None
@@ -59,7 +59,7 @@ class Times(NamedTuple):
     """
 
     rates: Mapping[str, float]
-    kind: str
+    kinds: tuple[str, ...]
     bin_bytes: float
     value_bytes: int
     read_bytes: int
@@ -115,4 +115,6 @@ class Times(NamedTuple):
         return filled / cells * 1e-9 + plan.launches * short * 1e-6
 
     def _rate(self, what: str) -> float:
-        return self.rates.get(rate_name(self.kind, what), 0)
+        """Return the pairs a nanosecond, whose updates follow each other; 0 if the rate of one is not known."""
+        rates = [self.rates.get(rate_name(kind, what), 0) for kind in self.kinds]
+        return 1 / sum(1 / rate for rate in rates) if rates and all(rates) else 0

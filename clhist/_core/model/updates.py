@@ -41,9 +41,6 @@ class Update(NamedTuple):
         u of equation 6.
     most_local_passes : int
         Passes over local memory up to which it is preferred to global memory: the switching point of section V-A.
-    passes_worth_partitioning : int or None
-        Passes from which partitioning the pairs was faster on an H200; None if never.
-        Note [Passes worth partitioning], docs/decisions/0008.
     replaceable : bool
         Whether the next one takes its place where a compiler rejects it.
     """
@@ -57,7 +54,6 @@ class Update(NamedTuple):
     rate: str
     cooperation_factor: int = 1
     most_local_passes: int = 1
-    passes_worth_partitioning: int | None = None
     replaceable: bool = False
 
 
@@ -77,20 +73,18 @@ PRIVATE = Update("private", "a work-item owns its copy: no atomic", "", lambda *
 # Additions of floats and of 64 bits are loops in NVIDIA's local memory, and have as many useful copies as are here.
 NATIVE = Update(
     "native", "a hardware atomic, HDW in the paper", "operation", _has_atomic, False, 128, "native {type}",
-    2, 3, 4, replaceable=True,
+    2, 3, replaceable=True,
 )  # fmt: skip
 # As 32-bit integer additions are, which the hardware makes one of where they meet in a word.
 CARRY = Update(
     "carry", "hardware additions of the words of a long integer, with carries", "operation",
-    lambda part, *_: part.words > 0, False, 4, "carry {bits}", 2, 3, 4,
+    lambda part, *_: part.words > 0, False, 4, "carry {bits}", 2, 3,
 )  # fmt: skip
 CAS = Update(
     "cas", "a loop of compare and exchange, CAS in the paper", "compare-exchange", _has_exchange, True, 512,
-    "cas {bits}", 1, 4, 2, replaceable=True,
+    "cas {bits}", 1, 4, replaceable=True,
 )  # fmt: skip
-LOCK = Update(
-    "lock", "a spinlock for each bin, XCG in the paper", "exchange", lambda *_: True, True, 256, "lock", 1, 6, 4
-)
+LOCK = Update("lock", "a spinlock for each bin, XCG in the paper", "exchange", lambda *_: True, True, 256, "lock", 1, 6)
 
 BY_NAME = {update.name: update for update in (PRIVATE, NATIVE, CARRY, CAS, LOCK)}
 UPDATES = tuple(BY_NAME)
@@ -212,7 +206,8 @@ def waits(update: str) -> bool:
 
 def rate_kind(part: Part, update: str) -> str:
     """Return what the speed of an update depends on: "native float32", "cas 64" or "lock"; empty for others."""
-    bits = 8 * part.cell_bytes
+    # Long sums are as fast as the longest narrow form, whose rates are measured: few of their words change.
+    bits = 8 * min(part.cell_bytes, 12 if update == "carry" else part.cell_bytes)
     return BY_NAME[update].rate.format(bits=bits, type=f"{'float' if part.dtype.kind == 'f' else 'int'}{bits}")
 
 

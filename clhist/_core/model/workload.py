@@ -65,8 +65,9 @@ class Workload:
         Bytes of a value where pairs are written to memory; 0 if all have the same.
     counts : bool
         Whether 32-bit integers are added of which each is 1: narrower counters may then share a word.
-    rate_kinds : tuple of str
-        `clhist._core.model.updates.rate_kind` of the update in local and in global memory; empty if not known.
+    rate_kinds : tuple of two tuples of str
+        `clhist._core.model.updates.rate_kind` of each update of a pair, in local and in global memory; empty if not
+        known.
     read_bytes : int
         Bytes that the map reads for an element.
     loops : bool
@@ -107,7 +108,7 @@ class Workload:
     useful_copies: int | None = None
     value_bytes: int = 4
     counts: bool = False
-    rate_kinds: tuple[str, str] = ("", "")
+    rate_kinds: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     read_bytes: int = BIN_NUMBER_BYTES
     loops: bool = False
     one_launch: bool = True

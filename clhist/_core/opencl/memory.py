@@ -5,19 +5,18 @@ Results in NumPy arrays have it, too: the system clears new pages one by one.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
+from clhist._core.opencl.host_memory import host_memory
 from clhist._core.opencl.lost import check_process, settle
 from clhist._core.opencl.program import kept_by_context
 from clhist.errors import DeviceLostError

@@ -13,12 +13,14 @@ import pyopencl.array as cl_array
 
 from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned
 from clhist._core.opencl.cuda_kinds import cuda_device_of
-from clhist._core.opencl.memory import LEAST_KEPT, PATIENCE, free_idle, host_memory, in_order, scratch_allocator
+from clhist._core.opencl.host_memory import LEAST_KEPT, host_memory
+from clhist._core.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
 
 HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
 
 _READ_WRITE = cl.mem_flags.READ_WRITE
+_ATTRIBUTES = vars(cl_array.Array(None, (0,), np.dtype(np.uint8)))  # of an array without memory and queue
 
 
 @cache
@@ -71,20 +73,15 @@ def shares_memory(device: cl.Device) -> bool:
     return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
 
 
-def without_memory(array: Array) -> Array:
-    """Return a description of a device array's type and shape, from which `empty` makes others like it sooner."""
-    return _twin(array, base_data=None, events=[])
-
-
 def beginning(array: Array, size: int) -> Array:
-    """Return the first `size` elements of a contiguous array of one dimension, which share its memory.
+    """Return the first `size` elements of a contiguous array of one dimension and any library, which share its memory.
 
     Of PyOpenCL's arrays slices are the same, and take the host ten times as long.
     """
+    if not isinstance(array, cl_array.Array):
+        return array[:size]
     if size == array.size:
         return array
-    if isinstance(array, np.ndarray):
-        return array[:size]
     return _twin(array, shape=(size,), size=size, nbytes=size * array.dtype.itemsize)
 
 
@@ -101,11 +98,8 @@ def empty(
     dtype: np.dtype,
     on_device: bool,
     allocator: Any = None,
-    like: Array | None = None,
 ) -> Array:
-    """Return a new array of PyOpenCL, or else of NumPy, which needs no queue; raise MemoryError if there is no room.
-    `like` is one of this queue and type `without_memory`.
-    """
+    """Return a new array of PyOpenCL, or else of NumPy, which needs no queue; raise MemoryError if there is no room."""
     if not on_device:
         # Where every runtime takes it as it is.
         size = prod(shape) * dtype.itemsize
@@ -121,20 +115,33 @@ def empty(
     if cuda_device_of(queue) is not None:
         return _cuda_arrays().empty_cuda(queue, shape, dtype)
 
+    device = queue.device
     # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
-    is_pooled = allocator is None and not shares_memory(queue.device) and in_order(queue)
+    is_pooled = allocator is None and not shares_memory(device) and in_order(queue)
     source = scratch_allocator(queue) if is_pooled else allocator
+    size = prod(shape)
+    nbytes = size * dtype.itemsize
+    strides = (dtype.itemsize,) if len(shape) == 1 else _strides(shape, dtype.itemsize)
 
     def make() -> Array:
-        if like is not None:
-            size = like.nbytes
-            memory = cl.Buffer(like.context, _READ_WRITE, size) if source is None else source(size)
-            return _twin(like, base_data=memory, events=[], allocator=allocator)
-        new = cl_array.empty(queue, shape, dtype, allocator=source)
-        new.allocator = allocator  # what is computed of it may be for another queue
+        memory = None
+        if nbytes:
+            memory = cl.Buffer(queue.context, _READ_WRITE, nbytes) if source is None else source(nbytes)
+        new = object.__new__(cl_array.Array)  # the constructor takes ten times as long
+        new.__dict__.update(_ATTRIBUTES, queue=queue, context=queue.context, shape=shape, dtype=dtype, strides=strides)
+        # The allocator is the caller's: what is computed of the array may be for another queue.
+        new.__dict__.update(size=size, nbytes=nbytes, base_data=memory, events=[], allocator=allocator)
         return new
 
-    return _with_room(queue.device, make, shape, dtype)
+    return _with_room(device, make, nbytes, shape, dtype)
+
+
+def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the strides of a contiguous array, as PyOpenCL computes them."""
+    strides = [itemsize]
+    for length in shape[:0:-1]:
+        strides.append(strides[-1] * max(1, length))
+    return tuple(strides[::-1]) if shape else ()
 
 
 def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
@@ -155,15 +162,23 @@ def zeros(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> Ar
     """Return a new array of the device, of zeros; raise MemoryError if it has no room for it."""
     if cuda_device_of(queue) is not None:
         return _cuda_arrays().empty_cuda(queue, shape, dtype).clear()
-    return _with_room(queue.device, lambda: cl_array.zeros(queue, shape, dtype), shape, dtype)
+    nbytes = prod(shape) * dtype.itemsize
+    return _with_room(queue.device, lambda: cl_array.zeros(queue, shape, dtype), nbytes, shape, dtype)
 
 
-def _with_room(device: cl.Device, make: Callable[[], Array], shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """Return a new array on a device, if need be in the place of results that are gone; raise MemoryError."""
-    size = prod(shape) * dtype.itemsize
+@lru_cache(maxsize=64)
+def _memory_of(device: cl.Device) -> int:
+    """Return the bytes of a device's memory."""
+    return device.global_mem_size
+
+
+def _with_room(
+    device: cl.Device, make: Callable[[], Array], size: int, shape: tuple[int, ...], dtype: np.dtype
+) -> Array:
+    """Return a new array of so many bytes, if need be in the place of results that are gone; raise MemoryError."""
     if size > _MOST_BYTES:  # which PyOpenCL has other errors for
         raise _no_room("device", shape, dtype, "more bytes than there are addresses")
-    if size > device.global_mem_size:  # NVIDIA's fails when a kernel gets it
+    if size > _memory_of(device):  # NVIDIA's fails when a kernel gets it
         raise _no_room("device", shape, dtype, f"{device.name.strip()} has {device.global_mem_size} bytes")
     try:
         try:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyopencl as cl
 
 from clhist._core.devices.profile import Profile
 from clhist._core.devices.vendors import rolled_updates
-from clhist._core.kernels.from_plan import programs_of
+from clhist._core.kernels.from_plan import Programs, programs_of
 from clhist._core.kernels.render import render_programs
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Output, Plan, fewer_copies
@@ -31,11 +31,13 @@ from clhist._core.opencl.device import (
 from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.program import kernel_of
 from clhist._core.runtime.caller import warn_caller
-from clhist._core.runtime.stages import Sweep
-from clhist._core.runtime.sweeps import sweep_of
+from clhist._core.runtime.stages import Look, Sweep, sweep_code
 from clhist.errors import BuildError, UnsupportedError
 from clhist.operators.c_types import integer
 from clhist.operators.operator import merged
+
+if TYPE_CHECKING:
+    from clhist._core.model.packed import PackedPlan
 
 _MOST_BUILT = 256
 _WITHOUT_FP64 = "use float32 or integers (of clhist.reduce_by_index, where a function sums in float64)"
@@ -275,3 +277,46 @@ def _check_work_groups_of_one(device: cl.Device) -> None:
             f"work_group_size, copies: {device.name.strip()} (driver {device.driver_version.strip()}) runs no "
             f"work-groups of one work-item, since {fault.words}; pass 2 or more of both, or neither"
         )
+
+
+def _other_sweep(strategy: str) -> Callable[[Plan, Programs, tuple[str, ...]], Sweep] | None:
+    """Return the constructor for a strategy of several kernels, imported when needed; None for all others."""
+    if strategy == "sort":
+        from clhist._core.runtime.sort import sorted_sweep
+
+        return sorted_sweep
+    if strategy == "partitioned":
+        from clhist._core.runtime.partition import partitioned_sweep
+
+        return partitioned_sweep
+    if strategy == "rows":
+        from clhist._core.runtime.rows import rows_sweep
+
+        return rows_sweep
+    return None
+
+
+def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
+    """Return the sweep of a plan, with the fallback that computes again if its flag is raised.
+
+    Raises
+    ------
+    ValueError
+        If the strategy does not take the batch.
+    """
+    # Narrow sums and rows: a fallback with a second stage of its own.
+    if plan.again is not None and programs.behind is not None:
+        first = sweep_of(replace(plan, again=None), replace(programs, behind=None), options)
+        again = sweep_of(plan.again, programs.behind, options)
+        look = None if programs.look is None else Look.of(programs.look, options)
+        return replace(first, plan=plan, look=look, again=again)
+    if make := _other_sweep(plan.strategy):
+        return make(plan, programs, options)
+    kernel = sweep_code(programs.sweep, options)
+    if plan.behind is None or programs.behind is None:
+        return Sweep(plan=plan, spec=programs.sweep, kernel=kernel)
+    # Packed counters: the fallback shares their second stage.
+    from clhist._core.runtime.packed import PackedSweep
+
+    behind = sweep_of(plan.behind, programs.behind, options)
+    return PackedSweep(plan=cast("PackedPlan", plan), spec=programs.sweep, kernel=kernel, robust=behind)

@@ -16,7 +16,7 @@ from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, check_array, check_context, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import default_queue, device_kind
-from clhist._core.opencl.new_arrays import zeros
+from clhist._core.opencl.new_arrays import beginning, zeros
 from clhist._core.recording import unheard
 from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.engine import Engine
@@ -24,7 +24,7 @@ from clhist._core.runtime.peek import evenly_spread, found_words
 from clhist._core.runtime.prepare import LargestBin
 from clhist._core.runtime.reading import check_out, into
 from clhist._core.runtime.scatter import ScatterSpec, counting_spec, native, scatter_engine
-from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.signature import call_templates
 from clhist._core.runtime.small import MOST_BINS, TOO_BIG, no_memory_for_bins
 from clhist.operators.c_types import supported_dtype
 from clhist.operators.operator import Operator
@@ -99,18 +99,16 @@ def _every(x: Array) -> int | None:
     return every if x.size >= _ELEMENTS_PER_BIN * every else None
 
 
-# The largest entries of recently counted device arrays, by weak references. CUDA arrays are described anew for each
-# call, so the place in memory identifies them.
-_largest: Remembered[tuple[Callable[[], Any], int]] = Remembered(16)
-
-
 def _note(x: Array, largest: int) -> None:
+    """Keep the largest entry of a device array, whose next count begins with an estimate then."""
     if not isinstance(x, np.ndarray):
-        _largest.put(_place(x), ((lambda: None) if is_cuda(x) else weakref.ref(x), largest))
+        # A weak reference: the cache must not keep the array alive.
+        call_templates.put(_place(x), ((lambda: None) if is_cuda(x) else weakref.ref(x), largest))
 
 
 def _place(x: Array) -> Hashable:
-    return (x.memory.device, x.offset, x.size, x.dtype) if is_cuda(x) else id(x)
+    """Return what identifies a device array; arrays of CUDA are described anew for each call, so by their memory."""
+    return ("largest", *((x.memory.device, x.offset, x.size, x.dtype) if is_cuda(x) else (id(x),)))
 
 
 def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
@@ -123,7 +121,7 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
         largest = int(evenly_spread(x, queue).max())
         return largest, largest
     # An id may belong to a new array by now, so the weak reference must lead to this one.
-    cached = _largest.get(_place(x))
+    cached: tuple[Callable[[], Any], int] | None = call_templates.get(_place(x))
     if cached is not None and (is_cuda(x) or cached[0]() is x):
         if is_cuda(x):
             x.check_not_captured()  # the host reads whether the estimate was right
@@ -198,7 +196,7 @@ def _found(
         """Return the counts, or None, and whether the number of bins also suits other arrays."""
         # An entry out of range stores 2^32 - 1 if indices are checked, or else makes the sum of counts too small.
         last = max(lower_bound, largest)
-        result = counts[: last + 1] if last < room and (not is_summed or summed == size) else None
+        result = beginning(counts, last + 1) if last < room and (not is_summed or summed == size) else None
         return result, result is not None and 2 * last + 2 >= room
 
     if isinstance(data[0], np.ndarray):

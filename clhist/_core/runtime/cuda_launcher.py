@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from clhist._core.recording import heard, unheard
 from clhist._core.runtime.call import Outcome
 from clhist._core.runtime.cuda_chain import CudaChain
 from clhist._core.runtime.cuda_modules import Arguments, Module, module_of
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import (
     MEMORY,
     OFFSET,
@@ -101,19 +101,17 @@ class _Part(NamedTuple):
 
 
 class CudaRun(NamedTuple):
-    """A run of `CudaLoaded`: its arrays, those among them that it allocated, with their memory, and its scalars."""
+    """A run of `CudaExecutable`: its arrays, those among them that it allocated, with their memory, and its scalars."""
 
-    loaded: CudaLoaded
+    executable: CudaExecutable
     memory: CudaMemory
     made: list[bool]
     arrays: list[CudaArray]
     scalars: list[Any]
 
 
-class CudaLoaded:
-    """A prepared call with its kernels, loaded by CUDA; one thread at a time enqueues it.
-
-    Parameters are those of `clhist._core.runtime.launcher.Loaded`; `queue` stands for the CUDA device.
+class CudaExecutable(Executable):
+    """A prepared call with its kernels, loaded by CUDA on the device that `queue` stands for; see `Executable`.
 
     Raises
     ------
@@ -128,17 +126,12 @@ class CudaLoaded:
         smaller: Callable[[Part, int], Sequence[Part]] | None = None,
         same: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        super().__init__(prepared, smaller, same)
         device = cuda_device_of(queue)
         assert device is not None
-        self.prepared, self._queue, self._device, self._smaller = prepared, queue, device, smaller
-        self._slots = [slot for slot in prepared.arrays if slot.name not in same]
-        first = len(prepared.arrays) - len(self._slots)  # those of the map come first
-        self._results = [(tuple(n - first for n in result.slots), result.has_fields) for result in prepared.results]
-        scalars = [name for name in prepared.scalars if name not in same]
-        self._places: dict[Any, int] = {Slot(slot.name, OFFSET): n for n, slot in enumerate(self._slots)}
-        self._places |= {Slot(name, VALUE): n for n, name in enumerate(scalars, len(self._slots))}
-        self._numbers = len(self._places)
-        self._given, self._lock = dict(same), threading.Lock()
+        self._queue, self._device, self._given = queue, device, dict(same)
+        # Addresses of arrays and scalars of a call, before those of scratch blocks.
+        self._numbers = 1 + max(self._places.values(), default=-1)
         for command in prepared.commands:
             if isinstance(command, Launch):
                 self._kernel(command.kernel)  # what the compiler refuses is said now
@@ -198,7 +191,7 @@ class CudaLoaded:
         allocator: Allocator | None = None,
         begun: Callable[[], None] | None = None,
     ) -> Outcome:
-        """Enqueue all on the current stream of the library whose the first array is; see `Loaded.run`.
+        """Enqueue all on the current stream of the library whose the first array is; see `Executable.run`.
 
         Raises
         ------
@@ -241,11 +234,8 @@ class CudaLoaded:
                     self._run_part(part, library, stream, numbers, begun)
                     has_begun = True
                 except CudaMemoryError as error:
-                    # Halve the budget, but try the least that any plan can take before one that none can.
-                    least, before = part.part.least_bytes, part.size if budget is None else min(part.size, budget)
-                    less = least if before // 2 < least < before else before // 2
                     try:
-                        waiting[:0] = [(smaller, less) for smaller in self._with_less(part.part, less, stream, error)]
+                        waiting[:0] = self._with_less(part, budget, stream, error)
                     except NotDirectError as refused:
                         if not has_begun:
                             raise
@@ -311,19 +301,15 @@ class CudaLoaded:
             for _ in enqueue_sort(command, CudaChain(self._queue, "to sort pairs"), arrays):
                 pass
 
-    def _with_less(self, part: Part, budget: int, stream: int, failed: CudaMemoryError) -> list[_Part]:
-        """Return parts with the same results as one that ran out of memory, in at most `budget` bytes."""
+    def _with_less(
+        self, part: _Part, budget: int | None, stream: int, failed: CudaMemoryError
+    ) -> list[tuple[_Part, int]]:
+        """Return parts with the same results as one that ran out of memory, each with its budget."""
+        error = _out_of_memory(part.part, str(failed))
         try:
-            if self._smaller is not None and budget:
-                return [self._loaded(smaller, stream) for smaller in self._smaller(part, budget)]
-        except (MemoryError, ValueError):  # not even one copy, or not with what is forced
-            pass
-        raise _out_of_memory(part, str(failed)) from failed
-
-    def _collected(self, arrays: Sequence[Any]) -> list[Any]:
-        return [
-            tuple(arrays[n] for n in slots) if has_fields else arrays[slots[0]] for slots, has_fields in self._results
-        ]
+            return self._less(part.part, budget, error, lambda smaller: self._loaded(smaller, stream))
+        except OutOfMemoryError:
+            raise error from failed
 
 
 def _out_of_memory(part: Part, reason: str) -> OutOfMemoryError:

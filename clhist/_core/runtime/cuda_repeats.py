@@ -22,10 +22,10 @@ from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.recording import heard, listening
-from clhist._core.runtime.cuda_launcher import CudaLoaded, CudaRun
+from clhist._core.runtime.call_cache import Uses
+from clhist._core.runtime.cuda_launcher import CudaExecutable, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
-from clhist._core.runtime.ready import Uses
-from clhist._core.runtime.signature import Remembered, UnknownError, alike
+from clhist._core.runtime.signature import UnknownError, alike, call_templates
 
 _MOST_ITEMS = 64  # of a sequence, which takes longer
 _TRIES = 5  # calls that may still build, upload tables, check an operator, or be planned with others
@@ -46,7 +46,7 @@ class Given(NamedTuple):
 class _Launch(NamedTuple):
     """A recorded launch: for each argument the index of a base address and a byte offset, and the scalars."""
 
-    loaded: CudaLoaded
+    executable: CudaExecutable
     places: list[tuple[int, int]]
     scalars: list[Any]
 
@@ -54,7 +54,7 @@ class _Launch(NamedTuple):
         # A kernel argument may point into an array, such as at a slice, so it is a base and an offset.
         numbers = [addresses[n] + more for n, more in self.places]
         numbers += self.scalars
-        self.loaded.launch(numbers, library, stream)
+        self.executable.launch(numbers, library, stream)
 
 
 class _New(NamedTuple):
@@ -201,7 +201,7 @@ class Repeat:
     def is_one_launch(self) -> bool:
         """Whether nothing is enqueued if memory is refused: all is allocated before the one launch."""
         only_allocates = all(isinstance(step, _New) for step in self._steps[:-1])
-        return only_allocates and all(launch.loaded.prepared.is_of_one for launch in self._launches)
+        return only_allocates and all(launch.executable.prepared.is_of_one for launch in self._launches)
 
     def is_worth_it(self) -> bool:
         """Count a use; return False once the call is frequent enough to deserve a plan of its exact size."""
@@ -283,9 +283,6 @@ def report_origin(result: Any, origin: Any) -> None:
         _last.repeat = _last.repeat._replace(origin=origin)
 
 
-_repeats: Remembered[Repeat | int] = Remembered(256)  # or how often it was tried
-
-
 def recognised_call(
     function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
 ) -> RecognisedCall | None:
@@ -333,12 +330,12 @@ def _part(value: Any, arguments: list[Given]) -> Hashable:
 
 def repeated(call: RecognisedCall) -> Any:
     """Return the result of a recorded call by a replay; `ANEW` if the call has to be made anew."""
-    repeat = _repeats.get(call.key)
+    repeat: Repeat | int | None = call_templates.get(call.key)  # or how often a recording was tried
     if not isinstance(repeat, Repeat):
         return ANEW
     # Zero tries instead of a recording: the call is made anew, gets its exact plan, and is recorded again.
     if not repeat.is_worth_it():
-        _repeats.put(call.key, 0)
+        call_templates.put(call.key, 0)
         return ANEW
     try:
         result, is_good = repeat(call.arguments)
@@ -346,11 +343,11 @@ def repeated(call: RecognisedCall) -> Any:
         # Some of several steps may be enqueued; their results might be added twice.
         if not repeat.is_one_launch:  # else nothing was enqueued
             raise
-        _repeats.put(call.key, 0)
+        call_templates.put(call.key, 0)
         return ANEW
     # Even if the result is right, the guess that chose the launches has become a poor one.
     if not is_good:
-        _repeats.put(call.key, 0)
+        call_templates.put(call.key, 0)
     else:
         report_repeat(repeat, [argument.address for argument in call.arguments], range(len(call.arguments)), result)
     return result
@@ -364,16 +361,16 @@ def ends_with(words: CudaArray | None, result: CudaArray, of_words: Callable[...
 
 def noted(call: RecognisedCall | None, compute: Callable[[], Any]) -> Any:
     """Return `compute()`, and store its launches by the signature of the call if they can be replayed."""
-    tries = 0 if call is None else _repeats.get(call.key) or 0
+    tries = 0 if call is None else call_templates.get(call.key) or 0
     # A call inside a recorded one belongs to that recording. After several failed tries, recording only costs time.
     if call is None or isinstance(tries, Repeat) or tries >= _TRIES or heard.calls is not None:
         return compute()
     with listening() as calls:
         result = compute()
     try:
-        _repeats.put(call.key, _repeat(calls, call.arguments, result))
+        call_templates.put(call.key, _repeat(calls, call.arguments, result))
     except _Unrepeatable:
-        _repeats.put(call.key, tries + 1)
+        call_templates.put(call.key, tries + 1)
     return result
 
 
@@ -429,7 +426,7 @@ def _steps(
         for is_made, array in zip(call.made, call.arrays, strict=True):
             if is_made:
                 allocate(array)
-        steps.append(_Launch(call.loaded, [_place(array, ranges) for array in call.arrays], call.scalars))
+        steps.append(_Launch(call.executable, [_place(array, ranges) for array in call.arrays], call.scalars))
     return steps
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar
@@ -31,7 +30,6 @@ from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import (
     Call,
-    CallTemplate,
     CheckedCall,
     Outcome,
     call_of,
@@ -39,16 +37,13 @@ from clhist._core.runtime.call import (
     queue_for,
     taken_argument,
 )
-from clhist._core.runtime.loads import Loads
+from clhist._core.runtime.call_cache import CallCache, Operands, Ready, Uses, one_number
+from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.prepare import numbered
-from clhist._core.runtime.ready import Operands, Ready, Uses
 from clhist._core.runtime.signature import (
-    Remembered,
     signature_of_call,
     signature_of_targets,
-    without_size,
-    without_sizes,
 )
 from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
@@ -59,9 +54,6 @@ if TYPE_CHECKING:
 
 # Bytes of the widest loads of kernels. If all arrays are aligned to them, the source of the sweep loads vectors.
 _LOAD_BYTES = 16
-# Entries of the two caches of an engine: engines of the same map with other operators, and signatures of calls.
-_MOST_OTHERS = 64
-_MOST_CALLS = 64
 # Remedies in the error of too many values for one bin, by the name of the operator.
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
@@ -115,9 +107,7 @@ class Engine:
         self._preparation = Builder(self.context, source, profile)
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
-        self._calls: Remembered[Ready] = Remembered(_MOST_CALLS)
-        self._loads = Loads(self._preparation, self.arguments)
-        self._others: Remembered[Engine] = Remembered(_MOST_OTHERS)
+        self._calls = CallCache(self._preparation, source)
         self._custom = any(operator.is_custom for operator in source.operators)
         self._preparation.check_fp64()
 
@@ -167,10 +157,11 @@ class Engine:
         forms = tuple(operators)
         if forms == self.outputs.operators:
             return self
-        if (engine := self._others.get(forms)) is None:
+        engine: Engine | None = self._calls.get(forms)
+        if engine is None:
             outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
             engine = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
-            self._others.put(forms, engine)
+            self._calls.put(forms, engine)
         return engine
 
     def on(self, context: cl.Context) -> Engine:
@@ -283,37 +274,77 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
+        origin = None
         # Too few calls of a template: an ordinary call shares what other calls with its signature prepared.
         if template is not None and not template.count_call(args):
-            args, template = template.with_arrays(args), None
-        if template is None:
-            key = signature_of_call(self.arguments, args, call, self.context, targets)
-        else:
-            key = signature_of_targets(template, call, targets)
-        ready = self._calls.get(key) or self._of_another_size(key, args, call, targets if template is None else None)
+            origin = template.origin
+            # Many calls of other sizes have paid for what calls of all sizes share.
+            if origin is None or template.others is None or not origin.count_call(args):
+                args, template = template.with_arrays(args), None
+        key, family, ready = self._known(args, call, template, origin, targets)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
-            arrays: list[Any] = [] if template is None else list(args)
-            scalars: Sequence[Any] = ()
-            if template is None:
-                for n in self._arrays:
-                    arrays.append(args[n])
-                scalars = self._taken(ready, args) if self._scalars else ()
-            for k in ready.targets:
-                arrays.append(None if k is None else targets[k])
-            # Order of the prepared scalars: those of the map, then the lower bound. `Ready.counted` appends the sizes.
-            if call.largest is not None:
-                scalars = [*scalars, call.largest.lower_bound]
             try:
-                return _launched(ready, arrays, scalars, call)
+                return _launched(ready, *self._repeated(ready, args, call, template, targets), call)
             except OutOfMemoryError:
                 # A shared plan may have more bins than this call: an exact plan takes less memory.
                 if not ready.ends_for_less():
                     raise
         exact = ready is not None  # a shared plan was used often, or its bins did not fit memory
+        fixed: Sequence[int] = ()
+        if template is not None:
+            args, fixed = template.with_arrays(args), template.fixed
+        outcome = self._first(key, args, call, targets, fixed, exact=exact)
+        # A plan without bins was borrowed for now.
+        if (stored := self._calls.get(key)) is not None and (stored.uses is None or stored.uses.bins is not None):
+            self._calls.put_by_family(family, call, stored)
+        return outcome
+
+    def _known(
+        self,
+        args: Sequence[Any],
+        call: Call,
+        template: CallTemplate | None,
+        origin: CallTemplate | None,
+        targets: list[Array],
+    ) -> tuple[Hashable, Hashable, Ready | None]:
+        """Return the signature of a call, that of all its sizes, each None without one, and the call if it is cached.
+
+        `origin` is that of a template that has had too few calls; the other parameters are as of `run`. The arrays of
+        `dest` and `out` are added to `targets`.
+        """
+        has_slots = template is not None
+        family = None if origin is None else signature_of_targets((origin, has_slots), call, targets)
+        if family is not None and (ready := self._calls.of_family(family, call)) is not None:
+            # These checks stand for `check`: the rest equals the earlier call.
+            lost.check_queue(ready.queue)
+            self.check_counts(call.size or 0)
+            return None, family, ready
         if template is None:
-            return self._first(key, args, call, targets, exact=exact)
-        return self._first(key, template.with_arrays(args), call, targets, template.fixed, exact=exact)
+            key = signature_of_call(self.arguments, args, call, self.context, targets)
+        elif origin is None:
+            key = signature_of_targets(template, call, targets)
+        else:
+            key = family and (origin, family, call.size)
+        ready = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
+        self._calls.put_by_family(family, call, ready)
+        return key, family, ready
+
+    def _repeated(
+        self, ready: Ready, args: Sequence[Any], call: Call, template: CallTemplate | None, targets: Sequence[Array]
+    ) -> Operands:
+        """Return the arrays and scalars of a call as a cached one takes them."""
+        arrays: list[Any]
+        scalars: Sequence[Any]
+        if template is None:
+            arrays = [args[n] for n in self._arrays]
+            scalars = self._taken(ready, args) if self._scalars else ()
+        else:
+            arrays, scalars = list(args), template.scalars
+        for k in ready.targets:
+            arrays.append(None if k is None else targets[k])
+        # Order of the prepared scalars: those of the map, then the lower bound. `Ready.counted` appends the sizes.
+        return arrays, scalars if call.largest is None else [*scalars, call.largest.lower_bound]
 
     def _of_another_size(
         self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array] | None
@@ -328,14 +359,14 @@ class Engine:
             As `check` does of these numbers.
         """
         # A template passes the arrays alone, and the sizes of several dimensions are not rounded.
-        bins = _one_number(call.num_bins)
+        bins = one_number(call.num_bins)
         if targets is None or bins is None:
             return None
         # A plan for exactly these bins comes first. The second key leads to a plan with spare bins.
-        of_sizes = self._key_of_sizes(key, args, call, bins, targets)
+        of_sizes = self._calls.key_of_sizes(key, args, call, bins, targets)
         alike = self._calls.get(of_sizes)
         if alike is None and call.largest is None and bins > 0:
-            of_sizes = self._key_of_sizes(key, args, call, planned_size(bins), targets)
+            of_sizes = self._calls.key_of_sizes(key, args, call, planned_size(bins), targets)
             alike = self._calls.get(of_sizes)
         if alike is None or alike.uses is None:
             return None
@@ -350,39 +381,6 @@ class Engine:
         ready = replace(alike, scalars=([], []), sizes=sizes, shape=shape, uses=Uses())
         self._calls.put(key, ready)
         return ready
-
-    def _key_of_sizes(
-        self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None, targets: Sequence[Array]
-    ) -> Hashable:
-        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
-
-        Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
-        """
-        if not isinstance(key, tuple) or isinstance(key[0], CallTemplate) or bins is None:
-            return None
-        if call.num_histograms is not None or call.offsets is not None:
-            return None
-        if (number := _one_number(call.num_bins)) is None:
-            return None
-        for target in targets:
-            if not _is_contiguous(target) or target.shape != (number,):
-                return None
-        # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
-        parts = list[Hashable]()
-        for n, part in zip(self._arrays, key, strict=False):
-            if not _is_contiguous(args[n]) or not args[n].size:
-                return None
-            parts.append(without_size(part))
-        if (size := call.size) is None:
-            if self.source.sizing is None:
-                return None
-            size = args[self.source.sizing].size
-        # The sizes in the key are replaced by the rounded ones.
-        rest = key[len(parts) :]
-        if targets:
-            parts += map(without_sizes, rest[:2])  # of `dest` and `out`
-            rest = rest[2:]
-        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
 
     def _first(
         self,
@@ -403,7 +401,7 @@ class Engine:
         if (step := self._step(checked, call)) is not None:
             from clhist._core.runtime.pieces import by_pieces
 
-            self._loads.check(checked, call, step)
+            self._calls.check(checked, call, step)
             return by_pieces(self, checked, call, step)
         ready, operands = self.prepare(checked, call, fixed, exact=exact)
         try:
@@ -427,7 +425,7 @@ class Engine:
                 # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
                 # stored.
                 if ready.uses is not None and (checked.on_device or self._takes_all_at_once(checked.queue.device)):
-                    self._calls.put(self._key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
+                    self._calls.put(self._calls.key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
         return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
@@ -460,26 +458,26 @@ class Engine:
     def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
         """Return the scalars as kernels take them, those of the last call if they are equal; raise as `scalar` does."""
         # Repeats mostly pass the same objects or equal ints: these need no call of `same_scalar` and no conversion.
-        previous, scalars = ready.scalars
-        current = []
-        is_same = bool(previous)
+        previous, before = ready.scalars
+        scalars, current = before, []
         for k, n in enumerate(self._scalars):
             value = args[n]
             current.append(value)
-            if (
-                is_same
-                and value is not previous[k]
-                and not (type(value) is type(previous[k]) is int and value == previous[k])
-            ):
-                is_same = same_scalar(value, previous[k])
-        if not is_same:
-            scalars = [scalar(self.arguments[n], args[n]) for n in self._scalars]
+            if previous:
+                other = previous[k]
+                is_same = value is other or (type(value) is type(other) is int and value == other)
+                if is_same or same_scalar(value, other):
+                    continue
+            if scalars is before:
+                scalars = [*before] or [None] * len(self._scalars)
+            scalars[k] = scalar(self.arguments[n], value)
+        if scalars is not before:
             ready.scalars = current, scalars
         return scalars
 
     def check_plan(self, checked: CheckedCall, call: Call) -> None:
         """Raise what the plan of a call raises, whatever its race factor: nothing is enqueued."""
-        self._loads.check(checked, call, checked.size)
+        self._calls.check(checked, call, checked.size)
 
     def prepare(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int] = (), *, exact: bool = False
@@ -490,11 +488,11 @@ class Engine:
         arrays and scalars. With `exact`, the plan is for the size of this call alone.
         """
         numbers, targets = numbered(checked.targets)
-        loaded, sizes, uses = self._loads.of(checked, call, fixed, numbers, exact=exact)
+        executable, sizes, uses = self._calls.executable(checked, call, fixed, numbers, exact=exact)
         if self._custom and checked.size:  # which enqueues kernels: what is refused has been by now
             self._check_operators(checked, call)
         shape = checked.targets[0].shape
-        ready = Ready(loaded, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
+        ready = Ready(executable, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
         return ready, self._operands(checked, call, targets, fixed)
 
     def _check_operators(self, checked: CheckedCall, call: Call) -> None:
@@ -534,22 +532,10 @@ class Engine:
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.lower_bound]
 
 
-def _is_contiguous(array: Any) -> bool:
-    """Whether a value is an array of NumPy or a device in the order of C."""
-    return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
-
-
-def _one_number(num_bins: Any) -> int | None:
-    """Return the number of bins of one dimension; None of others."""
-    if type(num_bins) is tuple and len(num_bins) == 1:
-        num_bins = num_bins[0]
-    return num_bins if type(num_bins) is int else None
-
-
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
     if ready.uses is not None:
         arrays, scalars = ready.counted(arrays, scalars)
-    run, on_device = ready.loaded.run, ready.on_device
+    run, on_device = ready.executable.run, ready.on_device
     return run(ready.queue, arrays, scalars, on_device, call.wait_for, call.allocator, call.begun)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,11 +15,13 @@ import pyopencl as cl
 from clhist._core.kernels.arguments import same_scalar
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, note_event
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
-from clhist._core.opencl.new_arrays import empty, read_only_buffer, without_memory
+from clhist._core.opencl.new_arrays import empty, read_only_buffer
 from clhist._core.opencl.operands import FETCHED_BYTES, ResultBlock, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
 from clhist._core.runtime.call import Events, Outcome
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import (
     MEMORY,
     OFFSET,
@@ -85,15 +86,21 @@ class _Command:
 
     def set(self, numbers: Sequence[Any]) -> None:
         """Set the offsets and scalars of the next launch; equal ones keep the kernel's arguments as they are."""
+        changed: list[tuple[int, Any]] = []
         for m, (n, k) in enumerate(self.numbers):
             value, before = numbers[k], self.current[m]
             if value is not before:
-                if not same_scalar(value, before):
-                    # An exception may arrive between any two steps, so the number counts as unset until the last one.
-                    self.current[m] = None
-                    self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
-                    self.arguments[n] = value
-                    self.arguments = self.typed(self.arguments)
+                if same_scalar(value, before):
+                    self.current[m] = value
+                    continue
+                # An exception may arrive between any two steps, so the number counts as unset until the last one.
+                self.current[m] = None
+                self.arguments[n] = value
+                changed.append((m, value))
+        if changed:
+            self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
+            self.arguments = self.typed(self.arguments)
+            for m, value in changed:
                 self.current[m] = value
 
     def run(self, queue: cl.CommandQueue, memory: Sequence[Any], wait_for: Sequence[cl.Event] | None) -> cl.Event:
@@ -125,21 +132,8 @@ def _fixed_point() -> Any:
     return fixed_point
 
 
-class Loaded:
-    """A prepared call with its kernels, built for a context. A lock admits one thread at a time.
-
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-        Any queue of the context.
-    prepared : Prepared
-        The launches.
-    smaller : callable, optional
-        Takes a part and a number of bytes; returns parts with the same result whose copies need no more than that.
-        Raises MemoryError or ValueError if there are none.
-    same : mapping of str to array or NumPy scalar, optional
-        Contents of slots that are the same in all calls. Calls do not pass these.
-    """
+class OpenCLExecutable(Executable):
+    """A prepared call with its kernels, built for the context of `queue`; the other parameters are `Executable`'s."""
 
     def __init__(
         self,
@@ -148,22 +142,9 @@ class Loaded:
         smaller: Callable[[Part, int], Sequence[Part]] | None = None,
         same: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self.prepared = prepared
-        self._context, self._smaller = queue.context, smaller
-        self._slots = [slot for slot in prepared.arrays if slot.name not in same]
+        super().__init__(prepared, smaller, same)
+        self._context = queue.context
         self._written = [n for n, slot in enumerate(self._slots) if slot.is_written]
-        scalars = [name for name in prepared.scalars if name not in same]
-        first = len(prepared.arrays) - len(self._slots)  # the fixed slots are the map's, which come first
-        self._results = [
-            (tuple(n - first for n in result.slots), result.has_fields, result.label, result.operator)
-            for result in prepared.results
-        ]
-        # Index of each slot in the call's memory or in its numbers (offsets, then scalars).
-        self._places: dict[Any, int] = {}
-        for n, slot in enumerate(self._slots):
-            self._places |= {Slot(slot.name, MEMORY): n, Slot(slot.name, OFFSET): n}
-        for n, name in enumerate(scalars, len(self._slots)):
-            self._places[Slot(name, VALUE)] = n
         # Fixed arguments, by what stands for them in launches: tables, and the contents of `same`.
         self._same: dict[Any, Any] = {}
         for name, value in same.items():
@@ -173,12 +154,11 @@ class Loaded:
                 device_operand = operand(value, queue, written=False)
                 self._same |= {Slot(name, MEMORY): device_operand.buffer, Slot(name, OFFSET): device_operand.offset}
         self._parts = [self._loaded(part) for part in prepared.parts]
-        self._lock, self._blocks = threading.Lock(), blocks_of(queue.context)
-        # The queue of the last call: whether it is in order, its last event, and templates for new results.
+        self._blocks = blocks_of(queue.context)
+        # The queue of the last call: whether it is in order, and its last event.
         self._queue: cl.CommandQueue | None = None
         self._in_order = False
         self._last: cl.Event | None = None
-        self._likes: dict[int, Array] = {}
         # The numbers that all commands have now: offsets, and the scalars' very list; None if some have others.
         self._offsets: list[int] = []
         self._scalars: Sequence[Any] | None = None
@@ -193,7 +173,7 @@ class Loaded:
         return _Part(part, commands)
 
     def load_all(self, arrays: Sequence[Array | None]) -> None:
-        """Do nothing: `__init__` built all kernels. `CudaLoaded` loads its modules here."""
+        """Do nothing: `__init__` built all kernels."""
 
     def run(
         self,
@@ -205,32 +185,6 @@ class Loaded:
         allocator: Allocator | None = None,
         begun: Callable[[], None] | None = None,
     ) -> Outcome:
-        """Enqueue all commands and return the results; with NumPy arrays, wait for them.
-
-        Parameters
-        ----------
-        queue : pyopencl.CommandQueue
-            A queue of the context.
-        arrays : sequence of array
-            One for each slot, all PyOpenCL's or all NumPy's; None or `New` for new results.
-        scalars : sequence of NumPy scalar
-            In the order and dtypes of the prepared call.
-        on_device : bool
-            Whether the arrays are PyOpenCL's.
-        wait_for : sequence of pyopencl.Event
-            Events to wait for besides those of the arrays.
-        allocator : callable, optional
-            Allocates scratch memory and new results.
-        begun : callable, optional
-            Called before the first command is enqueued, once its memory is allocated.
-
-        Raises
-        ------
-        MemoryError
-            If not even one copy can be allocated.
-        DeviceLostError
-            If the device is lost.
-        """
         if lost.reasons:
             lost.check_queue(queue)
         # If a kernel faults, the driver does not say which: errors name the call that was enqueued last.
@@ -256,7 +210,7 @@ class Loaded:
         # The lock covers the kernels' arguments, which all threads share, and the state of the queue.
         with self._lock:
             if queue is not self._queue:
-                self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
+                self._queue, self._in_order, self._last = queue, in_order(queue), None
             last = self._last  # an in-order queue waits for it anyway, so no list of events needs it
             waiting: list[cl.Event] = list(wait_for)
             call_arrays: list[Any] = list(arrays)
@@ -322,7 +276,7 @@ class Loaded:
             offsets.append(device_operand.offset)
         with self._lock:
             if queue is not self._queue:
-                self._queue, self._in_order, self._last, self._likes = queue, in_order(queue), None, {}
+                self._queue, self._in_order, self._last = queue, in_order(queue), None
             events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator, begun)
             is_in_order = self._in_order
         last = events["combine"][-1]
@@ -348,20 +302,7 @@ class Loaded:
         """Allocate the result of slot `n`, of the shape that is `requested` or else of the slot's."""
         new = self._slots[n].new
         assert new is not None
-        if requested is not None:
-            return empty(queue, requested.shape, new[1], True, allocator)
-        like = self._likes.get(n)
-        array = empty(queue, *new, True, allocator, like)
-        if like is None and array.base_data is not None:
-            self._likes[n] = without_memory(array)
-        return array
-
-    def _collected(self, arrays: Sequence[Any]) -> list[Any]:
-        """Return each result as an array, or as a tuple of the arrays of its fields."""
-        results = []
-        for slots, has_fields, _, _ in self._results:
-            results.append(tuple([arrays[n] for n in slots]) if has_fields else arrays[slots[0]])
-        return results
+        return empty(queue, new[0] if requested is None else requested.shape, new[1], True, allocator)
 
     def _enqueue(
         self,
@@ -388,7 +329,7 @@ class Loaded:
             except OutOfMemoryError as error:
                 # Other parts compute the same with less memory; they may be refused in turn.
                 is_whole, numbers = False, [*offsets, *scalars]
-                less = self._less(part.part, None, error)
+                less = self._less(part.part, None, error, self._loaded)
                 while less:
                     # A replacement that is refused in turn makes way for its own, before the next one: the order of the
                     # parts stays.
@@ -396,7 +337,7 @@ class Loaded:
                     try:
                         waited = self._run_part(smaller, queue, memory, numbers, waited, allocate, events, after, begun)
                     except OutOfMemoryError as failed:
-                        less[:0] = self._less(smaller.part, budget, failed)
+                        less[:0] = self._less(smaller.part, budget, failed, self._loaded)
         if is_whole:
             self._offsets, self._scalars = offsets, scalars
         return events, after
@@ -451,14 +392,16 @@ class Loaded:
             wait_for = None if is_in_order else (stage[-1],)
         return wait_for
 
-    def _less(self, part: Part, budget: int | None, failed: OutOfMemoryError) -> list[tuple[_Part, int]]:
-        """Return parts that replace one whose memory was refused, each with its budget in bytes."""
-        # Halve the budget as well: the refused allocation includes locks and padding.
-        before = min(failed.size, failed.size if budget is None else budget)
-        less = part.least_bytes if before // 2 < part.least_bytes < before else before // 2
-        try:
-            if self._smaller is not None and less:
-                return [(self._loaded(smaller), less) for smaller in self._smaller(part, less)]
-        except (MemoryError, ValueError):  # not even one copy fits, or the caller forced a plan
-            pass
-        raise failed
+
+def executable_of(
+    queue: cl.CommandQueue,
+    prepared: Prepared,
+    smaller: Callable[[Part, int], Sequence[Part]] | None = None,
+    same: Mapping[str, Any] = MappingProxyType({}),
+) -> Executable:
+    """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""
+    if cuda_device_of(queue) is None:
+        return OpenCLExecutable(queue, prepared, smaller, same)
+    from clhist._core.runtime.cuda_launcher import CudaExecutable
+
+    return CudaExecutable(queue, prepared, smaller, same)

@@ -14,8 +14,8 @@ from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.cuda_kinds import cuda_device_of, results_like
 from clhist._core.opencl.device import default_queue, device_profile
 from clhist._core.opencl.new_arrays import to_device
-from clhist._core.runtime.cuda_launcher import CudaLoaded
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.cuda_launcher import CudaExecutable
+from clhist._core.runtime.launcher import OpenCLExecutable
 from clhist._core.runtime.prepare import forms_of, numbered, prepared_combination
 from clhist._core.runtime.result_arrays import ResultArrays
 from clhist._core.runtime.stages import Limits
@@ -67,9 +67,9 @@ def combine_arrays(
     events = [event for array in on_device for event in array.events]
     # CUDA's memory is no argument for OpenCL, and arrays of the host have to be copied there first.
     if cuda_device_of(queue) is not None:
-        _run_by_cuda(CudaLoaded(queue, prepared), queue, every, out, begun)
+        _run_by_cuda(CudaExecutable(queue, prepared), queue, every, out, begun)
         return
-    outcome = Loaded(queue, prepared).run(queue, every, (), len(on_device) == len(every), events, begun=begun)
+    outcome = OpenCLExecutable(queue, prepared).run(queue, every, (), len(on_device) == len(every), events, begun=begun)
     for array in on_device:
         # All device arrays get the event, also those that are only read: they must not be rewritten before.
         if outcome.event not in array.events:
@@ -77,7 +77,7 @@ def combine_arrays(
 
 
 def _run_by_cuda(
-    loaded: CudaLoaded,
+    executable: CudaExecutable,
     queue: cl.CommandQueue,
     arrays: Sequence[Array],
     out: Array,
@@ -87,7 +87,7 @@ def _run_by_cuda(
     first = next(array for array in arrays if isinstance(array, CudaArray))
     with results_like(first.memory):
         placed = [array if isinstance(array, CudaArray) else to_device(queue, array) for array in arrays]
-        loaded.run(queue, placed, (), True, begun=begun)
+        executable.run(queue, placed, (), True, begun=begun)
         for array, copy in zip(arrays, placed, strict=True):
             if array is out and copy is not out:
                 out[...] = copy.get()

@@ -6,15 +6,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from clhist._core.model.updates import GATHER
 from clhist._core.opencl.arrays import is_array, is_device_array, overlap
-from clhist._core.runtime.call import Call, CallTemplate, Outcome, call_of, queue_for, queue_of
+from clhist._core.runtime.call import Call, Outcome, call_of, queue_for, queue_of
 from clhist._core.runtime.call import checked_events as checked_events
+from clhist._core.runtime.call_template import CallTemplate, call_for_size, store_for_sizes
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.multi_index import flat_indices as flat_indices
 from clhist._core.runtime.pairs import Pairs, as_parts
@@ -32,15 +33,38 @@ def repeated(arguments: tuple[Any, ...], allocator: Any, wait_for: Any) -> tuple
     """
     dest, _, indices, values, _, out, *_ = arguments
     # A call whose `out` overlaps its data may have to copy, which a repeat does not.
-    signature = None if _shares(out, indices, values) else signature_of(*arguments)
-    key = signature and ("reduce_by_index", signature)
-    entry: tuple[CallTemplate, int, bool] | None = call_templates.get(key)
+    key = None if _shares(out, indices, values) else _signature(arguments)
+    entry: _Repeated | None = call_for_size(key, indices.size)
     if entry is None:
         return None, key
-    template, count, has_dest = entry  # the number of array slots, and whether `dest` is an array
     arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-    call = template.call_with(dest if has_dest else None, out, allocator, wait_for)
-    return template.engine.run(arrays[:count], call, template), key
+    call = entry.template.call_with(dest if entry.has_dest else None, out, allocator, wait_for)
+    return entry.template.engine.run(arrays[: entry.num_arrays], call, entry.template), key
+
+
+class _Repeated(NamedTuple):
+    """A call on device arrays: how many of them its template has slots for, and whether `dest` is an array."""
+
+    template: CallTemplate
+    num_arrays: int
+    has_dest: bool
+
+    def of_size(self, size: int) -> _Repeated:
+        """Return the call for `size` elements."""
+        return _Repeated(self.template.of_size(size, {}), self.num_arrays, self.has_dest)
+
+
+def _signature(arguments: tuple[Any, ...]) -> Hashable:
+    """Return the signature of the arguments of `repeated`, which begins with the parts of indices and values."""
+    signature = signature_of(*arguments)
+    if not isinstance(signature, tuple):
+        return None
+    dest, operator, indices, values, *rest = signature
+    # Only arrays come first, as in a signature of `signature_of_data`.
+    arrays = values[1:] if isinstance(arguments[3], tuple) else (values,)
+    if all(map(is_device_array, arguments[3] if isinstance(arguments[3], tuple) else arguments[3:4])):
+        return (indices, *arrays), "reduce_by_index", dest, operator, *rest
+    return (indices,), "reduce_by_index", dest, operator, values, *rest
 
 
 def by_kernels(
@@ -112,6 +136,8 @@ def _out_by_parts(out: Any, pairs: Pairs) -> Any:
 
 def _shares(out: Any, *others: Any) -> bool:
     """Whether an array of a result shares memory with an array of `others`."""
+    if out is None:
+        return False
     outs = [array for array in (out if isinstance(out, tuple) else (out,)) if is_array(array)]
     arrays = chain.from_iterable(entry if isinstance(entry, tuple) else (entry,) for entry in others)
     return any(overlap(array, result) for array in arrays if is_array(array) for result in outs)
@@ -158,4 +184,8 @@ def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: S
     offsets = None if call.offsets is None else np.array(call.offsets)  # which the caller may change
     stored = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
     template = CallTemplate(engine, same, stored)
-    call_templates.put(key, (template, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests)))
+    repeated = _Repeated(template, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests))
+    call_templates.put(key, repeated)
+    # Exact sums have another operator for another number of elements, and histograms of a batch other lengths.
+    if pairs.operator is whole.operator and call.size == pairs.indices.size and call.num_histograms is call.offsets:
+        store_for_sizes(key, repeated)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -18,13 +18,10 @@ from clhist._core.opencl.arrays import Array, is_aligned, is_device_array
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Outcome, queue_for, queue_of
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel
 from clhist.operators.halves import number_of
-
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
 
 _LANES, _GPU_GROUPS, _CPU_SHARES = 256, 16, 8  # work-items of a group; groups, and shares, for each compute unit
 _LONG = 2**31  # vectors, from which their numbers need 64 bits
@@ -221,7 +218,7 @@ def _vector(arrays: Sequence[Array], components: int, dtype: np.dtype) -> int:
 
 
 @kept_by_context
-def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: RowKernelSpec) -> Loaded | CudaLoaded:
+def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: RowKernelSpec) -> Executable:
     slots = [ArraySlot(name, True, False) for name in ARRAYS[spec.kind]]
     slots.append(ArraySlot("out", False, True, ((1,), spec.result)))
     units = queue.device.max_compute_units

@@ -64,6 +64,10 @@ class Remembered(Generic[T]):
             self._kept[key] = value
         del gone  # after the lock is released: destructors may take it again
 
+    def oldest_first(self) -> list[Any]:
+        """Return the keys, that of the oldest entry first."""
+        return [*self._kept]
+
     def take(self, key: Hashable) -> T | None:
         """Remove the value of `key` and return it, or None."""
         with self._lock:
@@ -79,8 +83,9 @@ class Remembered(Generic[T]):
 _every: weakref.WeakSet[Remembered[Any]] = weakref.WeakSet()
 _registering = threading.Lock()
 
-# The checked calls of public functions without their arrays, by the function and the signature of its arguments.
-call_templates: Remembered[Any] = Remembered(256)
+# What public functions keep of their calls for repeats, without the callers' arrays: checked calls, recorded launches,
+# tables on devices. Keys begin with the function or the kind of entry; the signature of the arguments follows.
+call_templates: Remembered[Any] = Remembered(1024)
 
 
 def forget_calls() -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.kernel_code import KernelCode, signatures
-from clhist._core.runtime.launcher import Loaded
+from clhist._core.runtime.executable import Executable
+from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot
-from clhist._core.runtime.ready import loaded_call
 
-if TYPE_CHECKING:
-    from clhist._core.runtime.cuda_launcher import CudaLoaded
+
+@lru_cache(maxsize=256)
+def sizes(*numbers: int) -> tuple[np.int64, ...]:
+    """Return scalars of kernels; those of a repeated call are the same object, which spares their comparison."""
+    return tuple(map(np.int64, numbers))
 
 
 def single_kernel(
@@ -24,7 +31,8 @@ def single_kernel(
     sizes: tuple[int, int],
     what: str,
     options: tuple[str, ...] = (),
-) -> Loaded | CudaLoaded:
+    same: Mapping[str, Any] = MappingProxyType({}),
+) -> Executable:
     """Return a loaded call of the kernel ``clhist_NAME``, whose results are the slots that have a new array.
 
     Parameters
@@ -43,6 +51,8 @@ def single_kernel(
         What it computes, in the words of an error.
     options : tuple of str
         For the compiler.
+    same : mapping of str to array
+        The first slots' arrays that calls do not pass.
     """
     code = KernelCode(source, options, f"clhist_{name}", signatures(source)[name])
     # An array takes two parameters. The stage is "combine", after which results are complete.
@@ -50,4 +60,5 @@ def single_kernel(
     launch = Launch("combine", code, sizes[:1], sizes[1:], (*arguments, *(Slot(name, VALUE) for name in scalars)))
     none: Any = None  # these results have no operator
     results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
-    return loaded_call(queue, Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ())))
+    prepared = Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ()))
+    return executable_of(queue, prepared, None, same)

@@ -104,6 +104,18 @@ def default_queue() -> cl.CommandQueue:
     return _devices().default_queue()
 
 
+_last: tuple[Any, Any] = None, None  # the default queue, and its device
+
+
+def _device_of(queue: cl.CommandQueue) -> cl.Device:
+    """Return the device of the default queue; one object for all calls, which caches tell from others sooner."""
+    global _last
+    last = _last
+    if last[0] is not queue:
+        _last = last = queue, queue.device
+    return last[1]
+
+
 def own_rates(device: cl.Device) -> Mapping[str, float]:
     """Return the measured rates of a device."""
     rates: Mapping[str, float] = _devices().own_rates(device)
@@ -146,10 +158,10 @@ def pays_off(call: str, size: int) -> bool:
     if size < _FEW and not is_in_use() and _may_wait(size * cost.host):
         return False
     try:
-        device = default_queue().device
+        device = _device_of(default_queue())
     except NoDeviceError:
         return size >= _FEW
-    return size >= least_size(call, device)[0]
+    return size >= _least_size(call, device)[0]
 
 
 def _may_wait(nanoseconds: float) -> bool:
@@ -162,16 +174,21 @@ def _may_wait(nanoseconds: float) -> bool:
 
 def least_size(call: str, device: cl.Device) -> tuple[float, str]:
     """Return from how many elements on a device computes a call of `COSTS`, and how that is known."""
+    least, launch = _least_size(call, device)
+    return least, "measured" if launch is None else f"predicted from a launch of {launch:.1f} µs"
+
+
+def _least_size(call: str, device: cl.Device) -> tuple[float, float | None]:
+    """Return the size of `least_size`, and the microseconds of a launch if it is predicted."""
     cost, measured = COSTS[call], own_rates(device).get(_RATES[call])
     # No measured threshold may be below the size at which the host still takes less than the device's fixed cost.
     if measured is not None:
-        return max(measured, 1000 * cost.extra / cost.host), "measured"
+        return max(measured, 1000 * cost.extra / cost.host), None
     launch, units, transfer = overheads(device)
     gain = cost.host - cost.unit / units - cost.columns * transfer  # nanoseconds per element
     extra = 1000 * (cost.extra + cost.commands * launch)
     # The costs are those of arrays in the host's caches, so that no larger threshold can be predicted.
-    least = extra / gain if gain * _MOST > extra else float(_MOST)
-    return least, f"predicted from a launch of {launch:.1f} µs"
+    return extra / gain if gain * _MOST > extra else float(_MOST), launch
 
 
 def check_host_way(what: str, queue: Any, **options: Any) -> None:

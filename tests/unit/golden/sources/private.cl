@@ -197,19 +197,6 @@ accumulator_t clhist_cell_of(__global const cell0_t *cells0, const ulong at)
     return held;
 }
 
-// Sets shared copies to the neutral element, and their locks free.
-__kernel void clhist_clear(
-    __global char * clhist_scratch, const ulong clhist_num_cells, const ulong clhist_place0,
-    const ulong clhist_lock_place0, const ulong clhist_num_locks0)
-{
-    __global cell0_t *cells0 = (__global cell0_t *)(clhist_scratch + clhist_place0);
-    __global int *locks0 = (__global int *)(clhist_scratch + clhist_lock_place0);
-    for (size_t k = get_global_id(0); k < clhist_num_cells; k += get_global_size(0))
-        cells0[k].value = clhist_neutral0();
-    for (size_t k = get_global_id(0); k < clhist_num_locks0; k += get_global_size(0))
-        locks0[k] = 0;
-}
-
 __kernel void clhist_combine_copies(
     __global const char * clhist_scratch, const ulong clhist_place0, const ulong clhist_num_bins,
     const ulong clhist_bins, const ulong clhist_copies, const int has_dest, __global const char * dest_base,

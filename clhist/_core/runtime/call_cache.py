@@ -1,0 +1,409 @@
+"""Cache of the calls of an engine: by their signatures, and by what plans depend on, which is coarser.
+
+Calls of similar sizes share a plan for the largest of them: a plan for each takes longer than most of them run.
+Note [Close sizes share a plan], docs/decisions/0015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+from clhist._core.kernels.source import Source
+from clhist._core.model.problem import FREE, Problem, planned_size
+from clhist._core.opencl import lost
+from clhist._core.opencl.arrays import Array
+from clhist._core.opencl.cuda_kinds import cuda_device_of
+from clhist._core.opencl.device import profile_names
+from clhist._core.recording import heard
+from clhist._core.runtime.build import Builder
+from clhist._core.runtime.call import Call, CheckedCall
+from clhist._core.runtime.call_template import CallTemplate
+from clhist._core.runtime.executable import Executable
+from clhist._core.runtime.launcher import executable_of
+from clhist._core.runtime.prepare import Preparation, forms_of
+from clhist._core.runtime.prepared import New, Part
+from clhist._core.runtime.signature import Remembered, itself, without_size, without_sizes
+from clhist._core.runtime.stages import Limits, Sweep
+from clhist.errors import BuildError
+
+# Uses of a shared plan after which a call gets one for its exact size.
+_MANY_USES = 32
+
+Operands = tuple[list[Array | None], Sequence[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
+
+
+@dataclass(slots=True)
+class Uses:
+    """The use count of a plan that several calls share; a frequent call gets a plan for its exact size.
+
+    `bins` is the number of bins of the plan, if it serves all sizes that `planned_size` rounds up to the same one.
+    """
+
+    number: int = 0
+    bins: int | None = None
+
+    @property
+    def are_many(self) -> bool:
+        return self.number >= _MANY_USES
+
+    def end(self) -> None:
+        """Request a plan for the exact size from now on."""
+        self.number = _MANY_USES
+
+
+@dataclass(slots=True)
+class Ready:
+    """A prepared call on a queue, cached for calls of the same signature.
+
+    Attributes
+    ----------
+    executable : Executable
+        What runs it.
+    queue : pyopencl.CommandQueue
+        Where.
+    on_device : bool
+        Whether arrays are PyOpenCL's.
+    targets : tuple of int or None
+        For each array after those of the map, its index among the arrays of `dest` and `out`; None for a new result.
+    scalars : tuple of two lists
+        The scalars of the previous call, as passed and as kernels take them.
+    sizes : tuple of int
+        The values of `clhist._core.runtime.prepare.SIZES` that kernels get; empty if the plan is for exact sizes.
+    shape : tuple of int
+        The shape of new results, if kernels get the sizes.
+    uses : Uses, optional
+        The use count of a shared plan; None if the plan is for exact sizes.
+    """
+
+    executable: Executable
+    queue: cl.CommandQueue
+    on_device: bool
+    targets: tuple[int | None, ...] = ()
+    scalars: tuple[list[Any], list[Any]] = ([], [])
+    sizes: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+    uses: Uses | None = None
+
+    def of_sizes(self, sizes: tuple[int, ...]) -> Ready:
+        """Return the call for other sizes that the plan serves, with a use count of its own."""
+        # `dataclasses.replace` takes three times as long.
+        same = self.executable, self.queue, self.on_device, self.targets, self.scalars
+        return Ready(*same, sizes, self.shape, Uses())
+
+    def ends_for_less(self) -> bool:
+        """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
+        # Only a call of one part and one result is certain to have enqueued nothing when memory is refused.
+        if self.uses is None or not self.executable.prepared.is_of_one:
+            return False
+        self.uses.end()
+        return True
+
+    def counted(self, arrays: Sequence[Any], scalars: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Count a use; return the arrays, with shapes for new results, and the scalars followed by the sizes."""
+        assert self.uses is not None
+        self.uses.number += 1
+        # A replay does not pass here, so the recording contains the counter.
+        if heard.calls is not None:
+            heard.calls.append(self.uses)
+        return [New(self.shape) if array is None else array for array in arrays], [*scalars, *self.sizes]
+
+
+_MOST = 256
+_MOST_LATELY = 64
+_MOST_SIZES = 16
+# The first _FIRST calls of a size of up to _FEW elements use a plan for up to _TIMES as many: a plan takes about as
+# long as a call of _FEW elements.
+_FEW, _TIMES, _FIRST = 2**22, 4, 8
+_EACH = "each"  # instead of an executable: calls of these sizes need separate plans
+
+Sizes = tuple[int, tuple[Any, ...]]  # number of elements, and the shape of the results or of each of them
+
+
+class _Family:
+    """The executables of calls that differ in their sizes alone.
+
+    Attributes
+    ----------
+    first : Sizes
+        The sizes of the first call.
+    exact : Remembered
+        Executables by the sizes that they are for.
+    shared : Remembered
+        Executables for fewer elements and bins as well, by the most of them; `_EACH` where there can be none.
+    uses : Remembered
+        How often sizes, or the sizes of an executable that is not there yet, used another executable.
+    """
+
+    __slots__ = ("exact", "first", "shared", "uses")
+
+    def __init__(self, first: Sizes) -> None:
+        self.first = first
+        self.exact: Remembered[Executable] = Remembered(_MOST_LATELY)
+        self.shared: Remembered[Executable | str] = Remembered(_MOST_SIZES)
+        self.uses: Remembered[Uses] = Remembered(_MOST_LATELY)
+
+    def larger(self, most: Sizes) -> Executable | str | None:
+        """Return the executable of a larger plan for the first few calls of a size; None for later ones.
+
+        A plan takes longer than these calls run.
+        """
+        size, shape = most
+        if size > _FEW:
+            return None
+        for other in self.shared.oldest_first():
+            planned, bins = other
+            # A borrowed plan has spare work-groups and bins, so it may be larger by a limited factor only.
+            is_near = size <= planned <= _TIMES * size and shape[1:] == bins[1:]
+            if is_near and (bins == shape or (shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
+                uses = self.uses.get(most) or Uses()
+                uses.number += 1
+                self.uses.put(most, uses)
+                return self.shared.get(other) if uses.number <= _FIRST else None
+        return None
+
+
+class CallCache(Remembered[Any]):
+    """The calls of one map: prepared ones by their signatures, and families of executables by what plans depend on.
+
+    Parameters
+    ----------
+    builder : Builder
+        Plans and builds.
+    source : Source
+        The map.
+    """
+
+    def __init__(self, builder: Builder, source: Source) -> None:
+        super().__init__(_MOST)
+        self._builder, self._arguments, self._sizing = builder, source.arguments, source.sizing
+        self._arrays = tuple(n for n, argument in enumerate(self._arguments) if argument.is_array)
+
+    def of_family(self, family: Hashable, call: Call) -> Ready | None:
+        """Return the cached call of another template of one origin that serves as many elements; None without one.
+
+        `family` has the origin, whether arguments are those in the slots of templates, and which results are one array.
+        """
+        assert call.size is not None
+        ready: Ready | None = self.get((family, call.size))
+        if ready is not None:
+            return ready
+        shared: Ready | None = self.get((family, planned_size(call.size), "planned"))
+        return shared and shared.of_sizes(self._builder.sizes(call.size, prod(shared.shape)))
+
+    def put_by_family(self, family: Hashable, call: Call, ready: Ready | None) -> None:
+        """Store a call for later templates of one origin, as `of_family` looks for it."""
+        if family is not None and ready is not None:
+            assert call.size is not None
+            size = (call.size,) if ready.uses is None else (planned_size(call.size), "planned")
+            self.put((family, *size), ready)
+
+    def executable(
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
+    ) -> tuple[Executable, tuple[int, ...], Uses | None]:
+        """Return the executable of a call; for a shared plan also the sizes that kernels get, and its use count.
+
+        The first call gets a plan of its exact size, and so does a frequent one. Other calls with similar numbers of
+        elements, or also of bins, share a plan.
+
+        Parameters
+        ----------
+        checked, call : CheckedCall, Call
+            The call.
+        fixed : sequence of int
+            Positions of the map's arguments that are equal in all calls.
+        results : hashable
+            The description of `dest` and `out` that `numbered` returns.
+        exact : bool
+            Whether to plan for the size of this call alone.
+        """
+        batch, largest, size = checked.batch, None if call.largest is None else call.largest[:2], checked.size
+        # The offsets of a ragged batch are in tables of the launches, so nothing is shared.
+        if batch is not None and batch.begins is not None:
+            return self._built(checked, call, fixed), (), None
+        # Fixed arguments are part of the executable: arrays count by identity, scalars by their bits.
+        same = tuple([(n, itself(checked.values[n])) for n in fixed])
+        budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
+        options = call.race_factor, call.choices, budget, call.partial, largest
+        where = checked.queue.device, cuda_device_of(checked.queue), batch, checked.is_aligned
+        key = (results, options, where, same, *profile_names())
+        own = size, checked.shapes
+        family: _Family = self.get(key) or _Family(own)
+        # An executable for exactly these sizes is preferred to a shared one.
+        if (executable := family.exact.get(own)) is not None:
+            return executable, (), None
+        # Exact plans are for the first sizes, for frequent ones, and for calls that cannot share a plan.
+        uses = family.uses.get(own) or Uses()
+        if not (exact or own == family.first or uses.are_many or not self._are_planned_together(checked, call)):
+            family.uses.put(own, uses)
+            # An entry out of range is reported through the largest bin, so the plan must not have spare bins for it.
+            is_exact = family.first[1] == checked.shapes or largest is not None
+            shape = checked.shapes[0] if is_exact else _planned(checked.shapes[0])
+            most = planned_size(size), shape
+            close = self._for_close(checked, call, fixed, most, family)
+            if close is not None:
+                # Only an executable for exactly these bins may be looked up by them; one of a larger size was borrowed
+                # for now.
+                if family.shared.get(most) is close:
+                    uses.bins = prod(shape)
+                self.put(key, family)  # stays where signatures of many sizes displace each other
+                return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
+        executable = self._built(checked, call, fixed)
+        family.exact.put(own, executable)
+        self.put(key, family)
+        return executable, (), None
+
+    def key_of_sizes(
+        self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None, targets: Sequence[Array]
+    ) -> Hashable:
+        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
+
+        Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
+        """
+        if not isinstance(key, tuple) or isinstance(key[0], CallTemplate) or bins is None:
+            return None
+        if call.num_histograms is not None or call.offsets is not None:
+            return None
+        if (number := one_number(call.num_bins)) is None:
+            return None
+        for target in targets:
+            if not _is_contiguous(target) or target.shape != (number,):
+                return None
+        # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
+        parts = list[Hashable]()
+        for n, part in zip(self._arrays, key, strict=False):
+            if not _is_contiguous(args[n]) or not args[n].size:
+                return None
+            parts.append(without_size(part))
+        if (size := call.size) is None:
+            if self._sizing is None:
+                return None
+            size = args[self._sizing].size
+        # The sizes in the key are replaced by the rounded ones.
+        rest = key[len(parts) :]
+        if targets:
+            parts += map(without_sizes, rest[:2])  # of `dest` and `out`
+            rest = rest[2:]
+        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
+
+    def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
+        is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
+        return is_free and checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1
+
+    def _for_close(
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: Sizes, family: _Family
+    ) -> Executable | None:
+        """Return the executable for at most `most` elements and bins; None if launches depend on the exact sizes."""
+        executable = family.shared.get(most)
+        if executable is None and call.choices == FREE:
+            executable = family.larger(most)
+        if executable is None:
+            try:
+                executable = self._built(checked, call, fixed, most)
+            except (MemoryError, ValueError, BuildError):  # the exact sizes may still succeed
+                # Stored, too: this attempt is not repeated for each call.
+                executable = _EACH
+            family.shared.put(most, executable)
+        return None if isinstance(executable, str) else executable
+
+    def check(self, checked: CheckedCall, call: Call, size: int) -> None:
+        """Plan a call of `size` elements, once for its numbers: what cannot be planned raises, and nothing is enqueued.
+
+        For calls before whose plan something is enqueued: a look at their elements, or their first piece.
+        """
+        budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
+        batch, device = checked.batch, checked.queue.device
+        batched = None if batch is None else (batch.num_histograms, batch.kind)
+        key = "planned", size, checked.shapes, batched, call.choices, budget, call.partial, device, *profile_names()
+        if self.get(key):
+            return
+        with lost.settled(checked.queue, BuildError):
+            # The race factor may not be measured yet. It decides which plan is chosen, not whether there is one.
+            self._builder.plan(device, self._problem(checked, replace(call, race_factor=1.0), size, checked.shapes))
+        self.put(key, True)
+
+    def _problem(self, checked: CheckedCall, call: Call, size: int, shapes: tuple[tuple[int, ...], ...]) -> Problem:
+        batch = checked.batch
+        return self._builder.problem(
+            size,
+            shapes,
+            None if batch is None else batch.num_histograms,
+            call.race_factor,
+            call.choices,
+            call.memory_budget,
+            checked.queue.device,
+            even=batch is None or batch.kind != "ragged",
+            one_launch=not call.partial and not any(target.fields for target in checked.targets),
+        )
+
+    def _built(
+        self,
+        checked: CheckedCall,
+        call: Call,
+        fixed: Sequence[int],
+        most: Sizes | None = None,
+    ) -> Executable:
+        """Plan, build and prepare a call, for at `most` so many elements and bins of a shape if that is given."""
+        batch, device = checked.batch, checked.queue.device
+        size, shapes = checked.size, checked.shapes
+        if most is not None:
+            size, shapes = most[0], (most[1],) * len(shapes)
+
+        def check(sweeps: Sequence[Sweep]) -> None:
+            if most is not None and not all(sweep.plan.is_for_fewer for sweep in sweeps):
+                # Kernels get the sizes at each call, but the number of work-groups or tables may depend on them.
+                raise _DependsOnSizeError
+
+        with lost.settled(checked.queue, BuildError):  # what a lost device answers as well
+            problem = self._problem(checked, call, size, shapes)
+            used = "" if call.largest is None else call.largest.used
+            built = self._builder.built_for(device, problem, aligned=checked.is_aligned, used=used)
+            check(built.sweeps)
+            limits = Limits(device.max_work_group_size, device.max_compute_units)
+            arrays = sum(argument.is_array for argument in self._arguments)
+            preparation = Preparation(
+                self._arguments,
+                forms_of(checked.targets, arrays),
+                built.profile,
+                limits,
+                batch,
+                call.largest,
+                most is not None,
+            )
+
+            # A replacement for refused memory must suit all sizes that the executable serves.
+            def smaller(part: Part, budget: int) -> list[Part]:
+                assert part.plan is not None
+                sweeps = built.smaller(part.plan, budget)
+                check(sweeps)
+                return [preparation.part(sweep) for sweep in sweeps]
+
+            same = {self._arguments[n].name: checked.values[n] for n in fixed}
+            prepared = preparation.prepared(built.sweeps, built.operators)
+            return executable_of(checked.queue, prepared, smaller, same)
+
+
+def _is_contiguous(array: Any) -> bool:
+    """Whether a value is an array of NumPy or a device in the order of C."""
+    return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
+
+
+def one_number(num_bins: Any) -> int | None:
+    """Return the number of bins of one dimension; None of others."""
+    if type(num_bins) is tuple and len(num_bins) == 1:
+        num_bins = num_bins[0]
+    return num_bins if type(num_bins) is int else None
+
+
+def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (planned_size(shape[0]), *shape[1:]) if shape and shape[0] else shape
+
+
+class _DependsOnSizeError(ValueError):
+    """Raised if launches depend on the numbers of elements or bins."""

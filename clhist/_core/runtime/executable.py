@@ -1,0 +1,125 @@
+"""`Executable`: a prepared call with its kernels, built for a device; OpenCL and CUDA run it, each in its own way."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhist._core.opencl.memory import Allocator, OutOfMemoryError
+from clhist._core.runtime.call import Outcome
+from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, Part, Prepared, Slot
+
+
+class Executable(ABC):
+    """A prepared call with its kernels. A lock admits one thread at a time.
+
+    A subclass runs the commands of `prepared` in order: a `Launch` with the memory, offsets and scalars of a call at
+    `_places`, and a `SortPairs` by `enqueue_sort` on a `Chain`. `executable_of` chooses the subclass by the queue.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The launches.
+    smaller : callable or None
+        Takes a part and a number of bytes; returns parts with the same result whose copies need no more than that.
+        Raises MemoryError or ValueError if there are none.
+    same : mapping of str to array or NumPy scalar
+        Contents of slots that are the same in all calls. Calls do not pass these.
+    """
+
+    def __init__(
+        self, prepared: Prepared, smaller: Callable[[Part, int], Sequence[Part]] | None, same: Mapping[str, Any]
+    ) -> None:
+        self.prepared, self._smaller, self._lock = prepared, smaller, threading.Lock()
+        self._slots = [slot for slot in prepared.arrays if slot.name not in same]
+        first = len(prepared.arrays) - len(self._slots)  # the fixed slots are the map's, which come first
+        self._results = [
+            (tuple(n - first for n in result.slots), result.has_fields, result.label, result.operator)
+            for result in prepared.results
+        ]
+        # Index of each slot in the call's memory or in its numbers (offsets, then scalars).
+        self._places: dict[Any, int] = {}
+        for n, slot in enumerate(self._slots):
+            self._places |= {Slot(slot.name, MEMORY): n, Slot(slot.name, OFFSET): n}
+        scalars = (name for name in prepared.scalars if name not in same)
+        for n, name in enumerate(scalars, len(self._slots)):
+            self._places[Slot(name, VALUE)] = n
+
+    @abstractmethod
+    def run(
+        self,
+        queue: cl.CommandQueue,
+        arrays: Sequence[Any],
+        scalars: Sequence[np.generic],
+        on_device: bool,
+        wait_for: Sequence[cl.Event] = (),
+        allocator: Allocator | None = None,
+        begun: Callable[[], None] | None = None,
+    ) -> Outcome:
+        """Enqueue all commands and return the results; with NumPy arrays, wait for them.
+
+        Later commands on written arrays must wait for this call: OpenCL adds its event to them, a stream of CUDA
+        orders them. If a part is refused memory, parts from `_less` take its place.
+        If `prepared.is_checked`, NumPy results are checked by `check_range` of `clhist.operators.fixed_point`.
+
+        Parameters
+        ----------
+        queue : pyopencl.CommandQueue
+            A queue of the context, or what stands for a CUDA device.
+        arrays : sequence of array
+            One for each slot, all on a device or all NumPy's; None or `New` for new results.
+        scalars : sequence of NumPy scalar
+            In the order and dtypes of the prepared call.
+        on_device : bool
+            Whether the arrays are on a device.
+        wait_for : sequence of pyopencl.Event
+            Events to wait for besides those of the arrays.
+        allocator : callable, optional
+            Allocates scratch memory and new results.
+        begun : callable, optional
+            Called before the first command of each part is enqueued, once the memory of that part is allocated.
+
+        Returns
+        -------
+        Outcome
+            `results` of `_collected`. `events` has at least "combine", whose last event ends the call; it is None
+            where there are no events.
+
+        Raises
+        ------
+        MemoryError
+            If not even one copy can be allocated.
+        DeviceLostError
+            If the device is lost.
+        """
+
+    @abstractmethod
+    def load_all(self, arrays: Sequence[Any]) -> None:
+        """Load the kernels for a call on these arrays, unless they are loaded."""
+
+    def _collected(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return each result as an array, or as a tuple of the arrays of its fields."""
+        results = []
+        for slots, has_fields, _, _ in self._results:
+            results.append(tuple([arrays[n] for n in slots]) if has_fields else arrays[slots[0]])
+        return results
+
+    def _less(
+        self, part: Part, budget: int | None, failed: OutOfMemoryError, load: Callable[[Part], Any]
+    ) -> list[tuple[Any, int]]:
+        """Return loaded parts that replace one whose memory was refused, each with its budget; else raise `failed`."""
+        # Halve the budget as well: the refused allocation includes locks and padding. The least that any plan can take
+        # is tried before one that none can.
+        before = failed.size if budget is None else min(failed.size, budget)
+        less = part.least_bytes if before // 2 < part.least_bytes < before else before // 2
+        try:
+            if self._smaller is not None and less:
+                return [(load(smaller), less) for smaller in self._smaller(part, less)]
+        except (MemoryError, ValueError):  # not even one copy fits, or the caller forced a plan
+            pass
+        raise failed
