@@ -29,7 +29,6 @@ from clhist.binned.host import edges_of_extent
 from clhist.binned.inputs import are_usable
 from clhist.binned.sweep import Sweep
 
-
 _MOST_KINDS = 4  # of axes, for histograms over the extent of their data
 
 
