@@ -198,12 +198,7 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
     counted = "count" in names or "mean" in names
     total = _total_of(column, names, real)
     # One field of the emitted value carries the element; constants fill the others, which no lift reads.
-    carrier = next((name for name in names if name != "count"), "")
-    carried = column.total if carrier == "sum" else column.result
-    # A result that cannot hold the values, such as float32 of float64, must not round each of them.
-    is_apart = bool(carrier) and not np.can_cast(column.dtype, carried)
-    if is_apart:
-        carrier, carried = _VALUE, column.dtype
+    carrier, carried = _carrier_of(column, names)
     parts, lifted = {}, []
     if counted:
         parts["number"] = operators.add(numbers.count)
@@ -216,19 +211,8 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
     if "sum" in names and "mean" in names and integers and column.dtype.itemsize == 8 and total.kind != "f":
         parts["exact"], mean_of = operators.add(real), "exact"
         lifted.append(f"({c_name(real)})v.{carrier}")
-    summed = f"a.{mean_of}" if column.dtype.kind == "c" else f"({c_name(real)})a.{mean_of}"
-    results = {
-        "sum": (column.total, converted("a.sum", total, column.total)),
-        "mean": (
-            column.result,
-            converted(
-                f"({summed} / ({c_name(real)})a.number)", total if column.dtype.kind == "c" else real, column.result
-            ),
-        ),
-        "count": (np.dtype(np.int64), "a.number"),
-        _VALUE: (column.dtype, "0"),
-    }
-    fields = [*names, _VALUE] if is_apart else names
+    results = _results_of_moments(column, mean_of, total, real)
+    fields = [*names, _VALUE] if carrier == _VALUE else names
     operator = operators.product(
         parts,
         struct_of({name: results[name][0] for name in fields}),
@@ -242,6 +226,29 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
         texts[carrier] = converted("v", column.dtype, carried)
     results_of = tuple("" if name == _VALUE else name for name in fields)
     return Output(operator, f"((value_t){{{', '.join(texts.values())}}})", results_of)
+
+
+def _carrier_of(column: Column, names: Sequence[str]) -> tuple[str, np.dtype]:
+    """Return the field that carries the value of an element, and its dtype; no name if elements are only counted."""
+    name = next((name for name in names if name != "count"), "")
+    dtype = column.total if name == "sum" else column.result
+    # A result that cannot hold the values, such as float32 of float64, must not round each of them.
+    return (name, dtype) if not name or np.can_cast(column.dtype, dtype) else (_VALUE, column.dtype)
+
+
+def _results_of_moments(
+    column: Column, mean_of: str, total: np.dtype, real: np.dtype
+) -> dict[str, tuple[np.dtype, str]]:
+    """Return dtype and C of each result of an accumulator `a`, whose part `mean_of` is divided to be the mean."""
+    summed, dtype = f"a.{mean_of}", total
+    if column.dtype.kind != "c":
+        summed, dtype = f"({c_name(real)}){summed}", real
+    return {
+        "sum": (column.total, converted("a.sum", total, column.total)),
+        "mean": (column.result, converted(f"({summed} / ({c_name(real)})a.number)", dtype, column.result)),
+        "count": (np.dtype(np.int64), "a.number"),
+        _VALUE: (column.dtype, "0"),
+    }
 
 
 def _total_of(column: Column, names: Sequence[str], real: np.dtype) -> np.dtype:
