@@ -23,6 +23,7 @@ _SMALLEST = 100  # elements; the other sizes are powers of ten up to the request
 _SECONDS, _LEAST_ROUNDS, _MOST_ROUNDS = 1.0, 3, 300  # of both implementations of one function and size
 _CLHIST = "clhist"
 _FIVE = ("mean", "sum", "min", "max", "count")
+_NEW_SIZES, _MOST_NEW = 24, 1.3  # sizes not seen before, and how many times as long as repeated calls theirs may take
 _LOSS, _LOST_SECONDS = 0.9, 10e-6  # a cell is slow if its ratio is below the first and it loses more than the second
 
 
@@ -42,6 +43,11 @@ class Inputs:
         rng = np.random.default_rng(size)
         indices = rng.integers(0, bins, size)
         return cls(rng.random(size), rng.random(size), indices, indices * 2**33 - 7, bins)
+
+    def without_last(self, number: int) -> Inputs:
+        """Return the same arrays without the last elements, so many as `number`."""
+        arrays = self.x, self.y, self.indices, self.keys
+        return Inputs(*(array[: array.size - number] for array in arrays), self.bins)
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,23 @@ def _measured(problem: Problem, inputs: Inputs) -> Row:
     return {"call": timed[_CLHIST]["call"], "tool_call": of_tool, "least": ours, "tool_least": theirs} | {
         "ratio": theirs / ours,
         "slow": theirs < _LOSS * ours and ours - theirs > _LOST_SECONDS,
+        "new_size": _of_new_sizes(problem, inputs),
     }
+
+
+def _of_new_sizes(problem: Problem, inputs: Inputs) -> float:
+    """Return how many times as long as repeated calls those of sizes not seen before take; medians, in turn."""
+    repeated, _ = problem.calls(inputs)
+    ratios = list[float]()
+    for number in range(1, _NEW_SIZES + 1):
+        new, _ = problem.calls(inputs.without_last(number))
+        seconds = list[float]()
+        for call in (repeated, new):
+            start = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - start)
+        ratios.append(seconds[1] / seconds[0])
+    return float(np.median(ratios))
 
 
 def _arrays(result: Any) -> list[np.ndarray]:
@@ -204,7 +226,15 @@ def summary(rows: list[Row]) -> list[str]:
         cells = [["time of the tool / clhist's", *(f"{size:,}" for size in sizes)]]
         cells += [[name, *(_ratio(by_cell.get((name, size), {})) for size in sizes)] for name in functions]
         lines += [f"H = {bins:,}", grid(cells, indent=2), ""]
-    slow = sum(row.get("slow", False) for row in rows)
+        cells[0][0] = "time of new sizes / repeated"
+        cells[1:] = [
+            [name, *(times(by_cell.get((name, size), {}), "new_size") for size in sizes)] for name in functions
+        ]
+        lines += [grid(cells, indent=2), ""]
+    slow, new = (
+        sum(bool(row.get(key, 0) > most) for row in rows) for key, most in (("slow", 0), ("new_size", _MOST_NEW))
+    )
+    lines.append(f"{new} of {len(rows)} cells: new sizes above {_MOST_NEW}")
     return [*lines, f"* {slow} of {len(rows)} cells: below {_LOSS} and more than {_LOST_SECONDS * 1e6:.0f} µs slower"]
 
 
@@ -244,6 +274,7 @@ SUITE = Suite(
         ("tool µs", _microseconds("tool_least")),
         ("tool", lambda row: row["tool"]),
         ("ratio", _ratio),
+        ("new size", lambda row: times(row, "new_size")),
     ),
     panels=panels,
     summary=summary,

@@ -138,6 +138,8 @@ class OfExtent(NamedTuple):
         edges, ends = edges_of_extent(len(one.edges[0]) - 1, data_extent, dtype)
         axis = numpy_axis(edges, kernel_dtype(dtype), one.queue, ends=ends) if are_usable(edges) else None
         for one in self.of_kinds:
+            if axis is not None and axis is one.axis:
+                return one
             if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
                 divide = Densities(one.queue, (edges,))
                 return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
