@@ -20,9 +20,7 @@ N, BINS = 20_011, 97
 both = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 places = pytest.mark.parametrize("place", ["host", "device"])
 # Other tests have each dtype in either place; these build many programs.
-both_in_turn = pytest.mark.parametrize(
-    ("dtype", "place"), list(zip(DTYPES, ["host", "device"], strict=True)), ids=str
-)
+both_in_turn = pytest.mark.parametrize(("dtype", "place"), list(zip(DTYPES, ["host", "device"], strict=True)), ids=str)
 
 
 @pytest.fixture
