@@ -111,10 +111,10 @@ def test_which_plans_have_doubles(queue, rng):
 @pytest.mark.parametrize(("as_a_gpu", "dtype"), list(zip(CACHES, DTYPES, strict=True)), indirect=["as_a_gpu"])
 def test_a_budget_has_room_for_doubles_as_well(dtype, queue, rng, monkeypatch):
     """Of which each piece has some beside its digits."""
-    bins, values = rng.integers(0, 500, 40_000, dtype=np.int32), rng.normal(size=(40_000, 4)).astype(dtype)
+    bins, values = rng.integers(0, 500, 40_000, dtype=np.int32), rng.normal(size=(40_000, 16)).astype(dtype)
     taken, room = [], Commands.room
     monkeypatch.setattr(Commands, "room", lambda self, size, purpose: taken.append(size) or room(self, size, purpose))
     options = {"reproducible": True, "update": "gather", "queue": queue}
-    clhist.reduce_by_index((500, 4), "sum", bins, values, **options)
+    clhist.reduce_by_index((500, 16), "sum", bins, values, **options)
     with pytest.raises(MemoryError, match=r"^memory_budget: gathering 40000 rows takes"):
-        clhist.reduce_by_index((500, 4), "sum", bins, values, memory_budget=sum(taken) - 1000, **options)
+        clhist.reduce_by_index((500, 16), "sum", bins, values, memory_budget=sum(taken) - 1000, **options)
