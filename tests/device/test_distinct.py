@@ -11,6 +11,7 @@ from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
 from clhist._core.runtime import small
 from clhist._core.runtime.signature import Remembered
 from clhist.grouped import distinct_keys, keys
+from clhist.grouped.numbering import number_keys
 
 
 def values_of(dtype, size, width):
@@ -122,6 +123,15 @@ def test_few_keys_are_sorted_in_local_memory(width, size, dtype, queue, monkeypa
     np.testing.assert_array_equal(values, np.unique(x))
     assert values.dtype == x.dtype
     assert not np.signbit(values[values == 0]).any()
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_nan_is_a_key_only_where_it_is_asked_for(dtype, queue, monkeypatch):
+    monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")
+    x = np.array([np.nan, 2, 1, np.nan, 2], dtype)
+    for missing, expected in ((True, [1, 2, np.nan]), (False, [1, 2])):
+        result = number_keys(cl_array.to_device(queue, x), queue, missing=missing, only_keys=True).keys.get()
+        np.testing.assert_array_equal(result, np.array(expected, dtype))
 
 
 def test_of_booleans_and_of_parts_of_arrays_bits_are_marked(queue, monkeypatch):

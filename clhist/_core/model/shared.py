@@ -143,9 +143,8 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
 def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
     """Return the plan in local memory unless that takes too many passes, which is the paper's rule.
 
-    Only of shared copies on a CPU, of what fits one of the memories alone, and of what has no rates, such as passes side
-    by side of compare-exchange.
-    Strategies that do not fit are noted in `tried`.
+    Only of shared copies on a CPU, of what fits one of the memories alone, and of what has no rates, such as passes
+    side by side of compare-exchange. Strategies that do not fit are noted in `tried`.
     """
     try:
         local = local_counters(load, update)
