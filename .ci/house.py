@@ -126,7 +126,7 @@ def layers() -> list[list[str]]:
     return [*above[:place], *([f"{CORE}.{room.strip()}" for room in floor] for floor in core), *above[place + 1 :]]
 
 
-def floors() -> tuple[int, int, list[str]]:
+def floors() -> tuple[int, list[str], list[str]]:
     """Return the floors that the rooms need, the modules in circles, and the imports that run up."""
     contract = {room: n for n, floor in enumerate(layers()) for room in floor}
     graph = imports()
@@ -144,7 +144,7 @@ def floors() -> tuple[int, int, list[str]]:
     def height(room: str) -> int:
         return 1 + max((height(other) for other in rooms[room]), default=0)
 
-    return max(height(room) for room in contract), len(in_circles), sorted(up)
+    return max(height(room) for room in contract), sorted(in_circles), sorted(up)
 
 
 def reached(graph: dict[str, set[str]], start: str) -> set[str]:
@@ -233,7 +233,7 @@ def main() -> None:
     rows = {
         "lines of the core": (number_of_lines(path for _, path in modules(core=True)), ""),
         "floors": (number, ""),
-        "modules in circles": (circles, ""),
+        "modules in circles": (len(circles), ", ".join(circles)),
         "imports that run up": (len(arrows), ", ".join(arrows)),
         "most branches of a function": (most, name),
         "lines of golden text": (number_of_lines(iter(golden)), ""),

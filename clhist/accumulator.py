@@ -71,8 +71,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         position behind a partial result that is merged first. Where it is given or values get their positions, partial
         results say which positions they have, and those that have the same are not merged.
     **choices
-        `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks` and `memory_budget` of
-        `HistogramKernel.__call__`.
+        `update`, `memory`, `copies`, `passes`, `work_group_size`, `locks`, `pass_order`, `counter_bits` and
+        `memory_budget` of `HistogramKernel.__call__`.
 
     Raises
     ------

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from clhist.statistics.table import OF_COLUMN, OF_ORDER, TABLE
+
 NAT = int(np.iinfo(np.int64).min)
-FILLED = ("min", "max", "first", "last")  # results that are dates; NaT for a group without values
-SWEPT = ("count", "argmin", "argmax", *FILLED)  # sweeps compute these from the integers
+SWEPT = tuple(name for name in OF_ORDER if not TABLE[name].is_apart)  # sweeps compute these from the integers
+FILLED = tuple(name for name in SWEPT if name in OF_COLUMN)  # results that are dates; NaT for a group without values
 
 
 def as_integers(x: Any) -> tuple[Any, np.dtype | None]:

@@ -14,9 +14,8 @@ from clhist._core.runtime.columns import picked, read_column
 from clhist.grouped.columns import like_keys
 from clhist.grouped.hints import check_index
 from clhist.grouped.table import arrow_table, as_pandas, pandas_frame, polars_frame
-from clhist.statistics.table import place_of
+from clhist.statistics.table import OF_COLUMN, place_of
 
-OF_COLUMN = ("first", "last", "min", "max", "mode")  # results are values of the column, of its type
 _MOST_NAMES = 20  # columns that a message lists
 
 

@@ -10,9 +10,8 @@ from clhist._core.runtime.cuda_entry import takes_cuda_as
 from clhist.grouped.element_results import ElementResults
 from clhist.grouped.groups import numbered_texts
 from clhist.grouped.hints import check_index
-from clhist.grouped.placed import OF_ORDER
 from clhist.grouped.running import RUNNING
-from clhist.statistics.table import OF_ANY, named_statistics
+from clhist.statistics.table import OF_ANY, OF_ORDER, named_statistics
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

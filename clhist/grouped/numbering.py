@@ -104,7 +104,8 @@ def number_keys(
             keys.check_not_captured()
     if keys.size >= MOST_ELEMENTS:
         raise ValueError(f"keys: expected less than {MOST_ELEMENTS} elements, got {keys.size}")
-    if only_keys and sort and not first and none is None and is_device_array(keys):
+    has_all = missing or keys.dtype.kind != "f"  # NaN is a key there
+    if only_keys and sort and has_all and not first and none is None and is_device_array(keys):
         labels = distinct_on_device(keys, queue)
         if labels is not None:
             return Numbering(None, labels, None)

@@ -23,22 +23,30 @@ from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array, check_width
 from clhist.grouped import host
 from clhist.grouped.columns import flattened
-from clhist.grouped.dates import FILLED, NAT, SWEPT, as_durations, as_integers, dates_of, halves, mean_of_halves
+from clhist.grouped.dates import NAT, SWEPT, as_durations, as_integers, dates_of, halves, mean_of_halves
 from clhist.grouped.groups import Groups, numbered_texts, numbers_of
 from clhist.grouped.hints import check_index, check_room
 from clhist.operators.c_types import native, supported_dtype
 from clhist.statistics.host import Grouped
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.quantiles import Method
-from clhist.statistics.table import OF_ANY, TABLE, column_of, host_statistics, place_of, quantile_of, split_statistics
+from clhist.statistics.table import (
+    OF_ANY,
+    OF_COLUMN,
+    OF_ORDER,
+    TABLE,
+    column_of,
+    host_statistics,
+    place_of,
+    quantile_of,
+    split_statistics,
+)
 
 if TYPE_CHECKING:
     import pyopencl as cl
     from numpy.typing import DTypeLike
 
     from clhist.statistics.selection_texts import Nan
-
-OF_ORDER = ("first", "last", "min", "max", "mode", "argmin", "argmax", "count")  # of text by its numbers, too
 
 
 class Placed:
@@ -187,7 +195,7 @@ class Placed:
         empty, masked = results["count"] == 0, {}
         for own in names:
             result = results[own]
-            mask = empty if own in (*FILLED, "mode") else (result != result) & ~has_nan
+            mask = empty if own in OF_COLUMN else (result != result) & ~has_nan
             if own in ("argmin", "argmax"):
                 # Behind the mask stands NAT: a consumer that drops the mask must not take -1 for an index.
                 mask = result < 0

@@ -115,15 +115,14 @@ def weighted_kernel(
 ) -> Engine:
     """Return the kernel of weighted means, which are the first field of its results."""
     column = Column(values, (), skipna, 0, result, result)
-    # C converts scalars implicitly, but not the vectors of complex numbers.
-    converted = "v" if values == result or result.kind != "c" else f"convert_{c_name(result)}(v)"
+    output = weighted_mean(values, weights, result, numbers.real)
     condition = f"{column.condition}{'if (w == w) ' if skipna and weights.kind == 'f' else ''}"
     return Engine.of(
         context,
-        weighted_mean(result, numbers.real),
+        output.operator,
         arguments=", ".join([_array(keys, "keys"), _array(values, "values"), _array(weights, "weights")]),
         map=f"const {c_name(values)} v = values[i]; const {c_name(weights)} w = weights[i]; "
-        f"{condition}EMIT(keys[i], ((value_t){{{converted}, w}}))",
+        f"{condition}EMIT(keys[i], {output.value})",
         emits=1,
     )
 

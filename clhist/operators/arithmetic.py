@@ -36,6 +36,22 @@ def _lifts() -> Any:
     return equivalents
 
 
+@cache
+def _fixed_point() -> Any:
+    """Return the module of long integers, which exact sums need."""
+    from clhist.operators import fixed_point
+
+    return fixed_point
+
+
+@cache
+def _narrow() -> Any:
+    """Return the module of exact sums with their narrow forms."""
+    from clhist.operators import narrow
+
+    return narrow
+
+
 def product(
     operators: Mapping[str, Operator],
     dtype: DTypeLike | None = None,
@@ -53,8 +69,9 @@ def product(
     dtype : dtype-like, optional
         Type of values and results. Defaults to a structured dtype of the operators' own, by the same names.
     lift, finish : str, optional
-        C expressions that make the accumulator of a value `v`, and the result of an accumulator `a`. Must be given if
-        `dtype` is no structured dtype of these fields.
+        C expressions that make the accumulator of a value `v`, and the result of an accumulator `a`, whose fields are
+        the accumulators of `operators`. They take the place of the conversions of these. Must be given if `dtype` is no
+        structured dtype of these fields.
     name : str, optional
         What to call it.
 
@@ -99,10 +116,7 @@ def add(dtype: DTypeLike) -> Operator:
     # Where additions of float32 are loops of compare-exchange, exact sums are faster by skew.
     better = []
     if value_dtype == np.float32:
-        from clhist.operators.fixed_point import MOST_EXACT_VALUES
-        from clhist.operators.narrow import exact
-
-        better.append(Equivalent(exact(value_dtype), MOST_EXACT_VALUES))
+        better.append(Equivalent(_narrow().exact(value_dtype), _fixed_point().MOST_EXACT_VALUES))
     return _by_ufunc(np.add, Operator(value_dtype, "a + b", 0, "add", equivalents=better))
 
 
@@ -167,15 +181,13 @@ def reproducible_add(
     >>> clhist.reduce_by_index(1, operator, [0, 0, 0], np.array([1e16, 1.0, -1e16]))
     array([1.])
     """
-    from clhist.operators import fixed_point
-    from clhist.operators.narrow import exact, window
-
     value_dtype = float_dtype(dtype)
     if max_abs is None:
         if bits is not None or count is not None:
             name, value = ("bits", bits) if bits is not None else ("count", count)
             raise TypeError(f"{name}: expected none without max_abs, since the sums are exact; got {value!r}")
-        return exact(value_dtype)
+        exact_sum: Operator = _narrow().exact(value_dtype)
+        return exact_sum
     bits = 8 * number_of(value_dtype).itemsize if bits is None else bits
     count = 2**31 - 1 if count is None else count
     if bits not in (32, 64):
@@ -186,6 +198,7 @@ def reproducible_add(
     limit = same_value(max_abs, np.dtype(np.float64), "max_abs")
     if not 0 <= limit < np.inf:  # type: ignore[operator]
         raise ValueError(f"max_abs: expected a finite number that is not negative, got {max_abs!r}")
+    fixed_point = _fixed_point()
     least = fixed_point.least_of(value_dtype)
     if 0 < limit < least:  # type: ignore[operator]  # no value but 0 is as small: it is meant for another dtype
         raise ValueError(
@@ -196,7 +209,8 @@ def reproducible_add(
     # Rounded up to 2^k - 1, so that similar bounds share an operator.
     count = max(2**31 - 1, 2 ** int(count).bit_length() - 1)
     exponent = fixed_point.exponent_of(float(limit), value_dtype, bits)  # type: ignore[arg-type]
-    return window(value_dtype, exponent, bits, count)
+    windowed: Operator = _narrow().window(value_dtype, exponent, bits, count)
+    return windowed
 
 
 def multiply(dtype: DTypeLike) -> Operator:

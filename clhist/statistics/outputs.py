@@ -17,6 +17,7 @@ from clhist.statistics.variance import central_moments_text, kurtosis_text, skew
 SPREADS = ("var", "std", "sem", "skew", "kurt")
 """The statistics that take a second sweep, around the means."""
 _OF_SHAPE = ("skew", "kurt")
+_VALUE = "value"  # a field that carries the value of an element, and is no result
 
 
 @dataclass(frozen=True)
@@ -170,18 +171,25 @@ def spread_of(column: Column, numbers: Numbers) -> Output:
     return Output(operator, f"((value_t){{({kind})v - ({kind})m{zeros}}})", names)
 
 
-def weighted_mean(result: np.dtype, real: np.dtype) -> Operator:
-    """Return the mean of values by their weights, as the first field of its (value, weight) pairs."""
+def weighted_mean(values: np.dtype, weights: np.dtype, result: np.dtype, real: np.dtype) -> Output:
+    """Return the histogram of means of values `v` by their weights `w`; the means are its first field."""
     weight = np.dtype(f"f{result.itemsize // 2}") if result.kind == "c" else result
     total = np.dtype(f"c{2 * real.itemsize}") if result.kind == "c" else real
     kind = c_name(real)
-    return operators.product(
+    fields, emitted, means = {_VALUE: result, "weight": weight}, f"{converted('v', values, result)}, w", ""
+    # As of moments: values and weights are not rounded to a narrower result.
+    if not (np.can_cast(values, result) and np.can_cast(weights, weight)):
+        fields, emitted, means = {"mean": result, _VALUE: values, "weight": weights}, "0, v, w", "0, "
+    total_of = converted(f"v.{_VALUE}", fields[_VALUE], total)
+    mean = converted("(a.sum / a.weight)", total, result)
+    operator = operators.product(
         {"sum": operators.add(total), "weight": operators.add(real)},
-        struct_of({"value": result, "weight": weight}),
-        lift=f"(accumulator_t){{{converted('v.value', result, total)} * ({kind})v.weight, v.weight}}",
-        finish=f"(value_t){{{converted('(a.sum / a.weight)', total, result)}, a.weight}}",
+        struct_of(fields),
+        lift=f"(accumulator_t){{{total_of} * ({kind})v.weight, v.weight}}",
+        finish=f"(value_t){{{mean}, {means}a.weight}}",
         name="weighted_mean",
     )
+    return Output(operator, f"((value_t){{{emitted}}})", ("mean", *[""] * (len(fields) - 1)))
 
 
 def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output:
@@ -190,42 +198,57 @@ def moments_of(column: Column, names: Sequence[str], numbers: Numbers) -> Output
     counted = "count" in names or "mean" in names
     total = _total_of(column, names, real)
     # One field of the emitted value carries the element; constants fill the others, which no lift reads.
-    carrier = next((name for name in names if name != "count"), "")
+    carrier, carried = _carrier_of(column, names)
     parts, lifted = {}, []
     if counted:
         parts["number"] = operators.add(numbers.count)
         lifted.append("1" if carrier else "v.count")
     if carrier:
         parts["sum"] = operators.add(total)
-        lifted.append(converted(f"v.{carrier}", column.total if carrier == "sum" else column.result, total))
+        lifted.append(converted(f"v.{carrier}", carried, total))
     # A sum of 64-bit integers may wrap, as NumPy's does; its mean must not, so it gets another accumulator.
     mean_of = "sum"
     if "sum" in names and "mean" in names and integers and column.dtype.itemsize == 8 and total.kind != "f":
         parts["exact"], mean_of = operators.add(real), "exact"
-        lifted.append(f"({c_name(real)})v.sum")
-    summed = f"a.{mean_of}" if column.dtype.kind == "c" else f"({c_name(real)})a.{mean_of}"
-    results = {
-        "sum": (column.total, converted("a.sum", total, column.total)),
-        "mean": (
-            column.result,
-            converted(
-                f"({summed} / ({c_name(real)})a.number)", total if column.dtype.kind == "c" else real, column.result
-            ),
-        ),
-        "count": (np.dtype(np.int64), "a.number"),
-    }
+        lifted.append(f"({c_name(real)})v.{carrier}")
+    results = _results_of_moments(column, mean_of, total, real)
+    fields = [*names, _VALUE] if carrier == _VALUE else names
     operator = operators.product(
         parts,
-        struct_of({name: results[name][0] for name in names}),
+        struct_of({name: results[name][0] for name in fields}),
         lift=f"(accumulator_t){{{', '.join(lifted)}}}",
-        finish=f"(value_t){{{', '.join(results[name][1] for name in names)}}}",
+        finish=f"(value_t){{{', '.join(results[name][1] for name in fields)}}}",
         name="moments",
     )
     other = "0" if column.dtype.kind == "c" else "1"
-    texts = {name: "1" if name == "count" else other for name in names}
+    texts = {name: "1" if name == "count" else other for name in fields}
     if carrier:
-        texts[carrier] = converted("v", column.dtype, results[carrier][0])
-    return Output(operator, f"((value_t){{{', '.join(texts.values())}}})", tuple(names))
+        texts[carrier] = converted("v", column.dtype, carried)
+    results_of = tuple("" if name == _VALUE else name for name in fields)
+    return Output(operator, f"((value_t){{{', '.join(texts.values())}}})", results_of)
+
+
+def _carrier_of(column: Column, names: Sequence[str]) -> tuple[str, np.dtype]:
+    """Return the field that carries the value of an element, and its dtype; no name if elements are only counted."""
+    name = next((name for name in names if name != "count"), "")
+    dtype = column.total if name == "sum" else column.result
+    # A result that cannot hold the values, such as float32 of float64, must not round each of them.
+    return (name, dtype) if not name or np.can_cast(column.dtype, dtype) else (_VALUE, column.dtype)
+
+
+def _results_of_moments(
+    column: Column, mean_of: str, total: np.dtype, real: np.dtype
+) -> dict[str, tuple[np.dtype, str]]:
+    """Return dtype and C of each result of an accumulator `a`, whose part `mean_of` is divided to be the mean."""
+    summed, dtype = f"a.{mean_of}", total
+    if column.dtype.kind != "c":
+        summed, dtype = f"({c_name(real)}){summed}", real
+    return {
+        "sum": (column.total, converted("a.sum", total, column.total)),
+        "mean": (column.result, converted(f"({summed} / ({c_name(real)})a.number)", dtype, column.result)),
+        "count": (np.dtype(np.int64), "a.number"),
+        _VALUE: (column.dtype, "0"),
+    }
 
 
 def _total_of(column: Column, names: Sequence[str], real: np.dtype) -> np.dtype:

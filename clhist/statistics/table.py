@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from clhist import operators
-from clhist.operators.c_types import integer, supported_dtype
+from clhist.operators.c_types import integer, struct_of, supported_dtype
 from clhist.operators.halves import half_name
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
@@ -243,6 +243,12 @@ def _logical(name: str, operator: Operator) -> Callable[[Column, Numbers], Outpu
 
 
 def _product_of(column: Column, numbers: Numbers) -> Output:
+    if column.total.kind == "f" and not np.can_cast(column.dtype, column.total):
+        # A result that cannot hold the values is a field of its own: they are rounded once, as products.
+        both, real = struct_of({"value": column.dtype, "prod": column.total}), numbers.real
+        lift, finish = converted("v.value", column.dtype, real), f"(value_t){{0, {converted('a', real, column.total)}}}"
+        operator = Operator(both, "a * b", 1, "multiply", accumulator=real, lift=lift, finish=finish)
+        return Output(operator, "((value_t){v, 0})", ("", "prod"))
     if column.total.kind == "f":
         # Floats are multiplied in the widest type of the device, and rounded once.
         operator = Operator(column.total, "a * b", 1, "multiply", accumulator=numbers.real)
@@ -358,6 +364,9 @@ TABLE: dict[str, Statistic] = {
 }
 STATISTICS = tuple(name for name, entry in TABLE.items() if not entry.takes)  # of `clhist.GroupBy.agg`
 OF_ANY = tuple(name for name, entry in TABLE.items() if entry.is_apart and entry.kinds == _ANY)  # of texts, too
+OF_COLUMN = tuple(name for name, entry in TABLE.items() if entry.dtype is _own)  # values of the column, of its type
+# Of values that have an order only, such as text, whose numbers take their place.
+OF_ORDER = tuple(name for name, entry in TABLE.items() if entry.dtype is _own or entry.is_position or name == "count")
 OF_COMPLEX = tuple(name for name in STATISTICS if "c" in TABLE[name].kinds)
 BINNED = tuple(name for name, entry in TABLE.items() if entry.finish is not None)
 

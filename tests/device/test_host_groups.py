@@ -9,8 +9,10 @@ import pytest
 from both_ways import assert_same, plain, ways
 from covering import covering
 from histograms import outcome
+from pyopencl.array import to_device
 
 import clhist
+from clhist._core.runtime import small
 from clhist.statistics.table import STATISTICS, TABLE
 
 RNG = np.random.default_rng(11)
@@ -84,10 +86,44 @@ def test_statistics(name, monkeypatch):
     several = names if VALUES[name].dtype.kind in "cO" else (*names, "q90", "q25")
     compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).agg(x=(x, *several)))
     if VALUES[name].dtype.kind not in "mMO":
-        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).agg(x=(x, *names), skipna=False, ddof=1))
+        # Another `ddof` is another program: of integers, whose variances are computed alike, one has it.
+        ddof = int(VALUES[name].dtype.kind not in "biu" or name == "i8")
+        compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).agg(x=(x, *names), skipna=False, ddof=ddof))
     if name in ("f4", "i8"):
         sums = tuple(each for each in names if TABLE[each].dtype.__name__ in ("_result", "_total"))
         compare(monkeypatch, lambda: clhist.group_by(KEYS, GROUPS).agg(x=(x, *sums), dtype="f4"))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4", "i8", "c16"])
+def test_narrow_results_round_once(dtype, monkeypatch, queue):
+    """With `dtype=` of results that cannot hold the values, which cancel or are many factors near 1."""
+    keys = np.arange(100, dtype="i4") % 2
+    large, ones = np.array([2**26 + 1, -(2**26)] * 25), np.arange(25) + 1
+    x = np.empty(100, dtype)
+    x[::2], x[1::2] = large, np.tile(ones, 2) if dtype[0] == "i" else 1 + np.tile(ones, 2) * 2.0**-30
+    narrow = np.dtype("c8" if dtype[0] == "c" else "f4")
+    names = ("sum", "mean", "count") if dtype[0] == "c" else ("sum", "mean", "prod", "count")
+    wide = x.astype(np.promote_types(x.dtype, "f8"))
+    for on_device in (False, True):
+        monkeypatch.setattr(small, "pays_off", lambda *_: on_device)
+        for values in (x, to_device(queue, x)) if on_device else (x,):
+            groups = clhist.group_by(keys if values is x else to_device(queue, keys), 2)
+            found = groups.agg(x=(values, *names), dtype=narrow)["x"]
+            for group in range(2):
+                own = wide[keys == group]
+                with np.errstate(all="ignore"):
+                    expected = {"sum": own.sum(), "mean": own.sum() / 50, "prod": own.prod(), "count": 50}
+                for name in names:
+                    result = found[name] if values is x else found[name].get()
+                    assert result.dtype == (np.int64 if name == "count" else narrow)
+                    with np.errstate(all="ignore"):
+                        rounded = result.dtype.type(expected[name])
+                    np.testing.assert_allclose(result[group], rounded, rtol=1.2e-7)
+            weights = 1 + np.arange(100) % 4 / 2**30  # which float32 cannot hold either
+            found = groups.weighted_mean(values, weights if values is x else to_device(queue, weights), dtype=narrow)
+            expected = [np.average(wide[keys == group], weights=weights[keys == group]) for group in range(2)]
+            found = found if values is x else found.get()
+            np.testing.assert_allclose(found, np.array(expected, narrow), rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])

@@ -56,9 +56,8 @@ def test_operators(name, update, patient, queue):
     except ValueError as error:  # such as no compare-exchange of 16 bytes
         assert "not available" in str(error)  # noqa: PT017
         return
-    # Of copies in local memory only shared ones of one part have rates, and none where carries are passed on.
-    is_single = len(plan.outputs[0].operator.parts) == 1
-    is_rated = plan.memory == "global" or (is_single and plan.update not in ("private", "carry"))
+    # Of copies in local memory only shared ones have rates, and none where carries are passed on.
+    is_rated = plan.memory == "global" or plan.update not in ("private", "carry")
     assert plan.is_one_launch == is_rated
     assert plan.work_groups == 1 or not is_rated
     check(kernel(bins, values, num_bins=NUM_BINS, **forced))

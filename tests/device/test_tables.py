@@ -200,7 +200,7 @@ TWICE = pandas.DataFrame([[1, 2], [3, 4]], columns=["k", "k"])
         (lambda: clhist.group_by(np.arange(2), 2, "fare"), TypeError, "^keys: expected a table with named columns"),
         (lambda: groups().agg(m=("fara", "mean")), KeyError, "m: expected a column of the table, got 'fara'; did"),
         (lambda: groups().agg(m=("fare", "meen")), ValueError, "^fare: expected statistics among sum, .*'meen'; write"),
-        (lambda: groups().agg(m=("zone", "mean")), TypeError, "^zone: .*got str; statistics of text are first, last"),
+        (lambda: groups().agg(m=("zone", "mean")), TypeError, "^zone: .*got str; statistics of text are count, min"),
         (lambda: groups().agg(m=("day", "var")), ValueError, r"^day: expected statistics of datetime64\[us\] among"),
         (lambda: groups().agg(m="mean"), TypeError, "^m: expected a tuple of a column and its statistics, or 'size'"),
         (lambda: groups().agg("mean"), TypeError, r"^agg: expected statistics by name, got 'mean'; write agg\(mean_f"),

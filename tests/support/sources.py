@@ -92,7 +92,7 @@ class Call:
 def kernel_sources(call: Call, profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield what each program of a call is called, with its compiler options, and its source."""
     source = _source(call)
-    for plan in _planned(call, profile):
+    for plan in plans_of(call, profile):
         programs = programs_of(plan, source, profile, aligned=call.aligned)
         for name, text, options in render_programs(programs):
             yield " ".join((name, *options)), text
@@ -107,7 +107,7 @@ def prepared_call(
 ) -> Prepared:
     """Return what a call enqueues on a device with this profile; with `dest` it updates it in place."""
     source, limits = _source(call), Limits(1024, 4)
-    plans = _planned(call, profile)
+    plans = plans_of(call, profile)
     used = "" if largest is None else largest.used
     each = [programs_of(plan, source, profile, aligned=call.aligned, used=used) for plan in plans]
     sweeps = [sweep_of(plan, programs, source.options) for plan, programs in zip(plans, each, strict=True)]
@@ -130,7 +130,7 @@ def combine_source(operator: Operator, **changed: Any) -> str:
 
 def strategy(call: Call, profile: Profile) -> str:
     """Return in a few letters how a call is computed, with the number of passes where there are several."""
-    (plan, *others) = _planned(call, profile)
+    (plan, *others) = plans_of(call, profile)
     assert not others
     is_private = plan.update == "private" and plan.strategy not in _WORDS
     word = f"private {plan.memory}" if is_private else _WORDS.get(plan.strategy, plan.memory)
@@ -162,7 +162,8 @@ def _source(call: Call) -> Source:
     return Source.of(_declared(call), call.code, list(named.values()), suffixes, preamble=call.preamble, rows=rows)
 
 
-def _planned(call: Call, profile: Profile) -> tuple[Plan, ...]:
+def plans_of(call: Call, profile: Profile) -> tuple[Plan, ...]:
+    """Return the plan of each sweep of a call."""
     source = _source(call)
     problem = Problem(
         source.histograms([call.bins] * len(source.operators)),

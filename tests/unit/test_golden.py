@@ -11,10 +11,11 @@ from dataclasses import replace
 import golden
 import pytest
 from golden_sources import ARGMAX, DOUBLE, FEW, FIRST, IN_FULL, STRATEGIES, SUM, sources
-from sources import COUNTS, WEIGHT, Call, device, strategy
+from sources import COUNTS, WEIGHT, Call, device, plans_of, strategy
 
 from clhist._core.devices.profile import named_profile
 from clhist._core.devices.profile_files import load_profiles
+from clhist._core.model.shared import STRATEGIES as PLANNED
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,12 @@ def test_few_elements_are_one_launch(texts):
     alone = [text for name, text in texts.items() if name.startswith("one launch")]
     assert len(alone) == len(FEW)
     assert all("clhist_combine_bins(\n        get_local_id(0)" in text for text in alone)
+
+
+def test_each_strategy_of_the_chooser_has_a_source():
+    calls = [each for group in STRATEGIES.values() for each in group.values()]
+    lacking = set(PLANNED) - {plan.strategy for vendor, call in calls for plan in plans_of(call, device(vendor))}
+    assert not lacking, f"tests/support/golden_sources.py has no call of {lacking}; add one to its STRATEGIES"
 
 
 def test_the_sources_of_strategies_are_theirs():

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from clhist._core.model.feature import Parameter
 from clhist.operators.c_types import dtype_of
 
+_POINTER = re.compile(r"\s*(.*?)\s*\*\s*(\w+)\s*")
+_KERNEL = re.compile(r"__kernel\b[^{;]*?\bvoid\s+clhist_(\w+)\s*\(([^)]*)\)")
+
 
 class KernelCode(NamedTuple):
     """One kernel of a program.
@@ -28,10 +31,6 @@ class KernelCode(NamedTuple):
     options: tuple[str, ...]
     name: str
     parameters: tuple[Parameter, ...]
-
-
-_POINTER = re.compile(r"\s*(.*?)\s*\*\s*(\w+)\s*")
-_KERNEL = re.compile(r"__kernel\b[^{;]*?\bvoid\s+clhist_(\w+)\s*\(([^)]*)\)")
 
 
 def signatures(source: str) -> dict[str, tuple[Parameter, ...]]:

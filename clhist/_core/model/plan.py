@@ -69,6 +69,9 @@ class Output:
 class Plan:
     """The plan of one sweep over the input, which computes one histogram or several. Each strategy has a class.
 
+    A strategy sets `strategy` and overrides `choices` if others force it, `features` if the kernel's text differs, and
+    the class attributes and properties below whose value is another one.
+
     Attributes
     ----------
     strategy : str
@@ -376,7 +379,11 @@ def make_plan(
     sharers: int,
     **details: Any,
 ) -> P:
-    """Return the plan of a strategy: `sharers` work-items share `copies` copies; `details` are of its class."""
+    """Return the plan of a strategy: `sharers` work-items share `copies` copies; `details` are of its class.
+
+    If each copy belongs to one work-item, the update becomes "private". A strategy that gets this update with fewer
+    copies must raise ValueError instead.
+    """
     cooperation = ceil(sharers / copies)
     # Note [Native atomics beat private copies in local memory], docs/decisions/0007.
     native_on_gpu = update == "native" and not load.on_cpu

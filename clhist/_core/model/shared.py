@@ -53,6 +53,7 @@ class _Candidate(NamedTuple):
 
     symbol: str
     plan: Callable[[Workload, str, str], Plan]
+    is_needed: bool  # to compare at all
 
 
 def _counters(load: Workload, update: str, everywhere: str, *, bits: int) -> Plan:
@@ -62,10 +63,10 @@ def _counters(load: Workload, update: str, everywhere: str, *, bits: int) -> Pla
 
 
 CANDIDATES = (
-    _Candidate("t_local", lambda load, local, everywhere: local_copies(load, local)),
-    *(_Candidate(f"t_{bits}bit", partial(_counters, bits=bits)) for bits in WIDTHS),
-    _Candidate("t_partitioned", lambda load, local, everywhere: partitioned(load, local)),
-    _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere)),
+    _Candidate("t_local", lambda load, local, everywhere: local_copies(load, local), True),
+    *(_Candidate(f"t_{bits}bit", partial(_counters, bits=bits), False) for bits in WIDTHS),
+    _Candidate("t_partitioned", lambda load, local, everywhere: partitioned(load, local), False),
+    _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere), True),
 )
 WORTH_SKEW = 2 / 3  # how much faster global memory must be
 LEAST_SKEWED = 2**20  # elements; fewer take little time anywhere
@@ -109,6 +110,9 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
         try:
             plan = candidate.plan(load, local_update, global_update)
         except (ValueError, MemoryError):  # impossible, or more than the budget allows
+            # Without room in global memory, pieces may be better than many passes over local memory.
+            if candidate.is_needed:
+                return None
             continue
         seconds = times[plan.memory].seconds(plan)
         # A candidate without a rate must not drop out: Note [A plan without a rate], docs/decisions/0004.
@@ -123,8 +127,6 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
         trace.step(symbol, seconds * 1e6, "", "predicted from the rates of the device, us")
     packed = [timed for timed in candidates.values() if isinstance(timed[1], PackedPlan)]
     others = [timed for timed in candidates.values() if not isinstance(timed[1], PackedPlan)]
-    if not others:
-        return None
     # Rates are measured with uniform bins.
     risk = 1.0
     if load.size >= LEAST_SKEWED:
@@ -141,7 +143,8 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
 def _by_passes(load: Workload, update: str, tried: Trace) -> Plan | None:
     """Return the plan in local memory unless that takes too many passes, which is the paper's rule.
 
-    Only of shared copies on a CPU, and of what has no rates, such as passes side by side of compare-exchange.
+    Only of shared copies on a CPU, of what fits one of the memories alone, and of what has no rates, such as passes side
+    by side of compare-exchange.
     Strategies that do not fit are noted in `tried`.
     """
     try:

@@ -20,7 +20,10 @@ from clhist._core.opencl.program import Kernel
 
 
 class Chain:
-    """Commands on an OpenCL queue.
+    """Commands on an OpenCL queue; the interface of all chains.
+
+    Another back end overrides `new`, `fill`, `run`, `fetched`, `fetched_rows`, `place`, `result` and `finish`. Memory
+    is whatever its `new` returns; only these methods read it. `chain_on` chooses the class by the queue.
 
     Parameters
     ----------

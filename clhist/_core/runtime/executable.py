@@ -18,6 +18,9 @@ from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, Part, Prepared,
 class Executable(ABC):
     """A prepared call with its kernels. A lock admits one thread at a time.
 
+    A subclass runs the commands of `prepared` in order: a `Launch` with the memory, offsets and scalars of a call at
+    `_places`, and a `SortPairs` by `enqueue_sort` on a `Chain`. `executable_of` chooses the subclass by the queue.
+
     Parameters
     ----------
     prepared : Prepared
@@ -60,6 +63,10 @@ class Executable(ABC):
     ) -> Outcome:
         """Enqueue all commands and return the results; with NumPy arrays, wait for them.
 
+        Later commands on written arrays must wait for this call: OpenCL adds its event to them, a stream of CUDA
+        orders them. If a part is refused memory, parts from `_less` take its place.
+        If `prepared.is_checked`, NumPy results are checked by `check_range` of `clhist.operators.fixed_point`.
+
         Parameters
         ----------
         queue : pyopencl.CommandQueue
@@ -75,7 +82,13 @@ class Executable(ABC):
         allocator : callable, optional
             Allocates scratch memory and new results.
         begun : callable, optional
-            Called before the first command is enqueued, once its memory is allocated.
+            Called before the first command of each part is enqueued, once the memory of that part is allocated.
+
+        Returns
+        -------
+        Outcome
+            `results` of `_collected`. `events` has at least "combine", whose last event ends the call; it is None
+            where there are no events.
 
         Raises
         ------
@@ -97,7 +110,7 @@ class Executable(ABC):
         return results
 
     def _less(
-        self, part: Part, budget: int | None, failed: OutOfMemoryError, load: Callable[[Part], Any]
+        self, part: Part, budget: int | None, failed: OutOfMemoryError, loaded: Callable[[Part], Any]
     ) -> list[tuple[Any, int]]:
         """Return loaded parts that replace one whose memory was refused, each with its budget; else raise `failed`."""
         # Halve the budget as well: the refused allocation includes locks and padding. The least that any plan can take
@@ -106,7 +119,7 @@ class Executable(ABC):
         less = part.least_bytes if before // 2 < part.least_bytes < before else before // 2
         try:
             if self._smaller is not None and less:
-                return [(load(smaller), less) for smaller in self._smaller(part, less)]
+                return [(loaded(smaller), less) for smaller in self._smaller(part, less)]
         except (MemoryError, ValueError):  # not even one copy fits, or the caller forced a plan
             pass
         raise failed
