@@ -46,8 +46,8 @@ class Inputs:
 
     def without_last(self, number: int) -> Inputs:
         """Return the same arrays without the last elements, so many as `number`."""
-        arrays = self.x, self.y, self.indices, self.keys
-        return Inputs(*(array[: array.size - number] for array in arrays), self.bins)
+        x, y, indices, keys = (array[: self.x.size - number] for array in (self.x, self.y, self.indices, self.keys))
+        return Inputs(x, y, indices, keys, self.bins)
 
 
 @dataclass(frozen=True)
