@@ -19,8 +19,6 @@ N, BINS = 20_011, 97
 
 both = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 places = pytest.mark.parametrize("place", ["host", "device"])
-# Other tests have each dtype in either place; these build many programs.
-both_in_turn = pytest.mark.parametrize(("dtype", "place"), list(zip(DTYPES, ["host", "device"], strict=True)), ids=str)
 
 
 @pytest.fixture
@@ -202,7 +200,8 @@ def test_sums_beyond_what_there_is(dtype):
         clhist.reduce_by_index(1, "sum", np.zeros(2, int), np.array([3, 3], dtype), reproducible=True, max_abs=0.5)
 
 
-@both_in_turn
+@both
+@places
 def test_weights(dtype, put):
     to, read = put
     bins, values = drawn(dtype, 40_000)
@@ -222,7 +221,8 @@ def test_weights(dtype, put):
     assert_rounded(read(sums).astype(np.float64), ndimage.sum_labels(exact, bins, np.arange(BINS)), np.float64)
 
 
-@both_in_turn
+@both
+@places
 def test_groups(dtype, put):
     to, read = put
     bins, values = drawn(dtype)

@@ -92,13 +92,10 @@ def many(kind, rng, size, dtype):
 
 OPTIONS = [{}, {"first": True, "missing": True}, {"sort": False}, {"sort": False, "first": True}]
 MANY = covering(DTYPES, range(len(OPTIONS)), (4096, 5001, 70_001), KINDS, strength=3)
-# With first positions is another program, which takes a second to compile: words of both sizes have both, and of the
-# other dtypes, which only differ in how keys become words, each has one.
-FIRST = dict.fromkeys(DTYPES, (False, True)) | {"u4": (False,), "f4": (False,), "u8": (True,), "M8[ns]": (True,)}
-OF_DTYPES = [(name, n) for name in DTYPES for n, each in enumerate(OPTIONS) if each.get("first", False) in FIRST[name]]
 
 
-@pytest.mark.parametrize(("name", "options"), OF_DTYPES)
+@pytest.mark.parametrize("options", range(len(OPTIONS)))
+@pytest.mark.parametrize("name", DTYPES)
 def test_many_keys(name, options, queue, enqueued, monkeypatch):
     monkeypatch.setattr(sampled_keys, "_UNSORTED_KEYS", 0)
     for size, kind in [row[2:] for row in MANY if row[:2] == (name, options)]:
@@ -138,8 +135,7 @@ FEW = covering(DTYPES, (2, 900, KNOWN), NO_YES, NO_YES, NO_YES, NO_YES, strength
 @pytest.mark.parametrize("name", DTYPES)
 def test_few_keys_are_looked_up(name, queue, enqueued):
     dtype = np.dtype(name)
-    for number, others, sort, is_first, missing in [row[1:] for row in FEW if row[0] == name]:
-        first = is_first if is_first in FIRST[name] else not is_first
+    for number, others, sort, first, missing in [row[1:] for row in FEW if row[0] == name]:
         keys = few(np.random.default_rng(number), 140_001, dtype, number)
         if others:
             keys[::9] = keys[0] if dtype.kind == "f" else largest(dtype)
@@ -196,13 +192,10 @@ def test_rare_keys_besides_few(name, sort, queue, enqueued):
         assert not {"divide", "insert"} & {*enqueued}
 
 
-@pytest.mark.parametrize(  # a program for each number of slots, and with first positions
-    ("slots", "expected", "table", "first"),
-    [(2048, 1, False, False), (512, 5, False, True), (128, 1, True, False), (512, 10**9, True, True)],
+@pytest.mark.parametrize(
+    ("slots", "expected", "table"), [(2048, 1, False), (512, 5, False), (128, 1, True), (512, 10**9, True)]
 )
-def test_ranges_with_more_keys_than_local_memory_has_room_for(
-    slots, expected, table, first, queue, enqueued, monkeypatch
-):
+def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, table, queue, enqueued, monkeypatch):
     """They are numbered in pieces; if these are too many, all keys are put into the large table."""
     real = sampled_keys.key_sizes
 
@@ -215,9 +208,9 @@ def test_ranges_with_more_keys_than_local_memory_has_room_for(
     monkeypatch.setattr(sampled_keys, "_ROOM", (2, 2))
     rng = np.random.default_rng(slots)
     try:
-        for _ in range(2):
+        for options in ({}, {"first": True}):
             enqueued.clear()
-            check(rng.permutation(np.repeat(rng.integers(0, 2**63, 20_000), 4)), queue, first=first)
+            check(rng.permutation(np.repeat(rng.integers(0, 2**63, 20_000), 4)), queue, **options)
             assert ("insert" in enqueued) == table
     finally:
         sampled_keys._kernels.cache_clear()
