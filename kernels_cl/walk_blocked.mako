@@ -24,7 +24,7 @@ ${begin_sums(state)}
 % if state.may_use_fewer_turns:
 ${fewer_turns(spec.indices.name)}
 % endif
-% if spec.unrolled > 1 or spec.block:
+% if not spec.is_long or spec.block:
 #ifndef CLHIST_NO_ROUNDS
 % if spec.block:
 ${in_blocks(spec.outputs[0].suffix, state.word_of_terms, parts[0].part.words)}
@@ -36,7 +36,7 @@ ${add_up_by_round(state)}
 % endif
 #endif
 % else:
-## A map that is too long to be unrolled is long to compile, too: it is there once.
+## A long map takes long to compile: it is there once. Short ones would lose a third of their speed by such a loop.
 #ifndef CLHIST_NO_ROUNDS
     for (int clhist_number; i < clhist_last; i += clhist_number) {
         clhist_number = clhist_last - i < ${spec.round} ? (int)(clhist_last - i) : ${spec.round};
@@ -47,7 +47,7 @@ ${add_up_by_round(state)}
 % endif
     for (; i < clhist_last; ++i)
 ${state.map_call(2)}
-% if spec.unrolled == 1 and not spec.block:
+% if spec.is_long and not spec.block:
 #endif
 % endif
 ${end_sums(state)}

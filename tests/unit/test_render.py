@@ -52,11 +52,13 @@ def test_the_same_specification_gives_the_same_source(memory, update):
         assert ("clhist_locks" in source) == (update == "lock")
 
 
-@pytest.mark.parametrize(("pairs", "calls"), [(1, 2), (2, 1)])
-def test_a_map_that_a_cpu_does_not_unroll_is_compiled_once(pairs, calls):
-    """Of an unrolled one there are rounds, and a loop over the elements behind them."""
-    shape = {"order": "blocked", "work_group_size": 1, "update": "private", "single_pair": pairs == 1}
-    source = render_sweep(spec(map="EMIT(x[i], 1); " * pairs, **shape))
+@pytest.mark.parametrize(
+    ("code", "calls"), [("EMIT(x[i], 1)", 2), ("EMIT(x[i], 1); " * 2, 2), (f"EMIT(x[i], {'0 + ' * 100}1)", 1)]
+)
+def test_a_long_map_is_compiled_once_for_a_cpu(code, calls):
+    """Of a shorter one there are rounds, and a loop over the elements behind them."""
+    shape = {"order": "blocked", "work_group_size": 1, "update": "private", "single_pair": code.count("EMIT") == 1}
+    source = render_sweep(spec(map=code, **shape))
     compiled = re.sub(r"#else.*?#endif", "", source[source.index("#ifndef CLHIST_NO_ROUNDS") :], flags=re.DOTALL)
     assert compiled.count("clhist_map(") == calls
 

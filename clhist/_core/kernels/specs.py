@@ -241,7 +241,7 @@ class SweepSpec:
     @property
     def vector_width(self) -> int:
         """Elements of one load: 16 bytes of the widest streamed array, or 1."""
-        if not self.streamed or not self.aligned or self.order == "blocked" or len(self.map) > _LONGEST_UNROLLED_MAP:
+        if not self.streamed or not self.aligned or self.order == "blocked" or self.is_long:
             return 1
         # Wide loads repeat the update for each element, which some compilers take minutes for.
         if self.update in self.rolled:
@@ -258,7 +258,12 @@ class SweepSpec:
     def unrolled(self) -> int:
         """The number of unrolled elements of a round. Note [Rounds of eight elements], docs/decisions/0003."""
         is_plain = self.order == "blocked" and self.update == "private" and self.memory == "global" and self.single_pair
-        return _ELEMENTS_OF_A_ROUND if is_plain and len(self.map) <= _LONGEST_UNROLLED_MAP else 1
+        return _ELEMENTS_OF_A_ROUND if is_plain and not self.is_long else 1
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the map is so long that its compilation and its own work outweigh the loop around it."""
+        return len(self.map) > _LONGEST_UNROLLED_MAP
 
     @property
     def in_pass(self) -> str:
