@@ -18,7 +18,10 @@ _LOCAL_MEMORY = 32768
 def as_gpu(profile: Profile) -> Profile:
     """Return `profile` as if it were of a small GPU: elements interleaved, wide loads, shared copies."""
     room = min(_LOCAL_MEMORY, profile.local_memory)
-    return replace(profile, kind="gpu", hardware_threads=512, work_group_size=64, local_memory=room, rates={})
+    # Its rates are scaled for two compute units, so that a large GPU gets the plans of a small one, too.
+    sheet = {"compute_units": 2}
+    small = replace(profile, kind="gpu", hardware_threads=512, work_group_size=64, local_memory=room)
+    return replace(small, rates={}, data_sheet=sheet)
 
 
 def as_cpu(profile: Profile) -> Profile:
