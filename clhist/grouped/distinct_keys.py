@@ -35,16 +35,13 @@ from clhist._core.runtime.prepared import (
     Scratch,
     Slot,
 )
-from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.signature import call_templates
 from clhist._core.runtime.single_kernel import sizes
 
 _MOST = 1 << 22  # elements; more of them pay for looking at their range first
 # Work-groups that mark up to so many elements; more of them give the last kernel more to read.
 _GROUPS = ((1 << 12, 1), (1 << 16, 8), (_MOST, 64))
 _LANES = 1024  # work-items of a work-group, at most
-
-# Signatures of arrays whose values were not in a window: later ones of the same kind are not tried.
-_outside: Remembered[bool] = Remembered(256)
 
 
 def distinct_on_device(keys: Array, queue: cl.CommandQueue) -> Array | None:
@@ -55,10 +52,11 @@ def distinct_on_device(keys: Array, queue: cl.CommandQueue) -> Array | None:
     size, spec = keys.size, KeySpec(keys.dtype)
     if device_kind(queue.device) == "cpu" or not keys.dtype.isnative or not 0 < size <= _MOST:
         return None
-    signature = queue, keys.dtype, size
+    # Arrays of the kind of one whose values were not in a window are not tried.
+    outside = "outside a window", queue, keys.dtype, size
     if keys.dtype.kind in "iubf" and size * spec.word.itemsize <= SORTED_BYTES:
         executable = _sorting(queue.context, queue, spec)
-    elif keys.dtype.kind in "iub" and not _outside.get(signature):
+    elif keys.dtype.kind in "iub" and not call_templates.get(outside):
         executable = _marking(queue.context, queue, spec, next(number for most, number in _GROUPS if size <= most))
     else:
         return None
@@ -69,7 +67,7 @@ def distinct_on_device(keys: Array, queue: cl.CommandQueue) -> Array | None:
     def of_state(distinct: Any, state: np.ndarray) -> tuple[Any, bool]:
         number, is_outside = state.tolist()
         if is_outside:
-            _outside.put(signature, True)
+            call_templates.put(outside, True)
             return None, False
         return beginning(distinct, number), True  # of the caller's library in a replay
 

@@ -9,7 +9,7 @@ from thresholds import threshold
 import clhist
 from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
 from clhist._core.runtime import small
-from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.signature import call_templates
 from clhist.grouped import distinct_keys, keys
 from clhist.grouped.numbering import number_keys
 
@@ -95,7 +95,7 @@ ENDS = {
 @pytest.mark.parametrize("size", [1, 3000, 70_000])
 def test_of_few_different_integers_bits_are_marked(size, dtype, ends, queue, rng, monkeypatch):
     monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")
-    monkeypatch.setattr(distinct_keys, "_outside", Remembered(9))
+    monkeypatch.setattr(call_templates, "_kept", {})
     x = rng.integers(*ends, size, dtype, endpoint=True)
     on_device = cl_array.to_device(queue, x)
     values = distinct_keys.distinct_on_device(on_device, queue)
@@ -145,7 +145,7 @@ def test_of_booleans_and_of_parts_of_arrays_bits_are_marked(queue, monkeypatch):
 
 def test_values_out_of_the_window_of_a_replay_are_found(fake, monkeypatch):
     monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")
-    monkeypatch.setattr(distinct_keys, "_outside", Remembered(9))
+    monkeypatch.setattr(call_templates, "_kept", {})
     _, cupy = fake
     for most in (90, 90, 90, 2**40, 90, 90):
         x = np.arange(5000) % 7 * most
