@@ -41,6 +41,7 @@ from clhist._core.runtime.outputs import Outputs as Outputs
 from clhist._core.runtime.device_accumulators import DeviceAccumulators as DeviceAccumulators, Updates as Updates
 from clhist._core.runtime.reproducible import reproducible as reproducible
 from clhist._core.runtime.signature import (
+    Remembered as Remembered,
     call_templates as call_templates,
     signature_of as signature_of,
 )

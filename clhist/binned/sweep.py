@@ -20,7 +20,7 @@ from clhist._core.runtime.call import Call
 from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
-from clhist._core.runtime.signature import call_templates
+from clhist._core.runtime.signature import Remembered
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.edges import EdgesKind
@@ -264,13 +264,16 @@ def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[An
     return [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
 
 
+# Tables of axes on devices, by queue and axis: fewer than calls are cached, since some take megabytes.
+_tables: Remembered[tuple[Any, ...]] = Remembered(64)
+
+
 def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
     """Return the tables of an axis on the device, cached; None for arrays of each call."""
-    key = "tables", queue, axis
-    tables: tuple[Any, ...] | None = call_templates.get(key)
+    tables = _tables.get((queue, axis))
     if tables is None:
         tables = tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
-        call_templates.put(key, tables)
+        _tables.put((queue, axis), tables)
     return tables
 
 

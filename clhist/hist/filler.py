@@ -14,8 +14,8 @@ import pyopencl.array as cl_array
 from clhist._core.spi import (
     DeviceAccumulators,
     HoldsBins,
+    Remembered,
     Updates,
-    call_templates,
     cuda_device_of,
     default_queue,
     device_kind,
@@ -97,6 +97,8 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         self._held: dict[tuple[Any, tuple[str, ...], Any], DeviceAccumulators] = {}
         self._of: cl.CommandQueue | None = None
         self._source, self._is_filled, self._merged = uuid.uuid4().hex, False, frozenset[str]()
+        # Here rather than with the calls of functions, since their tables go with the axes of this histogram.
+        self._known: Remembered[KnownFill] = Remembered(16)
         self._updates = Updates(type(self).__name__)
 
     def __repr__(self) -> str:
@@ -121,8 +123,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         # single sweep to repeat.
         may_repeat = not (self._grows or self._reproducible) and any(map(is_device_array, inputs))
         signature = signature_of(*inputs) if may_repeat else None
-        key = signature and ("fill", self._source, signature)
-        cached: KnownFill | None = call_templates.get(key)
+        cached = self._known.get(signature)
         if cached is not None:
             self._sweep(cached.sweep, cached.scale, [inputs[n] for n in cached.places])
             self._is_filled = True
@@ -148,7 +149,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
             swept = sums_sweep(piece, reproducible=self._reproducible) if stays else None
             if swept is not None:
                 scale = _scale(weight)
-                call_templates.put(key, KnownFill.of(self._added, inputs, columns, swept, scale))
+                self._known.put(signature, KnownFill.of(self._added, inputs, columns, swept, scale))
                 self._sweep(swept, scale, piece.arrays)
                 continue
             sums = sums_of(piece, num_cells(self._added, storage), reproducible=self._reproducible)

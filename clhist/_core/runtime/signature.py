@@ -84,7 +84,7 @@ _every: weakref.WeakSet[Remembered[Any]] = weakref.WeakSet()
 _registering = threading.Lock()
 
 # What public functions keep of their calls for repeats, without the callers' arrays: checked calls, recorded launches,
-# tables on devices. Keys begin with the function or the kind of entry; the signature of the arguments follows.
+# axes, estimates. Keys begin with the function or the kind of entry; the signature of the arguments follows.
 call_templates: Remembered[Any] = Remembered(1024)
 
 
