@@ -8,8 +8,8 @@
 ## Part of sweep.mako, for all plans but PackedPlan, whose packed.mako has the same defs.
 <%!
     from textwrap import indent
-    from clhist._core.kernels.sweep_code import bin_in_pass
     from clhist._core.kernels.sweep_code import (
+        bin_in_pass,
         emit_with_comparison,
         emit_without_comparison,
         map_inside,

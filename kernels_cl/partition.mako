@@ -17,8 +17,7 @@
     from textwrap import indent
     from clhist._core.kernels.state import LINE_BYTES, wrapped
     from clhist._core.model.feature import Guarded
-    from clhist._core.model.partition import CURSORS
-    from clhist._core.model.partition import SHARED
+    from clhist._core.model.partition import CURSORS, SHARED
 %>\
 <%
     sweep, output, s = spec.sweep, spec.sweep.outputs[0], spec.sweep.outputs[0].suffix

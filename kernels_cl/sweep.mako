@@ -40,7 +40,6 @@
 <%namespace name="section" file="section.mako"/>
 <%!
     from clhist._core.kernels import sweep_code
-    from clhist._core.kernels.sweep_code import ranges_of_bins
     from clhist._core.kernels.state import held_bin, hold_none, update_held_bin
 %>\
 <%
@@ -105,7 +104,7 @@ ${section.fill("behind")}
 <%def name="share()">
 
     // Bins: ${state.bins_in_words}.
-${ranges_of_bins(state)}
+${sweep_code.ranges_of_bins(state)}
 ${copies.cells_and_locks()}
 ${copies.initialise()}
 ${hold_none(state)}

@@ -9,8 +9,17 @@
 <%!
     from textwrap import indent
     from clhist._core.devices.vendors import POCL
-    from clhist._core.kernels.sweep_code import copies_of_turn, first_copies, prefetch, range_of_item, update_of_element
-    from clhist._core.kernels.sweep_code import add_up_by_element, add_up_by_round, begin_sums, end_sums
+    from clhist._core.kernels.sweep_code import (
+        add_up_by_element,
+        add_up_by_round,
+        begin_sums,
+        copies_of_turn,
+        end_sums,
+        first_copies,
+        prefetch,
+        range_of_item,
+        update_of_element,
+    )
     from clhist._core.kernels.state import PART
     from clhist._core.model.feature import RAISED
 

@@ -53,9 +53,9 @@ def numpy_axis(
     queue : pyopencl.CommandQueue
         A queue of the device that uses the axis.
     via : numpy.dtype, optional
-        See `clhist.binned.numpy_bins`.
+        See `clhist.axes.thresholds.numpy_bins`.
     ends : pair of scalars, optional
-        See `clhist.binned.within_range`.
+        See `clhist.axes.thresholds.within_range`.
     bins_of : callable
         `numpy_bins`, or `rounded_bins` for SciPy's.
     """

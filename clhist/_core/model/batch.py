@@ -8,11 +8,7 @@ from math import ceil, floor
 from typing import ClassVar
 
 from clhist._core.model import private
-from clhist._core.model.feature import (
-    BatchChunks,
-    Feature,
-    FlatBatch,
-)
+from clhist._core.model.feature import BatchChunks, Feature, FlatBatch
 from clhist._core.model.global_memory import GlobalPlan, global_copies, with_worthwhile_passes
 from clhist._core.model.local import local_passes
 from clhist._core.model.passes import with_best_order

@@ -352,10 +352,13 @@ def _has_doubles(operator: Operator) -> bool:
     return has_doubles(operator)
 
 
-def _rate_kinds(outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]) -> Any:
+def _rate_kinds(
+    outputs: Sequence[Output], updates: dict[str, list[tuple[str, ...]]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what the rates of the updates of a pair depend on, for each memory."""
     parts = [part for output in outputs for part in output.operator.parts]
-    return tuple([tuple(map(rate_kind, parts, chain(*updates.get(memory, ())))) for memory in MEMORIES])
+    local, everywhere = (tuple(map(rate_kind, parts, chain(*updates.get(memory, ())))) for memory in MEMORIES)
+    return local, everywhere
 
 
 def _can_be_packed(operator: Operator) -> bool:

@@ -1,6 +1,6 @@
 """Predicted times: a plan's seconds, from rates that `clhist calibrate` measured or `model.scaling` scaled.
 
-Not in the paper, which chooses between the memories by the number of passes; so does `model.choose` for kinds
+Not in the paper, which chooses between the memories by the number of passes; so does `model.shared` for kinds
 of updates without rates. A rate is of whole kernels as they are planned, in elements a nanosecond.
 """
 

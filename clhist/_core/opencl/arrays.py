@@ -293,7 +293,7 @@ def leave_out(
     indices : numpy.ndarray of integers
         As they were given, without their mask.
     values : tuple of numpy.ndarray, or scalar
-        As `clhist._core.runtime.scatter.checked_values` returns them.
+        As `clhist._core.runtime.values.checked_values` returns them.
     of_indices, of_values : numpy.ndarray of bool, or None
         What is masked; that of values has further dimensions if they are vectors.
 

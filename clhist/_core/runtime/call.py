@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -23,9 +23,6 @@ from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.prepare import LargestBin
 from clhist._core.runtime.result_arrays import ResultArrays
 from clhist.operators.c_types import scalar
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)

@@ -28,23 +28,12 @@ from clhist._core.opencl.new_arrays import shares_memory, survey
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
-from clhist._core.runtime.call import (
-    Call,
-    CheckedCall,
-    Outcome,
-    call_of,
-    named_arrays,
-    queue_for,
-    taken_argument,
-)
+from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
 from clhist._core.runtime.call_cache import CallCache, Operands, Ready, Uses, one_number
 from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.prepare import numbered
-from clhist._core.runtime.signature import (
-    signature_of_call,
-    signature_of_targets,
-)
+from clhist._core.runtime.signature import signature_of_call, signature_of_targets
 from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator

@@ -110,16 +110,16 @@ class Executable(ABC):
         return results
 
     def _less(
-        self, part: Part, budget: int | None, failed: OutOfMemoryError, loaded: Callable[[Part], Any]
+        self, part: Part, budget: int | None, failed: OutOfMemoryError, built: Callable[[Part], Any]
     ) -> list[tuple[Any, int]]:
-        """Return loaded parts that replace one whose memory was refused, each with its budget; else raise `failed`."""
+        """Return `built` parts that replace one whose memory was refused, each with its budget; else raise `failed`."""
         # Halve the budget as well: the refused allocation includes locks and padding. The least that any plan can take
         # is tried before one that none can.
         before = failed.size if budget is None else min(failed.size, budget)
         less = part.least_bytes if before // 2 < part.least_bytes < before else before // 2
         try:
             if self._smaller is not None and less:
-                return [(loaded(smaller), less) for smaller in self._smaller(part, less)]
+                return [(built(smaller), less) for smaller in self._smaller(part, less)]
         except (MemoryError, ValueError):  # not even one copy fits, or the caller forced a plan
             pass
         raise failed

@@ -153,7 +153,7 @@ class OpenCLExecutable(Executable):
             else:
                 device_operand = operand(value, queue, written=False)
                 self._same |= {Slot(name, MEMORY): device_operand.buffer, Slot(name, OFFSET): device_operand.offset}
-        self._parts = [self._loaded(part) for part in prepared.parts]
+        self._parts = [self._built(part) for part in prepared.parts]
         self._blocks = blocks_of(queue.context)
         # The queue of the last call: whether it is in order, and its last event.
         self._queue: cl.CommandQueue | None = None
@@ -163,7 +163,7 @@ class OpenCLExecutable(Executable):
         self._offsets: list[int] = []
         self._scalars: Sequence[Any] | None = None
 
-    def _loaded(self, part: Part) -> _Part:
+    def _built(self, part: Part) -> _Part:
         """Return a part with its kernels, which are built now."""
         places = {Scratch(n): len(self._slots) + n for n in range(len(part.scratch))} | self._places
         commands = [
@@ -329,7 +329,7 @@ class OpenCLExecutable(Executable):
             except OutOfMemoryError as error:
                 # Other parts compute the same with less memory; they may be refused in turn.
                 is_whole, numbers = False, [*offsets, *scalars]
-                less = self._less(part.part, None, error, self._loaded)
+                less = self._less(part.part, None, error, self._built)
                 while less:
                     # A replacement that is refused in turn makes way for its own, before the next one: the order of the
                     # parts stays.
@@ -337,7 +337,7 @@ class OpenCLExecutable(Executable):
                     try:
                         waited = self._run_part(smaller, queue, memory, numbers, waited, allocate, events, after, begun)
                     except OutOfMemoryError as failed:
-                        less[:0] = self._less(smaller.part, budget, failed, self._loaded)
+                        less[:0] = self._less(smaller.part, budget, failed, self._built)
         if is_whole:
             self._offsets, self._scalars = offsets, scalars
         return events, after

@@ -187,5 +187,6 @@ def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: S
     repeated = _Repeated(template, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests))
     call_templates.put(key, repeated)
     # Exact sums have another operator for another number of elements, and histograms of a batch other lengths.
-    if pairs.operator is whole.operator and call.size == pairs.indices.size and call.num_histograms is call.offsets:
+    is_batch = call.num_histograms is not None or call.offsets is not None
+    if pairs.operator is whole.operator and call.size == pairs.indices.size and not is_batch:
         store_for_sizes(key, repeated)

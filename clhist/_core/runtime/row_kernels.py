@@ -201,8 +201,8 @@ def _outcome(
     scalars: list[Any] = [np.uint64(number) for number in (size, table.shape[0], max(1, share))]
     number_type = np.uint8 if dtype.kind == "b" else number_of(dtype).type  # kernels have no boolean arguments
     scalars += [number_type(number) for number in numbers]
-    loaded = _loaded(queue.context, queue, spec)
-    return loaded.run(queue, [*arrays, New(shape) if out is None else out], scalars, on_device)
+    executable = _executable(queue.context, queue, spec)
+    return executable.run(queue, [*arrays, New(shape) if out is None else out], scalars, on_device)
 
 
 def _vector(arrays: Sequence[Array], components: int, dtype: np.dtype) -> int:
@@ -218,7 +218,7 @@ def _vector(arrays: Sequence[Array], components: int, dtype: np.dtype) -> int:
 
 
 @kept_by_context
-def _loaded(context: cl.Context, queue: cl.CommandQueue, spec: RowKernelSpec) -> Executable:
+def _executable(context: cl.Context, queue: cl.CommandQueue, spec: RowKernelSpec) -> Executable:
     slots = [ArraySlot(name, True, False) for name in ARRAYS[spec.kind]]
     slots.append(ArraySlot("out", False, True, ((1,), spec.result)))
     units = queue.device.max_compute_units

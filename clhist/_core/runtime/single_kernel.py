@@ -28,12 +28,12 @@ def single_kernel(
     source: str,
     slots: tuple[ArraySlot, ...],
     scalars: tuple[str, ...],
-    sizes: tuple[int, int],
+    work_items: tuple[int, int],
     what: str,
     options: tuple[str, ...] = (),
     same: Mapping[str, Any] = MappingProxyType({}),
 ) -> Executable:
-    """Return a loaded call of the kernel ``clhist_NAME``, whose results are the slots that have a new array.
+    """Return the executable of the kernel ``clhist_NAME``, whose results are the slots that have a new array.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def single_kernel(
         Its arrays, in the order of the parameters.
     scalars : tuple of str
         The parameters behind them.
-    sizes : (int, int)
-        Work-items in all, and of a work-group.
+    work_items : (int, int)
+        All of them, and those of a work-group.
     what : str
         What it computes, in the words of an error.
     options : tuple of str
@@ -57,7 +57,9 @@ def single_kernel(
     code = KernelCode(source, options, f"clhist_{name}", signatures(source)[name])
     # An array takes two parameters. The stage is "combine", after which results are complete.
     arguments = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
-    launch = Launch("combine", code, sizes[:1], sizes[1:], (*arguments, *(Slot(name, VALUE) for name in scalars)))
+    launch = Launch(
+        "combine", code, work_items[:1], work_items[1:], (*arguments, *(Slot(name, VALUE) for name in scalars))
+    )
     none: Any = None  # these results have no operator
     results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
     prepared = Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ()))
