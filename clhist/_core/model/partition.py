@@ -315,7 +315,7 @@ def counted_partitions(count: int) -> int:
 
 
 def least_tile_bytes(load: Workload, update: str) -> int:
-    """Return the bytes of local memory that the smallest tile takes; see `clhist._core.kernels.partitions.PartitionSpec`."""
+    """Return the bytes of local memory that the smallest tile takes; see `PartitionSpec` of `clhist._core.kernels`."""
     fewest = LEAST_GROUP if load.choices.memory == "partitioned" else USUAL_GROUP
     items = min(fewest, work_items(load))
     return tile_bytes(16 * items, items, counted_partitions(partition_count(load, update)), load.value_bytes)
