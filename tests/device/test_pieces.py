@@ -66,6 +66,7 @@ def test_what_does_not_fit_is_partitioned_in_pieces(name, gpu_like, data, queue,
     start = 0.0 if name == "add" else -np.inf
     kernel, (there, values) = kernel_of(operator, gpu_like), (cl_array.to_device(queue, each) for each in data)
     want = summed(x, w, ufunc, start)
+    assert kernel.plan(N, H).strategy == "partitioned"
     whole = kernel(there, values, num_bins=H)
     assert sizes == [None]
     np.testing.assert_array_equal(whole.get(), want)
