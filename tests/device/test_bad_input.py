@@ -292,5 +292,5 @@ def test_what_a_call_asks_for_besides(kernel, good, changed, error, message):
 def test_a_race_factor_is_no_number_although_it_equals_one_of_an_earlier_call(kernel, good, race_factor):
     bins, weight, seen, scale = (good.pop(name) for name in ("bins", "weight", "seen", "scale"))
     kernel(bins, weight, seen, scale, **good)
-    with pytest.raises(TypeError, match="^race_factor: expected a number"):
+    with pytest.raises(TypeError, match=r"^race_factor: expected a number"):
         kernel(bins, weight, seen, scale, **good, race_factor=race_factor)
