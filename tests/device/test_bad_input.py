@@ -286,3 +286,11 @@ def test_devices_without_double_precision(operator, arguments, named, monkeypatc
 )  # fmt: skip
 def test_what_a_call_asks_for_besides(kernel, good, changed, error, message):
     check_refused(kernel, good, changed, error, message)
+
+
+@pytest.mark.parametrize("race_factor", [np.True_, 1 + 0j])
+def test_a_race_factor_is_no_number_although_it_equals_one_of_an_earlier_call(kernel, good, race_factor):
+    bins, weight, seen, scale = (good.pop(name) for name in ("bins", "weight", "seen", "scale"))
+    kernel(bins, weight, seen, scale, **good)
+    with pytest.raises(TypeError, match=r"^race_factor: expected a number"):
+        kernel(bins, weight, seen, scale, **good, race_factor=race_factor)

@@ -230,7 +230,8 @@ class CallCache(Remembered[Any]):
         # Fixed arguments are part of the executable: arrays count by identity, scalars by their bits.
         same = tuple([(n, itself(checked.values[n])) for n in fixed])
         budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
-        options = call.race_factor, call.choices, budget, call.partial, largest
+        # NumPy's True is refused, too, though it equals 1.0.
+        options = type(call.race_factor), call.race_factor, call.choices, budget, call.partial, largest
         where = checked.queue.device, cuda_device_of(checked.queue), batch, checked.is_aligned
         key = (results, options, where, same, *profile_names())
         own = size, checked.shapes
