@@ -49,9 +49,16 @@ def _checks(code: CodeType) -> dict[int, bool]:
 def _name(code: CodeType) -> str | None:
     """Return the file of the library that code is of, if it is to be interrupted."""
     name = code.co_filename
-    # Python ignores what a destructor raises.
-    is_of_it = name.startswith(ROOT) and code.co_name != "__del__"
-    return name[len(ROOT) :] if is_of_it and not name[len(ROOT) :].startswith(PURE) else None
+    return name[len(ROOT) :] if name.startswith(ROOT) and not name[len(ROOT) :].startswith(PURE) else None
+
+
+def _is_of_destructor(frame: FrameType | None) -> bool:
+    """Whether a destructor of the library runs, directly or by what it calls: Python ignores what that raises."""
+    while frame is not None and frame.f_code.co_filename.startswith(ROOT):
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _At:
@@ -63,7 +70,7 @@ class _At:
 
     def of_frame(self, frame: FrameType, event: str, _: object) -> Any:
         name = _name(frame.f_code)
-        if name is None or (self._files and name not in self._files):
+        if name is None or (self._files and name not in self._files) or _is_of_destructor(frame):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         checks = _checks(frame.f_code)
