@@ -68,7 +68,7 @@ class PreparedHistogram(NamedTuple):
         """Return the histogram of other arrays (data, `where`, weights) with the same signature."""
         assert self.sweep is not None
         (hist,) = self.sweep(arrays).values()
-        # Of counts, densities are float64 anyway.
+        # Densities of counts are float64 anyway.
         if hist.dtype != self.dtype and not (density and can_convert(hist) and arrays[-1] is None):
             hist = as_dtype(hist, self.dtype, self.queue)
         if self.rest is None and not density and out is None:

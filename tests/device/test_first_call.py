@@ -239,7 +239,7 @@ FROM_GROUPS = ("cuda.driver", "opencl.cuda_arrays", "runtime.cuda_chain", "runti
 
 def test_groups_of_a_device_need_no_module_of_cuda(queue):
     if device_kind(queue.device) != "cpu":
-        pytest.skip("driver faults of a GPU may be CUDA's")
+        pytest.skip("groups of NumPy arrays import them on an NVIDIA GPU, seen on an H200")
     run_python(
         f"""
         import numpy as np

@@ -144,7 +144,7 @@ def division(width: int) -> tuple[int, int]:
     return -(-(2 ** (32 + shift)) // width), shift
 
 
-# Of packed counters, and of what is behind them or behind narrow sums.
+# Packed counters, and the parts behind them or behind narrow sums.
 WORD_BITS = 32  # of a word of local memory, which atomics of all devices update
 SPILLS_BYTES = 16  # of local memory: how often a work-group spilled, and what it saw ahead
 CALL_WORDS = 8  # of global memory: the flag, and whether the robust plan was called by it

@@ -117,7 +117,7 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
         seconds = times[plan.memory].seconds(plan)
         # A candidate without a rate must not drop out: Note [A plan without a rate], docs/decisions/0004.
         if seconds is None:
-            # Of a width that was not measured, or a copy for each work-item: so few bins fit local memory, too.
+            # Its width was not measured, or each work-item has a copy: so few bins fit local memory, too.
             if isinstance(plan, PackedPlan) or (plan.update == "private" and plan.memory == "global"):
                 continue
             return None

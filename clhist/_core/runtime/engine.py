@@ -270,7 +270,7 @@ class Engine:
             # Many calls of other sizes have paid for what calls of all sizes share.
             if origin is None or template.others is None or not origin.count_call(args):
                 args, template = template.with_arrays(args), None
-        key, family, ready = self._known(args, call, template, origin, targets)
+        key, family, ready = self._cached(args, call, template, origin, targets)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
             try:
@@ -289,7 +289,7 @@ class Engine:
             self._calls.put_by_family(family, call, stored)
         return outcome
 
-    def _known(
+    def _cached(
         self,
         args: Sequence[Any],
         call: Call,
