@@ -31,7 +31,8 @@ import boost_histogram.numpy
 import clhist.hist
 import clhist.hist.columns
 
-clhist.hist.columns.SMALL = 0
+assert clhist.hist.columns.is_small  # an old name would leave small fills to boost-histogram, unseen
+clhist.hist.columns.is_small = lambda *args, **options: False
 bh.Histogram = boost_histogram.numpy.Histogram = clhist.hist.Histogram
 """
 
