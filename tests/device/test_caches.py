@@ -7,14 +7,12 @@ import threading
 import time
 import weakref
 
-import boost_histogram as bh
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 
 import clhist
-import clhist.hist
 from clhist import spec
 from clhist._core.opencl import memory as scratch
 from clhist._core.opencl import program
@@ -78,19 +76,6 @@ def own_kernel(queue):
     return clhist.HistogramKernel(queue.context, count, arguments="const int *x", map="EMIT(x[i], 1)")
 
 
-@pytest.fixture
-def uploaded(monkeypatch):
-    """Return weak references to the tables of axes that are uploaded meanwhile."""
-    tables, upload = [], sweep.kept_on_device
-
-    def noted(*args):
-        tables.append(weakref.ref(array := upload(*args)))
-        return array
-
-    monkeypatch.setattr(sweep, "kept_on_device", noted)
-    return tables
-
-
 def test_few_tables_of_axes_stay_on_a_device(queue, uploaded):
     """Each may take megabytes, and calls with so many edges are not cached themselves."""
     x = cl_array.to_device(queue, np.linspace(0, 1, 100))
@@ -99,17 +84,6 @@ def test_few_tables_of_axes_stay_on_a_device(queue, uploaded):
     gc.collect()
     assert len(uploaded) >= 70
     assert len([each for each in uploaded if each() is not None]) == 64 * len(uploaded) // 70
-
-
-def test_tables_of_a_filler_go_with_it(queue, uploaded):
-    x = cl_array.to_device(queue, np.linspace(0, 1, 100))
-    for n in range(70):
-        ax = bh.axis.Variable(np.linspace(-n, 2, 1001) ** 3)
-        filler = clhist.hist.Filler(bh.Histogram(ax)).fill(x)
-        assert filler.result().sum() == 100
-    gc.collect()
-    assert len(uploaded) >= 70
-    assert len([each for each in uploaded if each() is not None]) <= 64 * len(uploaded) // 70
 
 
 def test_all_that_is_kept_can_be_cleared(queue, own_kernel):

@@ -117,6 +117,17 @@ def test_a_filler_counts_as_filled_once_it_is(queue, numbers):
     assert other.merge(filler).merge(filler).result().sum(flow=True) == 0
 
 
+def test_tables_of_a_filler_go_with_it(queue, uploaded):
+    x = cl_array.to_device(queue, np.linspace(0, 1, 100))
+    for n in range(70):
+        ax = bh.axis.Variable(np.linspace(-n, 2, 1001) ** 3)
+        filler = Filler(bh.Histogram(ax)).fill(x)
+        assert filler.result().sum() == 100
+    gc.collect()
+    assert len(uploaded) >= 70
+    assert len([each for each in uploaded if each() is not None]) <= 64 * len(uploaded) // 70
+
+
 def _refuse(*args):
     raise KeyboardInterrupt
 

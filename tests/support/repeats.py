@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
 from clhist import HistogramKernel, operators
 from clhist._core.runtime.engine import Engine
+from clhist.binned import sweep
 
 N = 3001
 
@@ -33,6 +36,19 @@ def numbers(rng):
     for k, each in enumerate(found):
         each[k : k + 5] = 0, 1, 0.5, np.nan, -np.inf
     return found
+
+
+@pytest.fixture
+def uploaded(monkeypatch):
+    """Return weak references to the tables of axes that are uploaded meanwhile."""
+    tables, upload = [], sweep.kept_on_device
+
+    def noted(*args):
+        tables.append(weakref.ref(array := upload(*args)))
+        return array
+
+    monkeypatch.setattr(sweep, "kept_on_device", noted)
+    return tables
 
 
 def given(queue, arrays):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,50 @@ def test_no_module_of_ours_is_imported_by_name():
         if name not in LAZY and (lines := own_imports(path.read_text(encoding="utf-8"))):
             found[name] = lines
     assert found == {}
+
+
+MODULES = {"scikit-learn": "sklearn", "pillow": "PIL", "pytest-xdist": "xdist"}  # what a package calls itself
+
+
+def declared(extra, groups):
+    """Return the modules of the packages that an extra installs."""
+    found = set()
+    for each in groups[extra]:
+        name = re.match(r"[\w-]+", each)[0]
+        inner = re.search(r"\[(.*)\]", each)
+        if name == "clhist":
+            found.update(*(declared(part, groups) for part in inner[1].split(",")))
+        else:
+            found.add(MODULES.get(name, name).replace("-", "_"))
+    return found
+
+
+def imported(path):
+    """Return the modules that a file imports outside functions."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.split(".")[0]
+
+
+def test_quick_tests_import_what_their_extra_installs():
+    """An environment in which one develops has more, and would hide a module that a user lacks."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = {**project["optional-dependencies"], "": project["dependencies"]}
+    given = declared("test", groups) | declared("", groups) | sys.stdlib_module_names
+    ours = {"clhist", "cases", "strategies", "benchmarks", "soak", "emulated"}
+    tests = ROOT / "tests"
+    support = {path.stem: path for path in (*(tests / "support").glob("*.py"), *(ROOT / ".ci").glob("*.py"))}
+    files = [path for folder in ("unit", "device", "smoke") for path in (tests / folder).glob("*.py")]
+    beside = {path.stem for path in files}
+    seen, missing = set(), {}
+    while files:
+        path = files.pop()
+        seen.add(path)
+        for name in set(imported(path)) - given - ours - beside:
+            if name in support:
+                files.extend({support[name]} - seen)
+            else:
+                missing.setdefault(str(path.relative_to(ROOT)), set()).add(name)
+    assert missing == {}
