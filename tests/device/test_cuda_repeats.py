@@ -165,6 +165,14 @@ def test_scalars_and_options_are_part_of_what_is_repeated(fake):
             _check(got, np.histogram(v, [zero, 1.0])[0])
 
 
+def test_a_text_in_the_place_of_an_argument_is_no_option(fake):
+    x = fake[1].asarray(RNG.random(N))
+    for _ in range(6):
+        clhist.histogram(x, range=(0, 1))
+    with pytest.raises(ValueError, match="range"):
+        clhist.histogram(x, "range", (0, 1))
+
+
 def test_a_range_is_read_while_the_sweep_runs(fake):
     """Also of data whose bins the device does not make, and of what NumPy refuses: calls before and after are right."""
     cuda, cupy = fake

@@ -288,7 +288,8 @@ def recognised_call(
 ) -> RecognisedCall | None:
     """Return the signature of a call and its arrays; None if a value has no signature, or arrays overlap."""
     arguments: list[Given] = []
-    parts: list[Hashable] = [function]
+    # The number of positional arguments tells a string among them from the name of an option.
+    parts: list[Hashable] = [function, len(args)]
     try:
         for value in args:
             parts.append(_part(value, arguments))
