@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 
+import clhist
 from clhist import HistogramKernel, Operator, operators
 
 SUM, PAIR = operators.add(np.int32), operators.argmax(np.float32)
 PADDED = np.dtype({"names": ["a", "b"], "formats": ["i1", "i4"], "offsets": [0, 1], "itemsize": 5})
 FIVE = np.zeros(5, np.int32)
+COUNT = HistogramKernel(None, SUM, arguments="const int *x", map="EMIT(x[i], 1)")
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +137,30 @@ def test_kernels_of_several_operators_refused(operator, map, error, message):
 def test_operators_refused(make, error, message):
     with pytest.raises(error, match=f"^{message}"):
         make()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "call"),
+    [
+        ("i8", lambda x, out: clhist.reduce_by_index(len(out), "sum", x, 1, out=out)),
+        ("i4", lambda x, out: clhist.reduce_by_index(out, "sum", x, 1, out=out)),
+        ("i8", lambda x, out: clhist.bincount(x, out=out)),
+        ("i8", lambda x, out: clhist.histogram(x, len(out), (0, 9), out=out)),
+        ("i4", lambda x, out: COUNT(x, num_bins=len(out), out=out)),
+    ],
+    ids=["sums", "in place", "counts", "histogram", "kernel"],
+)
+def test_a_buffer_that_kernels_may_only_read(queue, dtype, call):
+    """OpenCL leaves open what a write to it does; calls before and after, on arrays alike, are right."""
+    x = cl_array.to_device(queue, np.arange(70_000, dtype=np.int32) % 10)
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    for _ in range(4):
+        out = cl_array.zeros(queue, 10, dtype)
+        call(x, out)
+        assert (out.get() == 7000).all()
+        fixed = cl_array.Array(
+            queue, 10, dtype, data=cl.Buffer(queue.context, flags, hostbuf=np.arange(10, dtype=dtype))
+        )
+        with pytest.raises(ValueError, match=r"^out: expected an array that can be written, got a read-only one"):
+            call(x, fixed)
+        assert (fixed.get() == np.arange(10)).all()

@@ -102,7 +102,7 @@ def check_array(
         raise ValueError(
             f"{name}: expected an array at an address that suits {_shown(dtype)}, got one at {array.ctypes.data}"
         )
-    if written and not (array.flags.writeable if host else may_be_written(array)):
+    if written and not may_be_written(array):
         raise ValueError(f"{name}: expected an array that can be written, got a read-only one")
     return array
 

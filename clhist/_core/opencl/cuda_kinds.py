@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import pyopencl as cl
+import numpy as np
+import pyopencl as cl
 
+if TYPE_CHECKING:
     from clhist._core.opencl.cuda_arrays import CudaMemory
 
 
@@ -32,9 +33,14 @@ def is_cuda(value: object) -> bool:
     return isinstance(value, _class)
 
 
-def may_be_written(value: object) -> bool:
-    """Whether a device array is not one of CUDA's memory that must only be read."""
-    return not (isinstance(value, _class) and value.memory.is_read_only)
+def may_be_written(array: Any) -> bool:
+    """Whether an array of NumPy, CUDA or PyOpenCL may be written; the flags of an OpenCL buffer can forbid it."""
+    if isinstance(array, np.ndarray):
+        return array.flags.writeable
+    if isinstance(array, _class):
+        return not array.memory.is_read_only
+    buffer = array.base_data
+    return not (isinstance(buffer, cl.Buffer) and buffer.flags & cl.mem_flags.READ_ONLY)
 
 
 _devices: dict[int, int] = {}  # by the pointers of queues, which are kept

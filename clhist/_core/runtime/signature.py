@@ -130,6 +130,8 @@ def signature_of_call(
         if not _add_arrays(parts, arguments, values) and queue is None:
             queue = _queue_in(context)
         if call.dest is not None or call.out is not None:
+            if not all(map(may_be_written, _each(call.out))):
+                return None
             parts += _target(call.dest, targets), _target(call.out, targets)
             if len(targets) > 1 and _may_overlap(targets):
                 return None
@@ -175,6 +177,8 @@ def signature_of_targets(key: Hashable, call: Call, targets: list[Array]) -> Has
     """
     if call.dest is None and call.out is None:
         return key
+    if not all(map(may_be_written, _each(call.out))):  # `key` knows only how the array lies
+        return None
     numbers = [index_in(array, targets) for argument in (call.dest, call.out) for array in _each(argument)]
     return None if len(targets) > 1 and _may_overlap(targets) else (key, *numbers)
 
