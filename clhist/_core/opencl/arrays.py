@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clhist._core.kinds import imported, is_instance
-from clhist._core.opencl.cuda_kinds import is_cuda, may_be_written
+from clhist._core.opencl.cuda_kinds import is_cuda
 
 if TYPE_CHECKING:
     import pyopencl as cl
 
 Array = Any  # numpy.ndarray or pyopencl.array.Array: neither knows of the other
+
+_READ_ONLY = 1 << 2  # CL_MEM_READ_ONLY: most calls of a process without a device do not import PyOpenCL
 
 _device_class: Any = ()  # pyopencl.array.Array, once it is imported; nothing is an instance of ()
 
@@ -105,6 +107,16 @@ def check_array(
     if written and not may_be_written(array):
         raise ValueError(f"{name}: expected an array that can be written, got a read-only one")
     return array
+
+
+def may_be_written(array: Any) -> bool:
+    """Whether an array of NumPy, CUDA or PyOpenCL may be written; the flags of an OpenCL buffer can forbid it."""
+    if isinstance(array, np.ndarray):
+        return array.flags.writeable
+    if is_cuda(array):
+        return not array.memory.is_read_only
+    buffer = getattr(array, "base_data", None)  # shared virtual memory has no flags
+    return not getattr(buffer, "flags", 0) & _READ_ONLY
 
 
 def are_plain_numbers(a: np.ndarray) -> bool:

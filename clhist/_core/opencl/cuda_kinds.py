@@ -8,10 +8,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyopencl as cl
-
 if TYPE_CHECKING:
+    import pyopencl as cl
+
     from clhist._core.opencl.cuda_arrays import CudaMemory
 
 
@@ -31,16 +30,6 @@ def register(kind: type) -> None:
 def is_cuda(value: object) -> bool:
     """Whether `value` is an array of CUDA's memory."""
     return isinstance(value, _class)
-
-
-def may_be_written(array: Any) -> bool:
-    """Whether an array of NumPy, CUDA or PyOpenCL may be written; the flags of an OpenCL buffer can forbid it."""
-    if isinstance(array, np.ndarray):
-        return array.flags.writeable
-    if isinstance(array, _class):
-        return not array.memory.is_read_only
-    buffer = array.base_data
-    return not (isinstance(buffer, cl.Buffer) and buffer.flags & cl.mem_flags.READ_ONLY)
 
 
 _devices: dict[int, int] = {}  # by the pointers of queues, which are kept

@@ -18,8 +18,8 @@ import pyopencl.array as cl_array
 
 from clhist._core.kernels.maps import Argument
 from clhist._core.model.problem import FREE
-from clhist._core.opencl.arrays import Array, address_of, overlap
-from clhist._core.opencl.cuda_kinds import is_cuda, may_be_written
+from clhist._core.opencl.arrays import Array, address_of, may_be_written, overlap
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import default_queue, profile_names
 from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.prepare import index_in
@@ -130,10 +130,8 @@ def signature_of_call(
         if not _add_arrays(parts, arguments, values) and queue is None:
             queue = _queue_in(context)
         if call.dest is not None or call.out is not None:
-            if not all(map(may_be_written, _each(call.out))):
-                return None
             parts += _target(call.dest, targets), _target(call.out, targets)
-            if len(targets) > 1 and _may_overlap(targets):
+            if not all(map(may_be_written, _each(call.out))) or (len(targets) > 1 and _may_overlap(targets)):
                 return None
         bins = call.num_bins if type(call.num_bins) is int else alike(call.num_bins)
         histograms = None if call.num_histograms is None else alike(call.num_histograms)
