@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 from clhist._core.model.plan import Plan, Trace, make_plan
 from clhist._core.model.private import PrivateRates
 from clhist._core.model.scaling import rates_of
-from clhist._core.model.times import PARTITIONED
+from clhist._core.model.times import PARTITIONED, RISK_ON_CPU
 from clhist._core.model.workload import SHARED_LOCAL_MEMORY, Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
@@ -39,7 +39,6 @@ MOST_TILE = 2**17  # elements
 # all: a processor that guesses whether a counter is the one it has just changed is often wrong where a few are hot.
 ALONE_COUNTERS, LEAST_COUNTERS, MOST_COUNTERS = 256, 4, 2**14
 CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, with their values
-WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in the cache anyway, lose
 MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
 MOST_PARTITIONED_BINS = 2**31 - 1  # bins are counted in 31 bits as well
@@ -181,7 +180,8 @@ def is_worth_tiles(load: Workload, direct: Plan) -> bool:
     private = load.size / rates.rate(ceil(load.num_bins / load.race_factor)) + direct.copies * cells
     private *= max(1, load.profile.hardware_threads / direct.work_groups)  # few elements have few work-items
     # Tiles fill each bin once, since ranges are not copied for each work-item.
-    return private > WORTH_TILES * (load.size / rates.tiles + cells)
+    # Skewed bins are in the cache anyway, and lose.
+    return private > RISK_ON_CPU * (load.size / rates.tiles + cells)
 
 
 def partitioned(load: Workload, update: str) -> PartitionedPlan:
