@@ -30,15 +30,16 @@ from clhist._core.model.times import PACKED, RISK_PACKED
 from clhist._core.model.workload import Workload
 
 WIDTHS = tuple(bits for bits in reversed(COUNTER_BITS) if bits < WORD_BITS)
-SPILLED_BINS = 16  # of a work-group, a power of two, before whole counters are taken in the place of narrow ones
+# Bins that a work-group may spill, a power of two, before whole counters are taken. No measurement is recorded.
+SPILLED_BINS = 16
 # Work-groups may spill as if this share of their elements went to few bins, which takes about three
-# times as long as spread input on an H200. Note [Hot share of spills], docs/decisions/0006.
+# times as long as spread input: H200, `clhist bench --suite skew`. Note [Hot share of spills], docs/decisions/0006.
 HOT_SHARE = 0.08
 # Fetching atomics serialise on a hot bin: three times as long if all values hit one bin. So input must be
 # spread as for 8 bits, even where wider counters would hold it.
 # Note [A look before packed counters], docs/decisions/0006.
 MOST_RACE_FACTOR, SPREAD_BITS = 256, 8
-# A counter holds so many times what it is expected to count: spread input then hardly spills.
+# A counter holds so many times what it is expected to count: spread input then hardly spills. Not recorded as measured.
 HEADROOM = 4
 
 

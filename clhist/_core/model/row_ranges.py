@@ -10,8 +10,9 @@ from clhist._core.model.workload import LARGE_LOCAL_MEMORY, Workload
 
 MOST_TILE = 2**16  # elements, whose numbers in a tile have 16 bits
 LEAST_PIECE = 64  # rows of a bin that are never shared out
-_LEAST_WIDTH, _LEAST_ELEMENTS = 8, 1024  # of a range, where there need not be more bins and elements
-_FILLED = 0.75  # of the room for elements of a range, where all have as many
+# Of a range, where there need not be more bins and elements; and of the room for its elements, where all have as many.
+# Of the kernels of note [Ranges of rows in local memory] below, without figures.
+_LEAST_WIDTH, _LEAST_ELEMENTS, _FILLED = 8, 1024, 0.75
 _MORE_BYTES = 512  # of local memory, kept free besides the room for elements and bins
 _LEAST_ROOM = 4096  # bytes: with less local memory rows are not grouped by ranges
 # Sizes of rows that are grouped themselves, not by number: gathered, they would use a quarter of each line that a GPU

@@ -41,7 +41,7 @@ _LEAST_COMPONENTS = 2  # of a row: one number is a pair, which the other strateg
 _LINE_BYTES = 64  # of memory that are read together, at least
 MOST_JOINED = 1024  # work-groups that join pieces
 CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
-# Atomics contend below 64 KiB of results, or on hot bins.
+# Atomics contend below 64 KiB of results, or on hot bins: H200, `red.global.add.v4.f32`; no command was recorded.
 _LEAST_ADDED_BYTES, _MOST_RACE_FACTOR = 2**16, 8
 LOOKED_AT, LOOKED_CELLS, MOST_ALIKE = 2048, 4096, 16  # rows whose bins are looked at, and how many may be of one
 # So few rows are added by atomics without a look at their bins: none waits long.
