@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,15 +30,24 @@ from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
 from clhist.grouped.distinct_keys import distinct_on_device
 from clhist.grouped.keys import Numbering
-from clhist.grouped.sampled_keys import FEWEST, LOCAL_MEMORY, DistinctKeys, Sample, SampledKeys, different
+from clhist.grouped.sampled_keys import (
+    FEWEST,
+    LOCAL_MEMORY,
+    SPARE,
+    DistinctKeys,
+    Sample,
+    SampledKeys,
+    bits_of,
+    different,
+)
 
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
 
-# The distinct keys of a part of the elements, within these bounds, predict the size of the table; _SPARE adds room.
+# The distinct keys of a part of the elements, within these bounds, predict the size of the table; SPARE adds room.
 # A table that is too small grows by at least so many bits of its size: 4, or 2 from 2**22 slots on.
 _PART, _FEWEST_SOME, _MOST_SOME = 4, 1 << 12, 1 << 16
-_SPARE, _GROWTH_BITS, _LARGE_BITS, _MOST_BITS = 1.2, (4, 2), 22, 31
+_GROWTH_BITS, _LARGE_BITS, _MOST_BITS = (4, 2), 22, 31
 _TOLD = 64  # keys that a work-group inserts before it adds them to the shared count, at most
 # Marks are used for a range of keys below the number of elements, within these bounds. The first and last elements
 # often show that the range is larger, without a pass over all keys.
@@ -323,7 +331,7 @@ class _Work:
         can_look = some >= _FEWEST_SOME and expected is None
         # Without an estimate, insert a strided part of the elements first, which predicts the size of the table.
         size, stride = (some, self.size // some) if can_look else (self.size, 1)
-        bits = min(_MOST_BITS, _bits_of(size if expected is None else min(size, _SPARE * expected)))
+        bits = min(_MOST_BITS, bits_of(size if expected is None else min(size, SPARE * expected)))
         while True:
             table = self._table(bits)
             self._enqueue(
@@ -334,14 +342,14 @@ class _Work:
             if not is_full and size == self.size:
                 ranks = self._ranks_of(table, DistinctKeys(added, bool(ones), bool(missing) and self._missing))
                 return None if self._only_keys else self._enqueue("number", groups, numbers, self.size, ranks)
-            needed = _bits_of(_SPARE * different(added, seen, self.size))
+            needed = bits_of(SPARE * different(added, seen, self.size))
             if is_full:
                 if bits == _MOST_BITS:
                     raise MemoryError(f"keys: expected at most {table.slots // 2} different ones, got more")
                 # A full table saw part of the keys, so the estimate may be too small: grow in any case.
                 needed = max(needed, bits + _GROWTH_BITS[bits >= _LARGE_BITS])
             # Next all elements, in a table for the predicted number of keys.
-            bits, size, stride = min(_MOST_BITS, needed, _bits_of(self.size)), self.size, 1
+            bits, size, stride = min(_MOST_BITS, needed, bits_of(self.size)), self.size, 1
 
     def _table(self, bits: int) -> _Table:
         """Return an empty table of 2**bits slots."""
@@ -411,11 +419,6 @@ class _Work:
     def _enqueue(self, name: str, groups: int, *arguments: Any) -> None:
         kernel = _kernels(self.queue.context, self.spec, self._lanes > 1, self._in_order)[name]
         self._chain.run(kernel, groups, self._lanes, arguments)
-
-
-def _bits_of(keys: float) -> int:
-    """Return log2 of the number of slots for so many keys, at a load of at most 1/2."""
-    return max(1, ceil(log2(2 * keys)))
 
 
 @kept_by_context

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from math import ceil, exp, expm1, log, log1p
+from math import ceil, exp, expm1, log, log1p, log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,10 +35,11 @@ _SURE = 0.99  # largest expected share of the keys that the lookup has room for
 _FILLED = 0.45
 _SAMPLES, _PIECE_SAMPLES, _ELEMENTS = 8, 10, 1024  # at least: samples a range, samples a piece, elements a range
 _RANGES = 4  # for each compute unit at least, to balance the load
-# A table that stays in the second-level cache is as fast: at most so many keys, for more than so many elements.
-_TABLE_KEYS, _TABLE_ELEMENTS = 1 << 18, 1 << 24
-# In the order of first positions ranges need two more kernels: up to so many keys, a table of 32 MB is preferred.
-_UNSORTED_KEYS = 1_700_000
+# A table is as fast as ranges for keys that have so many bytes of the last-level cache each, of more than so many
+# elements: 262,144 of 50 million on an H200, whole calls of `clhist.factorize`.
+_CACHED_BYTES, _TABLE_ELEMENTS = 240, 1 << 24
+SPARE = 1.2  # times the predicted keys are room for those of a table
+_POSITION_BYTES = 4  # of a first position, beside the word of a slot
 _ROOM = 2, 8  # memory for twice the expected keys, or for an eighth of the elements if these are more
 _BLOCK = 1024  # elements of one step of a work-group, in kernels without tiles
 _UNKNOWN = NONE - 1
@@ -124,7 +125,8 @@ class SampledKeys:
     ) -> None:
         self._chain, self._spec, self._keys = chain, spec, (*key_memory, size)
         self._size, self._missing, self._by_slots = size, missing, by_slots
-        room = planning_profile(chain.queue.device).local_memory
+        profile = planning_profile(chain.queue.device)
+        self._cache, room = profile.l2_cache, profile.local_memory
         self._sizes, self._units, self._lanes, self._kernels = _kernels(chain.queue.context, spec, room)
         self._known = max(KNOWN, self._sizes.more_known)
         self._seed, self._state, self._has_failed = secrets.randbits(64), chain.new(_STATE, np.uint32), False
@@ -182,7 +184,7 @@ class SampledKeys:
     def divide(self, sample: Sample) -> bool:
         """Number the keys range by range; return False if there are too many keys, or a table is as fast."""
         sizes, new, spec, expected = self._sizes, self._chain.new, self._spec, sample.expected
-        if expected <= _UNSORTED_KEYS if self._by_slots else expected <= _TABLE_KEYS and self._size > _TABLE_ELEMENTS:
+        if self._prefers_table(expected):
             return False
         # So many keys need more ranges, and the bounds of these a larger sample.
         if _PIECE_SAMPLES * expected > _FILLED * sizes.most_keys * sample.size:
@@ -218,6 +220,13 @@ class SampledKeys:
         self._ranged = parts, (key_words, first, counts, where, begins, ranges)
         return True
 
+    def _prefers_table(self, expected: float) -> bool:
+        """Whether a table of `expected` keys stays in the last-level cache, where it is as fast as ranges."""
+        if not self._by_slots:
+            return self._size > _TABLE_ELEMENTS and expected * _CACHED_BYTES <= self._cache
+        # In the order of first positions ranges need two more kernels: any table is preferred that fits the cache.
+        return (self._spec.word.itemsize + _POSITION_BYTES) << bits_of(SPARE * expected) <= self._cache
+
     def put_back(self, numbers: Any, ranks: Any = None) -> None:
         """Write the number of each element; with `ranks`, the rank of that number."""
         tiles, arguments = self._tiled
@@ -243,6 +252,11 @@ class SampledKeys:
 
     def _run_alone(self, name: str, groups: int, lanes: int, *arguments: Any) -> None:
         self._chain.run(self._kernels[name], groups, lanes, arguments)
+
+
+def bits_of(keys: float) -> int:
+    """Return log2 of the number of slots for so many keys, at a load of at most 1/2."""
+    return max(1, ceil(log2(2 * keys)))
 
 
 def different(added: float, seen: int, size: int) -> float:

@@ -25,7 +25,7 @@ CACHES = [2**20, 2**14]
 @pytest.fixture(autouse=True, params=CACHES, ids=["as a GPU", "narrow rows grouped"])
 def as_a_gpu(request, queue, monkeypatch):
     """Profiles with which rows are gathered as on a GPU, with little local memory, and a large cache or a small one."""
-    monkeypatch.setattr(row_ranges, "_LARGE_LOCAL_MEMORY", request.param)
+    monkeypatch.setattr(row_ranges, "LARGE_LOCAL_MEMORY", request.param)
     gpu = {"kind": "gpu", "hardware_threads": 2048, "work_group_size": 64, "local_memory": 2**14}
     with profile_context(replace(device_profile(queue.device), l2_cache=request.param, **gpu)):
         yield

@@ -25,7 +25,7 @@ def own(request, queue, monkeypatch):
     """The device's profile, and those with which rows are gathered as on a GPU."""
     profile = device_profile(queue.device)
     if request.param in GPUS:
-        monkeypatch.setattr(row_ranges, "_LARGE_LOCAL_MEMORY", GPUS[request.param])
+        monkeypatch.setattr(row_ranges, "LARGE_LOCAL_MEMORY", GPUS[request.param])
         gpu = {"kind": "gpu", "hardware_threads": 2048, "work_group_size": 64, "rates": {**profile.rates, **LAUNCH}}
         profile = replace(profile, **gpu, local_memory=2**14, l2_cache=GPUS[request.param])
     with profile_context(profile):

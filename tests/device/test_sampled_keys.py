@@ -97,7 +97,7 @@ MANY = covering(DTYPES, range(len(OPTIONS)), (4096, 5001, 70_001), KINDS, streng
 @pytest.mark.parametrize("options", range(len(OPTIONS)))
 @pytest.mark.parametrize("name", DTYPES)
 def test_many_keys(name, options, queue, enqueued, monkeypatch):
-    monkeypatch.setattr(sampled_keys, "_UNSORTED_KEYS", 0)
+    monkeypatch.setattr(sampled_keys, "_POSITION_BYTES", 1 << 40)
     for size, kind in [row[2:] for row in MANY if row[:2] == (name, options)]:
         enqueued.clear()
         check(many(kind, np.random.default_rng(size), size, np.dtype(name)), queue, **OPTIONS[options])
@@ -110,7 +110,7 @@ def test_many_keys(name, options, queue, enqueued, monkeypatch):
 @pytest.mark.parametrize("dtype", ["i4", "f8"])
 def test_keys_alone(dtype, sort, queue, enqueued, monkeypatch):
     """Without the numbers of elements, by each of the ways."""
-    monkeypatch.setattr(sampled_keys, "_UNSORTED_KEYS", 0)
+    monkeypatch.setattr(sampled_keys, "_POSITION_BYTES", 1 << 40)
     rng, dtype = np.random.default_rng(7), np.dtype(dtype)
     every = many("with others", rng, 70_001, dtype), few(rng, 140_001, dtype), many("all different", rng, 300, dtype)
     for keys in every:
@@ -151,7 +151,7 @@ def test_more_keys_are_looked_up_where_local_memory_is_large(first, queue, enque
     room = (
         1 << 18 if queue.device.local_mem_size >= 1 << 18 else sampled_keys.planning_profile(queue.device).local_memory
     )
-    monkeypatch.setattr(sampled_keys, "planning_profile", lambda device: SimpleNamespace(local_memory=room))
+    monkeypatch.setattr(sampled_keys, "planning_profile", lambda device: SimpleNamespace(local_memory=room, l2_cache=0))
     for number in (1025, 3000):
         for sort in (True, False):
             enqueued.clear()
@@ -237,6 +237,7 @@ def test_no_memory_for_ranges(queue, enqueued, monkeypatch):
 
 def test_keys_for_which_a_table_is_as_fast(queue, enqueued, monkeypatch):
     monkeypatch.setattr(sampled_keys, "_TABLE_ELEMENTS", 1000)
+    monkeypatch.setattr(sampled_keys, "_CACHED_BYTES", 0)
     for first in (False, True):
         enqueued.clear()
         check(np.random.default_rng(0).integers(0, 2**63, 30_000), queue, first=first)
@@ -280,7 +281,7 @@ def of_bits(rng, number, dtype):
 @pytest.mark.parametrize("number", [3, 900, 10**6])
 @pytest.mark.parametrize("name", ["f4", "f8"])
 def test_threads_number_masked_keys_zeros_and_nan_as_pandas(name, number, queue, enqueued, monkeypatch):
-    monkeypatch.setattr(sampled_keys, "_UNSORTED_KEYS", 0)
+    monkeypatch.setattr(sampled_keys, "_POSITION_BYTES", 1 << 40)
     dtype = np.dtype(name)
 
     def work(seed):

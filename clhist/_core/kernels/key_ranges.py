@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clhist._core.model.workload import LARGE_LOCAL_MEMORY
+
 CHUNK = 2048
 """Words of a sample that a work-group sorts."""
 
@@ -37,7 +39,6 @@ _LANES, _NUMBERING_LANES = 1024, 512
 _ELEMENTS = 16, 8  # of a work-item in a tile, at most and at least
 _CELLS = 4096
 _FILLED = 3, 4  # of the slots of a range, at most
-_LARGE = 2**17  # bytes of local memory, which two work-groups share that number ranges
 _MORE = 1024  # bytes of local memory
 _GROUPS = 8  # that look keys up at once, at most, on a compute unit
 
@@ -87,7 +88,7 @@ class KeySizes(NamedTuple):
 def key_sizes(word: np.dtype, local_memory: int, most_lanes: int, *, first: bool) -> KeySizes:
     """Return the sizes for words of this type, where a work-group has so many bytes of local memory, and work-items."""
     lanes = 1 << (min(_LANES, most_lanes, local_memory // 128).bit_length() - 1)
-    numbering_lanes, size, is_large = min(_NUMBERING_LANES, lanes), word.itemsize, local_memory >= _LARGE
+    numbering_lanes, size, is_large = min(_NUMBERING_LANES, lanes), word.itemsize, local_memory >= LARGE_LOCAL_MEMORY
     # Cells are an index of the ranges' first words. They and the sums of work-items are taken from the room first.
     cells = 1 << (min(_CELLS, local_memory // 64).bit_length() - 1)
     room, per_lane = local_memory - _MORE - 4 * lanes - 4 * cells, _ELEMENTS[0]

@@ -29,18 +29,18 @@ from clhist._core.model.updates import CARRY, WITHOUT_UPDATES, part_loops, slowe
 from clhist.operators.operator import Operator, Part
 from clhist.operators.recognition import replaced_if, without_call
 
-# A longer map (in characters) is not unrolled for wide loads: it is not bound by its loads.
+# A longer map (in characters) is not unrolled for wide loads: it is not bound by its loads. No measurement is recorded.
 _LONGEST_UNROLLED_MAP = 400
-# Two loads in flight instead of four are 10 to 50 % slower on an H200.
+# Two loads in flight instead of four are 10 to 50 % slower on an H200, eight alike: `clhist bench`, packed counters.
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16  # the widest that a work-item of a GPU has
 _MOST_JOINED = 4  # terms of long integers
 # Eight updates under way took counts of 2,041 bins on a Xeon from 13.2 to 9.2 ms; rounds of 4, 16 and 32 gain nothing.
 # Note [Rounds of eight elements], docs/decisions/0003.
 _ELEMENTS_OF_A_ROUND = 8
-# Blocks of 128 are faster at 300 bins, blocks of 512 at 1.4 million, on a Xeon.
-_ELEMENTS_OF_A_BLOCK = 512
-_TERMS_OF_A_BLOCK, _PAIRS_OF_A_BLOCK = 128, 64  # of narrow sums, which with the copies have room in the first cache
+# Blocks of 128 are faster at 300 bins, blocks of 512 at 1.4 million, on a Xeon. Those of narrow sums have room in the
+# first cache with the copies: blocks of 512 are 5 % slower on a Zen 5, of 64 alike.
+_ELEMENTS_OF_A_BLOCK, _TERMS_OF_A_BLOCK, _PAIRS_OF_A_BLOCK = 512, 128, 64
 
 F = TypeVar("F", bound=Feature)
 

@@ -9,14 +9,10 @@ from functools import cached_property
 from clhist._core.kernels.maps import Argument
 from clhist._core.kernels.specs import Output, SweepPart, SweepSpec
 from clhist._core.model.feature import BatchChunks, CyclicPasses, FlatBatch, PackedCounters, PartitionedPairs, Variable
-from clhist._core.model.private import InterleavedCopies, PaddedCopies, SumsOfSums
+from clhist._core.model.private import PAGE, InterleavedCopies, PaddedCopies, SumsOfSums
 from clhist._core.model.updates import takes_term
 from clhist.operators.c_types import element_name
 
-# A CPU's hardware prefetches within pages of 4 KiB, so each page is prefetched while one before it is read. With one
-# distance for all arrays Intel's compiler computes their addresses together and lacks registers.
-# Notes [Prefetch a page ahead] and [Prefetch distances differ by array], docs/decisions/0002.
-_AHEAD_BYTES, _AHEAD_ELEMENTS, _APART_ELEMENTS = 4096, 1024, 256
 LINE_BYTES = 64  # of a CPU's caches, or more
 # Terms of a bin and copy, of uniform bins, between additions to longer sums: 16 equal values have an error of about one
 # unit in the last place.
@@ -375,7 +371,11 @@ class SweepState:
             size = argument.dtype.itemsize
             # One prefetch for each cache line of a round, at distances that differ for the first three arrays.
             lines = range(max(1, self.spec.round * size // LINE_BYTES))
-            ahead = max(_AHEAD_BYTES, _AHEAD_ELEMENTS * size) - _APART_ELEMENTS * size * min(number, 2)
+            # A CPU's hardware prefetches within pages, so each page is prefetched while one before it is read. With one
+            # distance for all arrays Intel's compiler computes their addresses together and lacks registers.
+            # Notes [Prefetch a page ahead] and [Prefetch distances differ by array], docs/decisions/0002.
+            page = PAGE // 4 * size  # of words, the elements that were measured
+            ahead = max(PAGE, page) - page // 4 * min(number, 2)
             addresses += [f"{argument.name} + {first} + {(ahead + line * LINE_BYTES) // size}" for line in lines]
         return addresses
 

@@ -26,27 +26,21 @@ from clhist._core.model.passes import groups_side_by_side
 from clhist._core.model.plan import Output, Plan, Trace, make_plan
 from clhist._core.model.problem import COUNTER_BITS, SIDE_BY_SIDE
 from clhist._core.model.scaling import times_of
-from clhist._core.model.times import PACKED
-from clhist._core.model.updates import BY_NAME
+from clhist._core.model.times import PACKED, RISK_PACKED
 from clhist._core.model.workload import Workload
 
 WIDTHS = tuple(bits for bits in reversed(COUNTER_BITS) if bits < WORD_BITS)
-SPILLED_BINS = 16  # of a work-group, a power of two, before whole counters are taken in the place of narrow ones
+# Bins that a work-group may spill, a power of two, before whole counters are taken. No measurement is recorded.
+SPILLED_BINS = 16
 # Work-groups may spill as if this share of their elements went to few bins, which takes about three
-# times as long as spread input on an H200. Note [Hot share of spills], docs/decisions/0006.
+# times as long as spread input: H200, `clhist bench --suite skew`. Note [Hot share of spills], docs/decisions/0006.
 HOT_SHARE = 0.08
 # Fetching atomics serialise on a hot bin: three times as long if all values hit one bin. So input must be
 # spread as for 8 bits, even where wider counters would hold it.
 # Note [A look before packed counters], docs/decisions/0006.
 MOST_RACE_FACTOR, SPREAD_BITS = 256, 8
-# A counter holds so many times what it is expected to count: spread input then hardly spills.
+# A counter holds so many times what it is expected to count: spread input then hardly spills. Not recorded as measured.
 HEADROOM = 4
-# Packed counters are taken if they are predicted to take this part of the time of whole ones, and those of half the
-# width if this part of that: input may be skewed, and then they cost a tenth.
-WORTH_PACKING, WORTH_NARROWING = 0.78, 0.9
-# Partitioning is enqueued behind them if it is predicted to take this part of the time of passes: it is more kernels,
-# which uniform input waits for as well.
-WORTH_PARTITIONING_BEHIND = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,7 +277,5 @@ def robust_plan(load: Workload, update: str) -> Plan:
         return local
     other, times = partitioned(free, update), times_of(load)["local"]
     passes, partitions = times.seconds(local), times.seconds(other)
-    # Without rates the paper's limit of passes decides.
-    if passes is None or partitions is None:
-        return local if local.passes <= BY_NAME[update].most_local_passes else other
-    return other if partitions < WORTH_PARTITIONING_BEHIND * passes else local
+    # Partitioning is more kernels, which uniform input waits for as well.
+    return other if passes and partitions and RISK_PACKED * partitions < passes else local

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 from clhist._core.model.plan import Plan, Trace, make_plan
 from clhist._core.model.private import PrivateRates
 from clhist._core.model.scaling import rates_of
-from clhist._core.model.times import PARTITIONED
+from clhist._core.model.times import PARTITIONED, RISK_ON_CPU
 from clhist._core.model.workload import SHARED_LOCAL_MEMORY, Workload
 
 PARTITION_GROUP, LARGE_TILE_GROUP = 512, 1024  # work-items of a group that partitions one tile
@@ -23,24 +23,28 @@ INDEX_GROUPS = 128, 1024  # work-items of a group that looks at one partition, a
 INDEXED_TILES = 4  # by each of them, at least
 USUAL_GROUP = 64  # least work-items of a group, unless the caller forces partitioning
 LEAST_GROUP = 16  # where large values leave no room for more, and partitions are asked for
-# Largest fixed cost of one segment (offset lookup, idle lanes), in pairs.
+# Largest fixed cost of one segment (offset lookup, idle lanes), in pairs. Zipf's law, 64 / 128 / 256 / 512: 148 / 86 to
+# 107 / 119 / 136 us of an H200's gather, `clhist bench --suite skew`.
 SEGMENT_COST = 128
 RANGE_BYTES = 16  # of local memory: which task a work-group has
 MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin
 MOST_PARTITIONS = 2**15  # each has a word of local memory where a tile is grouped
 PARTITION_STEP = 2**12  # to a multiple of which more are rounded up, and fewer to a power of two
-LEAST_WIDTH = 1024  # bins of a range, at least, where there are more ranges than local memory needs
+LEAST_WIDTH = 1024  # bins of a range, at least, where there are more than local memory needs; not recorded as measured
 CURSORS = 2  # words: how many tasks there are besides whole ranges, and how many are taken
 ROUNDS = 4  # in which the pairs of a segment are read
-SEGMENT_BYTES = 128  # of pairs of a range in a tile: tiles are larger where they would have fewer
-TILES_AT_A_TIME = 4  # of a compute unit, where ranges are so few that tiles may be small
+# Bytes of pairs of a range in a tile, which eight lanes read together: tiles are larger where they would have fewer.
+# And tiles of a compute unit, where ranges are so few that tiles may be small: four take 193 us, two 235 (H200).
+SEGMENT_BYTES, TILES_AT_A_TIME = 128, 4
 MOST_TILE = 2**17  # elements
 # Of a work-item of a CPU, at least: few partitions have many each. And of each partition, at least, up to so many in
 # all: a processor that guesses whether a counter is the one it has just changed is often wrong where a few are hot.
+# Zen 5, PoCL 3.1, 31 to 43 ranges: 58 to 31 ms; Zipf's law 24 to 11 with four counters, as with eight.
 ALONE_COUNTERS, LEAST_COUNTERS, MOST_COUNTERS = 256, 4, 2**14
-CPU_TILE = 2**16  # elements whose pairs stay in a core's second-level cache, with their values
-WORTH_TILES = 1.1  # how much faster these must be: skewed bins, which are in the cache anyway, lose
-MOST_CPU_BINS = 2**15  # of a range, a power of two: its cells stay there as well
+# Elements whose pairs stay in a core's second-level cache (1 MiB) with their values, and bins of a range, a power of
+# two, whose cells do. Half or twice as many of both are within a tenth: Zen 5, PoCL 3.1, 20 M int32. No profile has the
+# size of that cache: Intel's runtime reports it as the cache of global memory, PoCL as local memory.
+CPU_TILE, MOST_CPU_BINS = 2**16, 2**15
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
 MOST_PARTITIONED_BINS = 2**31 - 1  # bins are counted in 31 bits as well
 
@@ -181,7 +185,8 @@ def is_worth_tiles(load: Workload, direct: Plan) -> bool:
     private = load.size / rates.rate(ceil(load.num_bins / load.race_factor)) + direct.copies * cells
     private *= max(1, load.profile.hardware_threads / direct.work_groups)  # few elements have few work-items
     # Tiles fill each bin once, since ranges are not copied for each work-item.
-    return private > WORTH_TILES * (load.size / rates.tiles + cells)
+    # Skewed bins are in the cache anyway, and lose.
+    return private > RISK_ON_CPU * (load.size / rates.tiles + cells)
 
 
 def partitioned(load: Workload, update: str) -> PartitionedPlan:
@@ -332,7 +337,7 @@ def counters(most: int) -> int:
     return max(1, min(4, 2048 // most))
 
 
-# A range is shared out if it costs more than 1.5 fair shares of a work-group: 3 of 2 pieces.
+# A range is shared out if it costs more than 1.5 fair shares of a work-group: 3 of 2 pieces. No record of figures.
 SHARED = 3  # pieces
 PIECES = 2  # for each work-group
 _LEAST_PIECE = 1024  # least cost of a piece, in pairs

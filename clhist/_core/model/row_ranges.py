@@ -6,13 +6,13 @@ from math import ceil
 from typing import NamedTuple
 
 from clhist._core.model.partition import MOST_PARTITION_BINS, Split, most_partitions, power_of_two, shared_pieces
-from clhist._core.model.workload import Workload
+from clhist._core.model.workload import LARGE_LOCAL_MEMORY, Workload
 
 MOST_TILE = 2**16  # elements, whose numbers in a tile have 16 bits
 LEAST_PIECE = 64  # rows of a bin that are never shared out
-_LEAST_WIDTH, _LEAST_ELEMENTS = 8, 1024  # of a range, where there need not be more bins and elements
-_FILLED = 0.75  # of the room for elements of a range, where all have as many
-_LARGE_LOCAL_MEMORY = 2**17  # which two work-groups share
+# Of a range, where there need not be more bins and elements; and of the room for its elements, where all have as many.
+# Of the kernels of note [Ranges of rows in local memory] below, without figures.
+_LEAST_WIDTH, _LEAST_ELEMENTS, _FILLED = 8, 1024, 0.75
 _MORE_BYTES = 512  # of local memory, kept free besides the room for elements and bins
 _LEAST_ROOM = 4096  # bytes: with less local memory rows are not grouped by ranges
 # Sizes of rows that are grouped themselves, not by number: gathered, they would use a quarter of each line that a GPU
@@ -60,7 +60,7 @@ def row_ranges(load: Workload, elements: int, bins: int) -> RowRanges:
     assert load.rows is not None
     # Of rows so narrow a GPU would read several others with each, and no cache has so many.
     size, profile = load.rows.components * (load.value_bytes or load.bin_bytes[0]), load.profile
-    is_large = profile.local_memory >= _LARGE_LOCAL_MEMORY and elements * size > profile.l2_cache
+    is_large = profile.local_memory >= LARGE_LOCAL_MEMORY and elements * size > profile.l2_cache
     return RowRanges(split, _width(load), size if is_large and size in _CARRIED_BYTES else 0)
 
 
@@ -86,7 +86,7 @@ def _room(load: Workload) -> int:
     """Return the bytes of local memory of a work-group, besides a word for each work-item."""
     # Two work-groups are resident where local memory is large, so each may use half of it.
     most = load.profile.local_memory
-    return (most // 2 if most >= _LARGE_LOCAL_MEMORY else most) - placing_group(load) * 4 - _MORE_BYTES
+    return (most // 2 if most >= LARGE_LOCAL_MEMORY else most) - placing_group(load) * 4 - _MORE_BYTES
 
 
 def _width(load: Workload) -> int:

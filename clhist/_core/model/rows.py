@@ -22,6 +22,7 @@ from clhist._core.model.times import (
     BANDWIDTH,
     CELLS,
     LAUNCH,
+    RISK_ON_CPU,
     ROWS_ADDED,
     ROWS_AT_ONCE,
     ROWS_FOUND,
@@ -40,16 +41,15 @@ _LEAST_COMPONENTS = 2  # of a row: one number is a pair, which the other strateg
 _LINE_BYTES = 64  # of memory that are read together, at least
 MOST_JOINED = 1024  # work-groups that join pieces
 CURSORS = 4  # words: where the next bins begin, and how many pieces and shared bins there are
-_WIDE_BYTES = 64  # of a row, that is gathered where nothing is known of updates
-# Atomics contend below 64 KiB of results, or on hot bins.
+# Atomics contend below 64 KiB of results, or on hot bins: H200, `red.global.add.v4.f32`; no command was recorded.
 _LEAST_ADDED_BYTES, _MOST_RACE_FACTOR = 2**16, 8
 LOOKED_AT, LOOKED_CELLS, MOST_ALIKE = 2048, 4096, 16  # rows whose bins are looked at, and how many may be of one
 # So few rows are added by atomics without a look at their bins: none waits long.
 # Note [Rows of one bin are one atomic], docs/decisions/0018.
 _UNGUARDED_ROWS = 2**16
-# Rows are gathered if their predicted time is below this multiple of the best other plan's. On an H200 updates of rows
-# took 1.3 to 2.9 times as long as predicted of plain pairs, gathered rows 0.8 to 1.3 times.
-_GAIN, _GAIN_ON_CPU = 1.2, 0.9
+# Rows are gathered on a GPU if their predicted time is below this multiple of the best other plan's. On an H200 updates
+# of rows took 1.3 to 2.9 times as long as predicted of plain pairs, gathered rows 0.8 to 1.3 times.
+_GAIN = 1.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,8 +359,8 @@ def or_gathered(chosen: Plan, others: float | None, load: Workload) -> Plan:
     if others is not None:
         trace.step("t_others", others * 1e6, "", "the same of bins updated")
     row_bytes = load.rows.components * (load.value_bytes or load.bin_bytes[0])
-    gain = _GAIN_ON_CPU if load.on_cpu else _GAIN
-    is_wide = plan.at_once > 0 or row_bytes >= _WIDE_BYTES
+    gain = 1 / RISK_ON_CPU if load.on_cpu else _GAIN
+    is_wide = plan.at_once > 0 or row_bytes >= _LINE_BYTES
     is_less = own < gain * others if own is not None and others is not None else is_wide
     return replace(plan if is_less else chosen, steps=(*(plan if is_less else chosen).steps, *trace.steps))
 

@@ -15,8 +15,6 @@ from clhist._core.model.global_memory import GlobalPlan, global_copies, missed_b
 from clhist._core.model.local import LocalPlan, local_copies, needs_passes
 from clhist._core.model.packed import (
     WIDTHS,
-    WORTH_NARROWING,
-    WORTH_PACKING,
     PackedPlan,
     may_pack,
     packed_counters,
@@ -27,7 +25,7 @@ from clhist._core.model.plan import Plan, Trace, after
 from clhist._core.model.private import PrivatePlan
 from clhist._core.model.rows import RowsPlan
 from clhist._core.model.sort import SortedPlan, global_or_sorted
-from clhist._core.model.times import BANDWIDTH, Times
+from clhist._core.model.times import BANDWIDTH, RISK_GLOBAL, RISK_NARROW, RISK_PACKED, Times
 from clhist._core.model.updates import BY_NAME
 from clhist._core.model.workload import Workload
 
@@ -68,8 +66,8 @@ CANDIDATES = (
     _Candidate("t_partitioned", lambda load, local, everywhere: partitioned(load, local), False),
     _Candidate("t_global", lambda load, local, everywhere: global_copies(load, everywhere), True),
 )
-WORTH_SKEW = 2 / 3  # how much faster global memory must be
-LEAST_SKEWED = 2**20  # elements; fewer take little time anywhere
+# Elements; fewer take little time anywhere. Without this limit 8 % of an H200's plans would be others, unmeasured.
+LEAST_SKEWED = 2**20
 PREDICTED = tuple(candidate.symbol for candidate in CANDIDATES)  # steps of a plan that was chosen by its time
 
 
@@ -130,13 +128,13 @@ def _fastest(load: Workload, local_update: str, global_update: str, times: dict[
     # Rates are measured with uniform bins.
     risk = 1.0
     if load.size >= LEAST_SKEWED:
-        risk = trace.step("risk", 1 / WORTH_SKEW, "", "multiplies t_global: skewed bins slow global memory most")
+        risk = trace.step("risk", RISK_GLOBAL, "", "multiplies t_global: skewed bins slow global memory most")
     seconds, best = min(others, key=lambda timed: timed[0] * (risk if timed[1].memory == "global" else 1))
-    least = WORTH_PACKING * seconds
+    least = seconds / RISK_PACKED
     # Each narrower width must beat the choice so far by a margin, since skew makes it count again.
     for seconds, plan in packed:  # the widest first
         if seconds < least:
-            least, best = WORTH_NARROWING * seconds, plan
+            least, best = seconds / RISK_NARROW, plan
     return replace(best, steps=(*best.steps, *trace.steps))
 
 
