@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -102,6 +103,12 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Watch imports of test files."""
     with watchdog(session.config):
         return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the items and their modules, which live as long as the run, out of garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,7 +13,7 @@ import pytest
 import clhist
 from clhist import histogram, histogram2d, histogram_bin_edges, histogramdd, stats
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_optimizer")]
 
 SIZE = 70_001
 EDGES = np.linspace(0, 1, 6)

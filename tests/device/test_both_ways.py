@@ -11,6 +11,8 @@ from histograms import outcome
 import clhist
 from clhist._core.model.problem import CHOICES
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 CALL_OPTIONS = ("allocator", "wait_for", "return_event", "race_factor", "memory_budget")
 
 

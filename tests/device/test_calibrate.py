@@ -23,6 +23,8 @@ from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.cli.main import main
 from clhist.errors import ProfileError
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 @pytest.fixture(scope="module")
 def bench():

@@ -14,6 +14,8 @@ from clhist.cli.reproduce.claims import COMPARISONS, SOURCES, compared, sc20
 from clhist.cli.reproduce.page import page
 from clhist.cli.reproduce.sc20 import AUTO, OURS, SORT, Input, Lab, Point, model_table
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 def run(*arguments):
     return CliRunner().invoke(main, ["reproduce", *arguments, "--quiet"])

@@ -10,6 +10,8 @@ from pandas.testing import assert_frame_equal, assert_series_equal
 
 import clhist
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 def trips(size):
     """Return a table with keys of several types, some of them missing."""

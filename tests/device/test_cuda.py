@@ -19,6 +19,8 @@ from clhist._core.opencl import cuda_queues
 from clhist._core.runtime import cuda_calls, cuda_check, cuda_modules
 from clhist.errors import UnsupportedError
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 EXPECTED = np.bincount(BINS, minlength=77)
 

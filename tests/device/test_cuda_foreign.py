@@ -18,6 +18,8 @@ from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.runtime import cuda_calls
 from clhist._core.runtime.cuda_launcher import CudaExecutable
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 EXPECTED = np.bincount(BINS, minlength=77)
 

@@ -11,6 +11,8 @@ import pytest
 import clhist
 from clhist import ndimage, stats
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 N = 20_000
 RNG = np.random.default_rng(1)
 X, Y = RNG.normal(size=(2, N)).astype(np.float32)

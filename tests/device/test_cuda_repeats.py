@@ -16,6 +16,8 @@ from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist.grouped import distinct_keys
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 N, BINS = 7000, 77
 RNG = np.random.default_rng(5)
 ONLY_LAUNCHED = {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}

@@ -15,6 +15,8 @@ from test_cuda_functions import BINS, COUNTS, N, X, check_same, on_host
 import clhist
 from clhist._core.cuda.driver import CaptureError
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 def _two(accumulator, a, *arrays):
     """Add arrays in two chunks."""

@@ -15,6 +15,8 @@ import clhist
 from clhist._core.runtime import small
 from clhist.statistics.table import STATISTICS, TABLE
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 RNG = np.random.default_rng(11)
 SIZE = 300
 KEYS = RNG.integers(-2, 9, SIZE)

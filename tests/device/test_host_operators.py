@@ -12,6 +12,8 @@ from histograms import outcome
 import clhist
 from clhist._core.opencl.device import device_kind
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 FLOATS = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -2.25, 1e-3])
 BINS = 6
 

@@ -9,6 +9,8 @@ import pytest
 from clhist import Accumulator, HistogramKernel, Operator, bincount, operators, reduce_by_index
 from clhist._core.opencl.arrays import mask_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 NUM_BINS = 40  # fewer than an int8 has, which -1 must leave out as well
 KINDS = ["indices", "values", "both", "nothing", "everything"]
 PAIR = np.dtype([("a", "i4"), ("b", "f4")], align=True)

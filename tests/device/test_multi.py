@@ -15,6 +15,8 @@ from clhist import Accumulator, HistogramKernel, MultiAccumulator, operators
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import groups_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 @pytest.fixture
 def queues(queue, other_queue):

@@ -21,6 +21,8 @@ from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 COUNT = operators.add(np.int32)
 COMPLETE = cl.command_execution_status.COMPLETE
 

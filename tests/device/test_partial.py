@@ -15,6 +15,8 @@ from clhist._core.opencl.device import profile_context
 from clhist.partial import FORMAT
 from clhist.selftest.cases import CASES, PRODUCTS, problem
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 SUMS = Spec(operators.add(np.int64), 5)
 
 

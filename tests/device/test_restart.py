@@ -10,6 +10,8 @@ import pytest
 
 from clhist import Accumulator, HistogramKernel, MultiAccumulator, Operator, Partial, Spec, merge, operators
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 N, H = 5000, 7
 PAIR = np.dtype([("value", np.float64), ("index", np.int32)], align=True)
 

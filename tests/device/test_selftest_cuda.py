@@ -11,6 +11,8 @@ from clhist.cli.main import main
 from clhist.selftest.checks import HOLDS, UNAVAILABLE, WRONG
 from clhist.selftest.suite import cuda_checks
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 CHOSEN = {  # rows, and what comes of them
     ("native, local", "int32"): HOLDS,
     ("cas, global", "float32"): HOLDS,

@@ -14,6 +14,8 @@ from clhist._core.opencl.device import profile_context
 from clhist.selftest.cases import CASES, PRODUCTS, problem, random_values
 from clhist.selftest.reference import counts_of, groups_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 path, example = streams.path, streams.example
 
 

@@ -20,6 +20,8 @@ from clhist._core.runtime import launcher
 from clhist._core.runtime.engine import Engine
 from clhist.selftest.reference import counts_of, groups_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 path, chunks, example = streams.path, streams.chunks, streams.example
 
 

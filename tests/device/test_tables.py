@@ -14,6 +14,8 @@ from pandas.testing import assert_frame_equal, assert_series_equal
 
 import clhist
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 AGGREGATIONS = {
     "mean": ("fare", "mean"),
     "n": ("fare", "size"),

@@ -10,6 +10,8 @@ import pytest
 
 from clhist.zonal import zonal_stats
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 NAMES = ["mean", "max", "min", "sum", "std", "var", "count", "majority", "median", "nunique"]
 
 

@@ -90,9 +90,8 @@ def test_a_dirty_tree_and_an_owner_that_is_not_known(repository):
 AUTHOR, EMAIL = "Ada Lovelace & Co.", "ada@example.org"
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """The repository's files as they are, committed."""
+def copied(folder):
+    """Return a folder with the repository's files as they are, committed."""
     files = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "-z", "--cached"], capture_output=True, text=True, check=True
     ).stdout.split("\0")
@@ -100,18 +99,25 @@ def copy(tmp_path):
         if name.startswith(("tests/", "kernels_cl/", "devices/")) and name != "tests/unit/test_release.py":
             continue
         if (ROOT / name).is_file():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tmp_path / name)
-    run(tmp_path, "init", "-q")
-    commit(tmp_path)
-    return tmp_path
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    run(folder, "init", "-q")
+    commit(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    """Such a folder, which no test changes."""
+    return copied(tmp_path_factory.mktemp("copy"))
 
 
 def owner(root, *arguments):
     return subprocess.run([root / ".ci" / "owner", *arguments], capture_output=True, text=True)
 
 
-def test_one_command_writes_owner_and_author(copy):
+def test_one_command_writes_owner_and_author(tmp_path):
+    copy = copied(tmp_path)
     assert any("OWNER" in text for text in release.problems("v1.2.3", copy))
     done = owner(copy, "octocat", AUTHOR, EMAIL)
     assert done.returncode == 0, done.stderr
@@ -136,8 +142,8 @@ def test_one_command_writes_owner_and_author(copy):
         ("octocat", 'A "B"', EMAIL),
     ],
 )
-def test_an_owner_that_is_none(arguments, copy):
-    done = owner(copy, *arguments)
+def test_an_owner_that_is_none(arguments, unchanged):
+    done = owner(unchanged, *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: ")
-    assert subprocess.run(["git", "-C", copy, "diff", "--quiet"]).returncode == 0
+    assert subprocess.run(["git", "-C", unchanged, "diff", "--quiet"]).returncode == 0
