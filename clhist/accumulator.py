@@ -357,8 +357,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
             operators = self._forms[0], self._outputs.operators[0]
-            engine, arguments, size, first = streams.checked_pairs(*operators, self._counts, self.queue, *args)
-            return self._chunks.check(engine, arguments, size, first, position)
+            pairs = streams.checked_pairs(*operators, self._counts, self.queue, *args)
+            return self._chunks.check(*pairs, position)
         values, first, arguments = list(args), self._first, self._engine.arguments
         if first is not None:
             if len(args) != len(arguments) - 1:
