@@ -6,7 +6,7 @@ What a bin holds between two pieces is an accumulator of the operator, neither l
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Self, Unpack, overload
 
 import numpy as np
@@ -22,7 +22,7 @@ from clhist._core.opencl.new_arrays import to_device
 from clhist._core.opencl.on_device import HoldsBins
 from clhist._core.runtime import streams
 from clhist._core.runtime.call import Call, queue_for
-from clhist._core.runtime.chunks import Chunks, KnownPiece, Piece
+from clhist._core.runtime.chunks import Chunks, Piece
 from clhist._core.runtime.cuda_calls import first_of_cuda
 from clhist._core.runtime.cuda_entry import takes_cuda, takes_cuda_as
 from clhist._core.runtime.device_accumulators import DeviceAccumulators, Updates, empty_bins
@@ -155,8 +155,8 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
             raise TypeError(f"first_index: expected none, since there is no map; got {first_index!r}")
         if engine is None and len(self._shapes[0]) > 1:
             raise ValueError(f"num_bins: expected one dimension for an operator, got {num_bins}")
-        # A stream repeats few signatures of chunks: a known one needs no further checks.
-        self._known: Remembered[KnownPiece] = Remembered(4)
+        # A stream repeats few signatures of chunks: those of a cached one need no further checks.
+        self._templates: Remembered[Piece] = Remembered(4)
         dests = streams.checked_dests(self._outputs, self._forms, self._shapes, dest, self.queue.context)
         self._on_device = False
         self._held = DeviceAccumulators(
@@ -339,27 +339,32 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         check_process()
         self._held.check()
         position = self._position if position is None else position
-        # Arguments with the signature of an earlier chunk need no further checks.
-        template = self._known.get(key := signature_of_arguments((*args, size)))
-        if template is not None and (piece := template.again(args, position)) is not None:
-            return piece
-        piece = self._checked(args, size, position)
-        # Also where a known signature skips other checks, positions must fit the index type of the operator.
-        last = np.iinfo(self._forms[0].dtype["index"]).max if self._engine is None and piece.first is not None else None
-        self._known.put(key, KnownPiece.of(args, piece, last))
+        template = self._templates.get(key := signature_of_arguments((*args, size)))
+        if template is not None:
+            piece = template.with_arrays(args, position)
+        else:
+            piece = self._checked(args, size, position)
+            self._templates.put(key, piece.template(args))
+        # The position of a pair is the index of its value, of the operator's type.
+        if piece.first is not None and self._engine is None:
+            last, index = position + piece.size - 1, self._forms[0].dtype["index"]
+            if last > np.iinfo(index).max:
+                raise ValueError(f"indices: the position {last} does not fit {index} of the index")
         return piece
 
     def _checked(self, args: Sequence[Any], size: int | None, position: int) -> Piece:
         if self._engine is None:
             if len(args) != 2 or size is not None:
                 raise TypeError(f"add: expected indices and values, got {len(args)} arguments and size={size}")
-            return self._pairs(args[0], args[1], position)
+            operators = self._forms[0], self._outputs.operators[0]
+            pairs = streams.checked_pairs(*operators, self._counts, self.queue, *args)
+            return self._chunks.check(*pairs, position)
         values, first, arguments = list(args), self._first, self._engine.arguments
         if first is not None:
             if len(args) != len(arguments) - 1:
-                names = ", ".join(a.name for a in arguments if a != first)
+                names = ", ".join(a.name for n, a in enumerate(arguments) if n != first)
                 raise TypeError(f"add: expected {len(arguments) - 1} arguments ({names}), got {len(args)}")
-            values.insert(arguments.index(first), 0)
+            values.insert(first, 0)
         return self._chunks.check(self._engine, with_arrays(arguments, values), size, first, position)
 
     def feed(self, piece: Piece) -> None:
@@ -373,7 +378,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
             self._updates.check()
         self._check_place(piece)
         self._position = piece.position
-        self._chunks.feed(piece.of(engine), lambda arrays, length: self._continue(engine, arrays, length))
+        self._chunks.feed(piece, lambda chunk, length: self._continue(engine, chunk, length))
         self._on_device = piece.on_device
 
     def _sources(self) -> frozenset[str]:
@@ -425,15 +430,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         self._held.check()
         self._updates.check()
 
-    def _pairs(self, indices: Any, values: Any, position: int) -> Piece:
-        """Return (index, value) pairs, checked."""
-        operators = self._forms[0], self._outputs.operators[0]
-        engine, arguments, size, first = streams.checked_pairs(
-            *operators, self._counts, self.queue, indices, values, position
-        )
-        return self._chunks.check(engine, arguments, size, first, position)
-
-    def _continue(self, engine: Engine, arrays: Mapping[str, Any], size: int) -> list[cl.Event]:
+    def _continue(self, engine: Engine, args: list[Any], size: int) -> list[cl.Event]:
         """Enqueue the histogram of one chunk, combined with the accumulators."""
         outputs = self._outputs
         # Before a bin could get more values than its accumulator takes, move all bins to a host partial and start anew.
@@ -445,7 +442,7 @@ class Accumulator(HoldsBins, Generic[A, Made], instead=INSTEAD):
         def enqueue(dests: list[Array], outs: list[Array], begun: Callable[[], None] | None) -> cl.Event:
             shapes, dest, out = map(outputs.like, (list(self._shapes), dests, outs))
             call = Call(shapes, size, dest, out, self.queue, partial=("dest", "out"), begun=begun, **more)
-            return run(engine, [arrays[argument.name] for argument in engine.arguments], call).event
+            return run(engine, args, call).event
 
         event = self._held.join(enqueue, self._updates)
         # A chunk that follows the last one extends its range, so that a long stream has few ranges.

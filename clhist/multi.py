@@ -13,7 +13,6 @@ import pyopencl as cl
 
 from clhist._core.kinds import may_be_cuda
 from clhist._core.opencl.arrays import is_device_array
-from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.several import device_name, queues_of
 from clhist._core.runtime.chunks import Piece
@@ -119,12 +118,8 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         RuntimeWarning
             If a device failed and others did its work.
         """
-        first = first_of_cuda(args)
-        if first is None:
-            with self._resumable():
-                self.feed(self.piece(args, size))
-        else:
-            self._add_cuda(first, args, size)
+        with self._resumable():
+            self.feed(self.piece(args, size))
         return self
 
     def extend(self, iterable: Iterable[Any], total: int | None = None, progress: bool | Progress = False) -> Self:
@@ -168,14 +163,31 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
         """Return the checked arguments of `add`; the next piece follows it."""
-        context = next((array.context for array in args if is_device_array(array)), None)
-        # A device array can only be added by an accumulator of its context.
-        devices = [device for device in self._devices if context in (None, device.accumulator.queue.context)]
+        accumulator = self._device_of(args).accumulator
+        accumulator._go_to(args)  # noqa: SLF001  # as its own `add` does
         position = self._position if position is None else position
-        whole = (devices or self._devices)[0].accumulator.piece(args, size, position)
+        whole = accumulator.piece(args, size, position)
         self._check_place(whole)
         self._position = position + whole.size
         return whole
+
+    def _device_of(self, args: Sequence[Any]) -> _Device:
+        """Return the device that the arrays in `args` are on, or the first that has not failed if they are NumPy's."""
+        if (first := first_of_cuda(args)) is not None:
+            number = first.memory.device
+            if number not in self._of_cuda:
+                self._of_cuda[number] = self._made(cl.CommandQueue(first.stands_for.context, first.stands_for.device))
+            return self._of_cuda[number]
+        context, failed = next((array.context for array in args if is_device_array(array)), None), self._pool.failed
+        if context is None:
+            return next((device for device in self._devices if device not in failed), self._devices[0])
+        # Arrays of another context are refused by whichever device is asked.
+        there = (device for device in self._devices if device.accumulator.queue.context == context)
+        device = next(there, self._devices[0])
+        # What a failed device had not handed over was computed elsewhere, and is still in its bins.
+        if device in failed:
+            raise failed[device]
+        return device
 
     @contextmanager
     def _resumable(self) -> Iterator[None]:
@@ -216,7 +228,7 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
                 self._pool.run(run, on_done)
                 continue
             for piece in run:
-                self._feed(next(device for device in self._devices if device.takes(piece)), piece)
+                self._feed(self._device_of(piece.args), piece)
                 on_done(piece)
 
     def _feed(self, device: _Device, piece: Piece) -> None:
@@ -230,18 +242,6 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         finally:
             self._size += device.accumulator.size - before
             self._updates.end()
-
-    def _add_cuda(self, first: CudaArray, args: Sequence[Any], size: int | None) -> None:
-        """Add a chunk of CUDA's arrays, one of which is `first`, where they are."""
-        number = first.memory.device
-        if number not in self._of_cuda:
-            self._of_cuda[number] = self._made(cl.CommandQueue(first.stands_for.context, first.stands_for.device))
-        device = self._of_cuda[number]
-        device.accumulator._go_to(args)  # noqa: SLF001  # as its own `add` does
-        piece = device.accumulator.piece(args, size, self._position)
-        self._check_place(piece)
-        self._feed(device, piece)
-        self._position += piece.size
 
     def _settle(self) -> None:
         """Wait for the results of device arrays, and merge them on the host."""

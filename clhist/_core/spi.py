@@ -44,6 +44,7 @@ from clhist._core.runtime.signature import (
     Remembered as Remembered,
     call_templates as call_templates,
     signature_of as signature_of,
+    signature_of_arguments as signature_of_arguments,
 )
 
 from clhist._core.runtime.cuda_repeats import (

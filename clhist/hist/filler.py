@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist._core.spi import (
     DeviceAccumulators,
@@ -21,16 +20,18 @@ from clhist._core.spi import (
     device_kind,
     device_profile,
     is_device_array,
-    signature_of,
+    profile_names,
+    signature_of_arguments,
     takes_cuda,
+    to_device,
 )
 from clhist.accumulator import CHUNK_BYTES
 from clhist.binned.spi import Sweep, shaped
 from clhist.hist.axes import grows_in_value
 from clhist.hist.categories import growth_undone_on_error
-from clhist.hist.columns import MEANS, Columns, adds_up, columns_of, is_column, present_columns
-from clhist.hist.filling import KnownFill, check_room, fill_on_host, positions
-from clhist.hist.storages import merge, num_cells, plan_of, sum_of, sums_of, sums_sweep, takes
+from clhist.hist.columns import MEANS, Columns, adds_up, is_column, present_columns
+from clhist.hist.filling import device_columns, places_of, positions
+from clhist.hist.storages import WITHOUT_SWEEP, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep
 from clhist.operators.c_types import check_booleans, integer
 
 _SOURCES = "_clhist_sources"  # attribute of a partial histogram
@@ -93,12 +94,15 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         self._queue, self._reproducible = queue, reproducible
         self._chunk_bytes = integer("chunk_bytes", chunk_bytes, 1)
         self._grows = any(ax.traits.growth for ax in h.axes)
+        # Growth depends on the content of arrays, and a reproducible fill has no single sweep to repeat.
+        self._may_repeat = not (self._grows or reproducible or self._storage in WITHOUT_SWEEP)
         # Sums on the device, by what they are multiplied with in the end, and by their names and sizes.
         self._held: dict[tuple[Any, tuple[str, ...], Any], DeviceAccumulators] = {}
         self._of: cl.CommandQueue | None = None
         self._source, self._is_filled, self._merged = uuid.uuid4().hex, False, frozenset[str]()
-        # Here rather than with the calls of functions, since their tables go with the axes of this histogram.
-        self._known: Remembered[KnownFill] = Remembered(16)
+        # Sweeps, what their sums are multiplied with, and which arguments they take; here, since their tables go with
+        # the axes of this histogram.
+        self._sweeps: Remembered[tuple[Sweep, Any, tuple[int, ...]]] = Remembered(16)
         self._updates = Updates(type(self).__name__)
 
     def __repr__(self) -> str:
@@ -119,13 +123,15 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
                 f"name, got {list(named)}"
             )
         inputs = (*args, *rest, weight, sample)
-        # Repeats by signature skip all checks. Growth depends on the content of arrays, and a reproducible fill has no
-        # single sweep to repeat.
-        may_repeat = not (self._grows or self._reproducible) and any(map(is_device_array, inputs))
-        signature = signature_of(*inputs) if may_repeat else None
-        cached = self._known.get(signature)
-        if cached is not None:
-            self._sweep(cached.sweep, cached.scale, [inputs[n] for n in cached.places])
+        # Repeats by signature skip all checks. Without a queue, small NumPy arrays go to boost-histogram, which takes
+        # less time than a signature.
+        on_device, key = any(map(is_device_array, inputs)), None
+        if self._may_repeat and (on_device or self._queue is not None):
+            signature = signature_of_arguments(inputs)
+            key = signature and (signature, profile_names())
+        if key is not None and (cached := self._sweeps.get(key)) is not None:
+            repeated, scale, places = cached
+            self._sweep(repeated, scale, [inputs[n] for n in places], on_device)
             self._is_filled = True
             self._updates.is_open = False
             return self
@@ -133,33 +139,26 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         # Bins on the device would lack those that a growing axis adds.
         if self._grows:
             self._flush()
-        storage = self._storage
         with growth_undone_on_error(self._added):
-            columns = columns_of(
-                self._added, values, weight, sample, self._queue, reproducible=self._reproducible, threads=threads
-            )
-            if columns is None or not takes(self._added, columns):
-                fill_on_host(self._added, values, weight, sample, threads, self._queue, self._reproducible)
-                self._is_filled = True
-                return self
-            check_room(self._added, columns)
-        # Sums of device arrays stay on the device. Means are joined on the host, as are sums in NumPy arrays.
-        stays = storage not in MEANS and (columns.on_device or self._in_pieces(columns))
+            columns = device_columns(self._added, values, weight, sample, threads, self._queue, self._reproducible)
+        if columns is None:
+            self._is_filled = True
+            return self
+        scale = _scale(weight)
         for piece in self._pieces(columns):
-            swept = sums_sweep(piece, reproducible=self._reproducible) if stays else None
-            if swept is not None:
-                scale = _scale(weight)
-                self._known.put(signature, KnownFill.of(self._added, inputs, columns, swept, scale))
-                self._sweep(swept, scale, piece.arrays)
+            sweep = sums_sweep(piece, reproducible=self._reproducible)
+            if sweep is not None:
+                order = places_of(self._added, inputs, columns) if piece is columns else None
+                self._sweeps.put(key, None if order is None else (sweep, scale, order))
+                self._sweep(sweep, scale, piece.arrays, piece.on_device)
                 continue
-            sums = sums_of(piece, num_cells(self._added, storage), reproducible=self._reproducible)
-            if stays:
-                key = _scale(weight), tuple(sums), tuple(part.shape for part in sums.values())
-                accumulators = self._on(key, piece.queue)
-                self._hold(key, accumulators, [*sums.values()])
+            sums = sums_of(piece, num_cells(self._added, self._storage), reproducible=self._reproducible)
+            if piece.on_device and self._storage not in MEANS:
+                group = scale, tuple(sums), tuple(part.shape for part in sums.values())
+                self._hold(group, self._on(group, piece.queue), [*sums.values()])
             else:
                 self._updates.begin()
-                merge(self._added, storage, piece.weight, sums, piece.queue)
+                merge(self._added, self._storage, scale, sums, piece.queue)
         self._is_filled = True
         self._updates.end()
         return self
@@ -228,38 +227,28 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         """
         return plan_of(self._added, size, dtypes, weight, sample, self._queue or default_queue())
 
-    def _in_pieces(self, columns: Columns) -> bool:
-        """Whether NumPy arrays go to a device with its own memory in pieces, whose sums would not be reproducible."""
-        sums = self._reproducible and adds_up(columns.weight, columns.sample)
-        return not columns.on_device and device_kind(columns.queue.device) != "cpu" and not sums
-
     def _pieces(self, columns: Columns) -> Iterator[Columns]:
-        """Yield the columns in pieces that are on the device, or as they are."""
-        if not self._in_pieces(columns):
+        """Yield the columns in pieces that are on the device, or NumPy's as they are: on CPUs, or for one exact sum."""
+        is_one = self._reproducible and adds_up(columns.weight, columns.sample)
+        if columns.on_device or is_one or device_kind(columns.queue.device) == "cpu":
             yield columns
             return
-        arrays = [column for column in (*columns.data, columns.weight, columns.sample) if is_column(column)]
+        values, size, queue = (*columns.data, columns.weight, columns.sample), columns.size, columns.queue
         # Bytes of one entry in all columns; the limit of a chunk is in bytes, its step in entries.
-        row = sum(column.nbytes for column in arrays) // columns.size
-        step = max(1, self._chunk_bytes // row)
-        for begin in range(0, columns.size, step):
-            end = min(columns.size, begin + step)
+        step = max(1, self._chunk_bytes // (sum(value.nbytes for value in values if is_column(value)) // size))
+        for begin in range(0, size, step):
+            end = min(begin + step, size)
+            *data, weight, sample = (to_device(queue, v[begin:end]) if is_column(v) else v for v in values)
+            more: Any = {"weight": weight, "sample": sample, "on_device": True}
+            yield replace(columns, data=tuple(data), size=end - begin, **more)
 
-            def placed(value: Any, begin: int = begin, end: int = end) -> Any:
-                return cl_array.to_device(columns.queue, value[begin:end]) if is_column(value) else value
-
-            data = tuple(placed(column) for column in columns.data)
-            yield replace(
-                columns,
-                data=data,
-                size=end - begin,
-                weight=placed(columns.weight),
-                sample=placed(columns.sample),
-                on_device=True,
-            )
-
-    def _sweep(self, sweep: Sweep, scale: Any, arrays: Sequence[Any]) -> None:
-        """Add the sums of arrays to those on the device."""
+    def _sweep(self, sweep: Sweep, scale: Any, arrays: Sequence[Any], on_device: bool) -> None:
+        """Add the sums of device arrays to those on the device, and the sums of NumPy arrays to those on the host."""
+        if not on_device:
+            sums = sweep(arrays)
+            self._updates.begin()
+            merge(self._added, self._storage, scale, sums, sweep.queue)
+            return
         accumulators = self._on((key := (scale, sweep.names, sweep.template.call.num_bins)), sweep.queue)
         # Counters narrower than their results cannot continue from earlier sums: count from 0, then add.
         if accumulators is None or not sweep.may_combine:

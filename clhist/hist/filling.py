@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import boost_histogram as bh
 import numpy as np
@@ -43,35 +43,43 @@ from clhist.operators.c_types import check_booleans
 _MOST_BYTES = 32
 
 
-class KnownFill(NamedTuple):
-    """A fill but for its arrays.
+def places_of(h: Any, inputs: Sequence[Any], columns: Columns) -> tuple[int, ...] | None:
+    """Return which `inputs` of a fill are the arrays of its sweep, in order; None if that depends on their content.
 
-    Attributes
-    ----------
-    sweep : Sweep
-        What computes its sums.
-    scale : float, str or None
-        What these are multiplied with in the end; "each" of weights that are an array.
-    places : tuple of int
-        Which of the arguments of the fill the sweep takes, in its order.
+    `inputs` end in weight and sample.
     """
+    dims = len(inputs) - 2
+    # A sweep takes the data of the last axis first, then weights and samples.
+    places = [n for n in (*reversed(range(dims)), dims, dims + 1) if is_column(inputs[n])]
+    arrays = columns.arrays
+    # A converted column, or bins found on the host, differ from the caller's array, which a repeat would pass.
+    as_given = len(arrays) == len(places) and all(a is inputs[n] for a, n in zip(arrays, places, strict=True))
+    # An array without dimensions is a number, which decides on a bin or a scale.
+    is_number = any(isinstance(value, np.ndarray) and not value.ndim for value in inputs)
+    if not as_given or is_number or any(map(looks_at_content, h.axes, inputs)):
+        return None
+    return tuple(places)
 
-    sweep: Sweep
-    scale: Any
-    places: tuple[int, ...]
 
-    @classmethod
-    def of(cls, h: Any, inputs: Sequence[Any], columns: Columns, sweep: Sweep, scale: Any) -> KnownFill | None:
-        """Return the fill, or None if one with arrays alike may differ; `inputs` ends in weight and sample."""
-        dims = len(inputs) - 2
-        # A sweep takes the data of the last axis first, then weights and samples.
-        places = [n for n in (*reversed(range(dims)), dims, dims + 1) if is_column(inputs[n])]
-        arrays = columns.arrays
-        # A converted column, or bins found on the host, differ from the caller's array, which a repeat would pass.
-        as_given = len(arrays) == len(places) and all(a is inputs[n] for a, n in zip(arrays, places, strict=True))
-        if not as_given or any(looks_at_content(ax, value) for ax, value in zip(h.axes, inputs, strict=False)):
-            return None
-        return cls(sweep, scale, tuple(places))
+def device_columns(
+    h: Any,
+    values: Sequence[Any],
+    weight: Any,
+    sample: Any,
+    threads: int | None,
+    queue: cl.CommandQueue | None,
+    reproducible: bool,
+) -> Columns | None:
+    """Return the columns of a fill by a device, or None after NumPy or boost-histogram has filled `h`.
+
+    `values`, `weight` and `sample` are those of `present_columns`.
+    """
+    columns = columns_of(h, values, weight, sample, queue, reproducible=reproducible, threads=threads)
+    if columns is None or not takes(h, columns):
+        _fill_on_host(h, values, weight, sample, threads, queue, reproducible)
+        return None
+    check_room(h, columns)
+    return columns
 
 
 @takes_cuda
@@ -148,28 +156,29 @@ def fill(
         # The key has the id of the C++ histogram. An id may be reused, which the weak reference in the entry reveals.
         signature = signature_of(id(h._hist), queue, *inputs)
         key = signature and ("fill", signature)
-        entry: tuple[Callable[[], Any], type, KnownFill] | None = call_templates.get(key)
+        entry: tuple[Callable[[], Any], type, Sweep, tuple[int, ...]] | None = call_templates.get(key)
         if entry is not None and entry[0]() is h._hist:
-            _, storage, template = entry
-            sweep = template.sweep
-            merge(h, storage, weight, sweep([inputs[n] for n in template.places]), sweep.queue)
+            _, storage, repeated, order = entry
+            merge(h, storage, weight, repeated([inputs[n] for n in order]), repeated.queue)
             return h
     values, weight, sample, _ = present_columns(args, weight, sample)
     with growth_undone_on_error(h):
-        columns = columns_of(h, values, weight, sample, queue, reproducible=reproducible, threads=threads)
-        if columns is None or not takes(h, columns):
-            fill_on_host(h, values, weight, sample, threads, queue, reproducible)
+        columns = device_columns(h, values, weight, sample, threads, queue, reproducible)
+        if columns is None:
             return h
-        check_room(h, columns)
-        sums = sums_of(columns, num_cells(h, columns.storage), reproducible=reproducible)
+        sweep = sums_sweep(columns, reproducible=reproducible)
+        cells = num_cells(h, columns.storage)
+        sums = sums_of(columns, cells, reproducible=reproducible) if sweep is None else sweep(columns.arrays)
         merge(h, columns.storage, weight, sums, columns.queue)
     # Axes that grow depend on the content of arrays, so such a fill has to be planned anew.
-    if key is not None and not any(ax.traits.growth for ax in h.axes):
-        _remember(key, h, inputs, columns)
+    if key is not None and sweep is not None and not any(ax.traits.growth for ax in h.axes):
+        places = places_of(h, inputs, columns)
+        # A weak reference: the cache must not keep the histogram alive.
+        call_templates.put(key, places and (weakref.ref(h._hist), columns.storage, sweep, places))
     return h
 
 
-def fill_on_host(
+def _fill_on_host(
     h: Any, values: Sequence[Any], weight: Any, sample: Any, threads: int | None, queue: Any, reproducible: bool
 ) -> None:
     """Fill `h` by NumPy if it has means, otherwise by boost-histogram; `as_column` was taken of the arguments.
@@ -228,15 +237,6 @@ def _repeated(value: Any, size: int, kind: str) -> Any:
 
 _ARRAYS = {np.ndarray, type(None)}
 _OF_BOOST_HISTOGRAM = "axes, weights or samples that only boost-histogram takes"
-
-
-def _remember(key: Hashable, h: Any, inputs: Sequence[Any], columns: Columns) -> None:
-    """Keep what a fill of the same histogram with arrays alike needs again."""
-    sweep = sums_sweep(columns, reproducible=False)
-    template = None if sweep is None else KnownFill.of(h, inputs, columns, sweep, None)
-    if template is not None:
-        # A weak reference: the cache must not keep the histogram alive.
-        call_templates.put(key, (weakref.ref(h._hist), columns.storage, template))
 
 
 def check_room(h: Any, columns: Columns) -> None:

@@ -34,6 +34,8 @@ _MOST_COUNTED = 2**32
 # An error of the mean up to so many units in its last place costs no digit of the variance.
 _FAR = 8
 _INTEGERS = (bh.storage.Int64, bh.storage.AtomicInt64)
+# Their sums take several sweeps, or one of another engine.
+WITHOUT_SWEEP = (*MEANS, bh.storage.MultiCell)
 
 
 def takes(h: Any, columns: Columns) -> bool:
@@ -92,7 +94,7 @@ def sums_of(columns: Columns, num_cells: int, *, reproducible: bool) -> Sums:
 
 def sums_sweep(columns: Columns, *, reproducible: bool) -> Sweep | None:
     """Return the sweep over the columns that computes all sums, or None where it takes several, or no plain values."""
-    if columns.storage in (*MEANS, bh.storage.MultiCell) or reproducible:
+    if columns.storage in WITHOUT_SWEEP or reproducible:
         return None
     outputs, values = outputs_of(columns)
     # Float32 sums take the reproducible form, which has no sweep that can be repeated.

@@ -12,6 +12,7 @@ from streams import SUM
 
 import clhist
 from clhist import Accumulator, HistogramKernel, MultiAccumulator, operators
+from clhist.errors import DeviceLostError
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import groups_of
 
@@ -109,6 +110,38 @@ def test_a_device_that_fails_is_left_out_and_nothing_is_lost_or_counted_twice(af
     assert accumulator.partial().positions == ((0, 4 * 30_001),)
     assert len(accumulator.failed) == 1
     accumulator.add(indices, values)  # by the other one
+    np.testing.assert_array_equal(accumulator.result(), 5 * expected, strict=True)
+
+
+def test_arrays_on_a_device_that_failed_are_refused_and_its_bins_are_not_counted_again(queues, pairs, shares):
+    indices, values, expected = pairs
+    shares[1][queues[1]] = 2
+    accumulator = MultiAccumulator(SUM, 40, queues=queues, chunk_bytes=4096)
+    with pytest.warns(RuntimeWarning, match="failed and is not used any more"):
+        accumulator.add(indices, values)
+    shares[1].clear()
+    for _ in range(2):
+        with pytest.raises(cl.RuntimeError, match="fire"):
+            accumulator.add(*(cl_array.to_device(queues[1], array) for array in (indices, values)))
+        accumulator.add(*(cl_array.to_device(queues[0], array) for array in (indices, values)))
+    np.testing.assert_array_equal(accumulator.result(), 3 * expected, strict=True)
+    assert accumulator.size == 3 * 30_001
+
+
+def test_a_first_device_that_is_lost_leaves_the_others(queues, pairs, shares, monkeypatch):
+    indices, values, expected = pairs
+    shares[1][queues[0]] = 0
+    accumulator, checked = MultiAccumulator(SUM, 40, queues=queues), Accumulator.piece
+    with pytest.warns(RuntimeWarning, match="failed and is not used any more"):
+        accumulator.extend([(indices, values)] * 4)
+
+    def piece(self, *args):
+        if self.queue is queues[0] and type(self) is Accumulator:
+            raise DeviceLostError("each use of a lost device raises this")
+        return checked(self, *args)
+
+    monkeypatch.setattr(Accumulator, "piece", piece)
+    accumulator.add(indices, values)
     np.testing.assert_array_equal(accumulator.result(), 5 * expected, strict=True)
 
 

@@ -77,10 +77,9 @@ def test_staging_takes_turns_and_ends_with_its_accumulator(monkeypatch, example)
     monkeypatch.setattr("clhist._core.runtime.chunks.shares_memory", lambda device: False)
     slots, original = [], Staging.take
 
-    def spy(self, arrays):
-        found = original(self, arrays)
-        slots.append({name: array.base_data.int_ptr for name, array in found.items()})
-        return found
+    def spy(self, arguments, args, places):
+        original(self, arguments, args, places)
+        slots.append({arguments[n].name: args[n].base_data.int_ptr for n in places})
 
     monkeypatch.setattr(Staging, "take", spy)
     indices, values, expected = example
@@ -143,9 +142,9 @@ def test_several_histograms_in_a_list(example):
 def test_what_is_not_split_goes_along_once(path, monkeypatch, chunks, rng):
     taken, original = [], InPlace.take
 
-    def spy(self, arrays):
-        taken.append([argument.name for argument in arrays])
-        return original(self, arrays)
+    def spy(self, arguments, args, places):
+        taken.append([arguments[n].name for n in places])
+        original(self, arguments, args, places)
 
     monkeypatch.setattr(InPlace, "take", spy)
     kernel = HistogramKernel(

@@ -55,6 +55,23 @@ def test_filler_of_arrays_that_are_gone(queue, numbers, storage, rng):
 
 
 @pytest.mark.parametrize("storage", STORAGES, ids=lambda each: each.__name__)
+def test_filler_of_numpy_arrays_alike(queue, storage, rng):
+    """Arrays are changed after each fill, and the content of those without dimensions counts."""
+    filler, expected, room = Filler(empty(storage), queue=queue), empty(storage), np.empty((2, N))
+    for n in range(12):
+        room[:] = rng.random(room.shape)
+        y = (room[1], np.array(n / 8), np.float64(n / 6))[n % 3]
+        name = "sample" if storage is bh.storage.Mean else "weight"
+        more = {name: (rng.integers(1, 9, N), np.array(n), 2)[n // 4]}
+        filler.fill(room[0], y, **more)
+        expected.fill(
+            room[0], float(y) if np.ndim(y) == 0 else y, **{k: v if np.ndim(v) else int(v) for k, v in more.items()}
+        )
+        room[:] = -5
+    assert_same(filler.result(), expected)
+
+
+@pytest.mark.parametrize("storage", STORAGES, ids=lambda each: each.__name__)
 def test_fills_of_histograms_in_turns(queue, numbers, storage):
     """Some are gone when the next one comes, others have other axes."""
     x, y, w, _ = given(queue, np.nan_to_num(numbers, neginf=3))

@@ -166,6 +166,9 @@ def is_taken(value: object, checked: object) -> bool:
 def plain(array: np.ndarray) -> np.ndarray:
     """Return numbers of NumPy as kernels take them: contiguous, of native byte order, booleans as bytes, no halves."""
     dtype = np.dtype(np.float32) if array.dtype == np.float16 else array.dtype.newbyteorder("=")
+    # The array itself where it can be, not a view: calls are repeated with arrays that are taken as they are.
+    if dtype == array.dtype and dtype.kind != "b" and type(array) is np.ndarray and array.flags.c_contiguous:
+        return array
     array = np.ascontiguousarray(array, dtype)
     return array.view(np.uint8) if dtype.kind == "b" else array
 

@@ -6,7 +6,7 @@ chunk is on its way while the device computes with the one before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,15 +27,14 @@ class InPlace:
         self._queue = queue
         self._operands: list[Operand] = []
 
-    def take(self, arrays: Mapping[Argument, np.ndarray]) -> dict[str, Array]:
-        """Return `arrays`, for the time until `done`."""
-        staged = {}
-        for argument, value in arrays.items():
-            array = check_array(argument.name, value, argument.dtype, written=not argument.is_const)
+    def take(self, arguments: Sequence[Argument], args: list[Any], places: Iterable[int]) -> None:
+        """Replace the arrays at `places` of `args` by device arrays, which are valid until `done`."""
+        for n in places:
+            argument = arguments[n]
+            array = check_array(argument.name, args[n], argument.dtype, written=not argument.is_const)
             item = operand(array, self._queue, written=not argument.is_const)
             self._operands.append(item)
-            staged[argument.name] = _wrapped(self._queue, array.size, argument, item.buffer, item.offset)
-        return staged
+            args[n] = _wrapped(self._queue, array.size, argument, item.buffer, item.offset)
 
     def done(self, events: Sequence[cl.Event]) -> None:
         """Wait for `events`, if there is anything to wait for."""
@@ -63,24 +62,24 @@ class Staging:
         self._queue, self._most = queue, most
         self._slot, self._other = _Slot(), _Slot()
 
-    def take(self, arrays: Mapping[Argument, np.ndarray]) -> dict[str, Array]:
-        """Copy `arrays` to the slot that was used longer ago, and return them on the device."""
+    def take(self, arguments: Sequence[Argument], args: list[Any], places: Iterable[int]) -> None:
+        """Copy the arrays at `places` of `args` to the slot that was used longer ago, and replace them by these."""
         # Kernels may still read the other slot; copies to this one wait for its events.
         self._slot, self._other = self._other, self._slot
-        slot, staged = self._slot, {}
+        slot = self._slot
         slot.written = []
-        for argument, array in arrays.items():
+        for n in places:
+            argument, array = arguments[n], args[n]
             size = array.size * argument.dtype.itemsize
             buffer = slot.buffers.get(argument.name)
             if buffer is None or buffer.size < size:
                 buffer = self._make_room(argument.name, size)
             sent = uploads(self._queue.context, self._queue.device)
             event = sent.upload(buffer, array, argument.dtype, slot.computed)  # in the order of bytes of the host
-            staged[argument.name] = _wrapped(self._queue, array.size, argument, buffer, 0)
-            staged[argument.name].add_event(event)
+            args[n] = _wrapped(self._queue, array.size, argument, buffer, 0)
+            args[n].add_event(event)
             if not argument.is_const:
                 slot.written.append((array, buffer))
-        return staged
 
     def done(self, events: Sequence[cl.Event]) -> None:
         """Say what the slot is in use until; what the map has written is waited for."""

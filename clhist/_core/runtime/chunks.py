@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,105 +21,68 @@ if TYPE_CHECKING:
 _MULTIPLE = 128  # elements: chunks begin as their arrays do at an address for wide loads
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """The arguments of a map for one piece of a stream, checked.
 
     Attributes
     ----------
     engine : Engine
         Of the map.
-    values : dict of str to object
-        The arguments by name.
+    args : list
+        The arguments; a template has None for each array.
     size : int
         N.
     on_device : bool
         Whether the arrays are PyOpenCL's.
     step : int
         How many elements a chunk has at most.
-    first : Argument or None
-        The scalar argument that gets the position in the stream of a chunk's first element.
+    first : int or None
+        The index in `args` of the scalar that gets the position in the stream of a chunk's first element.
     position : int
-        That of the piece's first element.
+        The position of the piece's first element.
     """
 
     engine: Engine
-    values: dict[str, Any]
+    args: list[Any]
     size: int
     on_device: bool
     step: int
-    first: Argument | None
+    first: int | None
     position: int
 
     @property
-    def split(self) -> tuple[Argument, ...]:
-        """The arrays that are split into chunks."""
-        return () if self.on_device and self.step >= self.size else self.engine.source.elementwise
-
-    def of(self, engine: Engine) -> Piece:
-        """Return the same for an engine of the same map."""
-        return self if engine is self.engine else replace(self, engine=engine)
+    def split(self) -> tuple[int, ...]:
+        """The indices in `args` of the arrays that are split into chunks."""
+        return () if self.on_device and self.step >= self.size else self.engine.source.sized
 
     def parts(self) -> Iterator[Piece]:
-        """Yield it in pieces of `step` elements; what has no arrays to split is one."""
-        if not self.split or self.size <= self.step:
-            yield self
-            return
-        for begin, end, arrays in self.slices():
-            values = self.values | {argument.name: array for argument, array in arrays.items()}
-            yield replace(self, values=values, size=end - begin, position=self.position + begin)
-
-    def slices(self) -> Iterator[tuple[int, int, dict[Argument, Any]]]:
-        """Yield where each chunk begins and ends, and its part of the arrays that are split."""
+        """Yield it in pieces of at most `step` elements; nothing if it has none."""
         # Flattening copies nothing; a slice of an array with gaps copies that slice alone.
-        flat = {argument: _flat(self.values[argument.name]) for argument in self.split}
+        arrays = [(n, _flat(self.args[n])) for n in self.split]
         for begin in range(0, self.size, self.step):
-            end = min(begin + self.step, self.size)
-            yield begin, end, {argument: array[begin:end] for argument, array in flat.items()}
+            end, args = min(begin + self.step, self.size), [*self.args]
+            for n, array in arrays:
+                args[n] = array[begin:end]
+            rest = self.on_device, self.step, self.first, self.position + begin
+            yield Piece(self.engine, args, end - begin, *rest)
 
     def check_position(self) -> None:
         """Raise ValueError if the position of the last element does not fit its argument."""
         if self.first is not None:
-            scalar(self.first, self.position + max(self.size, 1) - 1)
+            scalar(self.engine.arguments[self.first], self.position + max(self.size, 1) - 1)
 
+    def template(self, args: Sequence[Any]) -> Piece | None:
+        """Return it without arrays, for `with_arrays`; None if an array of `args` was copied or converted."""
+        # A template is cached, so it refers to no array of the caller.
+        slots = [None if is_array(value) else value for value in self.args]
+        arrays = [id(value) for value in self.args if is_array(value)]
+        return self._replace(args=slots) if arrays == [id(value) for value in args if is_array(value)] else None
 
-class KnownPiece(NamedTuple):
-    """A validated piece without its arrays: pieces with the same signature skip validation.
-
-    Attributes
-    ----------
-    piece : Piece
-        Without arrays.
-    names : tuple of str
-        The map's arguments that are arrays, which are those of the addition, in order.
-    last : int or None
-        The largest position that an element may have; None if any.
-    """
-
-    piece: Piece
-    names: tuple[str, ...]
-    last: int | None
-
-    @classmethod
-    def of(cls, args: Sequence[Any], piece: Piece, last: int | None) -> KnownPiece | None:
-        """Return the template of `piece`, or None if an array of `args` was copied or converted."""
-        # By identity: a copied or converted array would have to be made anew for each piece.
-        named = [(name, value) for name, value in piece.values.items() if is_array(value)]
-        arrays = [value for value in args if is_array(value)]
-        names = {id(value): name for name, value in named}
-        if len(names) != len(named) or [*names] != [id(array) for array in arrays]:
-            return None
-        # A template lives in a cache, so it refers to no array of the caller.
-        without = replace(piece, values=piece.values | dict.fromkeys(names.values()))
-        return cls(without, tuple(names.values()), last)
-
-    def again(self, args: Sequence[Any], position: int) -> Piece | None:
-        """Return the piece for other arguments of the same signature; None if its positions are too large."""
-        piece = self.piece
-        if self.last is not None and position + piece.size - 1 > self.last:
-            return None
-        values = piece.values | dict(zip(self.names, filter(is_array, args), strict=True))
-        return Piece(piece.engine, values, piece.size, piece.on_device, piece.step, piece.first, position)
+    def with_arrays(self, args: Sequence[Any], position: int) -> Piece:
+        """Return the piece of a template for `args`, which have the signature of those that it was made of."""
+        arrays = filter(is_array, args)
+        filled = [next(arrays) if value is None else value for value in self.args]
+        return Piece(self.engine, filled, self.size, self.on_device, self.step, self.first, position)
 
 
 class Chunks:
@@ -138,9 +100,7 @@ class Chunks:
         self._queue, self._most_bytes = queue, most_bytes
         self.staging = None if shares_memory(queue.device) else Staging(queue, most_bytes)
 
-    def check(
-        self, engine: Engine, args: Sequence[Any], size: int | None, first: Argument | None, position: int
-    ) -> Piece:
+    def check(self, engine: Engine, args: Sequence[Any], size: int | None, first: int | None, position: int) -> Piece:
         """Return a piece, without a copy of arrays that are going to be split.
 
         Raises
@@ -158,36 +118,33 @@ class Chunks:
         on_device = common_kind(arrays)
         check_context(arrays, self._queue.context)
         size = engine.size_of(size, values)
-        named = {argument.name: value for argument, value in zip(engine.arguments, values, strict=True)}
         step = self._step(engine, () if on_device else elementwise, size, first)
-        return Piece(engine, named, size, on_device, step, first, position)
+        return Piece(engine, values, size, on_device, step, first, position)
 
-    def feed(self, piece: Piece, compute: Callable[[Mapping[str, Any], int], list[cl.Event]]) -> None:
+    def feed(self, piece: Piece, compute: Callable[[list[Any], int], list[cl.Event]]) -> None:
         """Call `compute` with the arguments of each chunk, on the device, and its number of elements.
 
         NumPy arrays may be changed when this returns; if anything is raised, the queue is waited for.
         """
         # Arrays that are not split go to the device once; chunks of the others are staged, or used in place on a CPU.
         whole, chunks = InPlace(self._queue), self.staging or InPlace(self._queue)
-        values, split, position = piece.values, piece.split, piece.position
-        events: list[cl.Event] = []
+        arguments, split, events = piece.engine.arguments, piece.split, list[cl.Event]()
         # Whatever is raised, the queue is waited for: a kernel may still use the memory of NumPy arrays.
         with lost.settled(self._queue, BaseException):
-            others = [
-                argument
-                for argument in piece.engine.arguments
-                if argument.is_array and argument not in split and not piece.on_device
-            ]
-            arguments = {**values, **whole.take({a: values[a.name] for a in others})}
-            for begin, end, parts in piece.slices():
-                arguments |= {a.name: part for a, part in parts.items()} if piece.on_device else chunks.take(parts)
-                if piece.first is not None:
-                    arguments[piece.first.name] = scalar(piece.first, position + begin)
-                events = compute(arguments, end - begin)
+            if not piece.on_device:
+                piece = piece._replace(args=[*piece.args])
+                others = [n for n, argument in enumerate(arguments) if argument.is_array and n not in split]
+                whole.take(arguments, piece.args, others)
+            for part in piece.parts():
+                if not piece.on_device:
+                    chunks.take(arguments, part.args, split)
+                if part.first is not None:
+                    part.args[part.first] = scalar(arguments[part.first], part.position)
+                events = compute(part.args, part.size)
                 chunks.done(events)
             whole.done(events)
 
-    def _step(self, engine: Engine, split: Sequence[Argument], size: int, first: Argument | None) -> int:
+    def _step(self, engine: Engine, split: Sequence[Argument], size: int, first: int | None) -> int:
         """Return how many elements a chunk has."""
         if not split or not size:
             return max(1, size)

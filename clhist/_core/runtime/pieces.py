@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ def _in_turn(engine: Engine, checked: CheckedCall, call: Call, step: int, dests:
     """
     # Accumulators between pieces take a part of the caller's budget.
     accumulator_bytes = kept_bytes(engine.outputs.operators, [prod(shape) for shape in checked.shapes])
-    names, budget = [argument.name for argument in engine.arguments], call.memory_budget
+    budget = call.memory_budget
     call = replace(
         call,
         queue=checked.queue,
@@ -72,7 +72,7 @@ def _in_turn(engine: Engine, checked: CheckedCall, call: Call, step: int, dests:
     )
     total, done, new, like = Outcome([*dests], {}, {}), 0, [None] * len(outs), engine.outputs.like
 
-    def compute(values: Mapping[str, Any], size: int) -> list[cl.Event]:
+    def compute(args: list[Any], size: int) -> list[cl.Event]:
         nonlocal done
         # Only the first piece reads values and only the last writes results: in between, bins are accumulators.
         is_first, done = done == 0, done + size
@@ -82,18 +82,15 @@ def _in_turn(engine: Engine, checked: CheckedCall, call: Call, step: int, dests:
         # place.
         places = (outs if is_last else new) if accumulator_bytes else (outs if is_first else total.results)
         piece_call = replace(call, size=size, dest=like(total.results), out=like([*places]), partial=partial)
-        outcome = engine.run(
-            [values[name] for name in names], piece_call if is_last else replace(piece_call, largest=None)
-        )
+        outcome = engine.run(args, piece_call if is_last else replace(piece_call, largest=None))
         total.results = outcome.results
         for stage, events in outcome.events.items():
             total.events.setdefault(stage, []).extend(events)
         total.after.update(outcome.after)
         return [outcome.event]
 
-    arguments = dict(zip(names, checked.values, strict=True))
     chunks = Chunks(
         checked.queue, step * max((argument.dtype.itemsize for argument in engine.source.elementwise), default=1)
     )
-    chunks.feed(Piece(engine, arguments, checked.size, checked.on_device, step, None, 0), compute)
+    chunks.feed(Piece(engine, checked.values, checked.size, checked.on_device, step, None, 0), compute)
     return total

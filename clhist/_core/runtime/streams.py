@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.kernels.maps import Argument
 from clhist._core.opencl.arrays import (
     Array,
     check_array,
@@ -51,13 +50,14 @@ def held_form(operator: Operator, *, cpu: bool) -> Operator:
     return plain if cpu and plain.holds_values else operator.fixed(shared=True)
 
 
-def first_argument(engine: Engine, name: str | None) -> Argument | None:
+def first_argument(engine: Engine, name: str | None) -> int | None:
+    """Return the index of the scalar argument of this name; None if there is no name."""
     if name is None:
         return None
-    scalar = next((argument for argument in engine.arguments if argument.name == name), None)
-    if scalar is None or scalar.is_array or scalar.dtype.kind not in "iu":
-        raise ValueError(f"first_index: expected the name of a scalar argument of an integer type, got {name!r}")
-    return scalar
+    for n, argument in enumerate(engine.arguments):
+        if argument.name == name and not argument.is_array and argument.dtype.kind in "iu":
+            return n
+    raise ValueError(f"first_index: expected the name of a scalar argument of an integer type, got {name!r}")
 
 
 def checked_dests(
@@ -80,9 +80,9 @@ def checked_dests(
 
 
 def checked_pairs(
-    form: Operator, operator: Operator, counts: bool, queue: cl.CommandQueue, indices: Any, values: Any, position: int
-) -> tuple[Engine, list[Any], int, Argument | None]:
-    """Return the engine of (index, value) pairs, its arguments, the number of pairs, and the position argument."""
+    form: Operator, operator: Operator, counts: bool, queue: cl.CommandQueue, indices: Any, values: Any
+) -> tuple[Engine, list[Any], int, int | None]:
+    """Return the engine of (index, value) pairs, its arguments, the number of pairs, and the index of the position."""
     of_indices, of_values = mask_of(indices), mask_of_values(values)
     indices = as_indices(indices, "indices, values")
     if counts:
@@ -95,12 +95,7 @@ def checked_pairs(
     spec = pair_spec(form, indices, values, 1, queue.device, with_position)
     engine = scatter_engine(queue.context, replace(spec, from_first=with_position))
     args = list(arguments_of(spec, indices, values, 0))
-    # The position in the stream is the index of the pair, and the last one is the largest.
-    last = position + indices.size - 1
-    if with_position and last > np.iinfo(spec.operator.dtype["index"]).max:
-        raise ValueError(f"indices: the position {last} does not fit {spec.operator.dtype['index']} of the index")
-    first = engine.arguments[-1] if with_position else None
-    return engine, [*args, 0] if with_position else args, indices.size, first
+    return engine, [*args, 0] if with_position else args, indices.size, len(args) if with_position else None
 
 
 def library_of(arrays: Any) -> CudaArray | None:
