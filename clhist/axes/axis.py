@@ -12,7 +12,7 @@ from clhist._core.elements import has_no_type
 from clhist._core.keys import Array
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
-from clhist.axes.guess import even_guess, steps_of, table_of
+from clhist.axes.guess import Cells, even_guess
 from clhist.axes.kinds import Kind
 from clhist.axes.thresholds import Thresholds
 
@@ -85,11 +85,13 @@ def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
             scalars = (len(bins.keys), *ends, guess.low, guess.scale, np.float32(margin))
             return Axis(EdgesKind(bins.dtype, EVEN, as_bits), (bins.keys,), scalars, bins.num_bins)
         # Linear cells need numbers, keyed ones only keys. The table with the shorter search wins.
-        tables = (table_of(bins, kind) for kind in ([LINEAR, KEYED] if guessed else [KEYED]))
-        kind, cells, scalars = min((table for table in tables if table), key=lambda table: steps_of(table[1]))
-        steps = steps_of(cells)
+        cells = Cells.of(bins, LINEAR) if guessed else None
+        if cells is None or cells.steps > 1:
+            keyed = Cells.of(bins, KEYED)
+            cells = keyed if cells is None or (keyed is not None and keyed.steps < cells.steps) else cells
+        assert cells is not None
         # The search may look so far behind the last key.
-        behind = np.full(2**steps, np.iinfo(bins.keys.dtype).max, bins.keys.dtype)
-        arrays = np.append(bins.keys, behind), cells
-        numbers = (len(bins.keys), scalars[0], *ends, *scalars[1:])
-        return Axis(EdgesKind(bins.dtype, kind, as_bits, steps), arrays, numbers, bins.num_bins)
+        behind = np.full(2**cells.steps, np.iinfo(bins.keys.dtype).max, bins.keys.dtype)
+        arrays = np.append(bins.keys, behind), cells.table
+        numbers = (len(bins.keys), cells.scalars[0], *ends, *cells.scalars[1:])
+        return Axis(EdgesKind(bins.dtype, cells.kind, as_bits, cells.steps), arrays, numbers, bins.num_bins)
