@@ -60,16 +60,19 @@ def packed_table(keys: Array, cells: Array, num_bins: int) -> Array:
     An entry is a bin `k` and a key `limit`: keys above that are in bin ``k + 1``. Of 32 bits each they are one number,
     else two. The first entry is for what lies outside.
     """
-    bounds, k = np.iinfo(keys.dtype), cells[:-1].astype(np.int64)
-    # Keys are padded behind, so that the last bin has a next one.
-    starts = keys[k + 1]
+    # Entries by bin, which each cell then gets. Keys are padded behind, so that the last bin has a next one.
+    bounds, starts, k = np.iinfo(keys.dtype), keys[1:], np.arange(len(keys) - 1)
     # No key of the cell is in bin `k`.
     all_above = starts == bounds.min
-    k = k + all_above
+    k += all_above
     all_below = all_above | (k == num_bins - 1)
     limit = np.where(all_below, bounds.max, starts - keys.dtype.type(1))
     k, limit = np.append(-1, k), np.append(keys.dtype.type(bounds.max), limit).astype(np.uint64).view(np.int64)
-    return (limit << 32) | (k & 0xFFFFFFFF) if keys.dtype.itemsize == 4 else np.stack([k, limit], 1).ravel()
+    entries = (limit << 32) | (k & 0xFFFFFFFF) if keys.dtype.itemsize == 4 else np.stack([k, limit], 1)
+    table = np.empty((len(cells), *entries.shape[1:]), np.int64)
+    table[0] = entries[0]
+    np.take(entries[1:], cells[:-1], 0, table[1:], "clip")  # which needs no buffer
+    return table.ravel()
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:

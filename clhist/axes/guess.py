@@ -71,11 +71,11 @@ class Cells:
     @property
     def table(self) -> Array:
         """The first bin of each cell, and of one more behind."""
-        # Thresholds in earlier cells, counted: the number of the bin that reaches into a cell.
-        begun = np.bincount(self.cell_of_bin[1:], minlength=self.number)
-        table = np.zeros(len(begun) + 1, np.int32)
-        np.cumsum(begun, out=table[1:])
-        return table
+        # A bin reaches from behind the cell of its threshold into that of the next one.
+        cells, bins = self.cell_of_bin, len(self.cell_of_bin)
+        number = max(self.number, int(cells[-1]) + 1)
+        ends = np.concatenate([cells[1:] + 1, [number + 1]])
+        return np.repeat(np.arange(bins, dtype=np.int32), np.diff(ends, prepend=0))
 
 
 def _steps(rows: Array) -> Array:
@@ -181,20 +181,19 @@ def _linear_cells(bins: Thresholds, numbers: Sequence[int]) -> tuple[Array, list
     The first row whose guesses the device cannot compute, and those behind, are missing.
     """
     extent = _extent(bins)
-    guesses = [Guess.of(bins, number / extent, extent) for number in numbers]
-    guesses = guesses[: guesses.index(None)] if None in guesses else guesses
-    if not guesses:
+    # The first is also that of fewest cells; the others have the same low, and larger scales.
+    first = Guess.of(bins, numbers[0] / extent, extent)
+    if first is None:
         return np.empty((0, len(bins.keys)), np.int64), []
-    scales = np.array([guess.scale for guess in guesses])
+    scales = (np.array(numbers) / extent).astype(first.scale.dtype)
     # All rows at once: separate guesses take four times as long for few bins.
-    cells = Guess(guesses[0].low, scales[:, None]).at(bins.keys, bins.dtype)
-    is_finite = np.isfinite(cells).all(1)
-    valid = len(guesses) if is_finite.all() else int(is_finite.argmin())
+    cells = Guess(first.low, scales[:, None]).at(bins.keys, bins.dtype)
+    is_valid = np.isfinite(scales) & np.isfinite(cells).all(1)
+    valid = len(numbers) if is_valid.all() else int(is_valid.argmin())
     # In float32, as the device clips.
     most = np.array(numbers[:valid], np.float32)[:, None] - 1
     rows = np.clip(cells[:valid], 0, most).astype(np.int64)
-    scalars = [(number, number, guess.low, guess.scale) for number, guess in zip(numbers, guesses, strict=False)]
-    return rows, scalars[:valid]
+    return rows, [(number, number, first.low, scale) for number, scale in zip(numbers, scales[:valid], strict=False)]
 
 
 def _keyed_cells(bins: Thresholds, numbers: Sequence[int]) -> tuple[Array, list[tuple[Any, ...]]]:
