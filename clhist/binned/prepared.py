@@ -103,6 +103,11 @@ class PreparedHistogram(NamedTuple):
         made, _ = with_edges(hist, reading.get())
         return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables of its axes, on the device and on the host."""
+        return 0 if self.sweep is None else 2 * self.sweep.template.nbytes
+
     def of_size(self, size: int) -> PreparedHistogram | None:
         """Return the histogram of `size` elements, as of `Sweep.of_size`."""
         sweep = None if self.sweep is None else self.sweep.of_size(size)
@@ -124,6 +129,11 @@ class OfKinds(NamedTuple):
     """Histograms by the kinds of their axes, one for each: whatever bins a call has, one of them may serve it."""
 
     of_kinds: tuple[PreparedHistogram, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables of all axes."""
+        return sum(one.nbytes for one in self.of_kinds)
 
     def of_size(self, size: int) -> OfKinds | None:
         """Return the histograms of `size` elements, as of `Sweep.of_size`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyopencl as cl
 
 from clhist._core.opencl.arrays import is_device_array
@@ -59,6 +60,11 @@ class CallTemplate:
         """Positions of the arguments that executables of this template have: all but slots and `others`."""
         varying = self.others or ()
         return tuple([n for n, value in enumerate(self.args) if value is not None and n not in varying])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays among the arguments: tables of axes."""
+        return sum(getattr(value, "nbytes", 0) for value in self.args if not isinstance(value, np.generic))
 
     def count_call(self, arrays: Sequence[Any]) -> bool:
         """Count a call; return whether enough calls preceded it to prepare this template separately.
