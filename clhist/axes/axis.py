@@ -12,7 +12,7 @@ from clhist._core.elements import has_no_type
 from clhist._core.keys import Array
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
-from clhist.axes.guess import even_guess, steps_of, table_of
+from clhist.axes.guess import Cells, even_guess
 from clhist.axes.kinds import Kind
 from clhist.axes.thresholds import Thresholds
 
@@ -60,16 +60,19 @@ def packed_table(keys: Array, cells: Array, num_bins: int) -> Array:
     An entry is a bin `k` and a key `limit`: keys above that are in bin ``k + 1``. Of 32 bits each they are one number,
     else two. The first entry is for what lies outside.
     """
-    bounds, k = np.iinfo(keys.dtype), cells[:-1].astype(np.int64)
-    # Keys are padded behind, so that the last bin has a next one.
-    starts = keys[k + 1]
+    # Entries by bin, which each cell then gets. Keys are padded behind, so that the last bin has a next one.
+    bounds, starts, k = np.iinfo(keys.dtype), keys[1:], np.arange(len(keys) - 1)
     # No key of the cell is in bin `k`.
     all_above = starts == bounds.min
-    k = k + all_above
+    k += all_above
     all_below = all_above | (k == num_bins - 1)
     limit = np.where(all_below, bounds.max, starts - keys.dtype.type(1))
     k, limit = np.append(-1, k), np.append(keys.dtype.type(bounds.max), limit).astype(np.uint64).view(np.int64)
-    return (limit << 32) | (k & 0xFFFFFFFF) if keys.dtype.itemsize == 4 else np.stack([k, limit], 1).ravel()
+    entries = (limit << 32) | (k & 0xFFFFFFFF) if keys.dtype.itemsize == 4 else np.stack([k, limit], 1)
+    table = np.empty((len(cells), *entries.shape[1:]), np.int64)
+    table[0] = entries[0]
+    np.take(entries[1:], cells[:-1], 0, table[1:], "clip")  # which needs no buffer
+    return table.ravel()
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
@@ -85,11 +88,13 @@ def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
             scalars = (len(bins.keys), *ends, guess.low, guess.scale, np.float32(margin))
             return Axis(EdgesKind(bins.dtype, EVEN, as_bits), (bins.keys,), scalars, bins.num_bins)
         # Linear cells need numbers, keyed ones only keys. The table with the shorter search wins.
-        tables = (table_of(bins, kind) for kind in ([LINEAR, KEYED] if guessed else [KEYED]))
-        kind, cells, scalars = min((table for table in tables if table), key=lambda table: steps_of(table[1]))
-        steps = steps_of(cells)
+        cells = Cells.of(bins, LINEAR) if guessed else None
+        if cells is None or cells.steps > 1:
+            keyed = Cells.of(bins, KEYED)
+            cells = keyed if cells is None or (keyed is not None and keyed.steps < cells.steps) else cells
+        assert cells is not None
         # The search may look so far behind the last key.
-        behind = np.full(2**steps, np.iinfo(bins.keys.dtype).max, bins.keys.dtype)
-        arrays = np.append(bins.keys, behind), cells
-        numbers = (len(bins.keys), scalars[0], *ends, *scalars[1:])
-        return Axis(EdgesKind(bins.dtype, kind, as_bits, steps), arrays, numbers, bins.num_bins)
+        behind = np.full(2**cells.steps, np.iinfo(bins.keys.dtype).max, bins.keys.dtype)
+        arrays = np.append(bins.keys, behind), cells.table
+        numbers = (len(bins.keys), cells.scalars[0], *ends, *cells.scalars[1:])
+        return Axis(EdgesKind(bins.dtype, cells.kind, as_bits, cells.steps), arrays, numbers, bins.num_bins)

@@ -5,6 +5,7 @@ The host computes the guesses as the device does, so that their errors are known
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,33 +28,67 @@ _LEAST_CELLS, _MOST_CELLS = 256, 2**16
 SMALLEST = 2.0**-100
 
 
-def table_of(bins: Thresholds, kind: str) -> tuple[str, Array, tuple[Any, ...]] | None:
-    """Return a table of cells with the arguments that say where these are, or None of linear ones if they cannot be.
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a table that is not built yet: whose search it would shorten to how many steps.
 
-    It is as large as makes the search short: a step less is worth twice the cells.
+    Attributes
+    ----------
+    kind : str
+        Of the guess.
+    cell_of_bin : array
+        The cell that each bin begins in, ascending.
+    number : int
+        Number of cells.
+    scalars : tuple
+        The arguments that say where these are.
+    steps : int
+        Steps of a binary search in the fullest cell.
     """
-    best: tuple[str, Array, tuple[Any, ...]] | None = None
-    num_cells = max(_LEAST_CELLS, 1 << len(bins.keys).bit_length())
-    while best is None or (steps_of(best[1]) > 1 and num_cells <= _MOST_CELLS):
-        if kind == LINEAR:
-            extent = _extent(bins)
-            guess = Guess.of(bins, num_cells / extent, extent)
-            cells = None if guess is None else guess.cells(bins, num_cells)
-            if guess is None or cells is None:
-                return None
-            table: tuple[str, Array, tuple[Any, ...]] = (kind, cells, (num_cells, guess.low, guess.scale))
-        else:
-            cells, shift = _keyed_cells(bins, num_cells)
-            table = (kind, cells, (shift,))
-        if best is None or steps_of(table[1]) < steps_of(best[1]):
-            best = table
-        num_cells *= 2
-    return best
+
+    kind: str
+    cell_of_bin: Array
+    number: int
+    scalars: tuple[Any, ...]
+    steps: int
+
+    @classmethod
+    def of(cls, bins: Thresholds, kind: str) -> Cells | None:
+        """Return the fewest cells that make the search as short as any number of them, or None if they cannot be."""
+        # A step less is worth twice the cells.
+        numbers = [max(_LEAST_CELLS, 1 << len(bins.keys).bit_length())]
+        while 2 * numbers[-1] <= _MOST_CELLS:
+            numbers.append(2 * numbers[-1])
+        rows, scalars = (_linear_cells if kind == LINEAR else _keyed_cells)(bins, numbers)
+        steps = _steps(rows)
+        # Larger tables are not tried once a search has one step. If one of those tried cannot be, no table can.
+        best = int(steps.argmin()) if len(rows) else 0
+        if len(rows) < len(numbers) and not (len(rows) and steps[best] <= 1):
+            return None
+        number, *rest = scalars[best]
+        return cls(kind, rows[best], number, tuple(rest), int(steps[best]))
+
+    @property
+    def table(self) -> Array:
+        """The first bin of each cell, and of one more behind."""
+        # A bin reaches from behind the cell of its threshold into that of the next one.
+        cells, bins = self.cell_of_bin, len(self.cell_of_bin)
+        number = max(self.number, int(cells[-1]) + 1)
+        ends = np.concatenate([cells[1:] + 1, [number + 1]])
+        return np.repeat(np.arange(bins, dtype=np.int32), np.diff(ends, prepend=0))
 
 
-def steps_of(cells: Array) -> int:
-    """Return the steps of a binary search in the fullest cell."""
-    return int(np.diff(cells).max()).bit_length()
+def _steps(rows: Array) -> Array:
+    """Return the steps of a binary search in the fullest cell of each row, which has the cells of bins, ascending."""
+    # The first bin is that of the first cell, where no threshold is.
+    rows, run = rows[:, 1:], 2
+    width = rows.shape[1]
+    steps = np.full(len(rows), min(width, 1))
+    # So many thresholds in one cell take as many steps as their number has bits.
+    while run <= width and (is_fuller := (rows[:, run - 1 :] == rows[:, : width - run + 1]).any(1)).any():
+        steps += is_fuller
+        run *= 2
+    return steps
 
 
 @dataclass(frozen=True)
@@ -115,13 +150,6 @@ class Guess:
         off = self.at(keys, bins.dtype) - _numbers(number + 1)
         return float(np.abs(off, out=off).max())  # NaN is not below any bound
 
-    def cells(self, bins: Thresholds, num_cells: int) -> Array | None:
-        """Return the table of linear cells, or None if there are guesses that are not finite."""
-        guesses = self.at(bins.keys, bins.dtype)
-        if not np.isfinite(guesses).all():
-            return None
-        return _table(np.clip(guesses, 0, num_cells - 1).astype(np.int64), num_cells)
-
 
 @lru_cache(maxsize=16)
 def _numbers(number: int) -> Array:
@@ -147,19 +175,37 @@ def even_guess(bins: Thresholds) -> Guess | None:
     return Guess.of(bins, many / spread, _extent(bins)) if spread else None
 
 
-def _keyed_cells(bins: Thresholds, most: int) -> tuple[Array, int]:
-    """Return a table of at most so many cells that are even in key, and the power of two of keys that each has."""
+def _linear_cells(bins: Thresholds, numbers: Sequence[int]) -> tuple[Array, list[tuple[Any, ...]]]:
+    """Return the cells of bins, a row for each of these numbers of cells that are even in value, and their scalars.
+
+    The first row whose guesses the device cannot compute, and those behind, are missing.
+    """
+    extent = _extent(bins)
+    # The first is also that of fewest cells; the others have the same low, and larger scales.
+    first = Guess.of(bins, numbers[0] / extent, extent)
+    if first is None:
+        return np.empty((0, len(bins.keys)), np.int64), []
+    scales = (np.array(numbers) / extent).astype(first.scale.dtype)
+    # All rows at once: separate guesses take four times as long for few bins.
+    cells = Guess(first.low, scales[:, None]).at(bins.keys, bins.dtype)
+    is_valid = np.isfinite(scales) & np.isfinite(cells).all(1)
+    valid = len(numbers) if is_valid.all() else int(is_valid.argmin())
+    # In float32, as the device clips.
+    most = np.array(numbers[:valid], np.float32)[:, None] - 1
+    rows = np.clip(cells[:valid], 0, most).astype(np.int64)
+    return rows, [(number, number, first.low, scale) for number, scale in zip(numbers, scales[:valid], strict=False)]
+
+
+def _keyed_cells(bins: Thresholds, numbers: Sequence[int]) -> tuple[Array, list[tuple[Any, ...]]]:
+    """Return the cells of bins, a row for each of these most numbers of cells that are even in key, and their scalars.
+
+    The scalar is the power of two of keys that each cell has.
+    """
     # Python's integers, which do not overflow.
     start, span = int(bins.keys[0]), bins.last - int(bins.keys[0])
     # `most` is a power of two: after this shift the span has at most so many cells.
-    shift = max(0, span.bit_length() - most.bit_length() + 1)
+    shifts = [max(0, span.bit_length() - most.bit_length() + 1) for most in numbers]
     unsigned = np.dtype(f"u{bins.keys.dtype.itemsize}")
     steps = bins.keys.astype(unsigned) - np.array(start % 2 ** (8 * unsigned.itemsize), unsigned)
-    return _table((steps >> unsigned.type(shift)).astype(np.int64), (span >> shift) + 1), shift
-
-
-def _table(cell_of_bin: Array, num_cells: int) -> Array:
-    """Return the first bin of each cell, and of one more behind."""
-    # Thresholds in earlier cells, counted: the number of the bin that reaches into a cell.
-    begun = np.bincount(cell_of_bin[1:], minlength=num_cells)
-    return np.concatenate([[0], np.cumsum(begun)]).astype(np.int32)
+    rows = (steps >> np.array(shifts, unsigned)[:, None]).astype(np.int64)
+    return rows, [((span >> shift) + 1, shift) for shift in shifts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -112,6 +113,7 @@ def _conversion(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype) ->
     return single_kernel(queue, "float64", source, slots, ("cells",), (_GROUPS * lanes, lanes), "counts as float64")
 
 
+@lru_cache(maxsize=64)
 def render_densities(
     dtype: np.dtype, lanes: int, *, dims: int = 1, edge: np.dtype | None = None, begin: int = 0
 ) -> str:

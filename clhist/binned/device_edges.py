@@ -7,7 +7,6 @@ to the bit. If they differ, or if the range needs another kind of bins, the hist
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.executable import Executable
-from clhist._core.runtime.prepared import ArraySlot
+from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel
 from clhist.axes.axis import Axis, found_axis
 from clhist.axes.edges import EdgesKind
@@ -53,8 +52,9 @@ class DeviceEdges:
 
     def enqueue(self, data: Array, where: Array | None) -> list[Array]:
         """Enqueue the kernel for flat data; return the keys of the bins, and the struct that the edges follow."""
-        ends = extent_in_parts(data, where, None, self.queue)
-        return self.executable.run(self.queue, [ends, None, None], [np.int32(self.axis.extent)], True).results
+        ends, bins = extent_in_parts(data, where, None, self.queue), self.axis.extent
+        arrays = [ends, New((bins,)), New((self.spec.record_count(bins),))]
+        return self.executable.run(self.queue, arrays, [np.int32(bins)], True).results
 
     def edges(self, records: np.ndarray) -> np.ndarray | None:
         """Return NumPy's edges for the `records` that the kernel wrote; None if the device's edges are not the same.
@@ -86,25 +86,28 @@ def device_edges(data: Any, bins: Any, range: Any, queue: cl.CommandQueue) -> De
     return _device_edges(queue.context, queue, data.dtype, bins) if can else None
 
 
-_rendered = lru_cache(maxsize=64)(render_even_edges)
-
-
 @kept_by_context
 def _device_edges(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, bins: int) -> DeviceEdges | None:
-    axis = found_axis(dtype, bins)
-    assert isinstance(axis.kind, EdgesKind)
-    lanes = min(_LANES, queue.device.max_work_group_size)
-    spec = EvenEdgesSpec(axis.kind, lanes_and_parts(queue)[1], lanes)
+    spec, kernel = _kernel(context, queue, dtype)
     # Edges must equal NumPy's to the bit, so its operations are tried once by example.
     some = (np.array([3, 97]) / 7).astype(dtype)
     if spec.linspace(some[0], some[1], bins).tobytes() != numpy_edges(some, bins).tobytes():
         # This version of NumPy computes edges by other operations.
         return None
+    return DeviceEdges(queue, found_axis(dtype, bins), spec, kernel)
+
+
+@kept_by_context
+def _kernel(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype) -> tuple[EvenEdgesSpec, Executable]:
+    """Return the kernel that makes bins for data of a dtype, whatever their number, and its parameters."""
+    lanes = min(_LANES, queue.device.max_work_group_size)
+    kind = found_axis(dtype, 1).kind
+    assert isinstance(kind, EdgesKind)
+    spec = EvenEdgesSpec(kind, lanes_and_parts(queue)[1], lanes)
     slots = (
         ArraySlot("ends", True, False),
-        ArraySlot("keys", False, True, ((bins,), key_dtype(dtype))),
-        ArraySlot("found", False, True, ((spec.record_count(bins),), axis.kind.found_dtype)),
+        ArraySlot("keys", False, True, ((1,), key_dtype(dtype))),
+        ArraySlot("found", False, True, ((1,), kind.found_dtype)),
     )
     what = "bins between the least and the greatest element"
-    kernel = single_kernel(queue, "even_edges", _rendered(spec), slots, ("num_bins",), (lanes, lanes), what)
-    return DeviceEdges(queue, axis, spec, kernel)
+    return spec, single_kernel(queue, "even_edges", render_even_edges(spec), slots, ("num_bins",), (lanes, lanes), what)

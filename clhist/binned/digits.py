@@ -12,7 +12,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.call_template import call_for_size, store_for_sizes
-from clhist._core.runtime.signature import call_templates, signature_of, signature_of_data
+from clhist._core.runtime.signature import Remembered, call_templates, signature_of, signature_of_data
 from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
 from clhist.binned.device_inputs import queue_for
@@ -56,11 +56,14 @@ def _numbers(call: NumbersCall, x: Array) -> Any:
     return numbers if is_device_array(x) else numbers[()]  # a scalar of NumPy for a scalar
 
 
+_axes: Remembered[tuple[Axis | None]] = Remembered(64)  # as many as have tables on the device
+
+
 def _axis(edges: np.ndarray, dtype: np.dtype, right: bool, fp64: bool) -> Axis | None:
     """Return the axis of ascending edges; that of an earlier call has its tables on the device."""
-    key = signature_of("axis of digitize", edges, dtype.str, right, fp64)
-    stored: tuple[Axis | None] | None = call_templates.get(key)
+    key = signature_of(edges, dtype.str, right, fp64)
+    stored = _axes.get(key)
     if stored is None:
         stored = (steps_axis(edges, dtype, right=right, fp64=fp64),)
-        call_templates.put(key, stored)
+        _axes.put(key, stored)
     return stored[0]

@@ -22,9 +22,25 @@ from clhist.binned.device_inputs import numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
 from clhist.binned.extent import extent
 from clhist.binned.host import edges_of_extent, even_edges, histogram_on_host, histogramdd_on_host, numpy_edges
-from clhist.binned.inputs import are_usable, check_number, elements_where, last_axes, range_ends, shape_of_bins
+from clhist.binned.inputs import (
+    are_usable,
+    as_edges,
+    check_number,
+    elements_where,
+    last_axes,
+    range_ends,
+    shape_of_bins,
+)
 from clhist.binned.points import Points
-from clhist.binned.prepared import PreparedHistogram, are_fixed, are_repeated, prepared_for, repeated, store
+from clhist.binned.prepared import (
+    PreparedHistogram,
+    are_fixed,
+    are_repeated,
+    for_any_bins,
+    prepared_for,
+    repeated,
+    store,
+)
 from clhist.binned.rules import number_of_bins
 from clhist.binned.sweep import Binned
 
@@ -60,7 +76,32 @@ def repeated_call(
     # A rule makes other bins of each data, so such calls have no signature.
     key = None if a is None or isinstance(bins, str) else signature_of_data(arrays, queue, bins, *options)
     result, data_extent, is_new = repeated(key, (a, where, weights), density, out)
+    if is_new and key is not None and out is None and axis is None:
+        result, data_extent = _with_other_bins(key, (a, where, weights), bins, range, density, data_extent)
     return result, (key, data_extent, is_new)
+
+
+def _with_other_bins(
+    key: Hashable, arrays: tuple[Any, Any, Any], bins: Any, range: Any, density: bool | None, data_extent: Any
+) -> tuple[tuple[Array, np.ndarray] | None, Any]:
+    """Repeat an earlier call that differs in bins and range alone; return the result or None, and the extent if known.
+
+    Edges that depend on the extent of a device array are made by the device.
+    """
+    a = arrays[0]
+    depends = range is None and np.ndim(bins) == 0
+    if (depends and is_device_array(a)) or (kinds := for_any_bins(key, a.size)) is None:
+        return None, data_extent
+    check_number(bins)
+    queue = kinds.of_kinds[0].queue
+    flat_arrays = [flat(array) for array in arrays]
+    data, where, _ = flat_arrays
+    edges, ends, data_extent = _bin_edges(data, as_edges("bins", bins), range, None, where, queue, data_extent)
+    prepared = kinds.of_edges(edges, ends, a.dtype)
+    if prepared is None:
+        return None, data_extent
+    store(key, prepared, (data_extent,) if depends else None)
+    return (prepared(flat_arrays, density, None), edges), data_extent
 
 
 def histogram(

@@ -16,7 +16,7 @@ from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate
+from clhist._core.runtime.call_template import CallTemplate, origin_for
 from clhist._core.runtime.engine import Engine
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.block_search import KEYED
@@ -76,7 +76,7 @@ def bin_numbers(
     out : array of int64, optional
         Receives the numbers.
     """
-    return NumbersCall.of(binned, num_edges, queue, falling=falling)(binned.arrays, out)
+    return NumbersCall.of(binned, num_edges, queue, falling=falling, out=out)(binned.arrays, out)
 
 
 class NumbersCall(NamedTuple):
@@ -86,12 +86,27 @@ class NumbersCall(NamedTuple):
     dtypes: tuple[np.dtype | None, ...]
 
     @classmethod
-    def of(cls, binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool) -> NumbersCall:
+    def of(
+        cls, binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool, out: Any = None
+    ) -> NumbersCall:
         """Return the call of data with its axes; the parameters are those of `bin_numbers`."""
         args, dtypes = binned.template(queue)
-        engine = _numbers_kernel(queue.context, binned.kind)
-        call = Call(1, binned.size, queue=queue)
-        return cls(CallTemplate(engine, [*args, *num_edges, int(falling), None], call), tuple(dtypes))
+        kind, call = binned.kind, Call(1, binned.size, queue=queue)
+
+        def engine() -> Engine:
+            return _numbers_kernel(queue.context, kind)
+
+        # Calls on axes of one kind share plans; an array of the caller may be aligned differently.
+        origin = origin_for(queue, [*binned.arrays, out], ("numbers", kind), engine)
+        template = CallTemplate(
+            engine() if origin is None else origin.engine, [*args, *num_edges, int(falling), None], call, origin
+        )
+        return cls(template, tuple(dtypes))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables of its axes."""
+        return self.template.nbytes
 
     def of_size(self, size: int) -> NumbersCall:
         """Return the call for `size` elements."""

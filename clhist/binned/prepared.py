@@ -14,7 +14,7 @@ import pyopencl as cl
 from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
-from clhist._core.runtime.call_template import call_for_size, store_for_sizes
+from clhist._core.runtime.call_template import call_for_size, store_for_sizes, stored_for_sizes
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.reading import into
 from clhist._core.runtime.signature import call_templates
@@ -29,7 +29,7 @@ from clhist.binned.host import edges_of_extent
 from clhist.binned.inputs import are_usable
 from clhist.binned.sweep import Sweep
 
-_MOST_KINDS = 4  # of axes, for histograms over the extent of their data
+_MOST_KINDS = 4  # of axes, for histograms that other bins may use
 
 
 class PreparedHistogram(NamedTuple):
@@ -103,6 +103,11 @@ class PreparedHistogram(NamedTuple):
         made, _ = with_edges(hist, reading.get())
         return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables of its axes, on the device and on the host."""
+        return 0 if self.sweep is None else 2 * self.sweep.template.nbytes
+
     def of_size(self, size: int) -> PreparedHistogram | None:
         """Return the histogram of `size` elements, as of `Sweep.of_size`."""
         sweep = None if self.sweep is None else self.sweep.of_size(size)
@@ -120,35 +125,44 @@ class PreparedHistogram(NamedTuple):
         return into(out, hist)
 
 
-class OfExtent(NamedTuple):
-    """A histogram whose edges depend on the extent of the data: those of some extents, one for each kind of axis."""
+class OfKinds(NamedTuple):
+    """Histograms by the kinds of their axes, one for each: whatever bins a call has, one of them may serve it."""
 
     of_kinds: tuple[PreparedHistogram, ...]
 
-    def of_size(self, size: int) -> OfExtent | None:
-        """Return the histogram of `size` elements, as of `Sweep.of_size`."""
-        of_kinds = tuple([prepared for one in self.of_kinds if (prepared := one.of_size(size)) is not None])
-        return OfExtent(of_kinds) if of_kinds else None
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables of all axes."""
+        return sum(one.nbytes for one in self.of_kinds)
 
-    def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
-        """Return the histogram of data of another extent; None if no other had bins that are found in the same way."""
-        one = self.of_kinds[0]
-        if data_extent is None:
-            return None
-        edges, ends = edges_of_extent(len(one.edges[0]) - 1, data_extent, dtype)
-        axis = numpy_axis(edges, kernel_dtype(dtype), one.queue, ends=ends) if are_usable(edges) else None
-        for one in self.of_kinds:
-            if axis is not None and axis is one.axis:
+    def of_size(self, size: int) -> OfKinds | None:
+        """Return the histograms of `size` elements, as of `Sweep.of_size`."""
+        of_kinds = tuple([prepared for one in self.of_kinds if (prepared := one.of_size(size)) is not None])
+        return OfKinds(of_kinds) if of_kinds else None
+
+    def of_edges(self, edges: np.ndarray, ends: Any, dtype: np.dtype) -> PreparedHistogram | None:
+        """Return the histogram of data of a dtype by other edges, as of `numpy_axis`; None if none is of their kind."""
+        queue = self.of_kinds[0].queue
+        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends) if are_usable(edges) else None
+        for one in self.of_kinds if axis is not None else ():
+            if axis is one.axis:
                 return one
             if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
-                divide = Densities(one.queue, (edges,))
+                edges = edges.copy()  # which the caller gets
+                divide = Densities(queue, (edges,))
                 return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
         return None
 
-    def with_other(self, other: PreparedHistogram) -> OfExtent:
+    def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
+        """Return the histogram of data of another extent, by as many bins as the first has; None as of `of_edges`."""
+        if data_extent is None:
+            return None
+        return self.of_edges(*edges_of_extent(len(self.of_kinds[0].edges[0]) - 1, data_extent, dtype), dtype)
+
+    def with_other(self, other: PreparedHistogram) -> OfKinds:
         """Return these with `other` in the place of one of its kind of axis."""
         kind = other.axis and other.axis.kind
-        return OfExtent((other, *(one for one in self.of_kinds if one.axis and one.axis.kind != kind))[:_MOST_KINDS])
+        return OfKinds((other, *(one for one in self.of_kinds if one.axis and one.axis.kind != kind))[:_MOST_KINDS])
 
 
 def repeated(
@@ -172,7 +186,7 @@ def repeated(
     # Most arrays are flat already; the test spares them the calls of `flat`.
     arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
     # Edges depend on the extent of the data: find it, and look for an earlier call with the same one.
-    if isinstance(cached, OfExtent):
+    if isinstance(cached, OfKinds):
         data_extent = extent(arrays[0], arrays[1], cached.of_kinds[0].queue)
         by_extent = _by_extent(key, data_extent)
         if (prepared := call_templates.get(by_extent)) is None:
@@ -183,14 +197,26 @@ def repeated(
     return result, data_extent, cached is None
 
 
-def prepared_for(key: Hashable, size: int) -> PreparedHistogram | OfExtent | None:
+def prepared_for(key: Hashable, size: int) -> PreparedHistogram | OfKinds | None:
     """Return the prepared histogram for a signature of `signature_of_data`, or None.
 
-    It is `OfExtent` if the edges depend on the extent of the data.
+    It is `OfKinds` if the edges depend on the extent of the data.
     If there is none for `size` elements, that of an earlier call is adapted and stored.
     """
-    stored: PreparedHistogram | OfExtent | None = call_for_size(key, size, results=1)
+    stored: PreparedHistogram | OfKinds | None = call_for_size(key, size, results=1)
     return stored
+
+
+def for_any_bins(key: Hashable, size: int) -> OfKinds | None:
+    """Return the histograms of one dimension and any bins for a signature of `signature_of_data`, or None."""
+    stored: OfKinds | None = call_for_size(_any_bins(key), size, results=1)
+    return stored
+
+
+def _any_bins(key: Any) -> Hashable:
+    """Return a signature of `signature_of_data` without bins and range, the first of its further values."""
+    arrays, (_, _, *rest), queue = key
+    return arrays, ("any bins", *rest), queue
 
 
 def _by_extent(key: Hashable, data_extent: tuple[Any, Any] | None) -> Hashable:
@@ -218,13 +244,16 @@ def store(
         return
     # Copies of the edges, which no caller changes.
     prepared = prepared._replace(edges=tuple(axis_edges.copy() for axis_edges in prepared.edges))
-    stored: PreparedHistogram | OfExtent = prepared
+    stored: PreparedHistogram | OfKinds = prepared
     if looked_at is not None:
         earlier = call_templates.get(key)
-        stored = (earlier if isinstance(earlier, OfExtent) else OfExtent(())).with_other(prepared)
+        stored = (earlier if isinstance(earlier, OfKinds) else OfKinds(())).with_other(prepared)
     call_templates.put(key, stored)
     if any_size and prepared.rest is None:
         store_for_sizes(key, stored, results=1)
+        if prepared.axis is not None:
+            earlier = stored_for_sizes(of_any_bins := _any_bins(key), results=1) or OfKinds(())
+            store_for_sizes(of_any_bins, earlier.with_other(prepared), results=1)
     if looked_at is not None:
         call_templates.put(_by_extent(key, *looked_at), prepared)
 

@@ -17,7 +17,7 @@ from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate
+from clhist._core.runtime.call_template import CallTemplate, origin_for
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.signature import Remembered
@@ -374,13 +374,19 @@ class Sweep:
         args, dtypes = binned.template(queue)
         count_at = len(args) if in_blocks else None
         args = [*args, *count, *(None for _ in values)]
-        # Exact sums have no complex accumulator.
-        summed = by_parts(outputs) if reproducible else outputs
-        # The exact form of complex sums has two parts, see `by_parts`; `run` joins them.
-        engine = sweep_engine(queue.context, kind, summed, tuple(array.dtype for array in values))
         bins = prod(shape) + 1 if has_spare else shape
-        engine = reproducible_engine(engine) if reproducible else engine
-        template = CallTemplate(engine, args, Call(bins, size, queue=queue, num_histograms=rows))
+        call, value_dtypes = Call(bins, size, queue=queue, num_histograms=rows), tuple(array.dtype for array in values)
+
+        def engine() -> Engine:
+            # Exact sums have no complex accumulator: their form has two parts, which `run` joins.
+            summed = by_parts(outputs) if reproducible else outputs
+            made = sweep_engine(queue.context, kind, summed, value_dtypes)
+            return reproducible_engine(made) if reproducible else made
+
+        # Sweeps of one kind share plans, whatever their axes and sizes.
+        of_kind = kind, outputs, rows, reproducible
+        origin = origin_for(queue, [*binned.arrays, *values], of_kind, engine)
+        template = CallTemplate(engine() if origin is None else origin.engine, args, call, origin)
         dtypes = [*dtypes, *(None for _ in values)]
         return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
 
@@ -395,12 +401,14 @@ class Sweep:
         return Sweep(template, self.names, self.dtypes, self.shape, size, self.count_at)
 
     def of_axis(self, axis: Axis) -> Sweep:
-        """Return the sweep over one other axis, of the same kind and number of bins."""
+        """Return the sweep over one other axis, of the same kind."""
         if self.count_at is not None:
             axis = axis.packed
-        on_device = is_device_array(self.template.args[1])
-        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device))
-        return Sweep(template, self.names, self.dtypes, self.shape, self.size, self.count_at)
+        on_device, shape = is_device_array(self.template.args[1]), (axis.extent,)
+        # With a spare bin the call has a number instead of a shape.
+        bins = shape if type(self.template.call.num_bins) is tuple else axis.extent + 1
+        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device), bins)
+        return Sweep(template, self.names, self.dtypes, shape, self.size, self.count_at)
 
     @property
     def queue(self) -> cl.CommandQueue:

@@ -183,7 +183,7 @@ def test_calls_in_turn_are_recognised_however_many(queue, rng, long_ways):
         for bins in range(1, 60):
             expected = np.bincount(indices, values, 90)[:bins]
             np.testing.assert_array_equal(reduce_by_index(bins, np.add, *arrays).get(), expected)
-    assert len(long_ways) == 59
+    assert len(long_ways) == 1  # other numbers of bins have what the first prepared
 
 
 @pytest.mark.parametrize("on_device", [False, True])

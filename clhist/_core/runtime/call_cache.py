@@ -43,11 +43,11 @@ Operands = tuple[list[Array | None], Sequence[Any]]  # arrays and scalars of a c
 class Uses:
     """The use count of a plan that several calls share; a frequent call gets a plan for its exact size.
 
-    `bins` is the number of bins of the plan, if it serves all sizes that `planned_size` rounds up to the same one.
+    `shape` has the bins of the plan, if it serves all sizes that `planned_size` rounds up to the same one.
     """
 
     number: int = 0
-    bins: int | None = None
+    shape: tuple[int, ...] | None = None
 
     @property
     def are_many(self) -> bool:
@@ -91,11 +91,11 @@ class Ready:
     shape: tuple[int, ...] = ()
     uses: Uses | None = None
 
-    def of_sizes(self, sizes: tuple[int, ...]) -> Ready:
+    def of_sizes(self, sizes: tuple[int, ...], shape: tuple[int, ...]) -> Ready:
         """Return the call for other sizes that the plan serves, with a use count of its own."""
         # `dataclasses.replace` takes three times as long.
         same = self.executable, self.queue, self.on_device, self.targets, self.scalars
-        return Ready(*same, sizes, self.shape, Uses())
+        return Ready(*same, sizes, shape, Uses())
 
     def ends_for_less(self) -> bool:
         """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
@@ -185,24 +185,38 @@ class CallCache(Remembered[Any]):
         self._builder, self._arguments, self._sizing = builder, source.arguments, source.sizing
         self._arrays = tuple(n for n, argument in enumerate(self._arguments) if argument.is_array)
 
-    def of_family(self, family: Hashable, call: Call) -> Ready | None:
-        """Return the cached call of another template of one origin that serves as many elements; None without one.
+    def of_family(self, family: tuple[Any, ...], call: Call) -> tuple[Hashable, Ready | None, bool]:
+        """Return the key of a template's call, and the cached call of this one or of another template of its origin.
 
         `family` has the origin, whether arguments are those in the slots of templates, and which results are one array.
+        The last result is whether the cached call was one of other sizes.
         """
-        assert call.size is not None
-        ready: Ready | None = self.get((family, call.size))
-        if ready is not None:
-            return ready
-        shared: Ready | None = self.get((family, planned_size(call.size), "planned"))
-        return shared and shared.of_sizes(self._builder.sizes(call.size, prod(shared.shape)))
+        size, shape = call.size, shape_of_bins(call.num_bins)
+        assert size is not None
+        key = *family, size, shape
+        ready: Ready | None = self.get(key)
+        if ready is not None or shape is None:
+            return key, ready, False
+        # A plan for exactly these bins comes first. Only such a one reports the largest bin.
+        for planned in (shape,) if call.largest is not None else (shape, planned_shape(shape)):
+            of_sizes = *family, planned_size(size), planned, "planned"
+            shared: Ready | None = self.get(of_sizes)
+            if shared is not None:
+                self.put(of_sizes, shared)  # stays where calls of many sizes displace each other
+                ready = shared.of_sizes(self._builder.sizes(size, prod(shape)), shape)
+                self.put(key, ready)
+                return key, ready, True
+        return key, None, False
 
-    def put_by_family(self, family: Hashable, call: Call, ready: Ready | None) -> None:
+    def put_by_family(self, family: tuple[Any, ...] | None, call: Call, ready: Ready | None) -> None:
         """Store a call for later templates of one origin, as `of_family` looks for it."""
-        if family is not None and ready is not None:
-            assert call.size is not None
-            size = (call.size,) if ready.uses is None else (planned_size(call.size), "planned")
-            self.put((family, *size), ready)
+        if family is None or ready is None:
+            return
+        assert call.size is not None
+        if ready.uses is None:
+            self.put((*family, call.size, shape_of_bins(call.num_bins)), ready)
+        elif ready.uses.shape is not None:  # a plan without a shape was borrowed for now
+            self.put((*family, planned_size(call.size), ready.uses.shape, "planned"), ready)
 
     def executable(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
@@ -245,14 +259,14 @@ class CallCache(Remembered[Any]):
             family.uses.put(own, uses)
             # An entry out of range is reported through the largest bin, so the plan must not have spare bins for it.
             is_exact = family.first[1] == checked.shapes or largest is not None
-            shape = checked.shapes[0] if is_exact else _planned(checked.shapes[0])
+            shape = checked.shapes[0] if is_exact else planned_shape(checked.shapes[0])
             most = planned_size(size), shape
             close = self._for_close(checked, call, fixed, most, family)
             if close is not None:
                 # Only an executable for exactly these bins may be looked up by them; one of a larger size was borrowed
                 # for now.
                 if family.shared.get(most) is close:
-                    uses.bins = prod(shape)
+                    uses.shape = shape
                 self.put(key, family)  # stays where signatures of many sizes displace each other
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
         executable = self._built(checked, call, fixed)
@@ -261,7 +275,7 @@ class CallCache(Remembered[Any]):
         return executable, (), None
 
     def key_of_sizes(
-        self, key: Hashable, args: Sequence[Any], call: Call, bins: int | None, targets: Sequence[Array]
+        self, key: Hashable, args: Sequence[Any], call: Call, bins: tuple[int, ...] | None, targets: Sequence[Array]
     ) -> Hashable:
         """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
 
@@ -271,10 +285,11 @@ class CallCache(Remembered[Any]):
             return None
         if call.num_histograms is not None or call.offsets is not None:
             return None
-        if (number := one_number(call.num_bins)) is None:
+        shape = shape_of_bins(call.num_bins)
+        if shape is None or len(shape) != 1:
             return None
         for target in targets:
-            if not _is_contiguous(target) or target.shape != (number,):
+            if not _is_contiguous(target) or target.shape != shape:
                 return None
         # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
         parts = list[Hashable]()
@@ -395,14 +410,14 @@ def _is_contiguous(array: Any) -> bool:
     return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
 
 
-def one_number(num_bins: Any) -> int | None:
-    """Return the number of bins of one dimension; None of others."""
-    if type(num_bins) is tuple and len(num_bins) == 1:
-        num_bins = num_bins[0]
-    return num_bins if type(num_bins) is int else None
+def shape_of_bins(num_bins: Any) -> tuple[int, ...] | None:
+    """Return the shape of a number of bins, or of numbers; None unless they are of Python."""
+    if type(num_bins) is int:
+        return (num_bins,)
+    return num_bins if type(num_bins) is tuple and all(type(number) is int for number in num_bins) else None
 
 
-def _planned(shape: tuple[int, ...]) -> tuple[int, ...]:
+def planned_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (planned_size(shape[0]), *shape[1:]) if shape and shape[0] else shape
 
 

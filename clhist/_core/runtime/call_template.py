@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.cuda_kinds import is_cuda
+from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import Allocator
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.signature import call_templates, shape_of, without_size
+from clhist._core.runtime.signature import call_templates, shape_of, signature_of_arguments, without_size
 from clhist.operators.c_types import scalar
 
 if TYPE_CHECKING:
     from clhist._core.runtime.engine import Engine
 
-# Repeats on NumPy arrays after which separate preparation has paid off; PoCL 3.0, two cores of an EPYC (Zen 2).
+# Repeats after which separate preparation has paid off; PoCL 3.0, two cores of an EPYC (Zen 2).
 _MANY = 16
 
 
@@ -37,7 +40,7 @@ class CallTemplate:
         Scalars that calls of other sizes differ in, by their positions; None if other arguments differ as well.
     """
 
-    __slots__ = ("_calls", "args", "call", "engine", "origin", "others", "scalars")
+    __slots__ = ("_calls", "_is_alike", "args", "call", "engine", "origin", "others", "scalars")
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class CallTemplate:
     ) -> None:
         self.engine, self.args, self.call, self._calls = engine, tuple(args), call, 0
         self.origin, self.others = origin, others
+        self._is_alike = origin is not None and others is not None and not self.fixed
         self.scalars = [scalar(engine.arguments[n], value) for n, value in others.items()] if others else []
 
     @property
@@ -57,28 +61,42 @@ class CallTemplate:
         varying = self.others or ()
         return tuple([n for n, value in enumerate(self.args) if value is not None and n not in varying])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays among the arguments: tables of axes."""
+        return sum(getattr(value, "nbytes", 0) for value in self.args if not isinstance(value, np.generic))
+
     def count_call(self, arrays: Sequence[Any]) -> bool:
         """Count a call; return whether enough calls preceded it to prepare this template separately.
 
-        One is enough for arrays on a device.
+        One is enough for arrays on a device without other arguments, which all sizes share, and for arrays of CUDA,
+        whose launches are recorded.
         """
         if self._calls >= _MANY:
             return True
-        self._calls += 1 if arrays and type(arrays[0]) is np.ndarray else _MANY
+        if self._is_alike:  # what its origin prepares serves it as well
+            return False
+        is_early = bool(arrays) and (is_cuda(arrays[0]) or (is_device_array(arrays[0]) and not self.fixed))
+        self._calls += _MANY if is_early else 1
         return False
 
-    def of_size(self, size: int, others: Mapping[int, Any]) -> CallTemplate:
-        """Return the call for `size` elements, with `others` as the scalars at these positions."""
+    def of_size(self, size: int, others: Mapping[int, Any], bins: tuple[int, ...] | None = None) -> CallTemplate:
+        """Return the call for `size` elements, with `others` as the scalars at these positions, and other `bins`."""
         args = list(self.args)
         for n, value in others.items():
             args[n] = value
         alike = self.origin is None or self.others is not None
-        return CallTemplate(self.engine, args, self._call(size), self.origin or self, others if alike else None)
+        call = self._call(size)
+        if bins is not None:
+            call.num_bins = bins
+        return CallTemplate(self.engine, args, call, self.origin or self, others if alike else None)
 
-    def with_args(self, begin: int, others: Sequence[Any]) -> CallTemplate:
-        """Return the call with `others`, of the same dtypes, as the arguments from `begin` on."""
+    def with_args(self, begin: int, others: Sequence[Any], bins: int | tuple[int, ...]) -> CallTemplate:
+        """Return the call with `others`, of the same dtypes, as the arguments from `begin` on, and for other `bins`."""
         args = *self.args[:begin], *others, *self.args[begin + len(others) :]
-        return CallTemplate(self.engine, args, self.call, self.origin or self)
+        call = self._call(self.call.size)
+        call.num_bins = bins
+        return CallTemplate(self.engine, args, call, self.origin or self)
 
     def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
         """Return all arguments, with `arrays` in their slots."""
@@ -115,16 +133,17 @@ class CallTemplate:
         return Call(call.num_bins, size, dest, out, call.queue, allocator, wait_for, *same, *of_bins, begun)
 
 
-def call_for_size(signature: Any, size: int, results: int = 0) -> Any:
+def call_for_size(signature: Any, size: int, results: int = 0, form: Any = None, **others: Any) -> Any:
     """Return the value in `call_templates` for a signature of `signature_of_data`, or None.
 
     If there is none for `size` elements, that of an earlier call is adapted by its method ``of_size`` and stored.
-    The last arrays of the signature, so many as `results`, are not data.
+    The last arrays of the signature, so many as `results`, are not data. `form` is the signature without `others`,
+    the further arguments of ``of_size``.
     """
     if (stored := call_templates.get(signature)) is not None:
         return stored
-    key = _without_sizes(signature, results)
-    if (earlier := call_templates.get(key)) is None or (adapted := earlier.of_size(size)) is None:
+    key = _without_sizes(signature if form is None else form, results)
+    if (earlier := call_templates.get(key)) is None or (adapted := earlier.of_size(size, **others)) is None:
         return None
     # Stored as the newest entry, so that calls of many sizes do not displace it.
     call_templates.put(key, earlier)
@@ -137,18 +156,58 @@ def store_for_sizes(signature: Any, value: Any, results: int = 0) -> None:
     call_templates.put(_without_sizes(signature, results), value)
 
 
+def stored_for_sizes(signature: Any, results: int = 0) -> Any:
+    """Return the value that `store_for_sizes` stored last, or None."""
+    return call_templates.get(_without_sizes(signature, results))
+
+
 def _without_sizes(signature: Any, results: int) -> Hashable:
     """Return a signature without the size of the data; None unless all arrays are contiguous and one-dimensional."""
     if not isinstance(signature, tuple):
         return None
     arrays, *rest = signature
     number = len(arrays) - results
+    parts = _of_columns(arrays[:number])
+    return None if parts is None else ("any size", *parts, *arrays[number:], *rest)
+
+
+def _of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
+    """Return the signatures of arrays and None without the size; None unless all are contiguous and of one length."""
     shape, parts = None, []
-    for part in arrays[:number]:
+    for part in arrays:
         if part is not None:
             other = shape_of(part)
             if other is None or len(other) != 1 or (shape is not None and other != shape):
                 return None
             shape, part = other, without_size(part)
         parts.append(part)
-    return "any size", *parts, *arrays[number:], *rest
+    return parts
+
+
+def origin_for(
+    queue: cl.CommandQueue, arrays: Sequence[Any], kind: Hashable, make: Callable[[], Engine]
+) -> CallTemplate | None:
+    """Return the origin of templates for calls of one kind on columns alike, of any length; None of other arrays.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        Where they run.
+    arrays : sequence of array
+        Those for the slots.
+    kind : hashable
+        What else calls depend on, but for the content and the shapes of other arguments, and the number of bins.
+    make : callable
+        Returns the engine.
+    """
+    signature = signature_of_arguments(arrays)
+    parts = None if signature is None else _of_columns(signature)
+    if parts is None:
+        return None
+    key = "origin", queue, *parts, kind, *profile_names()
+    origin: CallTemplate | None = call_templates.get(key)
+    if origin is None:
+        # Without arguments, so that the cache keeps no tables alive.
+        origin = CallTemplate(make(), (), Call(1, queue=queue))
+    call_templates.put(key, origin)  # stays where calls of many sizes displace each other
+    return origin

@@ -19,7 +19,7 @@ from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
-from clhist._core.model.problem import FREE, Choices, planned_size
+from clhist._core.model.problem import FREE, Choices
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, is_taken
 from clhist._core.opencl.device import default_queue
@@ -29,7 +29,7 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
-from clhist._core.runtime.call_cache import CallCache, Operands, Ready, Uses, one_number
+from clhist._core.runtime.call_cache import CallCache, Operands, Ready, planned_shape, shape_of_bins
 from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.prepare import numbered
@@ -284,9 +284,7 @@ class Engine:
         if template is not None:
             args, fixed = template.with_arrays(args), template.fixed
         outcome = self._first(key, args, call, targets, fixed, exact=exact)
-        # A plan without bins was borrowed for now.
-        if (stored := self._calls.get(key)) is not None and (stored.uses is None or stored.uses.bins is not None):
-            self._calls.put_by_family(family, call, stored)
+        self._calls.put_by_family(family, call, self._calls.get(key))
         return outcome
 
     def _cached(
@@ -296,25 +294,27 @@ class Engine:
         template: CallTemplate | None,
         origin: CallTemplate | None,
         targets: list[Array],
-    ) -> tuple[Hashable, Hashable, Ready | None]:
+    ) -> tuple[Hashable, tuple[Any, ...] | None, Ready | None]:
         """Return the signature of a call, that of all its sizes, each None without one, and the call if it is cached.
 
         `origin` is that of a template that has had too few calls; the other parameters are as of `run`. The arrays of
         `dest` and `out` are added to `targets`.
         """
-        has_slots = template is not None
-        family = None if origin is None else signature_of_targets((origin, has_slots), call, targets)
-        if family is not None and (ready := self._calls.of_family(family, call)) is not None:
-            # These checks stand for `check`: the rest equals the earlier call.
-            lost.check_queue(ready.queue)
-            self.check_counts(call.size or 0)
-            return None, family, ready
+        has_slots, family, key = template is not None, None, None
+        if origin is not None and (of_targets := signature_of_targets(origin, call, targets)) is not None:
+            family = origin, has_slots, of_targets
+            key, ready, is_other = self._calls.of_family(family, call)
+            if is_other:
+                assert ready is not None
+                # These checks stand for `check`: the rest equals the earlier call.
+                lost.check_queue(ready.queue)
+                self.check_counts(call.size or 0)
+            if ready is not None:
+                return key, family, ready
         if template is None:
             key = signature_of_call(self.arguments, args, call, self.context, targets)
         elif origin is None:
             key = signature_of_targets(template, call, targets)
-        else:
-            key = family and (origin, family, call.size)
         ready = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
         self._calls.put_by_family(family, call, ready)
         return key, family, ready
@@ -348,14 +348,14 @@ class Engine:
             As `check` does of these numbers.
         """
         # A template passes the arrays alone, and the sizes of several dimensions are not rounded.
-        bins = one_number(call.num_bins)
-        if targets is None or bins is None:
+        shape = shape_of_bins(call.num_bins)
+        if targets is None or shape is None or len(shape) != 1:
             return None
         # A plan for exactly these bins comes first. The second key leads to a plan with spare bins.
-        of_sizes = self._calls.key_of_sizes(key, args, call, bins, targets)
+        of_sizes = self._calls.key_of_sizes(key, args, call, shape, targets)
         alike = self._calls.get(of_sizes)
-        if alike is None and call.largest is None and bins > 0:
-            of_sizes = self._calls.key_of_sizes(key, args, call, planned_size(bins), targets)
+        if alike is None and call.largest is None:
+            of_sizes = self._calls.key_of_sizes(key, args, call, planned_shape(shape), targets)
             alike = self._calls.get(of_sizes)
         if alike is None or alike.uses is None:
             return None
@@ -364,10 +364,9 @@ class Engine:
         lost.check_queue(alike.queue)
         size = self.size_of(call.size, args)
         self.check_counts(size)
-        shape = self.outputs.shapes(bins)[0]
-        sizes = self._preparation.sizes(size, prod(shape))
+        shape = self.outputs.shapes(call.num_bins)[0]
         # A separate use count lets a frequent size get an exact plan, whatever other sizes do.
-        ready = replace(alike, scalars=([], []), sizes=sizes, shape=shape, uses=Uses())
+        ready = alike.of_sizes(self._preparation.sizes(size, prod(shape)), shape)
         self._calls.put(key, ready)
         return ready
 
@@ -414,7 +413,7 @@ class Engine:
                 # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
                 # stored.
                 if ready.uses is not None and (checked.on_device or self._takes_all_at_once(checked.queue.device)):
-                    self._calls.put(self._calls.key_of_sizes(key, args, call, ready.uses.bins, targets), ready)
+                    self._calls.put(self._calls.key_of_sizes(key, args, call, ready.uses.shape, targets), ready)
         return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:

@@ -22,7 +22,7 @@ from clhist._core.runtime.pairs import Pairs, as_parts
 from clhist._core.runtime.reading import as_array
 from clhist._core.runtime.row_means import are_row_means, row_means
 from clhist._core.runtime.scatter import ScatterSpec, arguments_of, elements, pair_spec, scatter_engine
-from clhist._core.runtime.signature import call_templates, signature_of
+from clhist._core.runtime.signature import call_templates, shape_of, signature_of, without_size
 from clhist.operators.reproducible import is_complex_sum, reproducible_form
 
 
@@ -34,7 +34,9 @@ def repeated(arguments: tuple[Any, ...], allocator: Any, wait_for: Any) -> tuple
     dest, _, indices, values, _, out, *_ = arguments
     # A call whose `out` overlaps its data may have to copy, which a repeat does not.
     key = None if _shares(out, indices, values) else _signature(arguments)
-    entry: _Repeated | None = call_for_size(key, indices.size)
+    entry: _Repeated | None = call_templates.get(key)
+    if entry is None and key is not None:
+        entry = call_for_size(key, indices.size, **_without_bins(key, out))
     if entry is None:
         return None, key
     arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
@@ -49,9 +51,9 @@ class _Repeated(NamedTuple):
     num_arrays: int
     has_dest: bool
 
-    def of_size(self, size: int) -> _Repeated:
-        """Return the call for `size` elements."""
-        return _Repeated(self.template.of_size(size, {}), self.num_arrays, self.has_dest)
+    def of_size(self, size: int, bins: tuple[int, ...] | None = None) -> _Repeated:
+        """Return the call for `size` elements, and for other `bins`."""
+        return _Repeated(self.template.of_size(size, {}, bins), self.num_arrays, self.has_dest)
 
 
 def _signature(arguments: tuple[Any, ...]) -> Hashable:
@@ -65,6 +67,17 @@ def _signature(arguments: tuple[Any, ...]) -> Hashable:
     if all(map(is_device_array, arguments[3] if isinstance(arguments[3], tuple) else arguments[3:4])):
         return (indices, *arrays), "reduce_by_index", dest, operator, *rest
     return (indices,), "reduce_by_index", dest, operator, values, *rest
+
+
+def _without_bins(key: Any, out: Any) -> dict[str, Any]:
+    """Return a signature of `_signature` without a number of bins, and this number, as `call_for_size` takes them."""
+    arrays, name, dest, *rest = key
+    # A number of bins, or an array of one dimension: no scalar argument of the map depends on its length.
+    is_array = isinstance(dest, tuple) and isinstance(dest[0], np.dtype)
+    bins = (dest,) if type(dest) is int else shape_of(dest) if is_array else None
+    if out is not None or bins is None or len(bins) != 1 or bins[0] <= 0:
+        return {}
+    return {"form": (arrays, name, without_size(dest) if is_array else None, *rest), "bins": bins}
 
 
 def by_kernels(
@@ -189,4 +202,4 @@ def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: S
     # Exact sums have another operator for another number of elements, and histograms of a batch other lengths.
     is_batch = call.num_histograms is not None or call.offsets is not None
     if pairs.operator is whole.operator and call.size == pairs.indices.size and not is_batch:
-        store_for_sizes(key, repeated)
+        store_for_sizes(_without_bins(key, call.out).get("form", key), repeated)

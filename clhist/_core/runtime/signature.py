@@ -37,10 +37,19 @@ class UnknownError(Exception):
 
 
 class Remembered(Generic[T]):
-    """A bounded cache by the signature of a call; threads may share it."""
+    """A bounded cache by the signature of a call; threads may share it.
 
-    def __init__(self, most: int) -> None:
+    Parameters
+    ----------
+    most : int
+        Entries.
+    most_bytes : int, optional
+        Sum of the values' attributes ``nbytes``, of those that have one.
+    """
+
+    def __init__(self, most: int, most_bytes: int | None = None) -> None:
         self._most, self._kept, self._lock = most, dict[Hashable, T](), threading.Lock()
+        self._most_bytes, self._bytes = most_bytes, 0
         with _registering:
             _every.add(self)
 
@@ -53,15 +62,17 @@ class Remembered(Generic[T]):
             return None
 
     def put(self, key: Hashable, value: T | None) -> None:
-        """Store `value` by `key`, unless one of them is None; drop the oldest entry of a full cache."""
+        """Store `value` by `key`, unless one of them is None; drop the oldest entries of a full cache."""
         if key is None or value is None:
             return
+        nbytes = self._nbytes(value)
         with self._lock:
             # Removed first, so that a renewed entry moves to the end and counts as the newest.
-            gone = [self._kept.pop(key, None)]
-            while len(self._kept) >= self._most:
-                gone.append(self._kept.pop(next(iter(self._kept))))
+            gone = [self._removed(key)]
+            while self._kept and (len(self._kept) >= self._most or self._bytes + nbytes > (self._most_bytes or nbytes)):
+                gone.append(self._removed(next(iter(self._kept))))
             self._kept[key] = value
+            self._bytes += nbytes
         del gone  # after the lock is released: destructors may take it again
 
     def oldest_first(self) -> list[Any]:
@@ -71,13 +82,23 @@ class Remembered(Generic[T]):
     def take(self, key: Hashable) -> T | None:
         """Remove the value of `key` and return it, or None."""
         with self._lock:
-            return self._kept.pop(key, None)
+            return self._removed(key)
 
     def clear(self) -> None:
         """Remove all entries."""
         with self._lock:
-            gone, self._kept = self._kept, {}
+            gone, self._kept, self._bytes = self._kept, {}, 0
         del gone  # after the lock is released: destructors may take it again
+
+    def _nbytes(self, value: T) -> int:
+        return 0 if self._most_bytes is None else getattr(value, "nbytes", 0)
+
+    def _removed(self, key: Hashable) -> T | None:
+        """Remove the value of `key` and return it, or None; the lock is taken."""
+        value = self._kept.pop(key, None)
+        if value is not None:
+            self._bytes -= self._nbytes(value)
+        return value
 
 
 _every: weakref.WeakSet[Remembered[Any]] = weakref.WeakSet()
@@ -85,7 +106,8 @@ _registering = threading.Lock()
 
 # What public functions keep of their calls for repeats, without the callers' arrays: checked calls, recorded launches,
 # axes, estimates. Keys begin with the function or the kind of entry; the signature of the arguments follows.
-call_templates: Remembered[Any] = Remembered(1024)
+# 128 MiB of tables of axes: each of uneven bins may take 1 MiB.
+call_templates: Remembered[Any] = Remembered(1024, 2**27)
 
 
 def forget_calls() -> None:

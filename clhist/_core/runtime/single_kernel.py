@@ -54,6 +54,20 @@ def single_kernel(
     same : mapping of str to array
         The first slots' arrays that calls do not pass.
     """
+    return executable_of(queue, _prepared(name, source, slots, scalars, work_items, what, options), None, same)
+
+
+@lru_cache(maxsize=64)
+def _prepared(
+    name: str,
+    source: str,
+    slots: tuple[ArraySlot, ...],
+    scalars: tuple[str, ...],
+    work_items: tuple[int, int],
+    what: str,
+    options: tuple[str, ...],
+) -> Prepared:
+    """Return the call of a kernel; the parameters are those of `single_kernel`."""
     code = KernelCode(source, options, f"clhist_{name}", signatures(source)[name])
     # An array takes two parameters. The stage is "combine", after which results are complete.
     arguments = [Slot(slot.name, kind) for slot in slots for kind in (MEMORY, OFFSET)]
@@ -62,5 +76,4 @@ def single_kernel(
     )
     none: Any = None  # these results have no operator
     results = tuple(ResultSlots((n,), False, "", none) for n, slot in enumerate(slots) if slot.new is not None)
-    prepared = Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ()))
-    return executable_of(queue, prepared, None, same)
+    return Prepared(slots, scalars, (Part(None, (), (launch,)),), results, call=(what, ()))
