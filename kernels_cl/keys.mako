@@ -11,6 +11,7 @@
 <%namespace name="types" file="types.mako"/>\
 <%
     exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg"
+    codes = "" if several else ", __global const uint *codes"
 %>\
 % if spec.word.itemsize == 8 and not spec.marked:
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -40,6 +41,7 @@ ${types.ahead()}\
 #define CLHIST_IS_KEY(slot) table[slot]
 #define CLHIST_IS_MISSING(slot) false
 typedef uchar slot_t;
+% if several or not in_order:
 
 // Marks the keys that occur.
 __kernel void clhist_mark(
@@ -71,12 +73,14 @@ ${each_block("size")}\
         }
     }
 }
+% endif
 % else:
 // Behind the table are the slots of the key that is like an empty slot, and of elements without a key.
 #define CLHIST_WORD(slot) ((slot) < least ? table[slot] : CLHIST_EMPTY)
 #define CLHIST_IS_KEY(slot) ((slot) < least ? table[slot] != CLHIST_EMPTY : state[(slot) == least ? 2 : 3])
 #define CLHIST_IS_MISSING(slot) ((slot) > least)
 typedef word_t slot_t;
+% if several or not in_order:
 
 // Where a search in the table begins; the slot behind it of the key that is like an empty one.
 uint clhist_begin(const word_t w, const uint mask, const ulong seed)
@@ -125,7 +129,7 @@ uint clhist_added(
 __kernel void clhist_insert(
     __global const char *keys_base, const ulong keys_offset, const long size, const long stride,
     __global word_t *table, const uint mask, const uint most, const uint told, const ulong seed,
-    __global volatile uint *state, __global uint *slots, __global uint *first)
+    __global volatile uint *state, __global uint *slots, __global uint *first${codes})
 {
     __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
     __local uint local_added, local_seen;
@@ -150,10 +154,18 @@ ${each_block("size")}\
             const word_t w = ${spec.encoded};
             uint s = is_missing ? mask + 2 : clhist_begin(w, mask, seed);
             if (s > mask) state[s - mask + 1] = 1;
+% if several:
             else s = clhist_added(w, s, table, mask, most, told, state, &local_added, &full);
             slots[i] = s;
             ++seen;
             if (full) break;
+% else:
+            // Most keys are in the slot where their search begins.
+            else if (table[s] != w) s = clhist_added(w, s, table, mask, most, told, state, &local_added, &full);
+            ++seen;
+            if (full) break;
+            if (slots) slots[i] = codes ? codes[s] : s;
+% endif
 ${keep_first("s")}\
         }
         if (full) break;
@@ -171,9 +183,14 @@ ${keep_first("s")}\
 __kernel void clhist_number(__global uint *slots, const long size, __global const uint *ranks)
 {
 ${each_block("size")}\
+% if several:
         for (long i = begin; i < end; i += lanes) slots[i] = ranks[slots[i]];
+% else:
+        for (long i = begin; i < end; ++i) slots[i] = slots[i] == CLHIST_NONE ? CLHIST_NONE : ranks[slots[i]];
+% endif
     }
 }
+% endif
 
 % endif
 

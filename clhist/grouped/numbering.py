@@ -56,6 +56,10 @@ _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
 # 73 and 102 µs on an H200, whole calls in a loop.
 _FEWEST_WITH_ENDS = 1 << 22
 _GROUPS = 8  # work-groups for each compute unit
+# A CPU numbers the keys of so many first elements before the others, if they are few. log2 of the sizes of their table:
+# the smallest is in the first-level cache. Slots up to a number are ranked by the host, which compiles no kernels.
+_FIRST_ELEMENTS, _FIRST_BITS, _RANKED_BY_HOST = 1 << 14, (10, 12, 14), 1 << 16
+_ORDERING = {"tally", "list", "rank"}  # kernels
 
 
 def can_number(dtype: np.dtype, device: cl.Device) -> bool:
@@ -170,7 +174,6 @@ class _Work:
         self._key_memory, self.memory = self._chain.place(keys), None
         self.numbers: Any = None
         self._positions: Array | None = None
-        self._in_order = True  # whether kernels number the slots
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
@@ -188,6 +191,8 @@ class _Work:
         return self.numbers, self.labels, self._positions
 
     def _make_numbers(self) -> None:
+        if self._only_keys and self._lanes == 1:
+            return  # a CPU's kernels write no slots then
         if self.memory is None and self._only_keys:
             self.memory = self._chain.new(self.size, np.int32)  # of slots, by which the keys are found
         elif self.memory is None:
@@ -228,11 +233,10 @@ class _Work:
         self.spec = replace(self.spec, marked=True)
         least = int(self.spec.words_of(np.array([least_key], self.spec.dtype))[0])
         marks, first = self._chain.filled(slots, np.uint8, 0), self._firsts(slots)
-        # A CPU's marks are in the host's memory, where few are numbered sooner than kernels for it are compiled.
-        self._in_order = self.spec.first or self._lanes > 1 or slots > _FEWEST_MARKS
         self._enqueue("mark", self._groups_of(self.size), *self._key_memory, self.size, least, marks, first)
-        if not self._in_order:
-            return self._number_marks(marks, least_key, slots, least)
+        # A CPU's marks are in the host's memory, where few are numbered sooner than kernels for it are compiled.
+        if self._lanes == 1 and slots <= _RANKED_BY_HOST:
+            return self._number_marks(marks, least_key, slots, least, first)
         state = self._chain.filled(1, np.uint32, 0)
         listed = self._tallied(marks, slots, least, state)
         number = int(self._chain.fetched(state, 1, np.uint32)[0])
@@ -242,17 +246,28 @@ class _Work:
         ranks = self._rank(number, slots, marks, least, self._ordered(number, listed, first), first)
         self._look_up(least, ranks)
 
-    def _number_marks(self, marks: Any, least_key: int, slots: int, least: int) -> None:
-        """Number marked integers in their order, by the host."""
-        slots_of_keys = np.flatnonzero(self._chain.fetched(marks, slots, np.uint8))
-        if self._are_numbers(len(slots_of_keys), least_key, slots):
+    def _number_marks(self, marks: Any, least_key: int, slots: int, least: int, first: Any) -> None:
+        """Number marked integers by the host."""
+        places = np.flatnonzero(self._chain.fetched(marks, slots, np.uint8))
+        if self._are_numbers(len(places), least_key, slots):
             return
         # Modulo the range of the type, as kernels add.
-        keys = slots_of_keys.astype(self.spec.dtype) + np.array([least_key], self.spec.dtype)
-        self.labels = to_device(self.queue, keys) if self.keys_on_device else keys
-        ranks = np.zeros(slots, np.uint32)
-        ranks[slots_of_keys] = np.arange(len(slots_of_keys))
+        keys = places.astype(self.spec.dtype) + np.array([least_key], self.spec.dtype)
+        ranks = self._ranked_by_host(places, keys, slots, first)
         self._look_up(least, None if self._only_keys else self._chain.copied(ranks))
+
+    def _ranked_by_host(self, places: np.ndarray, keys: np.ndarray, slots: int, first: Any) -> np.ndarray:
+        """Return the rank of each slot, from those of keys in sorted order; make the results of the keys."""
+        if self.spec.first:
+            positions = self._chain.fetched(first, slots, np.uint32)[places].astype(np.int64)
+            if not self._sort:
+                order = positions.argsort()
+                places, keys, positions = places[order], keys[order], positions[order]
+            self._positions = to_device(self.queue, positions) if self.keys_on_device else positions
+        self.labels = to_device(self.queue, keys) if self.keys_on_device else keys
+        ranks = np.full(slots, NONE, np.uint32)
+        ranks[places] = np.arange(len(places))
+        return ranks
 
     def _are_numbers(self, number: int, least_key: int, slots: int) -> bool:
         """Make the keys their own numbers if they may be and are 0 to number - 1; return whether they are."""
@@ -327,22 +342,20 @@ class _Work:
     def _by_table(self, expected: float | None) -> None:
         """Number the elements by a hash table; `expected` is an estimate of the number of distinct keys, or None."""
         self._make_numbers()
-        numbers, groups, some = self.memory, self._groups_of(self.size), min(self.size // _PART, _MOST_SOME)
+        if self._lanes == 1 and expected is None and self._by_first_elements():
+            return None
+        some = min(self.size // _PART, _MOST_SOME)
         can_look = some >= _FEWEST_SOME and expected is None
         # Without an estimate, insert a strided part of the elements first, which predicts the size of the table.
         size, stride = (some, self.size // some) if can_look else (self.size, 1)
         bits = min(_MOST_BITS, bits_of(size if expected is None else min(size, SPARE * expected)))
         while True:
             table = self._table(bits)
-            self._enqueue(
-                "insert", groups, *self._key_memory, size, stride, *table.arguments, table.state, numbers, table.first
-            )
-            added, is_full, ones, missing, seen = self._chain.fetched(table.state, 5, np.uint32).tolist()
+            distinct, is_full, seen = self._inserted(table, size, stride)
             # All elements are in the table: rank its keys, and replace the slot of each element by its rank.
             if not is_full and size == self.size:
-                ranks = self._ranks_of(table, DistinctKeys(added, bool(ones), bool(missing) and self._missing))
-                return None if self._only_keys else self._enqueue("number", groups, numbers, self.size, ranks)
-            needed = bits_of(SPARE * different(added, seen, self.size))
+                return self._renumber(self._ranks_of(table, distinct))
+            needed = bits_of(SPARE * different(distinct.number, seen, self.size))
             if is_full:
                 if bits == _MOST_BITS:
                     raise MemoryError(f"keys: expected at most {table.slots // 2} different ones, got more")
@@ -350,6 +363,51 @@ class _Work:
                 needed = max(needed, bits + _GROWTH_BITS[bits >= _LARGE_BITS])
             # Next all elements, in a table for the predicted number of keys.
             bits, size, stride = min(_MOST_BITS, needed, bits_of(self.size)), self.size, 1
+
+    def _by_first_elements(self) -> bool:
+        """Number the elements of a CPU by the keys of the first ones; return False if there may be many keys.
+
+        One pass writes the numbers then. Keys that the first elements lack have codes beyond these numbers; if there
+        are such keys, another pass replaces the codes.
+        """
+        some = min(self.size // _PART, _FIRST_ELEMENTS)
+        if some < _FEWEST_SOME:
+            return False
+        for bits in _FIRST_BITS:
+            table = self._table(bits)
+            distinct, is_full, seen = self._inserted(table, some, 1, has_slots=False)
+            if not is_full and 2 * SPARE * different(distinct.number, seen, self.size) <= table.slots:
+                break
+        else:
+            return False
+        ranks, number = self._ranks_of_few(table, distinct), distinct.groups
+        is_new = ranks == NONE
+        is_new[-1] &= self._missing  # elements without a key have no number otherwise
+        codes = np.where(is_new, np.arange(number, number + len(ranks), dtype=np.uint32), ranks)
+        distinct, is_full, _ = self._inserted(table, self.size, 1, codes=self._chain.copied(codes))
+        if is_full:
+            return False
+        if distinct.groups > number:
+            ranks = self._ranks_of_few(table, distinct)
+            known = np.flatnonzero(~is_new & (codes != NONE))
+            self._renumber(self._chain.copied(np.append(ranks[known[codes[known].argsort()]], ranks)))
+        return True
+
+    def _inserted(
+        self, table: _Table, size: int, stride: int, *, codes: Any = None, has_slots: bool = True
+    ) -> tuple[DistinctKeys, bool, int]:
+        """Insert elements; return the keys of the table, whether it is too full, and the number of these elements."""
+        groups, own = self._groups_of(self.size), () if self._lanes > 1 else (codes,)
+        slots = self.memory if has_slots else None
+        arguments = (*table.arguments, table.state, slots, table.first, *own)
+        self._enqueue("insert", groups, *self._key_memory, size, stride, *arguments)
+        added, is_full, ones, missing, seen = self._chain.fetched(table.state, 5, np.uint32).tolist()
+        return DistinctKeys(added, bool(ones), bool(missing) and self._missing), bool(is_full), seen
+
+    def _renumber(self, numbers: Any) -> None:
+        """Replace the slot or code of each element by its number."""
+        if not self._only_keys:
+            self._enqueue("number", self._groups_of(self.size), self.memory, self.size, numbers)
 
     def _table(self, bits: int) -> _Table:
         """Return an empty table of 2**bits slots."""
@@ -364,6 +422,8 @@ class _Work:
 
     def _ranks_of(self, table: _Table, distinct: DistinctKeys) -> Any:
         """Return the rank of the key of each slot; make the results of the keys."""
+        if self._lanes == 1 and table.slots <= _RANKED_BY_HOST:
+            return self._chain.copied(self._ranks_of_few(table, distinct))
         # Behind the slots come two more: the key like an empty slot, and elements without a key.
         listed = self._tallied(table.words, table.slots + 1 + distinct.has_missing, table.slots, table.state)
         number = distinct.groups
@@ -373,6 +433,18 @@ class _Work:
             # Elements without a key share a slot, whose rank reads as -1 in int32.
             self._chain.fill(ranks, np.uint32, NONE, 1, table.slots + 1)
         return ranks
+
+    def _ranks_of_few(self, table: _Table, distinct: DistinctKeys) -> np.ndarray:
+        """Return the rank of the key of each slot, computed by the host; make the results of the keys."""
+        words = self._chain.fetched(table.words, table.slots, self.spec.word)
+        places = np.flatnonzero(words != ~self.spec.word.type(0))
+        places = places[words[places].argsort()]
+        if distinct.has_ones:
+            places, words = np.append(places, table.slots), np.append(words, ~self.spec.word.type(0))
+        keys = self.spec.keys_of(words[places])
+        if distinct.has_missing:
+            places, keys = np.append(places, table.slots + 1), np.append(keys, self.spec.missing)
+        return self._ranked_by_host(places, keys, table.slots + 2, table.first)
 
     def _firsts(self, number: int) -> Any:
         return self._chain.filled(number, np.uint32, NONE) if self.spec.first else None
@@ -417,7 +489,9 @@ class _Work:
         return max(1, min(self._groups, -(-elements // BLOCK)))
 
     def _enqueue(self, name: str, groups: int, *arguments: Any) -> None:
-        kernel = _kernels(self.queue.context, self.spec, self._lanes > 1, self._in_order)[name]
+        # A CPU has the kernels that order keys in a program of their own, since few keys need none of them.
+        several = self._lanes > 1
+        kernel = _kernels(self.queue.context, self.spec, several, several or name in _ORDERING)[name]
         self._chain.run(kernel, groups, self._lanes, arguments)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhist._core.keys import bits_dtype, keys_of
+from clhist._core.keys import bits_dtype, from_keys, keys_of
 from clhist.operators.c_types import c_name
 
 BLOCK = 1024
@@ -104,6 +104,11 @@ class KeySpec:
         # Adding 0 makes -0.0 of floats 0.0, as kernels do.
         words = keys_of(keys + keys.dtype.type(0) if self.dtype.kind == "f" else keys)
         return words.astype(self.word) if self.bits.kind == "u" else words.view(self.word) ^ self._word_sign
+
+    def keys_of(self, words: np.ndarray) -> np.ndarray:
+        """Return the keys of words of `words_of`."""
+        keys = words if self.bits.kind == "u" else (words ^ self._word_sign).view(f"i{self.word.itemsize}")
+        return from_keys(keys, self.dtype)
 
     @property
     def missing(self) -> np.ndarray:

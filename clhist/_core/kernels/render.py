@@ -271,7 +271,7 @@ def render_selection(order: object) -> str:
 def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
     """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several.
 
-    Without `in_order` it lacks the kernels that number the slots.
+    Without `in_order` it lacks the kernels that number the slots; with it, a program by one work-item has these alone.
     """
     from clhist._core.kernels import key_table
 
