@@ -13,6 +13,7 @@ import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist._core.devices.profile import Profile
+from clhist._core.model.partition import power_of_two
 from clhist._core.model.plan import Plan
 from clhist._core.model.problem import BIN_NUMBER_BYTES, IN_TURN, SIDE_BY_SIDE
 from clhist._core.model.times import (
@@ -37,7 +38,7 @@ from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
 
 _FEW_ELEMENTS = 1024  # take no time beside the launch of a kernel
-_FEW, _MANY = 2048, 400_000  # bins: with many copies in a work-group, and too many for one pass
+_FEW, _MANY = 2048, 400_000  # bins: with many copies in a work-group, or as many as fit, and too many for one pass
 # Whose pairs are partitioned with and without values, with which operator, and the C of these.
 _WITH_VALUES = {
     "native int32": (operators.add(np.int32), "bins[i]"),
@@ -66,6 +67,7 @@ KINDS: dict[str, tuple[Operator, str, str]] = {
     "cas 32": (operators.multiply(np.int32), "three", "cas"),
     "cas 64": (operators.multiply(np.int64), "three", "cas"),
     # Their narrow forms compute, whose words have these bits.
+    "carry 160": (operators.reproducible_add(np.float64), "three", "carry"),
     "carry 96": (operators.reproducible_add(np.float32), "three", "carry"),
     "carry 64": (operators.reproducible_add(np.float32, 1000.0), "three", "carry"),
     "lock": (
@@ -102,21 +104,22 @@ def plan_rates(bench: Bench, profile: Profile, num_elements: int | None = None) 
         if operator.needs_fp64 and not bench.device.double_fp_config:
             continue
         timer = _Timer.of(bench, profile, kind, operator, value, size, inputs)
+        few = max(1, min(_FEW, power_of_two(profile.local_memory // operator.bin_bytes)))
         # Counts are the first kind: rates of all kinds are without these overheads.
         if kind == COUNT:
             rates |= _overheads(timer, profile)
         if kind in _WITH_VALUES:
             rates |= _values(timer, _Timer.of(bench, profile, kind, *_WITH_VALUES[kind], size, inputs))
         for what, bins, choices in (
-            (ONE_PASS, _FEW, {"memory": "local", "passes": 1}),
+            (ONE_PASS, few, {"memory": "local", "passes": 1}),
             (PARTITIONED, _MANY, {"memory": "partitioned"}),
             (EVERYWHERE, _MANY, {"memory": "global"}),
         ):
             rates |= timer.rate(what, bins, rates, **choices)
         # The difference of two passes and one in the same bins is a pass without overheads.
-        one, two = (timer.seconds(_FEW, memory="local", passes=n, pass_order=IN_TURN) for n in (1, 2))
+        one, two = (timer.seconds(few, memory="local", passes=n, pass_order=IN_TURN) for n in (1, 2))
         if further := _longer(one, two):
-            samples, method = [size / further / 1e9], f"{size} elements, {_FEW} bins, two passes against one"
+            samples, method = [size / further / 1e9], f"{size} elements, {few} bins, two passes against one"
             rates[rate_name(kind, FURTHER_PASS)] = Measurement(samples[0], "G/s", 0.0, method)
         if kind in _ASIDE:
             other = _Timer.of(bench, profile, kind, _ASIDE[kind], value, size, inputs)

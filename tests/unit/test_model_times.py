@@ -200,7 +200,7 @@ def test_kinds():
     }
     for (update, dtype), kind in kinds.items():
         assert rate_kind(operators.add(dtype).parts[0], update) == kind
-    sums = operators.reproducible_add(np.float32), operators.reproducible_add(np.float32, 1000.0)
+    sums = [operators.reproducible_add(*of) for of in ((np.float64,), (np.float32,), (np.float32, 1000.0))]
     exact = {rate_kind(operator.narrow[0].parts[0], "carry") for operator in sums}
     measured = set(measure_plans.KINDS) - {model_times.COUNT}
     assert set(kinds.values()) - {""} | exact == measured

@@ -206,8 +206,12 @@ def waits(update: str) -> bool:
 
 def rate_kind(part: Part, update: str) -> str:
     """Return what the speed of an update depends on: "native float32", "cas 64" or "lock"; empty for others."""
-    # Long sums are as fast as the longest narrow form, whose rates are measured: few of their words change.
-    bits = 8 * min(part.cell_bytes, 12 if update == "carry" else part.cell_bytes)
+    size = part.cell_bytes
+    if update == CARRY.name:
+        # Long sums are as fast as the longest narrow form, whose rates are measured: few of their words change. That
+        # has five words for float64, of which all values take 67, and three for float32, of which they take 10.
+        size = min(size, 20 if part.words == 5 or part.words > 10 else 12)
+    bits = 8 * size
     return BY_NAME[update].rate.format(bits=bits, type=f"{'float' if part.dtype.kind == 'f' else 'int'}{bits}")
 
 
