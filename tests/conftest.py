@@ -182,11 +182,18 @@ def only_measured_rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plan_sweep.cache_clear()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _optimizer(request: pytest.FixtureRequest) -> None:
+    """Build the programs of a module with optimization, unless it uses `without_optimizer`.
+
+    Modules that follow one another share what they built alike.
+    """
+    environment.use_optimizer("without_optimizer" not in request.fixturenames)
+
+
 @pytest.fixture(scope="module")
-def without_optimizer() -> Iterator[None]:
+def without_optimizer() -> None:
     """Build the programs of a module without optimization: for tests of host code, whose kernels others test."""
-    with environment.without_optimizer():
-        yield
 
 
 @pytest.fixture(params=["blocked", "interleaved"])

@@ -17,6 +17,8 @@ from clhist._core.runtime.launcher import OpenCLExecutable
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import assert_close, exact_sum, groups_of, sum_bound
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 PROFILES = ["own profile", "as a GPU"]  # of `any_profile`
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8"]
 

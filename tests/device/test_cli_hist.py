@@ -16,6 +16,8 @@ from clhist.cli.hist import compute, rows, tables
 from clhist.cli.main import main
 from clhist.files import text
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 SIZE = 2503
 KINDS = ("csv", "npy", "npz", "parquet")
 

@@ -10,6 +10,8 @@ import pandas
 import pytest
 from commands import run_hist as run
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 

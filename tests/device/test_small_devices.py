@@ -14,9 +14,10 @@ from clhist.selftest.checks import HOLDS, UNAVAILABLE
 from clhist.selftest.digests import CASES, check_case
 from clhist.selftest.suite import checks
 
-pytestmark = pytest.mark.skipif(
-    device_kind(clhist.default_queue().device) != "cpu", reason="CPUs stand for small devices"
-)
+pytestmark = [
+    pytest.mark.skipif(device_kind(clhist.default_queue().device) != "cpu", reason="CPUs stand for small devices"),
+    pytest.mark.usefixtures("without_optimizer"),
+]
 ALL = "all of these"
 WANTED = ("native, local", "cas, global", "sort", "lengths", "batches, even and flat", "bincount")
 

@@ -24,6 +24,8 @@ _IS_FIRST = _RUN not in os.environ
 if _IS_FIRST:
     os.environ[_RUN] = tempfile.mkdtemp(prefix="clhist-tests-")
 _OWN = os.environ[_RUN]
+_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
+_BUILD_OPTIONS = os.environ.get(_OPTIONS)
 _KEPT = TESTS.parent / ".pytest_cache" / "opencl"
 
 os.environ["CLHIST_PROFILES"] = f"{_OWN}/profiles"  # none, in the place of the user's own
@@ -63,29 +65,31 @@ def chose_runtime() -> bool:
     return _CHOSE in os.environ
 
 
-@contextmanager
-def without_optimizer() -> Iterator[None]:
-    """Build programs without optimization, which takes 40 % of the time.
+def use_optimizer(wanted: bool) -> None:
+    """Build programs with or without optimization, which takes 40 % of the time, from now on.
 
     On the runtime that `choose_runtime` took: what other compilers make of programs is tested wherever these are named.
     """
-    if not chose_runtime():
-        yield
+    options = _BUILD_OPTIONS if wanted else "-cl-opt-disable"
+    if not chose_runtime() or os.environ.get(_OPTIONS) == options:
         return
     import clhist  # reads the environment
 
-    name = "PYOPENCL_BUILD_OPTIONS"
-    before = os.environ.get(name)
-    os.environ[name] = "-cl-opt-disable"
-    clhist.clear_caches()  # optimized programs of tests before
+    if options is None:
+        del os.environ[_OPTIONS]
+    else:
+        os.environ[_OPTIONS] = options
+    clhist.clear_caches()  # programs that were built the other way
+
+
+@contextmanager
+def without_optimizer() -> Iterator[None]:
+    """Build programs without optimization meanwhile."""
+    use_optimizer(False)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-        clhist.clear_caches()  # programs of later tests are optimized
+        use_optimizer(True)
 
 
 def hide_opencl() -> None:
