@@ -43,7 +43,6 @@ from clhist._core.runtime.reproducible import reproducible as reproducible
 from clhist._core.runtime.signature import (
     Remembered as Remembered,
     call_templates as call_templates,
-    signature_of as signature_of,
     signature_of_arguments as signature_of_arguments,
 )
 
