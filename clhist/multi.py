@@ -18,7 +18,7 @@ from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.several import device_name, queues_of
 from clhist._core.runtime.chunks import Piece
 from clhist._core.runtime.cuda_entry import takes_cuda
-from clhist._core.runtime.pool import Pool
+from clhist._core.runtime.pool import Pool, Worker
 from clhist._core.runtime.progress import Progress, reported
 from clhist.accumulator import CHUNK_BYTES, Accumulator
 from clhist.partial import Partial, combined, neutral_arrays
@@ -274,19 +274,10 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         self._updates.end()
 
 
-class _Device:
-    """The worker of one device."""
+class _Device(Worker[Piece, Partial]):
+    """The accumulator of one device."""
 
     def __init__(self, accumulator: Accumulator) -> None:
+        super().__init__(device_name(accumulator.queue), accumulator.feed, accumulator.take)
         self.accumulator = accumulator
         self.holds_arrays = False
-        self.name = device_name(accumulator.queue)
-
-    def takes(self, piece: Piece) -> bool:
-        return not piece.on_device or piece.engine.context == self.accumulator.queue.context
-
-    def compute(self, piece: Piece) -> None:
-        self.accumulator.feed(piece)
-
-    def give(self) -> Partial:
-        return self.accumulator.take()

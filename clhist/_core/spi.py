@@ -72,5 +72,5 @@ from clhist._core.runtime.chain import Chain as Chain
 from clhist._core.runtime.chains import chain_on as chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise as Elementwise
 from clhist._core.runtime.extremes import extremes as extremes
-from clhist._core.runtime.pool import Pool as Pool
+from clhist._core.runtime.pool import Pool as Pool, Worker as Worker
 from clhist._core.runtime.scan import Scan as Scan
