@@ -13,12 +13,12 @@ import pyopencl as cl
 
 from clhist._core.kinds import may_be_cuda
 from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.several import device_name, queues_of
 from clhist._core.runtime.chunks import Piece
-from clhist._core.runtime.cuda_calls import first_of_cuda
 from clhist._core.runtime.cuda_entry import takes_cuda
-from clhist._core.runtime.pool import Pool
+from clhist._core.runtime.pool import Pool, Worker
 from clhist._core.runtime.progress import Progress, reported
 from clhist.accumulator import CHUNK_BYTES, Accumulator
 from clhist.partial import Partial, combined, neutral_arrays
@@ -163,27 +163,27 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
 
     def piece(self, args: Sequence[Any], size: int | None = None, position: int | None = None) -> Piece:
         """Return the checked arguments of `add`; the next piece follows it."""
-        accumulator = self._device_of(args).accumulator
-        accumulator._go_to(args)  # noqa: SLF001  # as its own `add` does
         position = self._position if position is None else position
-        whole = accumulator.piece(args, size, position)
+        whole = self._device_of(args).accumulator.piece(args, size, position)
         self._check_place(whole)
         self._position = position + whole.size
         return whole
 
     def _device_of(self, args: Sequence[Any]) -> _Device:
         """Return the device that the arrays in `args` are on, or the first that has not failed if they are NumPy's."""
-        if (first := first_of_cuda(args)) is not None:
-            number = first.memory.device
-            if number not in self._of_cuda:
-                self._of_cuda[number] = self._made(cl.CommandQueue(first.stands_for.context, first.stands_for.device))
-            return self._of_cuda[number]
-        context, failed = next((array.context for array in args if is_device_array(array)), None), self._pool.failed
-        if context is None:
+        array, failed = next(filter(is_device_array, args), None), self._pool.failed
+        if array is None:
             return next((device for device in self._devices if device not in failed), self._devices[0])
+        if isinstance(array, CudaArray):
+            number, queue = array.memory.device, array.stands_for
+            if number not in self._of_cuda:
+                self._of_cuda[number] = self._made(cl.CommandQueue(queue.context, queue.device))
+            device = self._of_cuda[number]
+            device.accumulator._go_to(args)  # noqa: SLF001  # as its own `add` does
+            return device
+        context = array.context
         # Arrays of another context are refused by whichever device is asked.
-        there = (device for device in self._devices if device.accumulator.queue.context == context)
-        device = next(there, self._devices[0])
+        device = next((one for one in self._devices if one.accumulator.queue.context == context), self._devices[0])
         # What a failed device had not handed over was computed elsewhere, and is still in its bins.
         if device in failed:
             raise failed[device]
@@ -274,19 +274,10 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         self._updates.end()
 
 
-class _Device:
-    """The worker of one device."""
+class _Device(Worker[Piece, Partial]):
+    """The accumulator of one device."""
 
     def __init__(self, accumulator: Accumulator) -> None:
+        super().__init__(device_name(accumulator.queue), accumulator.feed, accumulator.take)
         self.accumulator = accumulator
         self.holds_arrays = False
-        self.name = device_name(accumulator.queue)
-
-    def takes(self, piece: Piece) -> bool:
-        return not piece.on_device or piece.engine.context == self.accumulator.queue.context
-
-    def compute(self, piece: Piece) -> None:
-        self.accumulator.feed(piece)
-
-    def give(self) -> Partial:
-        return self.accumulator.take()

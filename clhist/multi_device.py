@@ -14,6 +14,7 @@ from clhist import operators
 from clhist._core.spi import (
     Outputs,
     Pool,
+    Worker,
     counted_by_numpy,
     device_name,
     flat_indices,
@@ -148,32 +149,23 @@ def reduce_by_index_over(devices: Any, dest: Any, op: Any, indices: Any, values:
     return np.asarray(whole.result())
 
 
-class _Calls:
-    """The worker of one device, which computes a partial result of each chunk."""
-
-    def __init__(self, queue: cl.CommandQueue, compute: Callable[..., Partial], join: Callable[..., Partial]) -> None:
-        self.name = device_name(queue)
-        self._queue, self._compute, self._join = queue, compute, join
-        self._parts: list[Partial] = []
-
-    def takes(self, piece: Sequence[Any]) -> bool:
-        return True
-
-    def compute(self, piece: Sequence[Any]) -> None:
-        self._parts = [*self._parts, self._compute(*piece, queue=self._queue)]
-
-    def give(self) -> Partial:
-        parts, self._parts = self._parts, []
-        return self._join(parts)
-
-
 def _over(
     devices: Any, compute: Callable[..., Partial], arrays: Sequence[Any], join: Callable[..., Partial]
 ) -> Partial:
     """Compute a partial result of each chunk of the arrays on several devices, and join them."""
     partials: list[Partial] = []
-    workers = [_Calls(queue, compute, join) for queue in queues_of(devices)]
-    pool: Pool[Sequence[Any], Partial] = Pool(workers, lambda part, pieces: partials.append(part))
+
+    def worker(queue: cl.CommandQueue) -> Worker[Sequence[Any], Partial]:
+        parts: list[Partial] = []
+
+        def give() -> Partial:
+            part = join(parts)
+            parts.clear()
+            return part
+
+        return Worker(device_name(queue), lambda piece: parts.append(compute(*piece, queue=queue)), give)
+
+    pool = Pool([*map(worker, queues_of(devices))], lambda part, pieces: partials.append(part))
     pool.run(_chunks(arrays))
     return join(partials)
 

@@ -43,7 +43,6 @@ from clhist._core.runtime.reproducible import reproducible as reproducible
 from clhist._core.runtime.signature import (
     Remembered as Remembered,
     call_templates as call_templates,
-    signature_of as signature_of,
     signature_of_arguments as signature_of_arguments,
 )
 
@@ -73,5 +72,5 @@ from clhist._core.runtime.chain import Chain as Chain
 from clhist._core.runtime.chains import chain_on as chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise as Elementwise
 from clhist._core.runtime.extremes import extremes as extremes
-from clhist._core.runtime.pool import Pool as Pool
+from clhist._core.runtime.pool import Pool as Pool, Worker as Worker
 from clhist._core.runtime.scan import Scan as Scan

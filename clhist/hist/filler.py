@@ -20,8 +20,6 @@ from clhist._core.spi import (
     device_kind,
     device_profile,
     is_device_array,
-    profile_names,
-    signature_of_arguments,
     takes_cuda,
     to_device,
 )
@@ -30,7 +28,7 @@ from clhist.binned.spi import Sweep, shaped
 from clhist.hist.axes import grows_in_value
 from clhist.hist.categories import growth_undone_on_error
 from clhist.hist.columns import MEANS, Columns, adds_up, is_column, present_columns
-from clhist.hist.filling import device_columns, places_of, positions
+from clhist.hist.filling import device_columns, key_of, places_of, positions
 from clhist.hist.storages import WITHOUT_SWEEP, merge, num_cells, plan_of, sum_of, sums_of, sums_sweep
 from clhist.operators.c_types import check_booleans, integer
 
@@ -123,15 +121,11 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
                 f"name, got {list(named)}"
             )
         inputs = (*args, *rest, weight, sample)
-        # Repeats by signature skip all checks. Without a queue, small NumPy arrays go to boost-histogram, which takes
-        # less time than a signature.
-        on_device, key = any(map(is_device_array, inputs)), None
-        if self._may_repeat and (on_device or self._queue is not None):
-            signature = signature_of_arguments(inputs)
-            key = signature and (signature, profile_names())
+        # Repeats by signature skip all checks.
+        key = key_of(inputs, self._queue) if self._may_repeat else None
         if key is not None and (cached := self._sweeps.get(key)) is not None:
             repeated, scale, places = cached
-            self._sweep(repeated, scale, [inputs[n] for n in places], on_device)
+            self._sweep(repeated, scale, [inputs[n] for n in places])
             self._is_filled = True
             self._updates.is_open = False
             return self
@@ -150,7 +144,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
             if sweep is not None:
                 order = places_of(self._added, inputs, columns) if piece is columns else None
                 self._sweeps.put(key, None if order is None else (sweep, scale, order))
-                self._sweep(sweep, scale, piece.arrays, piece.on_device)
+                self._sweep(sweep, scale, piece.arrays)
                 continue
             sums = sums_of(piece, num_cells(self._added, self._storage), reproducible=self._reproducible)
             if piece.on_device and self._storage not in MEANS:
@@ -242,9 +236,9 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
             more: Any = {"weight": weight, "sample": sample, "on_device": True}
             yield replace(columns, data=tuple(data), size=end - begin, **more)
 
-    def _sweep(self, sweep: Sweep, scale: Any, arrays: Sequence[Any], on_device: bool) -> None:
+    def _sweep(self, sweep: Sweep, scale: Any, arrays: Sequence[Any]) -> None:
         """Add the sums of device arrays to those on the device, and the sums of NumPy arrays to those on the host."""
-        if not on_device:
+        if not is_device_array(arrays[0]):
             sums = sweep(arrays)
             self._updates.begin()
             merge(self._added, self._storage, scale, sums, sweep.queue)

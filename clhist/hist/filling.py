@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -19,7 +19,8 @@ from clhist._core.spi import (
     is_cuda,
     is_device_array,
     on_host,
-    signature_of,
+    profile_names,
+    signature_of_arguments,
     takes_cuda,
     warn_of_host,
 )
@@ -41,6 +42,17 @@ from clhist.operators.c_types import check_booleans
 
 # Bytes of a bin of any storage except MultiCell.
 _MOST_BYTES = 32
+
+
+def key_of(inputs: Sequence[Any], queue: cl.CommandQueue | None, *more: Any) -> Hashable:
+    """Return the key of fills with arrays alike and equal numbers; None where there is none, or none is needed.
+
+    Without a queue, small NumPy arrays go to boost-histogram, which takes less time than a key.
+    """
+    if queue is None and not any(map(is_device_array, inputs)):
+        return None
+    signature = signature_of_arguments(inputs)
+    return signature and (signature, profile_names(), *more)
 
 
 def places_of(h: Any, inputs: Sequence[Any], columns: Columns) -> tuple[int, ...] | None:
@@ -151,11 +163,9 @@ def fill(
         return type(h).fill(h, *args, weight=weight, sample=sample, threads=threads, **named)
     args = (*args, *rest)
     inputs = (*args, weight, sample)
-    key = None
-    if any(map(is_device_array, inputs)) and not reproducible:
-        # The key has the id of the C++ histogram. An id may be reused, which the weak reference in the entry reveals.
-        signature = signature_of(id(h._hist), queue, *inputs)
-        key = signature and ("fill", signature)
+    # The key has the id of the C++ histogram. An id may be reused, which the weak reference in the entry reveals.
+    key = None if reproducible else key_of(inputs, queue, "fill", queue, id(h._hist))
+    if key is not None:
         entry: tuple[Callable[[], Any], type, Sweep, tuple[int, ...]] | None = call_templates.get(key)
         if entry is not None and entry[0]() is h._hist:
             _, storage, repeated, order = entry

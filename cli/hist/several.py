@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from clhist._core.opencl.several import device_name
-from clhist._core.runtime.pool import Pool
+from clhist._core.runtime.pool import Pool, Worker
 from clhist.cli.hist.compute import Bins, Counts, Extents, extents_of, joined_extents, within
 from clhist.cli.hist.rows import RowPiece, TableRows
 from clhist.cli.hist.tables import open_table
@@ -20,19 +20,17 @@ from clhist.cli.hist.tables import open_table
 Array = npt.NDArray[Any]
 
 
-class _Counter:
-    """The worker of one device."""
+class _Counter(Worker[tuple[RowPiece, int], Array]):
+    """The counts of one device."""
 
     def __init__(self, queue: cl.CommandQueue, counts: Counts) -> None:
-        self.name, self._queue, self._counts = device_name(queue), queue, counts.empty()
+        super().__init__(device_name(queue), self._add, self._take)
+        self._queue, self._counts = queue, counts.empty()
 
-    def takes(self, work: tuple[RowPiece, int]) -> bool:
-        return True
-
-    def compute(self, work: tuple[RowPiece, int]) -> None:
+    def _add(self, work: tuple[RowPiece, int]) -> None:
         self._counts.add(*work, queue=self._queue)
 
-    def give(self) -> Array:
+    def _take(self) -> Array:
         total, self._counts = self._counts.total, self._counts.empty()
         return total
 

@@ -90,6 +90,17 @@ def test_fills_of_histograms_in_turns(queue, numbers, storage):
         expected.reset()
 
 
+@pytest.mark.parametrize("storage", STORAGES, ids=lambda each: each.__name__)
+def test_fills_of_numpy_arrays_alike(queue, storage, rng):
+    found, expected, room = empty(storage), empty(storage), np.empty((2, N))
+    for n in range(6):
+        room[:] = rng.random(room.shape)
+        more = {"sample": room[1]} if storage is bh.storage.Mean else {"weight": n}
+        clhist.hist.fill(found, *room, queue=queue, **more)
+        expected.fill(*room, **more)
+    assert_same(found, expected)
+
+
 def test_a_fill_is_enqueued_alone(queue, numbers, checks, monkeypatch):
     x, y, w, z = given(queue, np.nan_to_num(numbers, neginf=3))
     filler, expected = Filler(empty(bh.storage.Weight)), empty(bh.storage.Weight)

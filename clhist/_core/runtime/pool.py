@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import pyopencl as cl
 
@@ -21,8 +21,6 @@ from clhist.errors import BuildError, DeviceLostError, UnsupportedError
 
 P = TypeVar("P")  # a piece
 R = TypeVar("R")  # what a worker gives away
-P_in = TypeVar("P_in", contravariant=True)
-R_out = TypeVar("R_out", covariant=True)
 
 # What a device answers, rather than what is wrong with a call.
 _FAILURES = (cl.Error, DeviceLostError, BuildError, UnsupportedError, MemoryError)
@@ -30,19 +28,21 @@ _FAILURES = (cl.Error, DeviceLostError, BuildError, UnsupportedError, MemoryErro
 _MOST_KEPT = 16  # pieces, until a worker gives away what it has made of them
 
 
-class Worker(Protocol[P_in, R_out]):
-    """One device, used by one thread at a time."""
+class Worker(Generic[P, R]):
+    """One device, used by one thread at a time.
 
-    name: str
+    Parameters
+    ----------
+    name : str
+        Of the device.
+    compute : callable
+        Adds a piece to what the worker holds.
+    give : callable
+        Returns what the worker holds, which is nothing then.
+    """
 
-    def takes(self, piece: P_in) -> bool:
-        """Whether the piece can go there."""
-
-    def compute(self, piece: P_in) -> None:
-        """Add a piece to what it holds."""
-
-    def give(self) -> R_out:
-        """Return what it holds, and hold nothing any more."""
+    def __init__(self, name: str, compute: Callable[[P], None], give: Callable[[], R]) -> None:
+        self.name, self.compute, self.give = name, compute, give
 
 
 class Pool(Generic[P, R]):
@@ -155,13 +155,13 @@ class Pool(Generic[P, R]):
             self._progress.get(timeout=0.1)
 
     def _checked(self, pieces: Iterable[P], wrong: list[Exception]) -> Iterator[P]:
-        """Yield pieces that some worker takes, until the iterable raises or one is wrong; note that in `wrong`."""
+        """Yield pieces until the iterable raises, which is noted in `wrong`, or no worker is left."""
         iterator = iter(pieces)
         while True:
             try:
                 piece = next(iterator)
-                with self._lock:
-                    self._check(piece)
+                if not self.alive:
+                    raise next(reversed(self.failed.values()))
             except StopIteration:
                 return
             except Exception as error:
@@ -177,13 +177,6 @@ class Pool(Generic[P, R]):
                 if ready():
                     return
             self._rest()
-
-    def _check(self, piece: P) -> None:
-        if not self.alive:
-            raise next(reversed(self.failed.values()))
-        if not any(worker.takes(piece) for worker in self.alive):
-            where = ", ".join(worker.name for worker in self.alive)
-            raise ValueError(f"expected arrays of NumPy or of one of the devices in use, {where}; got some of another")
 
     def _work(self, worker: Worker[P, R], key: object) -> None:
         """Compute pieces until there are no more, in the worker's thread, if `run` has not ended before it began."""
@@ -204,7 +197,7 @@ class Pool(Generic[P, R]):
         while True:
             with self._changed:
                 # None: the run is over, or what is accumulated is to be collected.
-                piece = self._next(worker, pieces)
+                piece = self._next(pieces)
             if piece is None and not pieces:
                 return
             done = len(pieces)  # pieces that stay if the next one raises
@@ -238,30 +231,26 @@ class Pool(Generic[P, R]):
         if self._progress.empty():
             self._progress.put(None)
 
-    def _next(self, worker: Worker[P, R], pieces: Sequence[P]) -> P | None:
-        """Return the next of the pieces for a worker; None if it should give its result away, or end without one."""
+    def _next(self, pieces: Sequence[P]) -> P | None:
+        """Return the next piece for a worker; None if it should give its result away, or end without one."""
         while True:
-            # After an error no worker begins another piece; a piece for another device is passed over.
-            next_piece = None if self._error is not None else next((p for p in self._ready if worker.takes(p)), None)
-            if next_piece is not None:
-                self._ready = deque(piece for piece in self._ready if piece is not next_piece)
+            # After an error no worker begins another piece.
+            if self._error is None and self._ready:
+                piece = self._ready.popleft()
                 self._changed.notify_all()
                 self._tell()
-                return next_piece
+                return piece
             if (self._closed or self._error is not None) and (pieces or self._ended or self._error is not None):
                 return None
             # With a timeout: a notification that an exception cut short must not keep a worker waiting for ever.
             self._changed.wait(0.1)
 
     def _fail(self, worker: Worker[P, R], error: BaseException, pieces: Sequence[P]) -> None:
-        """Queue the pieces of a failed worker again; `run` raises the error if no other worker takes one of them."""
+        """Queue the pieces of a failed worker again; `run` raises the error if no other worker is left."""
         self.failed[worker] = error
         # In front and in order: these pieces have waited longest.
         self._ready.extendleft(reversed(pieces))
-        alive = self.alive
-        # A piece whose arrays are on the failed device cannot go anywhere else.
-        lost = [piece for piece in pieces if not any(other.takes(piece) for other in alive)]
-        if lost:
+        if not self.alive:
             self._error = self._error or error
         self._changed.notify_all()
         self._tell()
