@@ -43,18 +43,20 @@ class DeviceEdges:
         The parameters of the kernel.
     executable : Executable
         The kernel.
+    new : tuple of New
+        The shapes of its results.
     """
 
     queue: cl.CommandQueue
     axis: Axis
     spec: EvenEdgesSpec
     executable: Executable
+    new: tuple[New, New]
 
     def enqueue(self, data: Array, where: Array | None) -> list[Array]:
         """Enqueue the kernel for flat data; return the keys of the bins, and the struct that the edges follow."""
-        ends, bins = extent_in_parts(data, where, None, self.queue), self.axis.extent
-        arrays = [ends, New((bins,)), New((self.spec.record_count(bins),))]
-        return self.executable.run(self.queue, arrays, [np.int32(bins)], True).results
+        ends = extent_in_parts(data, where, None, self.queue)
+        return self.executable.run(self.queue, [ends, *self.new], [np.int32(self.axis.extent)], True).results
 
     def edges(self, records: np.ndarray) -> np.ndarray | None:
         """Return NumPy's edges for the `records` that the kernel wrote; None if the device's edges are not the same.
@@ -94,7 +96,8 @@ def _device_edges(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, 
     if spec.linspace(some[0], some[1], bins).tobytes() != numpy_edges(some, bins).tobytes():
         # This version of NumPy computes edges by other operations.
         return None
-    return DeviceEdges(queue, found_axis(dtype, bins), spec, kernel)
+    new = New((bins,)), New((spec.record_count(bins),))
+    return DeviceEdges(queue, found_axis(dtype, bins), spec, kernel, new)
 
 
 @kept_by_context

@@ -191,12 +191,14 @@ class CallCache(Remembered[Any]):
         `family` has the origin, whether arguments are those in the slots of templates, and which results are one array.
         The last result is whether the cached call was one of other sizes.
         """
+        key = *family, call.size, call.num_bins
+        ready: Ready | None = self.get(key)
+        if ready is not None:
+            return key, ready, False
         size, shape = call.size, shape_of_bins(call.num_bins)
         assert size is not None
-        key = *family, size, shape
-        ready: Ready | None = self.get(key)
-        if ready is not None or shape is None:
-            return key, ready, False
+        if shape is None:
+            return None, None, False
         # A plan for exactly these bins comes first. Only such a one reports the largest bin.
         for planned in (shape,) if call.largest is not None else (shape, planned_shape(shape)):
             of_sizes = *family, planned_size(size), planned, "planned"
@@ -214,7 +216,8 @@ class CallCache(Remembered[Any]):
             return
         assert call.size is not None
         if ready.uses is None:
-            self.put((*family, call.size, shape_of_bins(call.num_bins)), ready)
+            if shape_of_bins(call.num_bins) is not None:
+                self.put((*family, call.size, call.num_bins), ready)
         elif ready.uses.shape is not None:  # a plan without a shape was borrowed for now
             self.put((*family, planned_size(call.size), ready.uses.shape, "planned"), ready)
 

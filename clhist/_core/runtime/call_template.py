@@ -72,10 +72,10 @@ class CallTemplate:
         One is enough for arrays on a device without other arguments, which all sizes share, and for arrays of CUDA,
         whose launches are recorded.
         """
-        if self._calls >= _MANY:
-            return True
         if self._is_alike:  # what its origin prepares serves it as well
             return False
+        if self._calls >= _MANY:
+            return True
         is_early = bool(arrays) and (is_cuda(arrays[0]) or (is_device_array(arrays[0]) and not self.fixed))
         self._calls += _MANY if is_early else 1
         return False

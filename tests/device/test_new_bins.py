@@ -1,0 +1,242 @@
+"""Histograms by bins that no earlier call had give what NumPy gives, and build no program."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pyopencl.array as cl_array
+import pytest
+
+import clhist
+from clhist._core.opencl.program import programs_built
+from clhist._core.runtime.signature import Remembered
+from clhist.binned.sweep import Sweep
+
+SIZE = 3000
+CPU_ARRAYS, DEVICE_ARRAYS, CUDA_ARRAYS = "numpy", "pyopencl", "cupy"
+
+
+@pytest.fixture(params=[CPU_ARRAYS, DEVICE_ARRAYS, CUDA_ARRAYS])
+def arrays(request, queue):
+    """Return a function that makes arrays of one library, and the options of a call on them."""
+    if request.param == CPU_ARRAYS:
+        return np.asarray, {"queue": queue}
+    if request.param == DEVICE_ARRAYS:
+        return lambda array: cl_array.to_device(queue, array), {"queue": queue}
+    _, cupy = request.getfixturevalue("fake")
+    return cupy.asarray, {}
+
+
+def _data(rng, dtype, size=SIZE):
+    numbers = rng.normal(0, 50, size)
+    with np.errstate(all="ignore"):
+        data = numbers.astype(dtype)
+    if data.dtype.kind == "f":
+        data[:6] = 0.0, -0.0, np.nan, np.inf, -np.inf, 1.0
+    return data
+
+
+def _uneven(rng, number, dtype=np.float64):
+    return np.sort(rng.normal(0, 60, number + 1)).astype(dtype)
+
+
+def _all_bins(rng):
+    """Return bins and range of calls: numbers of bins, ranges, and edges, among them unusual ones."""
+    ranges = [(-100.0, 100.0), (-1.0, 1e-300), (0.0, 1.0), (-7.5, 1e5), (1e3, 2e3), (-0.0, 3.0), (5.0, 5.0), (-3, 8)]
+    even = list(product([1, 2, 10, 100, 257, 5 * SIZE], ranges))
+    edges: list[np.ndarray] = [_uneven(rng, number) for number in (1, 2, 3, 17, 100, 101, 900)]
+    edges += [_uneven(rng, number, np.float32) for number in (5, 40)]
+    edges += [
+        np.array(numbers, float) for numbers in ([0, 0], [-1, 0, 0, 0, 4], [-0.0, 0.0, 1.0], [-np.inf, 0, np.inf])
+    ]
+    edges += [np.linspace(-20, 30, number + 1) for number in (1, 10, 333)]
+    edges += [np.geomspace(1e-3, 1e3, 50), np.arange(-9, 9), np.array([900.0, 901.0])]
+    calls = [*even, *((one, None) for one in edges), *((one, (-5.0, 5.0)) for one in edges[:2])]
+    return [calls[n] for n in rng.permutation(len(calls))]
+
+
+def _on_host(array):
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int32])
+def test_bins_in_turn_are_numpys(arrays, dtype, rng):
+    of_library, options = arrays
+    data = _data(rng, dtype)
+    device_data = [of_library(data), of_library(data[: SIZE - 1])]
+    for n, (bins, ends) in enumerate(_all_bins(rng)):
+        short = n % 3 == 1
+        got, edges = clhist.histogram(device_data[short], bins, ends, **options)
+        expected, expected_edges = np.histogram(data[: SIZE - short], bins, ends)
+        np.testing.assert_array_equal(_on_host(got), expected)
+        assert edges.dtype == expected_edges.dtype
+        assert edges.tobytes() == expected_edges.tobytes()
+        edges[:] = 0  # which no later call may see
+
+
+@pytest.mark.parametrize("density", [False, True])
+def test_sums_and_densities_of_other_bins(arrays, density, rng):
+    of_library, options = arrays
+    data, weights = rng.normal(0, 50, SIZE), rng.integers(-9, 9, SIZE).astype(float)
+    x, w = of_library(data), of_library(weights)
+    for bins, ends in [
+        (7, (0.0, 9.0)),
+        (8, (0.0, 9.0)),
+        (8, (-9.0, 99.0)),
+        (_uneven(rng, 30), None),
+        (9, (0.0, 9.0)),
+    ] * 2:
+        for arguments, on_device in (({}, {}), ({"weights": weights}, {"weights": w})):
+            got, _ = clhist.histogram(x, bins, ends, density=density, **on_device, **options)
+            expected, _ = np.histogram(data, bins, ends, density=density, **arguments)
+            np.testing.assert_allclose(_on_host(got), expected, rtol=1e-12)
+            assert _on_host(got).dtype == expected.dtype
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_ranges_of_the_data_with_other_numbers_of_bins(on_device, queue, rng):
+    for n in range(40):
+        data = rng.normal(n, 1 + n % 5, SIZE - n % 3)
+        bins = (10, 11, 100, 1, 4000)[n % 5]
+        x = cl_array.to_device(queue, data) if on_device else data
+        got, edges = clhist.histogram(x, bins, queue=queue)
+        expected, expected_edges = np.histogram(data, bins)
+        np.testing.assert_array_equal(_on_host(got), expected)
+        assert edges.tobytes() == expected_edges.tobytes()
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize(
+    ("bins", "ends"),
+    [
+        (0, (0.0, 1.0)),
+        (-3, (0.0, 1.0)),
+        (2.5, (0.0, 1.0)),
+        (10, (1.0, 0.0)),
+        (10, (0.0, np.nan)),
+        (10, (0.0, np.inf)),
+        ([3.0, 2.0, 1.0], None),
+        (np.array([[1.0, 2.0]]), None),
+        ("nothing", None),
+    ],
+)
+def test_wrong_bins_raise_as_without_earlier_calls(bins, ends, on_device, queue, rng):
+    x = rng.normal(0, 50, SIZE)
+    x = cl_array.to_device(queue, x) if on_device else x
+    errors = []
+    for is_first in (True, False):
+        clhist.clear_caches()
+        for number in () if is_first else (10, 11, 12):
+            clhist.histogram(x, number, (0.0, 1.0), queue=queue)
+            clhist.histogram(x, [0.0, 1.0, 3.0 + number], queue=queue)
+        with pytest.raises((TypeError, ValueError)) as raised:
+            clhist.histogram(x, bins, ends, queue=queue)
+        errors.append((raised.type, str(raised.value)))
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_new_bins_build_no_program(on_device, queue, rng, monkeypatch):
+    x, y = rng.normal(0, 50, SIZE), rng.normal(0, 50, SIZE)
+    index, values = rng.integers(0, 99, SIZE), rng.integers(-9, 9, SIZE)
+    if on_device:
+        x, y, index, values = (cl_array.to_device(queue, array) for array in (x, y, index, values))
+
+    def call(n):
+        clhist.histogram(x, 100 + n, (-50.0, 50.0 + n), queue=queue)
+        clhist.histogram(x, 100 + n, (-50.0, 50.0 + n), weights=y, queue=queue)
+        clhist.histogram(x, np.linspace(-9, 9 + n, 60 + n), queue=queue)
+        clhist.histogram2d(x, y, 10 + n % 4, ((-50.0, 50.0 + n), (-20.0, 20.0)), queue=queue)
+        clhist.digitize(x, np.linspace(-9, 9 + n, 60 + n), queue=queue)
+        clhist.reduce_by_index(100 + n, np.add, index, values, queue=queue)
+        clhist.bincount(index, minlength=100 + n, queue=queue)
+
+    for n in range(0, 8, 2):
+        call(n)
+    before = programs_built()
+    for n in range(1, 8, 2):
+        call(n)
+    assert programs_built() == before
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_new_bins_of_one_kind_need_no_new_sweep(on_device, queue, rng, monkeypatch):
+    data = rng.normal(0, 50, SIZE)
+    x = cl_array.to_device(queue, data) if on_device else data
+    clhist.histogram(x, 100, (-50.0, 50.0), queue=queue)
+    monkeypatch.setattr(Sweep, "of", None)
+    for bins, ends in [(101, (-50.0, 50.0)), (100, (-49.0, 50.0)), (77, (-1.0, 1.0)), (1, (-1.0, 1.0))]:
+        got, _ = clhist.histogram(x, bins, ends, queue=queue)
+        np.testing.assert_array_equal(_on_host(got), np.histogram(data, bins, ends)[0])
+
+
+@pytest.mark.parametrize("target", ["new", "dest"])
+def test_reductions_into_other_numbers_of_bins(arrays, target, rng):
+    of_library, options = arrays
+    index, values = rng.integers(-5, 400, SIZE), rng.integers(-9, 9, SIZE)
+    x, v = of_library(index), of_library(values)
+    for bins in [1, 2, 390, 400, 401, 3 * SIZE, 100, 101, 102, 1, 400] * 2:
+        inside = (index >= 0) & (index < bins)
+        expected = np.full(bins, 3 if target == "dest" else 0)
+        np.add.at(expected, index[inside], values[inside])
+        dest = of_library(np.full(bins, 3)) if target == "dest" else bins
+        np.testing.assert_array_equal(_on_host(clhist.reduce_by_index(dest, np.add, x, v, **options)), expected)
+
+
+def test_numbers_by_other_edges(arrays, rng):
+    of_library, options = arrays
+    data = _data(rng, np.float64)
+    x = of_library(data)
+    for n in range(12):
+        for edges in (_uneven(rng, 5 + n), np.linspace(-n, 30, 40 + n), _uneven(rng, 9)[::-1], np.array([float(n)])):
+            for right in (False, True):
+                got = _on_host(clhist.digitize(x, edges, right, **options))
+                np.testing.assert_array_equal(got, np.digitize(data, edges, right))
+
+
+def test_statistics_of_other_bins(queue, rng):
+    stats = pytest.importorskip("scipy.stats")
+    x, y = rng.normal(0, 50, SIZE), rng.normal(0, 50, SIZE)
+    for bins in (10, 11, 12, 40, 1, 10):
+        for ends in ((-50.0, 50.0), (0.0, 7.0)):
+            got = clhist.stats.binned_statistic(x, y, "mean", bins, ends, queue=queue)
+            expected = stats.binned_statistic(x, y, "mean", bins, ends)
+            np.testing.assert_allclose(got.statistic, expected.statistic, rtol=1e-12)
+            np.testing.assert_array_equal(got.binnumber, expected.binnumber)
+
+
+def test_points_by_other_bins(arrays, rng):
+    of_library, options = arrays
+    data = rng.normal(0, 50, (2, SIZE))
+    x, y = map(of_library, data)
+    for n in range(10):
+        for bins, ends in [
+            ((5 + n, 7), ((-50.0, 50.0), (-9.0, 9.0 + n))),
+            ((7, 5 + n), ((-50.0, 50.0), (-9.0, 9.0 + n))),
+            ((_uneven(rng, 6), _uneven(rng, 3 + n)), None),
+        ]:
+            got, *_ = clhist.histogram2d(x, y, bins, ends, **options)
+            np.testing.assert_array_equal(_on_host(got), np.histogram2d(*data, bins, ends)[0])
+
+
+class _Sized:
+    def __init__(self, nbytes):
+        self.nbytes = nbytes
+
+
+def test_caches_are_bounded_by_bytes():
+    cache = Remembered(4, 100)
+    for n, nbytes in enumerate((40, 40, 0, 30)):
+        cache.put(n, _Sized(nbytes))
+    assert cache.oldest_first() == [1, 2, 3]  # 110 bytes were too many
+    cache.put(1, _Sized(10))
+    cache.put(4, _Sized(60))
+    assert cache.oldest_first() == [2, 3, 1, 4]
+    cache.put(5, _Sized(1000))  # alone, though it is larger
+    assert cache.oldest_first() == [5]
+    cache.put(6, _Sized(1))
+    assert cache.take(6) is not None
+    cache.clear()
+    cache.put(7, _Sized(100))
+    assert cache.oldest_first() == [7]
