@@ -389,8 +389,8 @@ class _Work:
             return False
         if distinct.groups > number:
             ranks = self._ranks_of_few(table, distinct)
-            known = np.flatnonzero(~is_new & (codes != NONE))
-            self._renumber(self._chain.copied(np.append(ranks[known[codes[known].argsort()]], ranks)))
+            places = np.flatnonzero(~is_new & (codes != NONE))
+            self._renumber(self._chain.copied(np.append(ranks[places[codes[places].argsort()]], ranks)))
         return True
 
     def _inserted(

@@ -50,6 +50,15 @@ def test_statistics_of_groups(context):
         np.testing.assert_allclose(found[name][statistic], values, rtol=1e-5, atol=1e-5)
 
 
+def test_custom_operator(context):
+    indices, values = np.arange(1 << 20) % 7, np.ones(1 << 20)
+    indices[::2], values[::2] = -1, np.nan  # no bin, so that the operator need not be defined on these values
+    operator = clhist.Operator(np.float64, "a > b ? a : b", -np.inf)
+    before = programs_built()
+    np.testing.assert_array_equal(clhist.reduce_by_index(7, operator, indices, values), np.ones(7))
+    assert programs_built() - before == 2  # of the sweep, and of the check of the operator
+
+
 OPERATORS = {
     "first": operators.argmax(np.float32),
     "plain": operators.add(np.float64),

@@ -72,6 +72,34 @@ def test_numbers_of_keys(name, size, queue):
         np.testing.assert_array_equal(found.keys, uniques)
 
 
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("sort", [False, True])
+@pytest.mark.parametrize("late", [0, 9, 300, 3_000, 40_000])
+@pytest.mark.parametrize("name", ["i8", "i4", "f8", "M8[ns]"])
+def test_keys_that_the_first_elements_lack(name, late, sort, missing, queue):
+    dtype, rng, size = np.dtype(name), np.random.default_rng(late), 150_000
+    skip_if_refused(dtype, queue)
+    keys = rng.integers(-90, 90, size) * 2**23
+    # The last third has further keys, that like an empty slot, and missing ones.
+    keys[100_000:] = np.where(rng.random(50_000) < 0.1, keys[100_000:], rng.integers(-late, late + 1, 50_000) * 977 + 7)
+    keys = keys.astype(np.int64 if dtype.kind == "M" else dtype).view(dtype)
+    if late:
+        last = {"f": np.nan, "M": np.datetime64("NaT"), "i": np.iinfo(np.int32 if name == "i4" else np.int64).max}
+        keys[[120_000, 140_000]] = last[dtype.kind]
+    is_key = np.full(size, True) if missing else keys == keys
+    labels, first, inverse = np.unique(keys[is_key], return_index=True, return_inverse=True)
+    positions = np.flatnonzero(is_key)[first]
+    order = np.arange(len(labels)) if sort else positions.argsort()
+    numbers = np.full(size, -1)
+    numbers[is_key] = order.argsort()[inverse]
+    result = number_keys(keys, queue, sort=sort, first=True, missing=missing)
+    np.testing.assert_array_equal(result.numbers, numbers)
+    np.testing.assert_array_equal(result.keys, labels[order])
+    np.testing.assert_array_equal(result.first, positions[order])
+    if sort:
+        np.testing.assert_array_equal(number_keys(keys, queue, missing=missing, only_keys=True).keys, labels)
+
+
 @pytest.mark.parametrize("dtype", [name for name in DTYPES if name[0] in "biu"])
 def test_extremes(dtype, queue):
     dtype = np.dtype(dtype)
