@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -103,12 +102,6 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Watch imports of test files."""
     with watchdog(session.config):
         return (yield)
-
-
-def pytest_collection_finish() -> None:
-    """Leave the items and their modules, which live as long as the run, out of garbage collections."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
