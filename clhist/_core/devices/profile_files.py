@@ -43,7 +43,7 @@ _LEAST = {"local_memory": 64, "l2_line": 4}
 _KINDS_OF_RATES = r"(count|native (int|float)(32|64)|cas \d+|carry \d+|lock|\d+ bytes)"
 _UNITS = (
     (r"bandwidth|partitioned values of \d+ bytes|rows (gathered|added)", "GB/s"),
-    (r"launch|shortest kernel", "us"),
+    (r"launch|shortest kernel|wait for a lock", "us"),
     (r"copies of native updates", "copies of a work-group"),
     (r"work-items of private copies", "work-items"),
     (r"NumPy arrays, .+, least", "elements"),

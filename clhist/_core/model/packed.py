@@ -27,6 +27,7 @@ from clhist._core.model.plan import Output, Plan, Trace, make_plan
 from clhist._core.model.problem import COUNTER_BITS, SIDE_BY_SIDE
 from clhist._core.model.scaling import times_of
 from clhist._core.model.times import PACKED, RISK_PACKED
+from clhist._core.model.updates import BY_NAME
 from clhist._core.model.workload import Workload
 
 WIDTHS = tuple(bits for bits in reversed(COUNTER_BITS) if bits < WORD_BITS)
@@ -277,5 +278,8 @@ def robust_plan(load: Workload, update: str) -> Plan:
         return local
     other, times = partitioned(free, update), times_of(load)["local"]
     passes, partitions = times.seconds(local), times.seconds(other)
+    # Without rates the paper's limit of passes decides.
+    if passes is None or partitions is None:
+        return local if local.passes <= BY_NAME[update].most_local_passes else other
     # Partitioning is more kernels, which uniform input waits for as well.
-    return other if passes and partitions and RISK_PACKED * partitions < passes else local
+    return other if RISK_PACKED * partitions < passes else local

@@ -19,7 +19,7 @@ from clhist._core.model.workload import Workload
 
 MEASURED = ("nvidia-h100", "nvidia-h200")  # the shipped profiles of GPUs with all rates
 _USUAL_THREADS = 2048  # of a compute unit, where its number is not known
-_LAUNCHES = (times.SHORT, times.LAUNCH)
+_LAUNCHES = (times.SHORT, times.LAUNCH, times.WAIT)
 _MEMORY = (times.BANDWIDTH, times.ROWS_GATHERED, *times.VALUES.values())
 _COMPUTE = (times.CELLS, times.ROWS_PLACED, times.ROWS_AT_ONCE)
 _UPDATES_IN_CACHE = (times.EVERYWHERE, times.PASS_ASIDE, times.PASS_DEALT, *times.PACKED_ASIDE.values())
@@ -48,9 +48,8 @@ def rates_of(profile: Profile) -> Rates:
     if profile.kind == "cpu":  # a CPU has the rates of its family, whose cores are alike enough
         source = profile.sources.get("rates", "")
         return Rates(profile.rates, source if source.endswith(BORROWED) else "")
-    # A measured device that lacks a rate gets it from another one, not from its own file.
-    others = (file for file in _measured() if file.name != profile.name)
-    nearest, *further = sorted(others, key=lambda file: _distance(profile, file))
+    # A measured device that lacks a rate gets it from another one, and from its own file only what no other has.
+    nearest, *further = sorted(_measured(), key=lambda file: (file.name == profile.name, _distance(profile, file)))
     scaled = _scaled(profile, nearest)
     for file in further:
         scaled = _scaled(profile, file) | scaled

@@ -11,7 +11,7 @@ from clhist._core.model.feature import BatchChunks, Feature
 from clhist._core.model.global_memory import global_copies
 from clhist._core.model.plan import GLOBAL_WORK_GROUP, Plan, Trace, after, make_plan
 from clhist._core.model.scaling import rates_of
-from clhist._core.model.times import BANDWIDTH, LAUNCH, SWEEP_READING
+from clhist._core.model.times import BANDWIDTH, LAUNCH, SWEEP_READING, WAIT
 from clhist._core.model.workload import Workload
 
 DIGIT_BITS = 8  # sorted at a time
@@ -23,10 +23,8 @@ _PAIR_BYTES = 8  # of a bin and a position
 # on an H200, 32 bytes for each of 8 digits. Note [Bandwidth of a digit's moves], docs/decisions/0020.
 _SORTING_BANDWIDTH = 0.2
 _SECTOR_BYTES = 32  # of memory that a single accumulator is fetched in
-# Cost of an update that waits for the one before it: 2.5 to 10 us on an H200, locks of 16-byte bins.
-# The range is wide, so sorting must be predicted to be twice as fast.
+# Waiting for a lock takes 2.5 to 10 us on an H200: sorting must be predicted to be twice as fast.
 # Note [Waiting for a lock], docs/decisions/0009.
-LOCK_NANOSECONDS = 4000.0
 SORT_ADVANTAGE = 2
 MOST_SORTED_BYTES = 64  # of an accumulator for which sorting is chosen; larger ones have not been measured
 MOST_SORTED_PAIRS = 2**30 - 1
@@ -71,10 +69,10 @@ def global_or_sorted(load: Workload, update: str) -> Plan:
     distinct = max(1.0, plan.copies * load.num_bins / load.race_factor)
     # With one work-item or fewer at each of them, updates hardly wait, and sorting does not pay off.
     if trace.step("X", load.threads / distinct, "III-A", "T RF / (M H) work-items at each distinct bin") > 1:
-        locked = trace.step(
-            "t_lock", 1e-6 * load.pairs * LOCK_NANOSECONDS / distinct, "", f"ms: {LOCK_NANOSECONDS:g} ns N RF / (M H)"
-        )
-        launches, bandwidth = sort_launches(load.pairs, load.all_bins), rates_of(load.profile).values.get(BANDWIDTH, 0)
+        rates = rates_of(load.profile).values
+        wait, bandwidth = rates.get(WAIT, 0), rates.get(BANDWIDTH, 0)
+        launches = sort_launches(load.pairs, load.all_bins)
+        locked = trace.step("t_lock", 1e-3 * load.pairs * wait / distinct, "", f"ms: {wait:g} us N RF / (M H)")
         text = f"ms: {launches} launches, and what they move at {bandwidth:.0f} GB/s"
         predicted = seconds(load)
         if predicted is not None and locked > SORT_ADVANTAGE * trace.step("t_sort", 1e3 * predicted, "", text):

@@ -24,6 +24,7 @@ ONE_PASS, FURTHER_PASS, PASS_ASIDE, PASS_DEALT, PARTITIONED, EVERYWHERE = (
 PACKED = {bits: f"{bits}-bit counters in local memory" for bits in reversed(COUNTER_BITS[:-1])}
 PACKED_ASIDE = {bits: f"further pass of {bits}-bit counters" for bits in PACKED}
 CELLS, BANDWIDTH, SHORT, LAUNCH = "filling and combining cells", "bandwidth", "shortest kernel", "launch"
+WAIT = "wait for a lock"  # of an update for the one before it
 ROWS_PLACED, ROWS_GATHERED = "rows placed by bin", "rows gathered"  # in G/s and GB/s, on a GPU
 ROWS_AT_ONCE = "rows added by atomics of several numbers"  # atomics, in G/s
 ROWS_FOUND, ROWS_ADDED = "rows found", "rows added"  # the same on a CPU
