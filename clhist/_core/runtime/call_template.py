@@ -204,7 +204,7 @@ def origin_for(
     make : callable
         Returns the engine.
     """
-    signature = signature_of_arguments(arrays)
+    signature: Any = signature_of_arguments(arrays)
     parts = None if signature is None else _of_columns(signature)
     if parts is None:
         return None
