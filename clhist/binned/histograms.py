@@ -40,6 +40,7 @@ from clhist.binned.prepared import (
     prepared_for,
     repeated,
     store,
+    store_for_any_bins,
 )
 from clhist.binned.rules import number_of_bins
 from clhist.binned.sweep import Binned
@@ -100,7 +101,7 @@ def _with_other_bins(
     prepared = kinds.of_edges(edges, ends, a.dtype)
     if prepared is None:
         return None, data_extent
-    store(key, prepared, (data_extent,) if depends else None)
+    store(key, prepared, (data_extent,) if depends else None, any_size=True)
     return (prepared(flat_arrays, density, None), edges), data_extent
 
 
@@ -162,6 +163,7 @@ def histogram(
     if are_repeated(key, arrays, (a, weights), axis):
         # Edges by a number of bins also depend on the extent of the data, which becomes a part of the key.
         store(key, prepared, (data_extent,) if range is None and np.ndim(bins) == 0 else None, any_size=True)
+        store_for_any_bins(key, prepared)
     return prepared.finished(hist, density, out), edges
 
 

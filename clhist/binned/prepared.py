@@ -207,6 +207,16 @@ def prepared_for(key: Hashable, size: int) -> PreparedHistogram | OfKinds | None
     return stored
 
 
+def store_for_any_bins(key: Hashable, prepared: PreparedHistogram) -> None:
+    """Store a prepared histogram for calls of other bins, as `for_any_bins` looks for it."""
+    if key is None or prepared.axis is None or prepared.sweep is None or prepared.rest is not None:
+        return
+    # Copies of the edges, which no caller changes.
+    prepared = prepared._replace(edges=tuple(axis_edges.copy() for axis_edges in prepared.edges))
+    earlier = stored_for_sizes(of_any_bins := _any_bins(key), results=1) or OfKinds(())
+    store_for_sizes(of_any_bins, earlier.with_other(prepared), results=1)
+
+
 def for_any_bins(key: Hashable, size: int) -> OfKinds | None:
     """Return the histograms of one dimension and any bins for a signature of `signature_of_data`, or None."""
     stored: OfKinds | None = call_for_size(_any_bins(key), size, results=1)
@@ -251,9 +261,6 @@ def store(
     call_templates.put(key, stored)
     if any_size and prepared.rest is None:
         store_for_sizes(key, stored, results=1)
-        if prepared.axis is not None:
-            earlier = stored_for_sizes(of_any_bins := _any_bins(key), results=1) or OfKinds(())
-            store_for_sizes(of_any_bins, earlier.with_other(prepared), results=1)
     if looked_at is not None:
         call_templates.put(_by_extent(key, *looked_at), prepared)
 

@@ -184,6 +184,8 @@ class CallCache(Remembered[Any]):
         super().__init__(_MOST)
         self._builder, self._arguments, self._sizing = builder, source.arguments, source.sizing
         self._arrays = tuple(n for n, argument in enumerate(self._arguments) if argument.is_array)
+        # Calls of templates whose plans are shared; apart from those of single sizes, which displace each other.
+        self._shared: Remembered[Ready] = Remembered(_MOST)
 
     def of_family(self, family: tuple[Any, ...], call: Call) -> tuple[Hashable, Ready | None, bool]:
         """Return the key of a template's call, and the cached call of this one or of another template of its origin.
@@ -201,10 +203,7 @@ class CallCache(Remembered[Any]):
             return None, None, False
         # A plan for exactly these bins comes first. Only such a one reports the largest bin.
         for planned in (shape,) if call.largest is not None else (shape, planned_shape(shape)):
-            of_sizes = *family, planned_size(size), planned, "planned"
-            shared: Ready | None = self.get(of_sizes)
-            if shared is not None:
-                self.put(of_sizes, shared)  # stays where calls of many sizes displace each other
+            if (shared := self._shared.get((*family, planned_size(size), planned))) is not None:
                 ready = shared.of_sizes(self._builder.sizes(size, prod(shape)), shape)
                 self.put(key, ready)
                 return key, ready, True
@@ -219,7 +218,7 @@ class CallCache(Remembered[Any]):
             if shape_of_bins(call.num_bins) is not None:
                 self.put((*family, call.size, call.num_bins), ready)
         elif ready.uses.shape is not None:  # a plan without a shape was borrowed for now
-            self.put((*family, planned_size(call.size), ready.uses.shape, "planned"), ready)
+            self._shared.put((*family, planned_size(call.size), ready.uses.shape), ready)
 
     def executable(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool

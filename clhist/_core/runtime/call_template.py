@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.arrays import is_array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import Allocator
@@ -40,7 +39,7 @@ class CallTemplate:
         Scalars that calls of other sizes differ in, by their positions; None if other arguments differ as well.
     """
 
-    __slots__ = ("_calls", "_is_alike", "args", "call", "engine", "origin", "others", "scalars")
+    __slots__ = ("_calls", "_is_alike", "args", "call", "engine", "nbytes", "origin", "others", "scalars")
 
     def __init__(
         self,
@@ -52,7 +51,11 @@ class CallTemplate:
     ) -> None:
         self.engine, self.args, self.call, self._calls = engine, tuple(args), call, 0
         self.origin, self.others = origin, others
-        self._is_alike = origin is not None and others is not None and not self.fixed
+        if origin is None or others is None:
+            self._is_alike, self.nbytes = False, sum([value.nbytes for value in self.args if is_array(value)])
+        else:  # the tables of axes are those of its origin
+            is_fixed = any(value is not None and n not in others for n, value in enumerate(self.args))
+            self._is_alike, self.nbytes = not is_fixed, origin.nbytes
         self.scalars = [scalar(engine.arguments[n], value) for n, value in others.items()] if others else []
 
     @property
@@ -62,9 +65,9 @@ class CallTemplate:
         return tuple([n for n, value in enumerate(self.args) if value is not None and n not in varying])
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays among the arguments: tables of axes."""
-        return sum(getattr(value, "nbytes", 0) for value in self.args if not isinstance(value, np.generic))
+    def root(self) -> CallTemplate:
+        """The origin of all templates whose calls share plans, whatever their other arguments."""
+        return self if self.origin is None else self.origin.root
 
     def count_call(self, arrays: Sequence[Any]) -> bool:
         """Count a call; return whether enough calls preceded it to prepare this template separately.
@@ -85,18 +88,19 @@ class CallTemplate:
         args = list(self.args)
         for n, value in others.items():
             args[n] = value
-        alike = self.origin is None or self.others is not None
         call = self._call(size)
         if bins is not None:
             call.num_bins = bins
-        return CallTemplate(self.engine, args, call, self.origin or self, others if alike else None)
+        # The origin has the same other arguments.
+        origin = self if self.origin is None or self.others is None else self.origin
+        return CallTemplate(self.engine, args, call, origin, others)
 
     def with_args(self, begin: int, others: Sequence[Any], bins: int | tuple[int, ...]) -> CallTemplate:
         """Return the call with `others`, of the same dtypes, as the arguments from `begin` on, and for other `bins`."""
         args = *self.args[:begin], *others, *self.args[begin + len(others) :]
         call = self._call(self.call.size)
         call.num_bins = bins
-        return CallTemplate(self.engine, args, call, self.origin or self)
+        return CallTemplate(self.engine, args, call, self.root)
 
     def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
         """Return all arguments, with `arrays` in their slots."""
@@ -200,7 +204,7 @@ def origin_for(
     make : callable
         Returns the engine.
     """
-    signature = signature_of_arguments(arrays)
+    signature: Any = signature_of_arguments(arrays)
     parts = None if signature is None else _of_columns(signature)
     if parts is None:
         return None

@@ -269,6 +269,7 @@ class Engine:
             origin = template.origin
             # Many calls of other sizes have paid for what calls of all sizes share.
             if origin is None or template.others is None or not origin.count_call(args):
+                origin = None if origin is None else template.root
                 args, template = template.with_arrays(args), None
         key, family, ready = self._cached(args, call, template, origin, targets)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.

@@ -65,14 +65,18 @@ class Remembered(Generic[T]):
         """Store `value` by `key`, unless one of them is None; drop the oldest entries of a full cache."""
         if key is None or value is None:
             return
-        nbytes = self._nbytes(value)
+        most_bytes = self._most_bytes
         with self._lock:
             # Removed first, so that a renewed entry moves to the end and counts as the newest.
-            gone = [self._removed(key)]
-            while self._kept and (len(self._kept) >= self._most or self._bytes + nbytes > (self._most_bytes or nbytes)):
+            gone = [self._kept.pop(key, None)]
+            if most_bytes is not None:
+                nbytes = getattr(value, "nbytes", 0)
+                self._bytes += nbytes - getattr(gone[0], "nbytes", 0)
+                while self._bytes > most_bytes and self._kept:
+                    gone.append(self._removed(next(iter(self._kept))))
+            while len(self._kept) >= self._most:
                 gone.append(self._removed(next(iter(self._kept))))
             self._kept[key] = value
-            self._bytes += nbytes
         del gone  # after the lock is released: destructors may take it again
 
     def oldest_first(self) -> list[Any]:
@@ -90,14 +94,11 @@ class Remembered(Generic[T]):
             gone, self._kept, self._bytes = self._kept, {}, 0
         del gone  # after the lock is released: destructors may take it again
 
-    def _nbytes(self, value: T) -> int:
-        return 0 if self._most_bytes is None else getattr(value, "nbytes", 0)
-
     def _removed(self, key: Hashable) -> T | None:
         """Remove the value of `key` and return it, or None; the lock is taken."""
         value = self._kept.pop(key, None)
-        if value is not None:
-            self._bytes -= self._nbytes(value)
+        if self._most_bytes is not None:
+            self._bytes -= getattr(value, "nbytes", 0)
         return value
 
 
