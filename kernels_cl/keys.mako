@@ -23,7 +23,7 @@
 % if not several:
 ${types.ahead()}\
 #define CLHIST_LATER 32
-#define CLHIST_ASKED 4096
+#define CLHIST_ASKED ${ahead_from}
 % endif
 
 <%def name="each_block(size)">\

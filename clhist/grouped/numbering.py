@@ -56,9 +56,11 @@ _FEWEST_MARKS, _MOST_MARKS, _ENDS = 1 << 16, 1 << 27, 256
 # 73 and 102 µs on an H200, whole calls in a loop.
 _FEWEST_WITH_ENDS = 1 << 22
 _GROUPS = 8  # work-groups for each compute unit
-# A CPU numbers the keys of so many first elements before the others, if they are few. log2 of the sizes of their table:
-# the smallest is in the first-level cache. Slots up to a number are ranked by the host, which compiles no kernels.
-_FIRST_ELEMENTS, _FIRST_BITS, _RANKED_BY_HOST = 1 << 14, (10, 12, 14), 1 << 16
+# A CPU numbers the keys of so many first elements before the others, if they are few. log2 of the least and of the most
+# slots of their table, and its slots for each key: 256 keys take 6.0 ns an element in 2^10 slots, 3.8 in 2^12, on an
+# EPYC core (Zen 3) with PoCL 3.0.
+_FIRST_ELEMENTS, _FIRST_BITS, _FIRST_SLOTS = 1 << 14, (12, 16), 16
+_FEW_KEYS = 1 << 12  # the host orders up to so many, which compiles no kernels; the kernels are faster for more
 _ORDERING = {"tally", "list", "rank"}  # kernels
 
 
@@ -235,8 +237,9 @@ class _Work:
         marks, first = self._chain.filled(slots, np.uint8, 0), self._firsts(slots)
         self._enqueue("mark", self._groups_of(self.size), *self._key_memory, self.size, least, marks, first)
         # A CPU's marks are in the host's memory, where few are numbered sooner than kernels for it are compiled.
-        if self._lanes == 1 and slots <= _RANKED_BY_HOST:
-            return self._number_marks(marks, least_key, slots, least, first)
+        are_few = self._lanes == 1 and slots <= _FEWEST_MARKS
+        if are_few and self._number_marks(marks, least_key, slots, least, first):
+            return
         state = self._chain.filled(1, np.uint32, 0)
         listed = self._tallied(marks, slots, least, state)
         number = int(self._chain.fetched(state, 1, np.uint32)[0])
@@ -246,15 +249,18 @@ class _Work:
         ranks = self._rank(number, slots, marks, least, self._ordered(number, listed, first), first)
         self._look_up(least, ranks)
 
-    def _number_marks(self, marks: Any, least_key: int, slots: int, least: int, first: Any) -> None:
-        """Number marked integers by the host."""
+    def _number_marks(self, marks: Any, least_key: int, slots: int, least: int, first: Any) -> bool:
+        """Number marked integers by the host; return False if there are too many to order them by first positions."""
         places = np.flatnonzero(self._chain.fetched(marks, slots, np.uint8))
         if self._are_numbers(len(places), least_key, slots):
-            return
+            return True
+        if not self._sort and len(places) > _FEW_KEYS:
+            return False
         # Modulo the range of the type, as kernels add.
         keys = places.astype(self.spec.dtype) + np.array([least_key], self.spec.dtype)
         ranks = self._ranked_by_host(places, keys, slots, first)
         self._look_up(least, None if self._only_keys else self._chain.copied(ranks))
+        return True
 
     def _ranked_by_host(self, places: np.ndarray, keys: np.ndarray, slots: int, first: Any) -> np.ndarray:
         """Return the rank of each slot, from those of keys in sorted order; make the results of the keys."""
@@ -373,13 +379,16 @@ class _Work:
         some = min(self.size // _PART, _FIRST_ELEMENTS)
         if some < _FEWEST_SOME:
             return False
-        for bits in _FIRST_BITS:
+        bits, most_bits = _FIRST_BITS
+        while True:
             table = self._table(bits)
             distinct, is_full, seen = self._inserted(table, some, 1, has_slots=False)
-            if not is_full and 2 * SPARE * different(distinct.number, seen, self.size) <= table.slots:
+            needed = ceil(log2(_FIRST_SLOTS * max(1, different(distinct.number, seen, self.size))))
+            if needed <= bits and not is_full:
                 break
-        else:
-            return False
+            bits = max(needed, bits + 1)
+            if bits > most_bits:
+                return False
         ranks, number = self._ranks_of_few(table, distinct), distinct.groups
         is_new = ranks == NONE
         is_new[-1] &= self._missing  # elements without a key have no number otherwise
@@ -422,7 +431,7 @@ class _Work:
 
     def _ranks_of(self, table: _Table, distinct: DistinctKeys) -> Any:
         """Return the rank of the key of each slot; make the results of the keys."""
-        if self._lanes == 1 and table.slots <= _RANKED_BY_HOST:
+        if self._lanes == 1 and distinct.groups <= _FEW_KEYS:
             return self._chain.copied(self._ranks_of_few(table, distinct))
         # Behind the slots come two more: the key like an empty slot, and elements without a key.
         listed = self._tallied(table.words, table.slots + 1 + distinct.has_missing, table.slots, table.state)

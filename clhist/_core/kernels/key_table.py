@@ -18,6 +18,9 @@ LANES, EACH = 256, 4
 MOST_TRIES = 256
 """Slots that are looked at for one key: a table so full, or a seed so unlucky, is given up."""
 
+AHEAD_FROM = 1 << 18
+"""Slots of a table from which on a CPU asks for slots ahead: for fewer, which its caches hold, that takes longer."""
+
 WINDOW, WINDOW_SAMPLES = 1 << 17, 16
 """Values of a window whose bits fill 16 KiB of local memory, and the elements that decide where it begins."""
 

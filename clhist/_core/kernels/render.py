@@ -276,6 +276,7 @@ def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
     from clhist._core.kernels import key_table
 
     of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
+    of["ahead_from"] = key_table.AHEAD_FROM
     return render("keys.mako", spec=spec, several=several, in_order=in_order, most_tries=key_table.MOST_TRIES, **of)
 
 

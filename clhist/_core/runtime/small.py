@@ -55,7 +55,7 @@ COSTS = {
     "binned_statistic": Cost(540, 8, 61, 12, 2),
     "unique": Cost(700, 30, 150, 230),
     "distinct": Cost(700, 30, 6.0, 200),  # values alone, which NumPy sorts
-    "factorize": Cost(420, 20, 4.4, 5.0),  # integers of few values, which pandas hashes
+    "factorize": Cost(420, 20, 4.4, 4.0),  # integers of few values, which pandas hashes
     "group_by": Cost(180, 8, 5.5, 5.6, 2),
     "running": Cost(180, 8, 60, 20, 2),  # running values of groups
     "rank": Cost(900, 15, 75, 80, 2),
