@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
