@@ -31,7 +31,7 @@ from clhist.operators.recognition import replaced_if, without_call
 
 # A longer map (in characters) is not unrolled for wide loads: it is not bound by its loads. No measurement is recorded.
 _LONGEST_UNROLLED_MAP = 400
-# Two loads in flight instead of four are 10 to 50 % slower on an H200, eight alike: `clhist bench`, packed counters.
+# On an H200 two loads in flight are 10 to 50 % slower than four, eight alike (packed counters; no command recorded).
 _LOADS_IN_FLIGHT = 4
 _BYTES_OF_A_LOAD = 16  # the widest that a work-item of a GPU has
 _MOST_JOINED = 4  # terms of long integers

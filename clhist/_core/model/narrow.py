@@ -21,8 +21,8 @@ LOOKED_AT = 16384  # elements
 LOOKING_GROUP = 1024  # work-items
 # Elements for which looking at some, and three more kernels, are little.
 LEAST_ELEMENTS = 64 * LOOKED_AT
-# Of windows over local memory: more were no faster than partitioning, `clhist bench` of exact sums with `max_abs` on an
-# H200. Predicted times would end at three.
+# Of windows over local memory: more were no faster than partitioning exact sums with `max_abs` on an H200, by a
+# command that was not recorded. Predicted times would end at three.
 _MOST_PASSES = 5
 _COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
 

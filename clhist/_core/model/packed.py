@@ -34,7 +34,7 @@ WIDTHS = tuple(bits for bits in reversed(COUNTER_BITS) if bits < WORD_BITS)
 # Bins that a work-group may spill, a power of two, before whole counters are taken. No measurement is recorded.
 SPILLED_BINS = 16
 # Work-groups may spill as if this share of their elements went to few bins, which takes about three
-# times as long as spread input: H200, `clhist bench --suite skew`. Note [Hot share of spills], docs/decisions/0006.
+# times as long as spread input: H200, no command was recorded. Note [Hot share of spills], docs/decisions/0006.
 HOT_SHARE = 0.08
 # Fetching atomics serialise on a hot bin: three times as long if all values hit one bin. So input must be
 # spread as for 8 bits, even where wider counters would hold it.

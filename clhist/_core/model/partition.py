@@ -24,7 +24,7 @@ INDEXED_TILES = 4  # by each of them, at least
 USUAL_GROUP = 64  # least work-items of a group, unless the caller forces partitioning
 LEAST_GROUP = 16  # where large values leave no room for more, and partitions are asked for
 # Largest fixed cost of one segment (offset lookup, idle lanes), in pairs. Zipf's law, 64 / 128 / 256 / 512: 148 / 86 to
-# 107 / 119 / 136 us of an H200's gather, `clhist bench --suite skew`.
+# 107 / 119 / 136 us of an H200's gather; the command was not recorded.
 SEGMENT_COST = 128
 RANGE_BYTES = 16  # of local memory: which task a work-group has
 MOST_PARTITION_BINS = 2**16 - 1  # a bin's place in its partition has 16 bits, all ones being no bin

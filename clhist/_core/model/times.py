@@ -40,7 +40,8 @@ SWEEP_READING = 0.85  # of the bandwidth of plain reading, on an H200
 # Rates are of uniform bins. A plan that skew slows more than another must be predicted to be so many times as fast:
 # a CPU's tiles and gathered rows (no record of a measurement), counters of half the width (the same), packed counters,
 # which skew makes count again, and partitions behind them (1.28: H200, 57,000 and 98,290 bins, whole and packed), and
-# updates in global memory (1.5: H200, float64 sums of 400,000 bins). Command of both: `clhist bench --suite skew`.
+# updates in global memory (1.5: H200, float64 sums of 400,000 bins). `clhist bench --suite skew`
+# has such input; the commands of then are not recorded.
 RISK_ON_CPU, RISK_NARROW, RISK_PACKED, RISK_GLOBAL = 1.1, 1.11, 1.28, 1.5
 
 
