@@ -152,10 +152,8 @@ def signature_of_call(
         # Device arrays have a queue in their keys; without them the default queue decides on the device.
         if not _add_arrays(parts, arguments, values) and queue is None:
             queue = _queue_in(context)
-        if call.dest is not None or call.out is not None:
-            parts += _target(call.dest, targets), _target(call.out, targets)
-            if not all(map(may_be_written, _each(call.out))) or (len(targets) > 1 and _may_overlap(targets)):
-                return None
+        if (call.dest is not None or call.out is not None) and not _add_targets(parts, call, targets):
+            return None
         bins = call.num_bins if type(call.num_bins) is int else alike(call.num_bins)
         histograms = None if call.num_histograms is None else alike(call.num_histograms)
         budget = None if call.memory_budget is None else alike(call.memory_budget)
@@ -184,6 +182,12 @@ def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequenc
             raise UnknownError
         parts.append(_like(value))
     return on_device
+
+
+def _add_targets(parts: list[Any], call: Call, targets: list[Array]) -> bool:
+    """Add the keys of `dest` and `out` to `parts`; return whether these may be taken as they are in a repeat."""
+    parts += _target(call.dest, targets), _target(call.out, targets)
+    return all(map(may_be_written, _each(call.out))) and not (len(targets) > 1 and _may_overlap(targets))
 
 
 def _queue_in(context: cl.Context) -> cl.CommandQueue:
