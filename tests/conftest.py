@@ -39,7 +39,6 @@ settings.load_profile("clhist")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the sources and plans that are compared")
     parser.addoption("--exhaustive", action="store_true", help="all combinations, not only those that cover pairs")
-    parser.addoption("--optimized", action="store_true", help="all programs as a user builds them: with optimization")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -182,8 +181,7 @@ def _optimizer(request: pytest.FixtureRequest) -> None:
 
     Modules that follow one another share what they built alike.
     """
-    is_always = request.config.getoption("--optimized")
-    environment.use_optimizer(is_always or "without_optimizer" not in request.fixturenames)
+    environment.use_optimizer("without_optimizer" not in request.fixturenames)
 
 
 @pytest.fixture(scope="module")
