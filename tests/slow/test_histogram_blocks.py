@@ -81,6 +81,7 @@ def test_which_kernels_have_blocks(monkeypatch, queue, rng):
         kinds.append(kind.in_blocks)
         return kernel(context, kind, *rest)
 
+    clhist.clear_caches()  # the engines of other tests
     monkeypatch.setattr(binning_sweep, "sweep_engine", noted)
     is_cpu = binning_sweep.device_kind(queue.device) == "cpu"
     x = rng.random((6, 50)).astype(np.float32)
