@@ -85,7 +85,7 @@ def repeated_call(
 def _with_other_bins(
     key: Hashable, arrays: tuple[Any, Any, Any], bins: Any, range: Any, density: bool | None, data_extent: Any
 ) -> tuple[tuple[Array, np.ndarray] | None, Any]:
-    """Repeat an earlier call that differs in bins and range alone; return the result or None, and the extent if known.
+    """Repeat an earlier call that differs in bins and range alone; return the result or None, and the extent or None.
 
     Edges that depend on the extent of a device array are made by the device.
     """

@@ -14,6 +14,7 @@ SUM, PAIR = operators.add(np.int32), operators.argmax(np.float32)
 PADDED = np.dtype({"names": ["a", "b"], "formats": ["i1", "i4"], "offsets": [0, 1], "itemsize": 5})
 FIVE = np.zeros(5, np.int32)
 COUNT = HistogramKernel(None, SUM, arguments="const int *x", map="EMIT(x[i], 1)")
+STORE = HistogramKernel(None, SUM, arguments="const int *x, int *seen", map="seen[x[i]] = 7000; EMIT(x[i], 1)")
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +148,9 @@ def test_operators_refused(make, error, message):
         ("i8", lambda x, out: clhist.bincount(x, out=out)),
         ("i8", lambda x, out: clhist.histogram(x, len(out), (0, 9), out=out)),
         ("i4", lambda x, out: COUNT(x, num_bins=len(out), out=out)),
+        ("i4", lambda x, out: STORE(x, out, num_bins=10)),
     ],
-    ids=["sums", "in place", "counts", "histogram", "kernel"],
+    ids=["sums", "in place", "counts", "histogram", "kernel", "argument of a map"],
 )
 def test_a_buffer_that_kernels_may_only_read(queue, dtype, call):
     """OpenCL leaves open what a write to it does; calls before and after, on arrays alike, are right."""
@@ -161,6 +163,8 @@ def test_a_buffer_that_kernels_may_only_read(queue, dtype, call):
         fixed = cl_array.Array(
             queue, 10, dtype, data=cl.Buffer(queue.context, flags, hostbuf=np.arange(10, dtype=dtype))
         )
-        with pytest.raises(ValueError, match=r"^out: expected an array that can be written, got a read-only one"):
+        with pytest.raises(
+            ValueError, match=r"^(out|seen): expected an array that can be written, got a read-only one"
+        ):
             call(x, fixed)
         assert (fixed.get() == np.arange(10)).all()

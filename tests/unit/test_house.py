@@ -69,20 +69,20 @@ def test_no_module_of_ours_is_imported_by_name():
     assert found == {}
 
 
-MODULES = {"scikit-learn": "sklearn", "pillow": "PIL", "pytest-xdist": "xdist"}  # what a package calls itself
+MODULES = {"scikit-learn": "sklearn", "pillow": "PIL", "pytest-xdist": "xdist"}  # import names of packages
 
 
 def declared(extra, groups):
     """Return the modules of the packages that an extra installs."""
-    found = set()
-    for each in groups[extra]:
-        name = re.match(r"[\w-]+", each)[0]
-        inner = re.search(r"\[(.*)\]", each)
+    modules = set()
+    for requirement in groups[extra]:
+        name = re.match(r"[\w-]+", requirement)[0]
+        inner = re.search(r"\[(.*)\]", requirement)
         if name == "clhist":
-            found.update(*(declared(part, groups) for part in inner[1].split(",")))
+            modules.update(*(declared(part, groups) for part in inner[1].split(",")))
         else:
-            found.add(MODULES.get(name, name).replace("-", "_"))
-    return found
+            modules.add(MODULES.get(name, name).replace("-", "_"))
+    return modules
 
 
 def imported(path):
@@ -98,7 +98,7 @@ def test_quick_tests_import_what_their_extra_installs():
     """An environment in which one develops has more, and would hide a module that a user lacks."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = {**project["optional-dependencies"], "": project["dependencies"]}
-    given = declared("test", groups) | declared("", groups) | sys.stdlib_module_names
+    installed = declared("test", groups) | declared("", groups) | sys.stdlib_module_names
     ours = {"clhist", "cases", "strategies", "benchmarks", "soak", "emulated"}
     tests = ROOT / "tests"
     support = {path.stem: path for path in (*(tests / "support").glob("*.py"), *(ROOT / ".ci").glob("*.py"))}
@@ -108,7 +108,7 @@ def test_quick_tests_import_what_their_extra_installs():
     while files:
         path = files.pop()
         seen.add(path)
-        for name in set(imported(path)) - given - ours - beside:
+        for name in set(imported(path)) - installed - ours - beside:
             if name in support:
                 files.extend({support[name]} - seen)
             else:

@@ -185,7 +185,7 @@ def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequenc
 
 
 def _add_targets(parts: list[Any], call: Call, targets: list[Array]) -> bool:
-    """Add the keys of `dest` and `out` to `parts`; return whether these may be taken as they are in a repeat."""
+    """Add the keys of `dest` and `out` to `parts`; return whether a repeat may use them without a check."""
     parts += _target(call.dest, targets), _target(call.out, targets)
     return all(map(may_be_written, _each(call.out))) and not (len(targets) > 1 and _may_overlap(targets))
 
@@ -202,7 +202,7 @@ def signature_of_targets(key: Hashable, call: Call, targets: list[Array]) -> Has
     """
     if call.dest is None and call.out is None:
         return key
-    if not all(map(may_be_written, _each(call.out))):  # `key` knows only how the array lies
+    if not all(map(may_be_written, _each(call.out))):  # `key` has the layout of an array, not its flags
         return None
     numbers = [index_in(array, targets) for argument in (call.dest, call.out) for array in _each(argument)]
     return None if len(targets) > 1 and _may_overlap(targets) else (key, *numbers)
