@@ -235,7 +235,7 @@ def _made(
     dtype: np.dtype,
     tables: Mapping[str, Any],
 ) -> Executable:
-    """Return the kernel that runs `body` for each element; `tables` are those of its first arrays that no call passes."""
+    """Return the kernel that runs `body` for each element; no call passes the `tables`, which are its first arrays."""
     in_order = [*arguments.arrays, f"{c_name(dtype)} *result", *arguments.numbers, "long count"]
     parameters, pointers = with_arrays(", ".join(in_order))
     is_cpu = device_kind(queue.device) == "cpu"
