@@ -145,7 +145,7 @@ LARGER = operators.argmax(np.int64, np.int64)
 
 
 def found_ranges(fp64: bool) -> Iterator[Program]:
-    """Yield what finds least and greatest elements, makes bins between them in double precision, and numbers of bins."""
+    """Yield what finds extremes, what makes bins between them in double precision, and numbers of bins."""
     for dtype in map(np.dtype, ("float16", "float32", "uint64")):
         data = np.dtype(np.int16) if dtype == np.float16 else dtype
         yield Program(f"extent of {dtype}", render_extent(ExtentSpec(dtype, data, True, 2, 1, 256)))
