@@ -26,9 +26,9 @@ from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.recording import unheard
 from clhist._core.runtime.chain import Chain
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.extremes import extremes
+from clhist._core.runtime.launcher import chain_on
 from clhist.grouped.distinct_keys import distinct_on_device
 from clhist.grouped.keys import Numbering
 from clhist.grouped.sampled_keys import (

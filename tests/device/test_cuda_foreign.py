@@ -212,7 +212,7 @@ def test_nothing_is_done_twice_where_memory_is_short(begun, fake, cupy, monkeypa
         return own(shape, dtype)
 
     monkeypatch.setattr(cupy, "empty", empty)
-    monkeypatch.setattr(CudaExecutable, "_with_less", Mock(side_effect=NotDirectError("a program")))
+    monkeypatch.setattr(CudaExecutable, "_built", Mock(side_effect=NotDirectError("a program")))
     monkeypatch.setattr(cuda_calls, "_warned", set())
     if begun:
         with pytest.raises(MemoryError, match=r"cupy has no .* bytes; with less, a program"):

@@ -10,8 +10,8 @@ import pyopencl as cl
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
+from clhist._core.runtime.launcher import chain_on
 from clhist.operators.c_types import c_name, element_name
 from clhist.operators.halves import declared, loaded, number_of, stored
 
