@@ -46,7 +46,7 @@ def factorized(
     on_host = not is_device if on_host is None else on_host
     if not is_device and are_few(keys, queue):
         return numbered_by_host(keys, sort, first, missing)
-    from clhist.grouped.device_keys import numbered_by_device  # PyOpenCL, which few keys do without
+    from clhist.grouped.numbering import numbered_by_device  # PyOpenCL, which few keys do without
 
     options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
     return numbered_by_device(keys, queue, on_host=on_host, **options)

@@ -218,7 +218,7 @@ UNUSED = [
     *("clhist._core.kernels.partitions", "clhist._core.kernels.rows", "clhist._core.opencl.upload"),
     *("clhist._core.opencl.cuda_arrays", "clhist._core.opencl.compiler_log"),
     *(f"clhist._core.runtime.{name}" for name in ("cuda_calls", "cuda_launcher", "cuda_repeats")),
-    *(f"clhist._core.runtime.{name}" for name in ("digit_sort", "operator_check", "scan", "sort", "sort_pairs")),
+    *(f"clhist._core.runtime.{name}" for name in ("digit_sort", "operator_check", "scan", "sort")),
     *(f"clhist.operators.{name}" for name in ("equivalents", "fixed_point", "names", "narrow", "statistics", "ufuncs")),
 ]
 MOST_MODULES = 90  # of clhist

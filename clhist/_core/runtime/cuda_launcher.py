@@ -43,7 +43,7 @@ from clhist._core.runtime.prepared import (
     Table,
 )
 from clhist._core.runtime.signature import Remembered
-from clhist._core.runtime.sort_pairs import enqueue_sort
+from clhist._core.runtime.sort import enqueue_sort
 
 _BYTE = np.dtype(np.uint8)
 _MOST_MODULES = 1024

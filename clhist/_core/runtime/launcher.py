@@ -353,8 +353,7 @@ class OpenCLExecutable(Executable):
                     events[command.stage] = [event]
                 continue
             from clhist._core.runtime.chain import Chain  # imported here, since few calls sort
-            from clhist._core.runtime.sort import purpose_of
-            from clhist._core.runtime.sort_pairs import enqueue_sort
+            from clhist._core.runtime.sort import enqueue_sort, purpose_of
 
             # A sort is several launches with scratch memory of its own, so it is enqueued by a `Chain`.
             stage, chain = events[command.stage], Chain(queue, purpose_of(command.pairs), wait_for or (), allocate)
