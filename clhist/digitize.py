@@ -51,7 +51,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     """
     # A repeated call on a device array skips all checks.
     if type(bins) is np.ndarray and type(right) is bool and is_device_array(x):
-        from clhist.binned.numbers import repeated_numbers
+        from clhist.binned.digits import repeated_numbers
 
         repeated = repeated_numbers(x, bins, right, queue)
         if repeated is not None:
@@ -77,7 +77,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
             raise ValueError(f"bins: expected numbers, none of them NaN, got {edges!r}")
     elif not are_usable(edges):
         return numpy_digitize(x, bins, right)
-    from clhist.binned.numbers import numbers_by_edges  # PyOpenCL, which few elements do without
+    from clhist.binned.digits import numbers_by_edges  # PyOpenCL, which few elements do without
 
     return numbers_by_edges(x, edges, bool(right), queue)
 
