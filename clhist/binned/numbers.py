@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist import operators
 from clhist._core.elements import bits_of, has_no_type, key_of_bits
+from clhist._core.kernels.kernel_code import with_arrays
+from clhist._core.kernels.render import render
 from clhist._core.keys import bits_dtype, key_dtype, key_range
-from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.new_arrays import empty
+from clhist._core.opencl.arrays import Array, is_array, is_device_array
+from clhist._core.opencl.cuda_kinds import cuda_device_of
+from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.new_arrays import empty, shares_memory
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate, origin_for
-from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.executable import Executable
+from clhist._core.runtime.prepared import ArraySlot, New
+from clhist._core.runtime.single_kernel import single_kernel, sizes
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.block_search import KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
 from clhist.binned.sweep import Binned, BinnedKind, filled
-from clhist.operators.c_types import c_name, literal
+from clhist.operators.c_types import c_name, dtype_of, literal
+
+# Work-items of a GPU's compute unit, and of a work-group, at most: as many as H200 and MI300 run at once, so that each
+# loops over elements. Shares of a CPU's compute unit even out what else runs there.
+_RESIDENT, _LANES, _CPU_SHARES = 2048, 256, 8
+_UPLOADED = 2**24  # elements that are uploaded at once
 
 
 def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -> Axis | None:
@@ -76,75 +84,111 @@ def bin_numbers(
     out : array of int64, optional
         Receives the numbers.
     """
-    return NumbersCall.of(binned, num_edges, queue, falling=falling, out=out)(binned.arrays, out)
+    return NumbersCall.of(binned, num_edges, queue, falling=falling)(binned.arrays, out)
 
 
 class NumbersCall(NamedTuple):
-    """A call of the kernel that stores bin numbers, for arrays with the same signature."""
+    """A call of the kernel that stores bin numbers, for arrays with the same signature.
 
-    template: CallTemplate
+    Attributes
+    ----------
+    queue : pyopencl.CommandQueue
+        Where it runs.
+    executable : Executable
+        Of the kind of axes.
+    tables : tuple of array
+        Those of axes, unless the executable has them.
+    dtypes : tuple of numpy.dtype or None
+        What the caller's arrays are read as.
+    scalars : tuple of NumPy scalar
+        All but the number of elements.
+    size : int
+        The number of elements, N.
+    """
+
+    queue: cl.CommandQueue
+    executable: Executable
+    tables: tuple[Any, ...]
     dtypes: tuple[np.dtype | None, ...]
+    scalars: tuple[np.generic, ...]
+    size: int
 
     @classmethod
-    def of(
-        cls, binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool, out: Any = None
-    ) -> NumbersCall:
+    def of(cls, binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool) -> NumbersCall:
         """Return the call of data with its axes; the parameters are those of `bin_numbers`."""
+        return cls._of(binned, queue, _numbers_code(binned.kind), "long", [*num_edges, int(falling)])
+
+    @classmethod
+    def of_places(cls, binned: Binned, queue: cl.CommandQueue) -> NumbersCall:
+        """Return the call that stores bins as int32, and -1 for an element without a bin, or masked."""
+        return cls._of(binned, queue, f"{binned.kind.code()}\nresult[i] = bin;", "int", [])
+
+    @classmethod
+    def _of(cls, binned: Binned, queue: cl.CommandQueue, body: str, result: str, numbers: Sequence[int]) -> NumbersCall:
         args, dtypes = binned.template(queue)
-        kind, call = binned.kind, Call(1, binned.size, queue=queue)
-
-        def engine() -> Engine:
-            return _numbers_kernel(queue.context, kind)
-
-        # Calls on axes of one kind share plans; an array of the caller may be aligned differently.
-        origin = origin_for(queue, [*binned.arrays, out], ("numbers", kind), engine)
-        template = CallTemplate(
-            engine() if origin is None else origin.engine, [*args, *num_edges, int(falling), None], call, origin
-        )
-        return cls(template, tuple(dtypes))
+        of_numbers = [*(f"int edges{n}" for n in range(len(numbers) - 1)), *["int falling"][: len(numbers)]]
+        declared = [*", ".join(binned.kind.arguments()).split(", "), *of_numbers]
+        # Tables come first, then the caller's arrays, then numbers.
+        tables = {text: value for text, value in zip(declared, args, strict=False) if is_array(value)}
+        data = [text for text, value in zip(declared, args, strict=False) if value is None]
+        others = {text: value for text, value in zip(declared, [*args, *numbers], strict=True) if "*" not in text}
+        arguments = _Arguments((*tables, *data), tuple(others))
+        dtype_of_result = np.dtype(np.int64 if numbers else np.int32)
+        if cuda_device_of(queue) is None:
+            executable, passed = (
+                _executable(queue.context, queue, binned.kind, arguments, body, dtype_of_result),
+                tables,
+            )
+        else:  # a launch on CUDA is replayed with the caller's arrays alone
+            executable = _made(queue, binned.kind, arguments, body, dtype_of_result, tables)
+            passed = {}
+        scalars = [arguments.dtype(text).type(value) for text, value in others.items()]
+        return cls(queue, executable, tuple(passed.values()), tuple(dtypes), tuple(scalars), binned.size)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tables of its axes."""
-        return self.template.nbytes
+        return sum(array.nbytes for array in self.tables)
 
     def of_size(self, size: int) -> NumbersCall:
         """Return the call for `size` elements."""
-        return NumbersCall(self.template.of_size(size, {}), self.dtypes)
+        return self._replace(size=size)
 
     def __call__(self, data: Sequence[Array], out: Any = None) -> Any:
         """Return the bin number of each element of other data, in `out` if there is one."""
-        call = self.template.call
-        assert call.size is not None
-        if out is None:
-            out = empty(call.queue, (call.size,), np.dtype(np.int64), is_device_array(data[0]))
-        if call.size:
-            self.template.engine.run([*filled([None] * len(data), self.dtypes, data), out], call, self.template)
+        size, on_device = self.size, is_device_array(data[0])
+        if not size:
+            return empty(self.queue, (0,), _dtype_of(self.executable), on_device) if out is None else out
+        arrays = filled([None] * len(data), self.dtypes, data)
+        if on_device or shares_memory(self.queue.device) or size <= _UPLOADED:
+            return self._run(arrays, New((size,)) if out is None else out, size, on_device)
+        # A GPU may lack the memory for all elements of the host.
+        out = empty(self.queue, (size,), _dtype_of(self.executable), False) if out is None else out
+        for begin in range(0, size, _UPLOADED):
+            part = slice(begin, min(size, begin + _UPLOADED))
+            self._run([array[part] for array in arrays], out[part], part.stop - begin, False)
         return out
+
+    def _run(self, arrays: Sequence[Any], result: Any, size: int, on_device: bool) -> Any:
+        scalars = [*self.scalars, *sizes(size)]
+        return self.executable.run(self.queue, [*self.tables, *arrays, result], scalars, on_device).results[0]
 
 
 def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
     """Return the bin of each element on the device, as int32; -1 for an element without a bin, or masked."""
-    places = empty(queue, (binned.size,), np.dtype(np.int32), True)
-    kernel = _places_kernel(queue.context, binned.kind)
-    arguments = [
-        in_place(argument, queue) if isinstance(argument, np.ndarray) else argument
-        for argument in binned.arguments(queue)
-    ]
-    kernel(*arguments, places, size=binned.size, num_bins=1, queue=queue)
-    return places
+    call = NumbersCall.of_places(binned, queue)
+    tables = [in_place(table, queue) if isinstance(table, np.ndarray) else table for table in call.tables]
+    call = call._replace(tables=tuple(tables))
+    return call([in_place(array, queue) if isinstance(array, np.ndarray) else array for array in binned.arrays])
 
 
-@kept_by_context
-def _places_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
-    """Return the kernel of `place_in_bins`: it stores the bin in `places` and emits nothing (bin -1)."""
-    code = f"{kind.code()} places[i] = bin; EMIT(-1, 1);"
-    return kind.engine(context, operators.count(np.int32), code, "int *places")
+def _dtype_of(executable: Executable) -> np.dtype:
+    (dtype,) = (slot.new[1] for slot in executable.prepared.arrays if slot.new is not None)
+    return dtype
 
 
-@kept_by_context
-def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
-    """Return the kernel of `bin_numbers`: it stores the number in `numbers` and emits nothing (bin -1)."""
+def _numbers_code(kind: BinnedKind) -> str:
+    """Return C that makes `result[i]` the number of element `i`."""
     steps = []
     for n, axis in enumerate(kind.axes):
         assert isinstance(axis, EdgesKind)
@@ -159,6 +203,59 @@ def _numbers_kernel(context: cl.Context, kind: BinnedKind) -> Engine:
     number = number * (edges{n} + 1) + (k >= 0 ? k + 1 : key >= {lowest} && key < start{n} ? 0 : edges{n});
 }}"""
         )
-    arguments = [*(f"int edges{n}" for n in range(len(kind.axes))), "int falling", "long *numbers"]
-    code = "\n".join(["long number = 0;", *steps, "numbers[i] = falling ? edges0 - number : number;", "EMIT(-1, 1);"])
-    return kind.engine(context, operators.count(np.int32), code, *arguments)
+    return "\n".join(["long number = 0;", *steps, "result[i] = falling ? edges0 - number : number;"])
+
+
+class _Arguments(NamedTuple):
+    """The declarations of the arrays and of the numbers that a kernel takes besides its result and the size."""
+
+    arrays: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+    @staticmethod
+    def dtype(number: str) -> np.dtype:
+        """Return the dtype of a declared number."""
+        dtype = dtype_of(number.rpartition(" ")[0])
+        assert dtype is not None
+        return dtype
+
+
+@kept_by_context
+def _executable(
+    context: cl.Context, queue: cl.CommandQueue, kind: BinnedKind, arguments: _Arguments, body: str, dtype: np.dtype
+) -> Executable:
+    return _made(queue, kind, arguments, body, dtype, {})
+
+
+def _made(
+    queue: cl.CommandQueue,
+    kind: BinnedKind,
+    arguments: _Arguments,
+    body: str,
+    dtype: np.dtype,
+    tables: Mapping[str, Any],
+) -> Executable:
+    """Return the kernel that runs `body` for each element; `tables` are those of its first arrays that no call passes."""
+    in_order = [*arguments.arrays, f"{c_name(dtype)} *result", *arguments.numbers, "long count"]
+    parameters, pointers = with_arrays(", ".join(in_order))
+    is_cpu = device_kind(queue.device) == "cpu"
+    source = render(
+        "binned/numbers.mako",
+        functions=kind.functions(),
+        declared=", ".join(parameters),
+        pointers=" ".join(pointers),
+        in_shares=is_cpu,
+        body=body,
+    )
+    slots = [ArraySlot(_name(text), True, False) for text in arguments.arrays]
+    slots.append(ArraySlot("result", False, True, ((1,), dtype)))
+    units = queue.device.max_compute_units
+    lanes = 1 if is_cpu else min(_LANES, queue.device.max_work_group_size)
+    work_items = units * (_CPU_SHARES if is_cpu else _RESIDENT // lanes * lanes), lanes
+    scalars = (*map(_name, arguments.numbers), "count")
+    same = {_name(text): table for text, table in tables.items()}
+    return single_kernel(queue, "numbers", source, tuple(slots), scalars, work_items, "numbers of bins", same=same)
+
+
+def _name(declaration: str) -> str:
+    return declaration.rpartition(" ")[2].lstrip("*")

@@ -84,7 +84,7 @@ def test_keys_that_the_first_elements_lack(name, late, sort, missing, queue):
     keys[100_000:] = np.where(rng.random(50_000) < 0.1, keys[100_000:], rng.integers(-late, late + 1, 50_000) * 977 + 7)
     keys = keys.astype(np.int64 if dtype.kind == "M" else dtype).view(dtype)
     if late:
-        last = {"f": np.nan, "M": np.datetime64("NaT"), "i": np.iinfo(np.int32 if name == "i4" else np.int64).max}
+        last = {"f": np.nan, "M": np.datetime64("NaT", "ns"), "i": np.iinfo(np.int32 if name == "i4" else np.int64).max}
         keys[[120_000, 140_000]] = last[dtype.kind]
     is_key = np.full(size, True) if missing else keys == keys
     labels, first, inverse = np.unique(keys[is_key], return_index=True, return_inverse=True)

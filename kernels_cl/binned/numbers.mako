@@ -1,0 +1,25 @@
+## Runs a piece of C for each element, which stores what it finds about the element's bin.
+##
+##   data       | share of item 0 | share of item 1 | ..       on GPUs work-items take every n-th element instead
+##   result     one number for each element
+##
+## Used by clhist/binned/numbers.py.
+% if "double" in functions + declared:
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+${functions}
+
+__kernel void clhist_numbers(${declared})
+{
+    ${pointers}
+    const long item = get_global_id(0), items = get_global_size(0);
+% if in_shares:
+    // A CPU's work-item reads elements that follow each other, which one core's cache and its vector loads need.
+    const long share = (count + items - 1) / items;
+    for (long i = item * share; i < min(count, (item + 1) * share); ++i) {
+% else:
+    for (long i = item; i < count; i += items) {  // loads of a work-group coalesce
+% endif
+${body}
+    }
+}
