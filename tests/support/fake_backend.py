@@ -65,7 +65,12 @@ class FakeExecutable(Executable):
         begun: Any = None,
     ) -> Outcome:  # fmt: skip
         numbers = [*(offset for _, offset in arrays), *scalars]
-        self._enqueue([BuiltPart(part) for part in self.prepared.parts], ([memory for memory, _ in arrays], numbers))
+        call = [memory for memory, _ in arrays], numbers
+        for n, part in enumerate(map(BuiltPart, self.prepared.parts)):
+            try:
+                self._run_part(part, call)
+            except OutOfMemoryError as error:
+                self._run_smaller(part, call, None, error, n > 0)
         return Outcome(self._collected(arrays), {}, {})
 
     def _built(self, part: Part, run: Any = None) -> BuiltPart:
@@ -73,7 +78,7 @@ class FakeExecutable(Executable):
             raise self.refuses
         return BuiltPart(part)
 
-    def _run_part(self, part: BuiltPart, run: Any, wait_for: Any) -> None:
+    def _run_part(self, part: BuiltPart, run: Any, wait_for: Any = None) -> None:
         memory, numbers = run
         size = sum(block.size for block in part.part.scratch)
         if self.most is not None and size > self.most:

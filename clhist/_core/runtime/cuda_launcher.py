@@ -405,7 +405,12 @@ class CudaExecutable(Executable):
     ) -> None:
         """Enqueue all on a stream of the device that calls go to: `numbers` are the arrays' addresses, and scalars."""
         with self._lock:
-            self._enqueue(self._load(stream), (numbers, library, stream, begun))
+            parts, run = self._load(stream), (numbers, library, stream, begun)
+            for part in parts:
+                try:
+                    self._run_part(part, run)
+                except OutOfMemoryError as error:
+                    self._run_smaller(part, run, None, error, part is not parts[0])
 
     def _new(self, n: int, memory: CudaMemory, request: New | None) -> CudaArray:
         """Return a new array for the slot of this number."""
@@ -426,7 +431,7 @@ class CudaExecutable(Executable):
                 )
         return first
 
-    def _run_part(self, part: _Part, run: tuple[Any, ...], wait_for: None) -> None:
+    def _run_part(self, part: _Part, run: tuple[Any, ...], wait_for: None = None) -> None:
         numbers, library, stream, begun = run
         try:
             # Scratch blocks follow the addresses and scalars, as in the places of a command.

@@ -134,25 +134,20 @@ class Executable(ABC):
         Raises OutOfMemoryError before anything of it is enqueued.
         """
 
-    def _enqueue(self, parts: Sequence[Any], run: Any, wait_for: Any = None) -> bool:
-        """Enqueue all parts by `_run_part`; return whether none was refused memory, and replaced."""
-        is_whole = True
-        for n, part in enumerate(parts):
+    def _run_smaller(self, part: Any, run: Any, wait_for: Any, error: OutOfMemoryError, has_begun: bool) -> Any:
+        """Enqueue parts with the same result and less memory than one that was refused it; return as `_run_part`.
+
+        Raises `error` if there are none. `has_begun` says whether an earlier part was enqueued.
+        """
+        # A part that is refused in turn makes way for its own, before the next one: the order of the parts stays.
+        waiting = self._less(part.part, None, error, run, has_begun)
+        while waiting:
+            smaller, budget = waiting.pop(0)
             try:
-                wait_for = self._run_part(part, run, wait_for)
-            except OutOfMemoryError as error:
-                is_whole, has_begun = False, n > 0
-                # Other parts compute the same with less memory. One that is refused in turn makes way for its own,
-                # before the next one: the order of the parts stays.
-                waiting = self._less(part.part, None, error, run, has_begun)
-                while waiting:
-                    smaller, budget = waiting.pop(0)
-                    try:
-                        wait_for = self._run_part(smaller, run, wait_for)
-                        has_begun = True
-                    except OutOfMemoryError as failed:
-                        waiting[:0] = self._less(smaller.part, budget, failed, run, has_begun)
-        return is_whole
+                wait_for, has_begun = self._run_part(smaller, run, wait_for), True
+            except OutOfMemoryError as failed:
+                waiting[:0] = self._less(smaller.part, budget, failed, run, has_begun)
+        return wait_for
 
     def _collected(self, arrays: Sequence[Any]) -> list[Any]:
         """Return each result as an array, or as a tuple of the arrays of its fields."""

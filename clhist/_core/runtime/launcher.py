@@ -18,7 +18,7 @@ from clhist._core.kernels.arguments import same_scalar
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, note_event
 from clhist._core.opencl.cuda_kinds import cuda_device_of
-from clhist._core.opencl.memory import Allocator, allocated, in_order, scratch_allocator
+from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
 from clhist._core.opencl.new_arrays import empty, read_only_buffer
 from clhist._core.opencl.operands import FETCHED_BYTES, ResultBlock, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
@@ -319,9 +319,16 @@ class OpenCLExecutable(Executable):
         after: dict[cl.Event, cl.Event] = {}
         # Repeated calls have the same offsets and scalars, so their kernels keep their arguments.
         is_as_before = scalars is self._scalars and offsets == self._offsets
-        self._scalars = None  # until all have been enqueued
+        self._scalars, is_whole = None, True  # until all have been enqueued
         run = queue, memory, offsets, scalars, is_as_before, allocate, events, after, begun
-        if self._enqueue(self._parts, run, wait_for):
+        waited: Sequence[cl.Event] | None = wait_for
+        for part in self._parts:
+            try:
+                waited = self._run_part(part, run, waited)
+            except OutOfMemoryError as error:
+                is_whole = False
+                waited = self._run_smaller(part, run, waited, error, part is not self._parts[0])
+        if is_whole:
             self._offsets, self._scalars = offsets, scalars
         return events, after
 
