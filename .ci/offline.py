@@ -53,7 +53,7 @@ from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, SIDE_BY_SIDE, Choices, Problem, Rows
 from clhist._core.model.sweeps import plan
 from clhist._core.model.updates import BY_NAME
-from clhist._core.runtime.sort_pairs import pairs_scan
+from clhist._core.runtime.sort import pairs_scan
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges

@@ -23,8 +23,7 @@ from clhist._core.runtime.shown_options import shows
 from clhist._core.runtime.signature import itself, recognise
 from clhist.accumulator import Accumulator
 from clhist.kernel_types import KernelCalls
-from clhist.operators.c_types import check_booleans, integer
-from clhist.operators.checks import check_max_abs
+from clhist.operators.c_types import check_booleans, check_max_abs, integer
 from clhist.operators.names import with_names
 from clhist.race_factor import RaceFactor, run, sample_race_factor, with_race_factor
 from clhist.typing import HostArray, K, MadeOf, NumBins, PlanChoices

@@ -13,8 +13,7 @@ from clhist._core.opencl.arrays import is_array, is_device_array
 from clhist._core.runtime import small
 from clhist._core.runtime.pairs import Pairs, checked_pairs, is_number_or_shape, plain_pairs, shape_of
 from clhist._core.runtime.shown_options import shows
-from clhist.operators.c_types import supported_dtype
-from clhist.operators.checks import check_max_abs
+from clhist.operators.c_types import check_max_abs, supported_dtype
 from clhist.option_types import CallOptions
 
 if TYPE_CHECKING:

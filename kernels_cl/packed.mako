@@ -21,7 +21,7 @@
 ## means "down"; the second stage lowers it. Should it have that number by chance, all is counted again, which
 ## is right as well. Note [No clearing of the flag], docs/decisions/0006.
 <%!
-    from clhist._core.kernels.packed_walk import RUN
+    from clhist._core.kernels.striped import RUN
     from clhist._core.model.feature import CALL_WORDS, RAISED, SAMPLE, PackedCounters
 
     FREE = 0xFFFFFFFF  # no bin

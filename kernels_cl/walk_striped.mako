@@ -8,8 +8,9 @@
 ## Part of sweep.mako. Plans with the order "interleaved": LocalPlan and GlobalPlan of GPUs. The loads of a tile and the
 ## calls of the map for them: clhist/_core/kernels/striped.py.
 <%!
-    from clhist._core.kernels.packed_walk import ask_for_flag, before_tiles, heed_flag, pending_updates, with_carry
-    from clhist._core.kernels.striped import loads_of_tile, updates_of_tile
+    from clhist._core.kernels.striped import (
+        ask_for_flag, before_tiles, heed_flag, loads_of_tile, pending_updates, updates_of_tile, with_carry,
+    )
 %>\
 <%def name="walk()">
 <%

@@ -65,12 +65,12 @@ from clhist._core.opencl.elementwise import (
     zero_where_none as zero_where_none,
 )
 from clhist._core.runtime import row_kernels as row_kernels
-from clhist._core.runtime.row_dots import row_dots as row_dots
+from clhist._core.runtime.mapped_rows import row_dots as row_dots
 from clhist._core.runtime.mapped_rows import reduce_mapped as reduce_mapped, reduce_sorted as reduce_sorted
-from clhist._core.runtime.rows_by_count import operator_by_count as operator_by_count
+from clhist._core.runtime.row_means import operator_by_count as operator_by_count
 from clhist._core.runtime.chain import Chain as Chain
-from clhist._core.runtime.chains import chain_on as chain_on
+from clhist._core.runtime.launcher import chain_on as chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise as Elementwise
-from clhist._core.runtime.extremes import extremes as extremes
+from clhist._core.runtime.counting import extremes as extremes
 from clhist._core.runtime.pool import Pool as Pool, Worker as Worker
 from clhist._core.runtime.scan import Scan as Scan

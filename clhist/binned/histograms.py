@@ -10,10 +10,11 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.elements import kernel_dtype
-from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.runtime.reading import check_out
+from clhist._core.opencl.arrays import Array, is_device_array, on_host
+from clhist._core.opencl.new_arrays import to_device
+from clhist._core.runtime.reading import check_out, into
 from clhist._core.runtime.signature import signature_of_data
-from clhist.binned.bits import are_few_kinds, of_bits
+from clhist.bincount import bincount
 from clhist.binned.counting import counted, counting
 from clhist.binned.counts import check_device_dtypes, flat, may_round, present
 from clhist.binned.densities import Densities
@@ -21,7 +22,14 @@ from clhist.binned.device_edges import DeviceEdges, device_edges
 from clhist.binned.device_inputs import numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
 from clhist.binned.extent import extent
-from clhist.binned.host import edges_of_extent, even_edges, histogram_on_host, histogramdd_on_host, numpy_edges
+from clhist.binned.host import (
+    edges_of_extent,
+    even_edges,
+    histogram_on_host,
+    histogramdd_on_host,
+    numpy_edges,
+    numpy_histogram,
+)
 from clhist.binned.inputs import (
     are_usable,
     as_edges,
@@ -380,3 +388,23 @@ def _bin_edges(
     if range is not None:
         return even_edges(bins, range, a.dtype), range_ends(None, range), None
     return *edges_of_extent(bins, data_extent, a.dtype), data_extent
+
+
+def are_few_kinds(a: Any, weights: Any, where: Any) -> bool:
+    """Return whether data has at most 2^16 different values, and neither weights nor a mask."""
+    return where is None and weights is None and a.dtype.itemsize <= 2 and a.size > 0
+
+
+def of_bits(
+    data: Any, bins: Any, range: Any, density: bool | None, queue: cl.CommandQueue, out: Array | None
+) -> tuple[Array, np.ndarray]:
+    """Return the histogram of flat `data` and its edges, from counts of its bit patterns."""
+    bits = np.dtype(f"u{data.dtype.itemsize}")
+    counts: Any = bincount(
+        data if data.dtype.kind == "b" else data.view(bits), minlength=2 ** (8 * bits.itemsize), queue=queue
+    )
+    counts = on_host(counts, queue)
+    there = np.flatnonzero(counts)
+    # The bit patterns that occur, as numbers of the dtype of the data, with their counts as weights.
+    hist, edges = numpy_histogram(there.astype(bits).view(data.dtype), bins, range, density, counts[there])
+    return into(out, to_device(queue, hist) if is_device_array(data) else hist), edges

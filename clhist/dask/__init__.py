@@ -7,9 +7,8 @@ Dask must be installed: ``pip install clhist[dask]``.
 """
 
 from clhist.dask.devices import take_device, use_devices
-from clhist.dask.filling import fill
 from clhist.dask.frame_groups import FrameGroupBy
-from clhist.dask.functions import bincount, histogram, histogram2d, histogramdd
+from clhist.dask.functions import bincount, fill, histogram, histogram2d, histogramdd
 from clhist.dask.groups import GroupBy, group_by
 from clhist.dask.reductions import reduce, reduce_by_index
 

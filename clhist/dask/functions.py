@@ -1,4 +1,4 @@
-"""`bincount` and `histogram`, `histogram2d`, `histogramdd` on Dask collections."""
+"""Functions of NumPy on Dask collections, and `fill` of boost-histogram and hist."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import numpy as np
 from clhist import operators
 from clhist._core.spi import any_missing, kernel_dtype, split, unlabelled
 from clhist.binned.spi import numpy_edges, numpy_histogramdd, range_ends
-from clhist.dask.tree import as_array, blocks_of, on_host, task, tree
+from clhist.dask.tree import as_array, blocks_of, check_pickles, on_host, task, tree
 from clhist.histogram import histogramdd as histogram_of_points
 from clhist.multi_device import counts_part, histogram_part, merge_padded, of_edges, partial_of
-from clhist.operators.c_types import check_booleans
-from clhist.operators.checks import check_max_abs
+from clhist.operators.c_types import check_booleans, check_max_abs
 from clhist.operators.operator import Operator
 from clhist.partial import Partial, merge
 
@@ -378,3 +377,70 @@ def _edges(extents: Any, dtype: np.dtype, bins: Any) -> np.ndarray:
 def _edges_dd(extents: Any, dtype: np.dtype, bins: Any) -> list[np.ndarray]:
     stub = _stub(extents, dtype) if extents is not None else np.zeros((0, len(bins)), dtype)
     return list(numpy_histogramdd(stub, bins, None)[1])
+
+
+def fill(
+    h: Any, *args: Any, weight: Any = None, sample: Any = None, split_every: int | None = None, **named: Any
+) -> Any:
+    """Fill a histogram of boost-histogram or hist: `clhist.hist.fill` of Dask collections.
+
+    Parameters
+    ----------
+    h : boost_histogram.Histogram or hist.Hist
+        What is filled; it is left as it is. Its Regular and Variable axes do not grow.
+    *args : dask array, dataframe column, `Delayed`, or scalar
+        One for each axis, in the same blocks.
+    weight, sample : of the same blocks, or scalar, optional
+        As of `clhist.hist.fill`.
+    split_every : int, optional
+        How many partial histograms one task merges.
+    **named
+        By the names of axes.
+
+    Returns
+    -------
+    Delayed
+        Of a histogram of the type of `h`, with what `h` has.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong or `h` cannot be pickled; it is named, before any work starts.
+
+    Examples
+    --------
+    >>> import boost_histogram as bh, dask.array as da
+    >>> h = bh.Histogram(bh.axis.Regular(2, 0, 1))
+    >>> clhist.dask.fill(h, da.linspace(0, 0.99, 1000, chunks=300)).compute().sum()
+    1000.0
+    """
+    from clhist.hist.filler import Filler
+
+    # Raises TypeError for an unsupported histogram.
+    Filler(h)
+    check_pickles("h", h)
+    positional = {f"args[{k}]": collection for k, collection in enumerate(args)}
+    blocks = blocks_of(**positional, **named, weight=weight, sample=sample)
+    names = (*(None for _ in args), *named, "weight", "sample")
+    # Partial histograms start empty, so that the contents of `h` count once, in the last merge.
+    empty = h.copy().reset() if hasattr(h, "copy") else h
+    parts = [task(_filled)(empty, names, *row) for row in blocks.rows]
+    return task(_joined)([h, tree(parts, _joined, split_every)])
+
+
+def _filled(h: Any, names: Sequence[str | None], *row: Any) -> Any:
+    from clhist.hist.filler import Filler
+
+    arrays = [on_host(block) for block in row]
+    args = [array for name, array in zip(names, arrays, strict=True) if name is None]
+    named = {name: array for name, array in zip(names, arrays, strict=True) if name is not None}
+    return Filler(h).fill(*args, **named).partial()
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    from clhist.hist.filler import Filler
+
+    whole = Filler(parts[0])
+    for part in parts[1:]:
+        whole.merge(part)
+    return whole.result()

@@ -12,9 +12,9 @@ from clhist import operators
 from clhist._core.opencl.arrays import Array, as_bytes, is_device_array
 from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.launcher import chain_on
 from clhist.grouped.element_kernels import join
 from clhist.grouped.factorized import factorized
 from clhist.grouped.numbering import number_keys

@@ -11,8 +11,8 @@ from clhist._core.opencl.arrays import Array, as_bytes
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
+from clhist._core.runtime.launcher import chain_on
 from clhist.grouped.columns import flattened
 from clhist.grouped.host import value_of_none
 from clhist.operators.c_types import c_name

@@ -16,9 +16,9 @@ from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
 from clhist._core.runtime.chain import Chain
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.elementwise_kernel import Elementwise
+from clhist._core.runtime.launcher import chain_on
 from clhist._core.runtime.scan import Scan
 from clhist._core.runtime.small import is_small
 from clhist.operators.c_types import c_name, literal

@@ -19,18 +19,19 @@ import pyopencl as cl
 
 from clhist._core.kernels.key_table import BLOCK, EACH, LANES, NONE, KeySpec
 from clhist._core.kernels.render import render_keys
-from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.arrays import Array, are_plain_numbers, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
-from clhist._core.opencl.device import claims, device_kind
+from clhist._core.opencl.device import claims, default_queue, device_kind
+from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.recording import unheard
 from clhist._core.runtime.chain import Chain
-from clhist._core.runtime.chains import chain_on
+from clhist._core.runtime.counting import extremes
 from clhist._core.runtime.digit_sort import sorted_by_digits
-from clhist._core.runtime.extremes import extremes
+from clhist._core.runtime.launcher import chain_on
 from clhist.grouped.distinct_keys import distinct_on_device
-from clhist.grouped.keys import Numbering
+from clhist.grouped.keys import Numbering, distinct, numbered_by_host
 from clhist.grouped.sampled_keys import (
     FEWEST,
     LOCAL_MEMORY,
@@ -514,3 +515,35 @@ def _limits(context: cl.Context) -> tuple[int, int, int]:
 @kept_by_context
 def _kernels(context: cl.Context, spec: KeySpec, several: bool, in_order: bool) -> dict[str, Kernel]:
     return kernels_of(context, render_keys(spec, several=several, in_order=in_order))
+
+
+def numbered_by_device(
+    keys: Array,
+    queue: cl.CommandQueue | None,
+    *,
+    sort: bool,
+    first: bool,
+    missing: bool,
+    as_is: bool,
+    on_host: bool,
+    only_keys: bool,
+    by_host: bool = False,
+) -> Numbering:
+    """Return keys as numbers; `by_host`: whether the host numbers them; other parameters are those of `factorized`."""
+    is_device = is_device_array(keys)
+    own_queue = queue or (keys.queue if is_device else None) or default_queue()
+    if not by_host and can_number(keys.dtype, own_queue.device) and keys.size < MOST_ELEMENTS:
+        dtype = keys.dtype
+        if not is_device:
+            keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
+        # Kernels need native byte order; the distinct keys then get the order of the caller back.
+        options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
+        numbering = number_keys(keys, own_queue, on_host=on_host, **options)
+        return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
+    # Few keys, or no kernel for them: number them on the host, and put the results on the device of the keys.
+    host = fetched(keys, own_queue) if is_device else keys
+    if by_host and only_keys and sort and not first and are_plain_numbers(host):
+        return Numbering(keys, to_device(own_queue, distinct(host)), None)
+    numbers, *others = numbered_by_host(host, sort, first, missing)
+    placed = (array if array is None or not is_device else to_device(own_queue, array) for array in others)
+    return Numbering(numbers if on_host else to_device(own_queue, numbers), *placed)

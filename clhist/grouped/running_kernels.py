@@ -13,8 +13,8 @@ from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
+from clhist._core.runtime.launcher import chain_on
 from clhist._core.runtime.scan import Scan
 from clhist.grouped.in_order import PURPOSE, in_order
 from clhist.grouped.running import Running

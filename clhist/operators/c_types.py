@@ -425,3 +425,10 @@ def dtype_of_kind(dtype: DTypeLike, kinds: str, expected: str, argument: str) ->
     if number_of(supported).kind not in kinds:
         raise TypeError(f"{argument}: expected {expected}, got {shown_dtype(supported)}")
     return supported
+
+
+def check_max_abs(max_abs: float | None, reproducible: bool) -> None:
+    """Raise TypeError if `reproducible` is no bool, or if sums that are not so have a largest |value|."""
+    check_booleans(reproducible=reproducible)
+    if max_abs is not None and not reproducible:
+        raise TypeError(f"max_abs: expected none, since the sums are not reproducible; got {max_abs!r}")

@@ -22,9 +22,9 @@ from clhist._core.opencl.device import default_queue, device_kind
 from clhist._core.opencl.new_arrays import empty, zeros
 from clhist._core.opencl.program import build, building, kept_by_context
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
 from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.launcher import chain_on
 from clhist.operators.c_types import c_name
 from clhist.statistics.quantiles import fraction_of
 from clhist.statistics.selection_texts import CPU, GPU, Order, Recipe, texts

@@ -16,7 +16,7 @@ from clhist import stats
 from clhist._core.cuda.driver import CaptureError, CudaError
 from clhist._core.cuda.ptx import CudaProgram
 from clhist._core.opencl import cuda_queues
-from clhist._core.runtime import cuda_calls, cuda_check, cuda_modules
+from clhist._core.runtime import cuda_calls, cuda_launcher
 from clhist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
@@ -89,9 +89,9 @@ def test_a_program_of_the_same_text_with_more_dynamic_memory_is_another(fake, qu
     program = cuda.programs["the same"] = cl.Program(queue.context, "__kernel void clhist_sweep() {}").build()
     for size in (60_000, 120_000, 60_000):
         changed = CudaProgram("the same", {"clhist_sweep": size})
-        monkeypatch.setattr(cuda_modules, "cuda_program", lambda _, changed=changed: changed)
-        cuda_modules._modules(queue.context, 0).clear()
-        module = cuda_modules.module_of(program, 0, 0)
+        monkeypatch.setattr(cuda_launcher, "cuda_program", lambda _, changed=changed: changed)
+        cuda_launcher._modules(queue.context, 0).clear()
+        module = cuda_launcher.module_of(program, 0, 0)
         assert module.dynamic == {"clhist_sweep": size}
     assert cuda.attributes == {"clhist_sweep": 120_000}
     assert cuda.calls.count("cuModuleLoadDataEx") == 2
@@ -268,11 +268,11 @@ def test_an_error_of_a_launch_is_raised(fake):
 def test_a_device_is_proven_once(fake, monkeypatch):
     """A known input is counted before the first call; what counts wrong is not used."""
     cuda, cupy = fake
-    monkeypatch.setattr(cuda_check, "_reasons", {})
+    monkeypatch.setattr(cuda_calls, "_reasons", {})
     x = cupy.asarray(BINS)
     clhist.bincount(x)
-    assert cuda_check._reasons == {0: ""}
-    monkeypatch.setattr(cuda_check, "_reasons", {})
+    assert cuda_calls._reasons == {0: ""}
+    monkeypatch.setattr(cuda_calls, "_reasons", {})
     monkeypatch.setattr(cuda_calls, "_warned", set())
     cuda.is_broken = True
     with pytest.warns(UserWarning, match="bincount: .* known values were counted wrong on this device"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,9 +13,6 @@ import clhist
 from clhist._core import kinds
 from clhist._core.cuda import recognised
 from clhist._core.cuda.driver import CaptureError
-from clhist._core.opencl.cuda_kinds import NotDirectError
-from clhist._core.runtime import cuda_calls
-from clhist._core.runtime.cuda_launcher import CudaExecutable
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
 
@@ -186,39 +182,3 @@ def test_pinned_memory_is_read_before_a_call_goes_on(fake, cupy):
     np.testing.assert_array_equal(got.get(), np.bincount(BINS, BINS, 77) + np.arange(77))
     uploads = [n for n, call in enumerate(cuda.calls) if call == "cuMemcpyHtoDAsync_v2"]
     assert all(cuda.calls[n + 1] == "cuStreamSynchronize" for n in uploads)
-
-
-@pytest.mark.parametrize("begun", [True, False])
-def test_nothing_is_done_twice_where_memory_is_short(begun, fake, cupy, monkeypatch):
-    """Where a part has no memory, and with less needs a program that CUDA does not load.
-
-    Through the host all would be done again: only if nothing of it is enqueued.
-    """
-    cuda, _ = fake
-    operators = {"n": clhist.operators.add(np.int64), "m": clhist.operators.maximum(np.float64)}
-    kernel = clhist.HistogramKernel(
-        None, operators, arguments="const int *x, int k", map="EMIT_n(x[i], k); EMIT_m(x[i], k)"
-    )
-    x, dest = cupy.asarray(BINS), {name: cupy.asarray(np.zeros(3000, operators[name].dtype)) for name in operators}
-    asked = {"num_bins": 3000, "dest": dest, "out": dest, "race_factor": 50.0, "memory": "partitioned"}
-    parts = kernel.bind(x, 1, **asked)._ready.executable.prepared.parts  # and the programs are loaded
-    assert len(parts) == 2
-    sizes, own = [], cupy.empty
-
-    def empty(shape, dtype):
-        sizes.append(shape)
-        if len(sizes) == (2 if begun else 1):
-            raise type("OutOfMemoryError", (MemoryError,), {})("no memory")
-        return own(shape, dtype)
-
-    monkeypatch.setattr(cupy, "empty", empty)
-    monkeypatch.setattr(CudaExecutable, "_with_less", Mock(side_effect=NotDirectError("a program")))
-    monkeypatch.setattr(cuda_calls, "_warned", set())
-    if begun:
-        with pytest.raises(MemoryError, match=r"cupy has no .* bytes; with less, a program"):
-            kernel(x, 1, **asked)
-    else:
-        with pytest.warns(UserWarning, match="cannot do this directly: a program"):
-            kernel(x, 1, **asked)
-    assert bool(cuda.launched) == begun
-    np.testing.assert_array_equal(dest["n"].get()[:77], EXPECTED)

@@ -11,7 +11,7 @@ import pytest
 
 import clhist
 from clhist._core.cuda import memory
-from clhist._core.runtime import cuda_modules
+from clhist._core.runtime import cuda_launcher
 from clhist._core.runtime.signature import forget_calls
 
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
@@ -65,12 +65,12 @@ def test_what_is_kept_on_cuda_can_be_cleared(fake, monkeypatch):
     """Blocks without a part that is held; and programs are not loaded again, since none is unloaded."""
     cuda, cupy = fake
     monkeypatch.setattr(memory, "_blocks", {})
-    bins, own, first = cupy.asarray(BINS), cuda_modules.cuda_program, {}
+    bins, own, first = cupy.asarray(BINS), cuda_launcher.cuda_program, {}
 
     def same_text(program):  # as NVIDIA's compiler makes of the same program that is built again
         return own(first.setdefault(program.get_info(cl.program_info.KERNEL_NAMES), program))
 
-    monkeypatch.setattr(cuda_modules, "cuda_program", same_text)
+    monkeypatch.setattr(cuda_launcher, "cuda_program", same_text)
 
     def count():
         return clhist.histogram(bins, np.array([0, 7, 50, 77]))[0].get()

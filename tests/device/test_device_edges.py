@@ -86,7 +86,7 @@ def test_any_range(dtype, queue, rng, monkeypatch):
         cases = {name: np.asarray(values).astype(dtype) for name, values in cases.items()}
     for name, data in cases.items():
         x, where = cl_array.to_device(queue, data), cl_array.to_device(queue, np.ones(data.size, bool))
-        for bins in BINS:  # of small types others are for all elements, see `clhist.binned.bits`
+        for bins in BINS:  # of small types others are for all elements, see `clhist.binned.histograms`
             got = [_outcome(lambda: clhist.histogram(x, bins, where=where)) for _ in range(2)]  # noqa: B023
             with monkeypatch.context() as patch:
                 patch.setattr(MODULE, "device_edges", lambda *_, **__: None)

@@ -6,8 +6,8 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.digit_sort import sorted_by_digits
+from clhist._core.runtime.launcher import chain_on
 from clhist.grouped import numbering
 from clhist.grouped.numbering import can_number, number_keys
 

@@ -8,7 +8,7 @@ import pytest
 
 from clhist._core.opencl import device as devices
 from clhist._core.opencl.device import is_processor
-from clhist._core.runtime.extremes import extremes
+from clhist._core.runtime.counting import extremes
 from clhist._core.runtime.small import COSTS, least_size
 
 

@@ -218,8 +218,8 @@ UNUSED = [
     *(f"clhist._core.model.{name}" for name in ("batch", "narrow", "packed", "row_ranges", "rows", "shared", "sort")),
     *("clhist._core.kernels.partitions", "clhist._core.kernels.rows", "clhist._core.opencl.upload"),
     *("clhist._core.opencl.cuda_arrays", "clhist._core.opencl.compiler_log"),
-    *(f"clhist._core.runtime.{name}" for name in ("cuda_calls", "cuda_launcher", "cuda_modules", "cuda_repeats")),
-    *(f"clhist._core.runtime.{name}" for name in ("digit_sort", "operator_check", "scan", "sort", "sort_pairs")),
+    *(f"clhist._core.runtime.{name}" for name in ("cuda_calls", "cuda_launcher", "cuda_repeats")),
+    *(f"clhist._core.runtime.{name}" for name in ("digit_sort", "operator_check", "scan", "sort")),
     *(f"clhist.operators.{name}" for name in ("equivalents", "fixed_point", "names", "narrow", "statistics", "ufuncs")),
 ]
 MOST_MODULES = 90  # of clhist
@@ -244,7 +244,7 @@ def test_a_cpu_counts_without_modules_of_cuda_and_other_strategies(queue, size):
     assert int(number) <= MOST_MODULES
 
 
-FROM_GROUPS = ("cuda.driver", "opencl.cuda_arrays", "runtime.cuda_chain", "runtime.cuda_modules")
+FROM_GROUPS = ("cuda.driver", "opencl.cuda_arrays", "runtime.cuda_launcher")
 
 
 def test_groups_of_a_device_need_no_module_of_cuda(queue):

@@ -12,7 +12,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist._core.runtime.extremes import extremes
+from clhist._core.runtime.counting import extremes
 from clhist.grouped import numbering, running_kernels
 from clhist.grouped.numbering import number_keys
 

@@ -16,8 +16,8 @@ from clhist import HistogramKernel, free_scratch, operators, reduce_by_index
 from clhist._core.opencl.memory import scratch_bytes
 from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.opencl.operands import in_place
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
+from clhist._core.runtime.launcher import chain_on
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
 

@@ -7,7 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from clhist._core.kernels.scan import ScanSpec
-from clhist._core.runtime.chains import chain_on
+from clhist._core.runtime.launcher import chain_on
 from clhist._core.runtime.scan import Scan
 from clhist.operators.c_types import c_name
 

@@ -16,12 +16,11 @@ import pyopencl as cl
 import pytest
 
 from clhist._core.cuda import driver as driver_module
-from clhist._core.cuda import libraries, recognised
-from clhist._core.cuda import memory as cuda_memory
+from clhist._core.cuda import libraries
 from clhist._core.cuda.ptx import CudaProgram
 from clhist._core.opencl import cuda_queues
 from clhist._core.opencl.device import default_queue
-from clhist._core.runtime import cuda_chain, cuda_check, cuda_launcher, cuda_modules, cuda_repeats
+from clhist._core.runtime import cuda_calls, cuda_launcher
 from clhist._core.runtime.signature import call_templates
 
 STREAM = 0x5EAD  # of the fake CuPy
@@ -329,35 +328,15 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
     monkeypatch.setitem(sys.modules, "cupyx", cupyx)
     monkeypatch.setattr(libraries, "_loaded", {})
     monkeypatch.setattr(call_templates, "_kept", {})
-    fake = driver_module.Driver(cuda)
+    monkeypatch.setattr(driver_module, "_driver", driver_module.Driver(cuda))
     cuda.calls.clear()
-    for module in (
-        driver_module,
-        libraries,
-        cuda_memory,
-        recognised,
-        cuda_launcher,
-        cuda_modules,
-        cuda_chain,
-        cuda_repeats,
-        cuda_queues,
-        sys.modules["clhist._core.opencl.cuda_arrays"],
-    ):
-        monkeypatch.setattr(module, "driver", lambda: fake)
     monkeypatch.setattr(cuda_queues, "_place", lambda device: (7, 7) if device == default_queue().device else None)
-    monkeypatch.setitem(cuda_check._reasons, 0, "")
-    kernel_of = cuda_launcher.kernel_of
+    monkeypatch.setitem(cuda_calls._reasons, 0, "")
+    loaded_kernel = cuda_launcher.loaded_kernel
 
-    def noted(context: cl.Context, code: Any) -> Any:
-        kernel = kernel_of(context, code)
-        cuda.parameters[kernel.program.int_ptr, code.name] = code.parameters
-        return kernel
-
-    run = cuda_chain.CudaChain.run
-
-    def noted_run(self: Any, kernel: Any, *given: Any) -> None:
+    def noted(kernel: Any, *where: int) -> Any:
         cuda.parameters[kernel.program.int_ptr, kernel.name] = kernel.parameters
-        run(self, kernel, *given)
+        return loaded_kernel(kernel, *where)
 
     def program_of(program: cl.Program) -> CudaProgram:
         text = f"program {program.int_ptr}"
@@ -365,7 +344,6 @@ def install(monkeypatch: Any) -> tuple[FakeCuda, ModuleType]:
         names = program.get_info(cl.program_info.KERNEL_NAMES).split(";")
         return CudaProgram(text, {name: cuda.dynamic.get(name, 0) for name in names})
 
-    monkeypatch.setattr(cuda_launcher, "kernel_of", noted)
-    monkeypatch.setattr(cuda_chain.CudaChain, "run", noted_run)
-    monkeypatch.setattr(cuda_modules, "cuda_program", program_of)
+    monkeypatch.setattr(cuda_launcher, "loaded_kernel", noted)
+    monkeypatch.setattr(cuda_launcher, "cuda_program", program_of)
     return cuda, cupy

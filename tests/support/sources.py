@@ -25,7 +25,7 @@ from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.build import sweep_of
 from clhist._core.runtime.prepare import LargestBin, Preparation, ResultForms
 from clhist._core.runtime.prepared import ArraySlot, Prepared, ResultSlots
-from clhist._core.runtime.sort_pairs import pairs_scan
+from clhist._core.runtime.sort import pairs_scan
 from clhist._core.runtime.stages import Limits, Result
 
 # What OpenCL reports of each vendor's devices; atomics that must be proven count as proven.

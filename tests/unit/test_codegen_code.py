@@ -10,9 +10,9 @@ from test_codegen_state import COUNTS, LARGEST, MEAN, output, state
 
 from clhist._core.kernels.combine_code import CombineState, add_copies, tree_of_rows
 from clhist._core.kernels.local_memory import arrays_in_pool
-from clhist._core.kernels.packed_walk import with_carry
 from clhist._core.kernels.specs import CombineSpec
 from clhist._core.kernels.state import repeated
+from clhist._core.kernels.striped import with_carry
 from clhist._core.kernels.sweep_code import bin_in_pass, result_of_copy
 from clhist._core.model.feature import CyclicPasses, PackedCounters
 from clhist.operators import add

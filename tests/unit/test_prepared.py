@@ -1,59 +1,25 @@
-"""Prepared calls are plain values: another launcher runs them without OpenCL, on its own memory."""
+"""Prepared calls are plain values: a back end runs them without OpenCL, on memory of its own."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from fake_backend import FakeExecutable
 from sources import COUNTS, OPERATORS, WEIGHT, Call, device, prepared_call
 
 from clhist import operators
+from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.opencl.cuda_kinds import NotDirectError
+from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.runtime.batch import batch_of_offsets
 from clhist._core.runtime.prepare import LOWER_BOUND, LargestBin
-from clhist._core.runtime.prepared import MEMORY, Launch, Prepared, Scratch, Slot, SortPairs, Table
+from clhist._core.runtime.prepared import MEMORY, Block, Launch, Part, Prepared, Scratch, Slot, SortPairs, Table
 
 GPU, CPU = device("nvidia"), device("cpu")
-
-
-@dataclass
-class Recorder:
-    """Runs prepared calls on memory of its own: it notes each launch with its arguments by name, and does what `does`.
-
-    Attributes
-    ----------
-    does : dict
-        What a kernel of this name does with its arguments, if anything.
-    launches : list of (stage, kernel, arguments)
-        What was launched.
-    """
-
-    does: dict[str, Any] = field(default_factory=dict)
-    launches: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-
-    def run(self, prepared: Prepared, arrays: dict[str, tuple[bytearray, int]], scalars: dict[str, Any]) -> None:
-        """Run it; `arrays` have the memory and the offset of each slot."""
-        assert set(arrays) == {slot.name for slot in prepared.arrays}
-        assert set(scalars) == set(prepared.scalars)
-        for part in prepared.parts:
-            # What scratch memory holds at first is anything.
-            blocks = [bytearray(b"\xa5" * block.size) for block in part.scratch]
-            for command in part.commands:
-                if isinstance(command, SortPairs):
-                    self.launches.append((command.stage, "sort", {"cells": blocks[command.cells.number]}))
-                    continue
-                taken = {}
-                for parameter, value in zip(command.kernel.parameters, command.arguments, strict=True):
-                    if isinstance(value, Slot):
-                        given = arrays if value.name in arrays else scalars
-                        what = given[value.name]
-                        value = what if given is scalars else what[0] if value.what == MEMORY else what[1]
-                    elif isinstance(value, Scratch):
-                        value = blocks[value.number]
-                    taken[parameter.name] = value
-                self.launches.append((command.stage, command.kernel.name, taken))
-                self.does.get(command.kernel.name, lambda **_: None)(**taken)
 
 
 def on_numpy(bins):
@@ -88,23 +54,69 @@ def placed(array, offset):
 
 
 @pytest.mark.parametrize("dest", [False, True])
-def test_a_launcher_of_its_own_memory(dest, rng):
+def test_a_back_end_of_its_own_memory(dest, rng):
     """The same value is run on other arrays, offsets and scalars; each time from scratch memory that holds anything."""
     choices = {"memory": "global", "copies": 3, "update": "native"}
     call = Call(COUNTS, "EMIT(x[i], step)", more="int step", size=1000, bins=50, choices=choices)
     prepared = prepared_call(call, GPU, dest=dest)
-    launcher = Recorder(on_numpy(50))
+    executable = FakeExecutable(prepared, on_numpy(50))
     for step, offset in ((1, 0), (-3, 128), (7, 4)):
         x, before = rng.integers(0, 50, 1000, np.int32), rng.integers(-9, 9, 50, np.int32)
         memory, _ = out = placed(before, 2 * offset)
-        launcher.run(prepared, {"x": placed(x, offset), "clhist_out[0]": out}, {"step": np.int32(step)})
+        outcome = executable.run(None, [placed(x, offset), out], [np.int32(step)], True)
         expected = step * np.bincount(x, minlength=50) + dest * before
         np.testing.assert_array_equal(np.frombuffer(memory, np.int32, 50, 2 * offset), expected)
-    assert [(stage, kernel) for stage, kernel, _ in launcher.launches] == [
+        assert outcome.results == [out]
+    assert [(stage, kernel) for stage, kernel, _ in executable.launches] == [
         ("clear", "clhist_clear"),
         ("sweep", "clhist_sweep"),
         ("combine", "clhist_combine_copies"),
     ] * 3
+
+
+def test_parts_with_less_memory_replace_one_in_its_place():
+    """One of several parts is split until its pieces fit; those before and after run once, in order."""
+    parts = tuple(Part(None, (Block(size, ""),), (launch(name),), least_bytes=60) for name, size in SIZES.items())
+    prepared = Prepared((), (), parts, ())
+    budgets = []
+
+    def halves(part, budget):
+        budgets.append(budget)
+        name = part.commands[0].kernel.name
+        return [replace(part, scratch=(Block(budget, ""),), commands=(launch(f"{name}.{n}"),)) for n in (1, 2)]
+
+    executable = FakeExecutable(prepared, smaller=halves, most=100)
+    executable.run(None, [], [], True)
+    names = [name for _, name, _ in executable.launches]
+    # 160 is halved to 80. 250 becomes 125, which is refused as well: twice its 62.
+    assert names == ["a", "b.1", "b.2", "c", "d.1.1", "d.1.2", "d.2.1", "d.2.2"]
+    assert budgets == [80, 125, 62, 62]
+
+
+@pytest.mark.parametrize(("most", "launched"), [(100, ["a"]), (5, [])])
+def test_no_part_runs_elsewhere_once_one_has_begun(most, launched):
+    """The host would do again what is enqueued: only if nothing is, another way may compute the call."""
+    parts = tuple(Part(None, (Block(size, ""),), (launch(name),)) for name, size in SIZES.items())
+    refused = NotDirectError("a program")
+    executable = FakeExecutable(Prepared((), (), parts, ()), None, lambda part, budget: [part], most, refused)
+    error, message = (OutOfMemoryError, "no 160 bytes; with less, a program") if launched else (NotDirectError, "a pro")
+    with pytest.raises(error, match=message):
+        executable.run(None, [], [], True)
+    assert [name for _, name, _ in executable.launches] == launched
+
+
+@pytest.mark.parametrize("smaller", [None, Mock(side_effect=ValueError), Mock(side_effect=MemoryError)])
+def test_memory_that_no_plan_can_do_with_less_of(smaller):
+    executable = FakeExecutable(Prepared((), (), (Part(None, (Block(9, ""),), ()),), ()), None, smaller, 8)
+    with pytest.raises(OutOfMemoryError, match=r"^no 9 bytes$"):
+        executable.run(None, [], [], True)
+
+
+SIZES = {"a": 10, "b": 160, "c": 20, "d": 250}  # of parts
+
+
+def launch(name):
+    return Launch("sweep", KernelCode("", (), name, ()), (1,), (1,), ())
 
 
 SEVERAL = {"n": operators.add(np.int64), "top": operators.maximum(np.int8)}

@@ -11,7 +11,6 @@ import sys
 import threading
 import weakref
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -382,7 +381,9 @@ stream_of = _handle
 """A stream as the driver takes it."""
 
 
-@lru_cache(maxsize=1)
+_driver: Driver | None = None
+
+
 def driver() -> Driver:
     """Return the driver of this machine.
 
@@ -391,9 +392,12 @@ def driver() -> Driver:
     CudaError
         If there is none, or it does not start.
     """
-    try:
-        # An error is not cached, so that a later call tries again.
-        library = ctypes.CDLL(_LIBRARY)
-    except OSError as error:
-        raise CudaError(f"CUDA's driver {_LIBRARY} was not found") from error
-    return Driver(library)
+    global _driver
+    if _driver is None:
+        try:
+            # An error is not stored, so that a later call tries again.
+            library = ctypes.CDLL(_LIBRARY)
+        except OSError as error:
+            raise CudaError(f"CUDA's driver {_LIBRARY} was not found") from error
+        _driver = Driver(library)
+    return _driver

@@ -119,7 +119,7 @@ class Builder:
             for code in (*sweep.kernels, *looks, *(() if sweep.again is None else sweep.again.kernels)):
                 kernel_of(self.context, code)
             if sweep.plan.strategy == "sort":
-                from clhist._core.runtime.sort_pairs import build_sort
+                from clhist._core.runtime.sort import build_sort
 
                 build_sort(self.context, sweep.spec.outputs[0].operator)
             return sweep

@@ -16,7 +16,9 @@ from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, check_array, check_context, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import default_queue, device_kind
+from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.new_arrays import beginning, zeros
+from clhist._core.opencl.program import kept_by_context
 from clhist._core.recording import unheard
 from clhist._core.runtime.call import Call, queue_for
 from clhist._core.runtime.engine import Engine
@@ -26,7 +28,7 @@ from clhist._core.runtime.reading import check_out, into
 from clhist._core.runtime.scatter import ScatterSpec, counting_spec, native, scatter_engine
 from clhist._core.runtime.signature import call_templates
 from clhist._core.runtime.small import MOST_BINS, TOO_BIG, no_memory_for_bins
-from clhist.operators.c_types import supported_dtype
+from clhist.operators.c_types import c_name, supported_dtype
 from clhist.operators.operator import Operator
 
 # Sums of weights. -0.0 is the identity of +, and no sum of lifted weights is -0.0: only bins without weights hold it.
@@ -160,7 +162,6 @@ def _count(
             if counts is not None:
                 _note(x, counts.size - 1)
                 return counts
-    from clhist._core.runtime.extremes import extremes  # few calls come so far
 
     largest, smallest = extremes(x, queue)
     if smallest < 0 or largest > np.iinfo(np.intp).max:  # NumPy makes negative numbers of those
@@ -212,3 +213,24 @@ def _found(
 
             ends_with(words.array, counts, of_words)
         return of_words(counts, *words.read())[0]
+
+
+def extremes(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
+    """Wait for the queue and return the largest and the smallest integer, or boolean, of an array that is not empty."""
+    if not is_device_array(x):
+        return int(x.max()), int(x.min())
+    if not is_cuda(x):
+        # An array in Fortran's order is contiguous once transposed.
+        x = x.reshape(1) if not x.ndim else x if x.flags.c_contiguous else x.T
+    engine = _engine(queue.context, np.dtype(x.dtype).newbyteorder("="))
+    result = engine.run([x], Call(2, queue=queue)).results[0]
+    largest, complement = result.get() if is_cuda(result) else fetched(result, queue)
+    return int(largest), int(~complement)
+
+
+@kept_by_context
+def _engine(context: cl.Context, dtype: np.dtype) -> Engine:
+    # The least number has the greatest complement, so that one array of two bins, which is read once, has both.
+    c_type = c_name(dtype)
+    pairs = f"EMIT(0, x[i]); EMIT(1, ({c_type}){'!' if dtype.kind == 'b' else '~'}x[i])"
+    return Engine.of(context, operators.maximum(dtype), f"const {c_type} *x", pairs)

@@ -14,19 +14,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clhist import operators
 from clhist._core.cuda.recognised import Recognised, recognised
 from clhist._core.kinds import may_be_cuda
+from clhist._core.model.problem import Choices
 from clhist._core.opencl.cuda_arrays import CudaArray, of_caller
 from clhist._core.opencl.cuda_kinds import NotDirectError, is_inside, results_like
 from clhist._core.opencl.cuda_queues import cuda_array
+from clhist._core.opencl.new_arrays import to_device
+from clhist._core.runtime.call import Call
 from clhist._core.runtime.caller import warn_caller
-from clhist._core.runtime.cuda_check import prove
 from clhist._core.runtime.cuda_repeats import ANEW, RecognisedCall, noted, recognised_call, repeated
+from clhist._core.runtime.engine import Engine
 from clhist.errors import UnsupportedError
 
 _OF_OPENCL = ("queue", "wait_for", "allocator", "return_event", "devices")
 _NUMBERS = ("bins", "range", "minlength", "max_abs", "index", "min", "max", "q")  # the host needs them: they are read
 _warned: set[str] = set()
+_N, _BINS = 5000, 20_000  # more bins than fit shared memory that a program declares
+_reasons: dict[int, str] = {}  # by the number of the device: what is wrong, if anything
 
 
 class _Strict(threading.local):
@@ -274,3 +280,35 @@ def _back_from_host(result: Any, copied: Sequence[_Copied]) -> Any:
         for key, one in result.items():
             result[key] = back(one)
     return result
+
+
+def prove(array: CudaArray) -> None:
+    """Count a known input on the device of `array`, if that has not been done.
+
+    Raises
+    ------
+    NotDirectError
+        If counts were wrong.
+    CaptureError
+        If the stream is being captured.
+    """
+    device = array.memory.device
+    if device not in _reasons:
+        _reasons[device] = _counted(array)
+    if _reasons[device]:
+        raise NotDirectError(_reasons[device])
+
+
+def _counted(array: CudaArray) -> str:
+    queue = array.queue
+    assert queue is not None
+    # Local memory is forced: these bins exceed 48 KiB, beyond which CUDA requires it to be dynamic.
+    x = np.arange(_N, dtype=np.int32) ** 2 % _BINS
+    engine = Engine.of(queue.context, operators.add(np.int32), "const int *x, int step", "EMIT(x[i], step)")
+    call = Call(_BINS, choices=Choices(memory="local"))
+    try:
+        (counts,) = engine.run([to_device(queue, x), 3], call).results
+    except NotDirectError as error:
+        return str(error)
+    expected = 3 * np.bincount(x, minlength=_BINS)
+    return "" if np.array_equal(counts.get(), expected) else "known values were counted wrong on this device"

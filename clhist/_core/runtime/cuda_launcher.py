@@ -1,32 +1,38 @@
-"""Runs a `Prepared` by CUDA, on arrays of its libraries: programs that OpenCL compiled, on the caller's stream."""
+"""The back end of CUDA: runs a `Prepared` or a chain of kernels on arrays of its libraries, in the caller's stream.
+
+OpenCL compiles the programs; CUDA loads their PTX.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.cuda.driver import CudaMemoryError, driver, stream_of
+from clhist._core.cuda.driver import CudaError, CudaMemoryError, driver, stream_of
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
-from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
+from clhist._core.model.feature import Parameter
+from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_arrays import CudaArray, CudaMemory, new_array
-from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, results_like
+from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, memory_of_call, results_like
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
-from clhist._core.opencl.program import Kernel, kernel_of
+from clhist._core.opencl.new_arrays import empty, to_device
+from clhist._core.opencl.program import Kernel, kept_by_context, kernel_of
 from clhist._core.recording import heard, unheard
 from clhist._core.runtime.call import Outcome
-from clhist._core.runtime.cuda_chain import CudaChain
-from clhist._core.runtime.cuda_modules import Arguments, Module, module_of
+from clhist._core.runtime.chain import Chain
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import (
     MEMORY,
     OFFSET,
-    VALUE,
     Launch,
     New,
     Part,
@@ -36,21 +42,206 @@ from clhist._core.runtime.prepared import (
     SortPairs,
     Table,
 )
-from clhist._core.runtime.sort_pairs import enqueue_sort
+from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.sort import enqueue_sort
 
+_BYTE = np.dtype(np.uint8)
+_MOST_MODULES = 1024
 _ALIGNMENT = 256  # of blocks of scratch memory
+_BLOCK = 1 << 20  # bytes of memory of a chain that small requests share
 _REUSED_BYTES, _REUSED_STREAMS = 2**20, 2  # an allocation of PyTorch takes 5 us of the host, as long as a launch
+
+
+class Module(NamedTuple):
+    """A program that CUDA has loaded on a device: its kernels, and the dynamic shared memory that each needs."""
+
+    functions: dict[str, int]
+    dynamic: dict[str, int]
+
+
+# By device, text and sizes. A graph of CUDA may have their kernels, so none is unloaded, nor loaded again if forgotten.
+_loaded: dict[tuple[int, bytes], Module] = {}
+
+
+@kept_by_context
+def _modules(context: cl.Context, device: int) -> Remembered[Module]:
+    return Remembered(_MOST_MODULES)
+
+
+def module_of(program: cl.Program, device: int, stream: int) -> Module:
+    """Return a program, loaded by CUDA on the device that calls go to.
+
+    Raises
+    ------
+    NotDirectError
+        If `for_cuda` cannot convert its PTX, or CUDA refuses it.
+    CaptureError
+        If it is not loaded yet and the stream is being captured.
+    """
+    modules = _modules(program.context, device)
+    loaded = modules.get(program)
+    if loaded is None:
+        try:
+            # The text is the key, since programs of several contexts may have the same PTX.
+            changed = cuda_program(program)
+            sizes = sorted(changed.dynamic.items())  # of arrays that the text only names
+            text = device, sha256(f"{changed.text}{sizes}".encode()).digest()
+            loaded = _loaded.get(text)
+            if loaded is None:
+                # A module cannot be loaded while the stream is captured.
+                driver().check_not_captured(stream)
+                module = driver().load_module(changed.text)
+                functions = {name: driver().function(module, name, size) for name, size in changed.dynamic.items()}
+                loaded = _loaded[text] = Module(functions, changed.dynamic)
+        except (UnknownPtxError, CudaError) as error:
+            raise NotDirectError(f"a program of this driver: {error}") from error
+        modules.put(program, loaded)
+    return loaded
+
+
+def cuda_program(program: cl.Program) -> CudaProgram:
+    """Return what CUDA loads in the place of a program of one device."""
+    binaries: Any = program.get_info(cl.program_info.BINARIES)
+    return for_cuda(binaries[0])
+
+
+class Arguments:
+    """Memory of a kernel's arguments, which CUDA reads at a launch; one thread at a time may set them and launch.
+
+    Parameters
+    ----------
+    parameters : sequence of Parameter
+        The kernel's; those without a dtype take addresses.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._dtypes = [parameter.dtype for parameter in parameters]
+        self.rooms: list[Any] = [_room(dtype) for dtype in self._dtypes]
+        self.pointers = (ctypes.c_void_p * len(self.rooms))(*map(ctypes.addressof, self.rooms))
+
+    def set(self, n: int, value: Any) -> None:
+        """Let a parameter have this value: an address, or a number as its type takes it."""
+        dtype, room = self._dtypes[n], self.rooms[n]
+        # Addresses and integers are stored by ctypes; floats and structs as their bytes.
+        if dtype is None or dtype.kind in "iu":
+            room.value = int(value)
+        else:
+            content = np.asarray(value, dtype).tobytes()
+            room[: len(content)] = content
+
+
+class Loaded(NamedTuple):
+    """A kernel that CUDA has loaded, its arguments, and the lock that guards these."""
+
+    function: Any
+    dynamic: int
+    arguments: Arguments
+    lock: threading.Lock
+
+
+def loaded_kernel(kernel: Kernel, device: int, stream: int) -> Loaded:
+    """Return a kernel, loaded by CUDA on the device that calls go to; raises as `module_of`."""
+    loaded = kernel.loaded.get(device)
+    if loaded is None:
+        module, name = module_of(kernel.program, device, stream), kernel.name
+        function, arguments = ctypes.c_void_p(module.functions[name]), Arguments(kernel.parameters)
+        loaded = kernel.loaded[device] = Loaded(function, module.dynamic[name], arguments, threading.Lock())
+    return loaded
+
+
+def _room(dtype: np.dtype | None) -> Any:
+    if dtype is None:
+        return ctypes.c_uint64()
+    if dtype.kind in "iu":
+        return np.ctypeslib.as_ctypes_type(dtype)()
+    return (ctypes.c_ubyte * max(8, dtype.itemsize))()
+
+
+class _Room(NamedTuple):
+    """Memory of CUDA: its address, and the library's array that it is, or is a part of."""
+
+    offset: int
+    owner: Any
+
+
+class CudaChain(Chain):
+    """Commands on the current CUDA stream of the library of the call's arrays, whose allocator gives memory."""
+
+    def __init__(self, queue: cl.CommandQueue, purpose: str) -> None:
+        super().__init__(queue, purpose)
+        memory = memory_of_call()
+        self._library, self._device, self._stream = memory.library, memory.device, memory.stream
+        self._block, self._used = _Room(0, None), _BLOCK  # small memory is a part of it; freed with its last part
+
+    def new(self, number: int, dtype: Any) -> _Room:
+        # Multiples of the alignment, so that each memory of a block begins at an aligned address.
+        size = -(-max(1, number) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
+        # Allocations take as long as launches, so small memory shares blocks; larger memory would waste their rest.
+        if size > _BLOCK // 4:
+            return self._allocated(size)
+        if size > _BLOCK - self._used:
+            self._block, self._used = self._allocated(_BLOCK), 0
+        self._used += size
+        return _Room(self._block.offset + self._used - size, self._block.owner)
+
+    def _allocated(self, size: int) -> _Room:
+        owner = self._library.new((size,), _BYTE, self._device)
+        return _Room(self._library.address(owner), owner)
+
+    def fill(self, memory: CudaArray | _Room, dtype: Any, value: int, number: int, first: int = 0) -> None:
+        item = np.dtype(dtype).itemsize
+        with driver().on(self._device):
+            # CUDA fills with one byte, which suffices since all bytes of the value are equal.
+            driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
+
+    def copied(self, array: np.ndarray) -> Array:
+        return to_device(self.queue, array)
+
+    def run(self, kernel: Kernel, groups: int, lanes: int, arguments: Sequence[Any], beside: int = 1) -> None:
+        with driver().on(self._device):
+            loaded = loaded_kernel(kernel, self._device, self._stream)
+            # All threads share the memory of a kernel's arguments, which CUDA reads at the launch.
+            with loaded.lock:
+                for n, value in enumerate(arguments):
+                    loaded.arguments.set(n, value.offset if isinstance(value, CudaArray | _Room) else value or 0)
+                sizes = (groups, beside, 1, lanes, 1, 1)
+                launched = (loaded.function, *sizes, loaded.dynamic)
+                driver().launch(launched, stream_of(self._stream), loaded.arguments.pointers)
+
+    def fetched(self, memory: CudaArray | _Room | None, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
+        array = np.empty(number, dtype)
+        with driver().on(self._device):
+            driver().download(array, offset + (0 if memory is None else memory.offset), self._stream)
+        return array
+
+    def fetched_rows(
+        self, memory: CudaArray | _Room | None, shape: tuple[int, int], dtype: Any, offset: int, step: int
+    ) -> np.ndarray:
+        rows = np.empty(shape, dtype)
+        with driver().on(self._device):
+            driver().download_every(rows, offset + (0 if memory is None else memory.offset), step, self._stream)
+        return rows
+
+    def place(self, array: Any) -> tuple[Any, int]:
+        # All memory is one buffer at address 0, so a kernel adds the offset to a null pointer.
+        return (None, array.offset) if isinstance(array, CudaArray) else (array, 0)
+
+    def result(self, size: int, dtype: Any, on_device: bool = True) -> tuple[Array, Any]:
+        array = empty(self.queue, (size,), np.dtype(dtype), True)
+        return array, array
+
+    def finish(self, *written: Array) -> None:
+        """Do nothing: the stream orders what is done."""
 
 
 class _Command:
     """A launch with its kernel."""
 
-    def __init__(self, launch: Launch, module: Module, places: dict[Any, int], same: dict[Any, Any]) -> None:
-        name, dynamic = launch.kernel.name, module.dynamic[launch.kernel.name]
+    def __init__(self, launch: Launch, loaded: Loaded, places: dict[Any, int], same: dict[Any, Any]) -> None:
         groups = [n // m for n, m in zip(launch.global_size, launch.local_size, strict=True)]
         # CUDA takes three dimensions of groups and of their sizes.
         ones = [1] * (3 - len(groups))
-        self._prepared = (ctypes.c_void_p(module.functions[name]), *groups, *ones, *launch.local_size, *ones, dynamic)
+        self._prepared = (loaded.function, *groups, *ones, *launch.local_size, *ones, loaded.dynamic)
         # Parameters that change, each with its place in a call: addresses, and the numbers of others.
         self._words: list[tuple[Any, int]] = []
         self._others: list[tuple[int, int]] = []
@@ -58,7 +249,7 @@ class _Command:
         rooms = self._arguments.rooms
         for n, value in enumerate(launch.arguments):
             if isinstance(value, Table | Slot) and value in same:
-                self.set(n, same[value])
+                self._arguments.set(n, same[value])
             elif isinstance(value, Slot) and value.what == MEMORY:
                 pass  # address 0: the offset is the address
             elif isinstance(value, Slot | Scratch):
@@ -70,13 +261,9 @@ class _Command:
                 else:
                     self._others.append((n, places[value]))
             elif value is not None:
-                self.set(n, value)
+                self._arguments.set(n, value)
         self._known: list[Any] = [None] * len(rooms)
         self._launch, self._pointers = driver().launch, self._arguments.pointers
-
-    def set(self, n: int, value: Any) -> None:
-        """Let a parameter have this value: an address, or a number as its type takes it."""
-        self._arguments.set(n, value)
 
     def run(self, stream: Any, call: Sequence[Any]) -> None:
         for word, k in self._words:
@@ -85,7 +272,7 @@ class _Command:
             value = call[k]
             if value is not self._known[n]:
                 self._known[n] = None  # unknown until it is set, should an exception arrive in between
-                self.set(n, value)
+                self._arguments.set(n, value)
                 self._known[n] = value
         self._launch(self._prepared, stream, self._pointers)
 
@@ -126,37 +313,36 @@ class CudaExecutable(Executable):
         smaller: Callable[[Part, int], Sequence[Part]] | None = None,
         same: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        super().__init__(prepared, smaller, same)
+        super().__init__(queue, prepared, smaller, same)
         device = cuda_device_of(queue)
         assert device is not None
-        self._queue, self._device, self._given = queue, device, dict(same)
+        self._queue, self._device = queue, device
         # Addresses of arrays and scalars of a call, before those of scratch blocks.
         self._numbers = 1 + max(self._places.values(), default=-1)
         for command in prepared.commands:
             if isinstance(command, Launch):
-                self._kernel(command.kernel)  # what the compiler refuses is said now
+                kernel_of(queue.context, command.kernel)  # what the compiler refuses is said now
             elif command.checked_pairs is not None:
                 raise NotDirectError("to wait for the pairs of a sort")  # a captured stream cannot
-        self._same: dict[Any, int] = {}
         self._blocks: list[Allocation] = []  # of tables
         self._parts: list[_Part] | None = None
 
-    def _kernel(self, code: KernelCode) -> Kernel:
-        return kernel_of(self._queue.context, code)
+    def _placed(self, queue: cl.CommandQueue, array: Any) -> tuple[Any, int]:
+        return 0, array.offset  # all memory is one buffer at address 0
 
     def load_all(self, arrays: Sequence[Any]) -> None:
         """Load the programs, for a call on these arrays; raises as `run`."""
         with driver().on(self._device), self._lock:
-            if self._parts is None:
-                self._parts = self._load(self._memory(arrays).stream)
+            self._load(self._memory(arrays).stream)
 
     def _load(self, stream: int) -> list[_Part]:
-        for name, value in self._given.items():
-            if isinstance(value, CudaArray):
-                self._same[Slot(name, OFFSET)] = value.offset
-            else:
-                self._same[Slot(name, VALUE)] = value
-        return [self._loaded(part, stream) for part in self.prepared.parts]
+        # Programs are loaded at the first call, whose stream shows whether a capture forbids that.
+        if self._parts is None:
+            self._parts = [self._loaded(part, stream) for part in self.prepared.parts]
+        return self._parts
+
+    def _built(self, part: Part, run: Any = None) -> _Part:
+        return self._loaded(part, run[2])
 
     def _loaded(self, part: Part, stream: int) -> _Part:
         # All scratch memory of a part is one allocation, since each takes as long as a launch.
@@ -177,8 +363,8 @@ class CudaExecutable(Executable):
                     self._blocks.append(block)
                     driver().upload(block.address, np.ascontiguousarray(value.array), driver().own_stream(self._device))
                     self._same[value] = block.address
-            module = module_of(self._kernel(command.kernel).program, self._device, stream)
-            commands.append(_Command(command, module, places, self._same))
+            loaded = loaded_kernel(kernel_of(self._queue.context, command.kernel), self._device, stream)
+            commands.append(_Command(command, loaded, places, self._same))
         return _Part(part, commands, tuple(begins), size, {})
 
     def run(
@@ -219,28 +405,12 @@ class CudaExecutable(Executable):
     ) -> None:
         """Enqueue all on a stream of the device that calls go to: `numbers` are the arrays' addresses, and scalars."""
         with self._lock:
-            # Programs are loaded at the first call, whose stream shows whether a capture forbids that.
-            if self._parts is None:
-                self._parts = self._load(stream)
-            if len(self._parts) == 1 and not self._parts[0].size:  # which memory cannot be refused
-                self._run_part(self._parts[0], library, stream, numbers, begun)
-                return
-            # A part that is refused memory is replaced at the front, so that the order of the parts stays.
-            waiting: list[tuple[_Part, int | None]] = [(part, None) for part in self._parts]
-            has_begun = False
-            while waiting:
-                part, budget = waiting.pop(0)
+            parts, run = self._load(stream), (numbers, library, stream, begun)
+            for part in parts:
                 try:
-                    self._run_part(part, library, stream, numbers, begun)
-                    has_begun = True
-                except CudaMemoryError as error:
-                    try:
-                        waiting[:0] = self._with_less(part, budget, stream, error)
-                    except NotDirectError as refused:
-                        if not has_begun:
-                            raise
-                        # Another way would do again what is enqueued.
-                        raise _out_of_memory(part.part, f"{error}; with less, {refused}") from error
+                    self._run_part(part, run)
+                except OutOfMemoryError as error:
+                    self._run_smaller(part, run, None, error, part is not parts[0])
 
     def _new(self, n: int, memory: CudaMemory, request: New | None) -> CudaArray:
         """Return a new array for the slot of this number."""
@@ -261,22 +431,24 @@ class CudaExecutable(Executable):
                 )
         return first
 
-    def _run_part(
-        self, part: _Part, library: Library, stream: int, numbers: list[Any], begun: Callable[[], None] | None
-    ) -> None:
-        # Scratch blocks follow the addresses and scalars, as in the places of a command.
-        begin, call, where = 0, numbers, stream_of(stream)
-        if part.size:
-            scratch = self._scratch(part, library, stream)
-            begin = library.address(scratch)
-            call = [*numbers, *[begin + n for n in part.begins]]
-        if begun is not None:
-            begun()
-        for command in part.commands:
-            if isinstance(command, SortPairs):
-                self._sort(command, library, call[len(numbers) :])
-            else:
-                command.run(where, call)
+    def _run_part(self, part: _Part, run: tuple[Any, ...], wait_for: None = None) -> None:
+        numbers, library, stream, begun = run
+        try:
+            # Scratch blocks follow the addresses and scalars, as in the places of a command.
+            call, where = numbers, stream_of(stream)
+            if part.size:
+                scratch = self._scratch(part, library, stream)  # has a reference until all is enqueued
+                begin = library.address(scratch)
+                call = [*numbers, *[begin + n for n in part.begins]]
+            if begun is not None:
+                begun()
+            for command in part.commands:
+                if isinstance(command, SortPairs):
+                    self._sort(command, library, call[len(numbers) :])
+                else:
+                    command.run(where, call)
+        except CudaMemoryError as error:
+            raise OutOfMemoryError(str(error), sum(block.size for block in part.part.scratch)) from error
 
     def _scratch(self, part: _Part, library: Library, stream: int) -> Any:
         """Return scratch memory of a part; later runs on the same stream, which orders them, reuse a small one.
@@ -300,20 +472,3 @@ class CudaExecutable(Executable):
             arrays = [CudaArray.made(memory, layout, self._queue) for layout in described]
             for _ in enqueue_sort(command, CudaChain(self._queue, "to sort pairs"), arrays):
                 pass
-
-    def _with_less(
-        self, part: _Part, budget: int | None, stream: int, failed: CudaMemoryError
-    ) -> list[tuple[_Part, int]]:
-        """Return parts with the same results as one that ran out of memory, each with its budget."""
-        error = _out_of_memory(part.part, str(failed))
-        try:
-            return self._less(part.part, budget, error, lambda smaller: self._loaded(smaller, stream))
-        except OutOfMemoryError:
-            raise error from failed
-
-
-def _out_of_memory(part: Part, reason: str) -> OutOfMemoryError:
-    return OutOfMemoryError(reason, sum(block.size for block in part.scratch))
-
-
-_BYTE = np.dtype(np.uint8)

@@ -101,7 +101,7 @@ def _count_distinct(
 ) -> tuple[int, int]:
     queue = checked.queue
     words = -(-sum(prod(shape) for shape in checked.shapes) // _WORD_BITS)
-    from clhist._core.runtime.chains import chain_on
+    from clhist._core.runtime.launcher import chain_on
 
     chain = chain_on(queue, "to measure the race factor; give it as a number instead")
     chain.events += checked.wait_for
@@ -144,7 +144,7 @@ def emitted_values(source: Source, profile: Profile, checked: CheckedCall) -> li
         end = places[-1] + slots * dtype.itemsize
     program = build(queue.context, render_emitted(spec, places, slots, _MOST_VALUES), source.options)
     kernel = Kernel(program, "clhist_emitted", sample_parameters(spec))
-    from clhist._core.runtime.chains import chain_on
+    from clhist._core.runtime.launcher import chain_on
 
     with lost.settled(queue, MemoryError):
         chain = chain_on(queue, "to check the operator; verified=True of clhist.Operator skips that")

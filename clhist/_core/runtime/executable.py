@@ -1,15 +1,17 @@
-"""`Executable`: a prepared call with its kernels, built for a device; OpenCL and CUDA run it, each in its own way."""
+"""`Executable`: a prepared call with its kernels, built for a device. A back end, OpenCL or CUDA, enqueues them."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
 from clhist._core.runtime.call import Outcome
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, Part, Prepared, Slot
@@ -18,11 +20,14 @@ from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, Part, Prepared,
 class Executable(ABC):
     """A prepared call with its kernels. A lock admits one thread at a time.
 
-    A subclass runs the commands of `prepared` in order: a `Launch` with the memory, offsets and scalars of a call at
-    `_places`, and a `SortPairs` by `enqueue_sort` on a `Chain`. `executable_of` chooses the subclass by the queue.
+    A back end is a subclass: `executable_of` chooses it by the queue. It builds a part in `_built`; in `_run_part` it
+    allocates the scratch memory of a part and enqueues its commands: a `Launch` with the memory, offsets and scalars
+    of a call at `_places`, and a `SortPairs` by `enqueue_sort` on a `Chain`.
 
     Parameters
     ----------
+    queue : pyopencl.CommandQueue
+        A queue of the context that builds the kernels, or what stands for a CUDA device.
     prepared : Prepared
         The launches.
     smaller : callable or None
@@ -33,7 +38,11 @@ class Executable(ABC):
     """
 
     def __init__(
-        self, prepared: Prepared, smaller: Callable[[Part, int], Sequence[Part]] | None, same: Mapping[str, Any]
+        self,
+        queue: cl.CommandQueue,
+        prepared: Prepared,
+        smaller: Callable[[Part, int], Sequence[Part]] | None = None,
+        same: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.prepared, self._smaller, self._lock = prepared, smaller, threading.Lock()
         self._slots = [slot for slot in prepared.arrays if slot.name not in same]
@@ -49,6 +58,14 @@ class Executable(ABC):
         scalars = (name for name in prepared.scalars if name not in same)
         for n, name in enumerate(scalars, len(self._slots)):
             self._places[Slot(name, VALUE)] = n
+        # Fixed arguments, by what stands for them in launches: the contents of `same`, and tables once they are there.
+        self._same: dict[Any, Any] = {}
+        for name, value in same.items():
+            if isinstance(value, np.generic):
+                self._same[Slot(name, VALUE)] = value
+            else:
+                memory, offset = self._placed(queue, value)
+                self._same |= {Slot(name, MEMORY): memory, Slot(name, OFFSET): offset}
 
     @abstractmethod
     def run(
@@ -102,6 +119,36 @@ class Executable(ABC):
     def load_all(self, arrays: Sequence[Any]) -> None:
         """Load the kernels for a call on these arrays, unless they are loaded."""
 
+    @abstractmethod
+    def _placed(self, queue: cl.CommandQueue, array: Any) -> tuple[Any, int]:
+        """Return the memory and the offset of an array that is the same in all calls."""
+
+    @abstractmethod
+    def _built(self, part: Part, run: Any = None) -> Any:
+        """Return a part with its kernels; its attribute ``part`` is that part. `run` is None before the first call."""
+
+    @abstractmethod
+    def _run_part(self, part: Any, run: Any, wait_for: Any) -> Any:
+        """Enqueue a part of `_built`, after `wait_for`; return what the next one waits for.
+
+        Raises OutOfMemoryError before anything of it is enqueued.
+        """
+
+    def _run_smaller(self, part: Any, run: Any, wait_for: Any, error: OutOfMemoryError, has_begun: bool) -> Any:
+        """Enqueue parts with the same result and less memory than one that was refused it; return as `_run_part`.
+
+        Raises `error` if there are none. `has_begun` says whether an earlier part was enqueued.
+        """
+        # A part that is refused in turn makes way for its own, before the next one: the order of the parts stays.
+        waiting = self._less(part.part, None, error, run, has_begun)
+        while waiting:
+            smaller, budget = waiting.pop(0)
+            try:
+                wait_for, has_begun = self._run_part(smaller, run, wait_for), True
+            except OutOfMemoryError as failed:
+                waiting[:0] = self._less(smaller.part, budget, failed, run, has_begun)
+        return wait_for
+
     def _collected(self, arrays: Sequence[Any]) -> list[Any]:
         """Return each result as an array, or as a tuple of the arrays of its fields."""
         results = []
@@ -110,16 +157,21 @@ class Executable(ABC):
         return results
 
     def _less(
-        self, part: Part, budget: int | None, failed: OutOfMemoryError, built: Callable[[Part], Any]
+        self, part: Part, budget: int | None, failed: OutOfMemoryError, run: Any, has_begun: bool
     ) -> list[tuple[Any, int]]:
-        """Return `built` parts that replace one whose memory was refused, each with its budget; else raise `failed`."""
+        """Return built parts that replace one whose memory was refused, each with its budget; else raise `failed`."""
         # Halve the budget as well: the refused allocation includes locks and padding. The least that any plan can take
         # is tried before one that none can.
         before = failed.size if budget is None else min(failed.size, budget)
         less = part.least_bytes if before // 2 < part.least_bytes < before else before // 2
         try:
             if self._smaller is not None and less:
-                return [(built(smaller), less) for smaller in self._smaller(part, less)]
+                return [(self._built(smaller, run), less) for smaller in self._smaller(part, less)]
+        except NotDirectError as refused:
+            # The host would do again what is enqueued.
+            if has_begun:
+                raise OutOfMemoryError(f"{failed}; with less, {refused}", failed.size) from failed
+            raise
         except (MemoryError, ValueError):  # not even one copy fits, or the caller forced a plan
             pass
         raise failed

@@ -1,13 +1,15 @@
-"""Runs a `Prepared` by OpenCL, on PyOpenCL arrays without waiting, or on NumPy arrays, waiting for the results."""
+"""Runs a `Prepared` by OpenCL, on PyOpenCL arrays without waiting, or on NumPy arrays, waiting for the results.
+
+Chooses the back end of a queue: by OpenCL, or by CUDA, whose modules are imported only then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -24,8 +26,6 @@ from clhist._core.runtime.call import Events, Outcome
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import (
     MEMORY,
-    OFFSET,
-    VALUE,
     Launch,
     New,
     Part,
@@ -35,6 +35,9 @@ from clhist._core.runtime.prepared import (
     SortPairs,
     Table,
 )
+
+if TYPE_CHECKING:
+    from clhist._core.runtime.chain import Chain
 
 
 class _Command:
@@ -116,12 +119,12 @@ class _Command:
                 arguments[n] = None  # hold no reference to the caller's buffers
 
 
-@dataclass(slots=True)
-class _Part:
-    """A part with its built kernels."""
+class _Part(NamedTuple):
+    """A part with its built kernels; whether it replaces one of an earlier call, so that they have no numbers yet."""
 
     part: Part
     commands: list[_Command | SortPairs]
+    is_new: bool
 
 
 @cache
@@ -142,17 +145,9 @@ class OpenCLExecutable(Executable):
         smaller: Callable[[Part, int], Sequence[Part]] | None = None,
         same: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        super().__init__(prepared, smaller, same)
         self._context = queue.context
+        super().__init__(queue, prepared, smaller, same)
         self._written = [n for n, slot in enumerate(self._slots) if slot.is_written]
-        # Fixed arguments, by what stands for them in launches: tables, and the contents of `same`.
-        self._same: dict[Any, Any] = {}
-        for name, value in same.items():
-            if isinstance(value, np.generic):
-                self._same[Slot(name, VALUE)] = value
-            else:
-                device_operand = operand(value, queue, written=False)
-                self._same |= {Slot(name, MEMORY): device_operand.buffer, Slot(name, OFFSET): device_operand.offset}
         self._parts = [self._built(part) for part in prepared.parts]
         self._blocks = blocks_of(queue.context)
         # The queue of the last call: whether it is in order, and its last event.
@@ -163,14 +158,17 @@ class OpenCLExecutable(Executable):
         self._offsets: list[int] = []
         self._scalars: Sequence[Any] | None = None
 
-    def _built(self, part: Part) -> _Part:
-        """Return a part with its kernels, which are built now."""
+    def _placed(self, queue: cl.CommandQueue, array: Any) -> tuple[Any, int]:
+        device_operand = operand(array, queue, written=False)
+        return device_operand.buffer, device_operand.offset
+
+    def _built(self, part: Part, run: Any = None) -> _Part:
         places = {Scratch(n): len(self._slots) + n for n in range(len(part.scratch))} | self._places
         commands = [
             command if isinstance(command, SortPairs) else _Command(self._context, command, places, self._same)
             for command in part.commands
         ]
-        return _Part(part, commands)
+        return _Part(part, commands, run is not None)
 
     def load_all(self, arrays: Sequence[Array | None]) -> None:
         """Do nothing: `__init__` built all kernels."""
@@ -225,7 +223,7 @@ class OpenCLExecutable(Executable):
                 buffer = array.base_data
                 memory.append(buffer)
                 offsets.append(0 if buffer is None else array.offset)
-            events, after = self._enqueue(queue, memory, offsets, scalars, waiting, allocator, begun)
+            events, after = self._run(queue, memory, offsets, scalars, waiting, allocator, begun)
             event = events["combine"][-1]
             if self._in_order:
                 self._last = event
@@ -277,7 +275,7 @@ class OpenCLExecutable(Executable):
         with self._lock:
             if queue is not self._queue:
                 self._queue, self._in_order, self._last = queue, in_order(queue), None
-            events, after = self._enqueue(queue, memory, offsets, scalars, wait_for, allocator, begun)
+            events, after = self._run(queue, memory, offsets, scalars, wait_for, allocator, begun)
             is_in_order = self._in_order
         last = events["combine"][-1]
         # The host reads shared memory without the queue, and an out-of-order queue would map an array too early.
@@ -304,7 +302,7 @@ class OpenCLExecutable(Executable):
         assert new is not None
         return empty(queue, new[0] if requested is None else requested.shape, new[1], True, allocator)
 
-    def _enqueue(
+    def _run(
         self,
         queue: cl.CommandQueue,
         memory: list[Any],
@@ -319,45 +317,27 @@ class OpenCLExecutable(Executable):
         allocate = allocator if allocator is not None and self._in_order else scratch_allocator(queue)
         events: Events = {}
         after: dict[cl.Event, cl.Event] = {}
-        waited: Sequence[cl.Event] | None = wait_for
         # Repeated calls have the same offsets and scalars, so their kernels keep their arguments.
-        numbers = None if scalars is self._scalars and offsets == self._offsets else [*offsets, *scalars]
+        is_as_before = scalars is self._scalars and offsets == self._offsets
         self._scalars, is_whole = None, True  # until all have been enqueued
+        run = queue, memory, offsets, scalars, is_as_before, allocate, events, after, begun
+        waited: Sequence[cl.Event] | None = wait_for
         for part in self._parts:
             try:
-                waited = self._run_part(part, queue, memory, numbers, waited, allocate, events, after, begun)
+                waited = self._run_part(part, run, waited)
             except OutOfMemoryError as error:
-                # Other parts compute the same with less memory; they may be refused in turn.
-                is_whole, numbers = False, [*offsets, *scalars]
-                less = self._less(part.part, None, error, self._built)
-                while less:
-                    # A replacement that is refused in turn makes way for its own, before the next one: the order of the
-                    # parts stays.
-                    smaller, budget = less.pop(0)
-                    try:
-                        waited = self._run_part(smaller, queue, memory, numbers, waited, allocate, events, after, begun)
-                    except OutOfMemoryError as failed:
-                        less[:0] = self._less(smaller.part, budget, failed, self._built)
+                is_whole = False
+                waited = self._run_smaller(part, run, waited, error, part is not self._parts[0])
         if is_whole:
             self._offsets, self._scalars = offsets, scalars
         return events, after
 
     def _run_part(
-        self,
-        part: _Part,
-        queue: cl.CommandQueue,
-        memory: Sequence[Any],
-        numbers: Sequence[Any] | None,
-        wait_for: Sequence[cl.Event] | None,
-        allocate: Allocator,
-        events: Events,
-        after: dict[cl.Event, cl.Event],
-        begun: Callable[[], None] | None,
+        self, part: _Part, run: tuple[Any, ...], wait_for: Sequence[cl.Event] | None
     ) -> Sequence[cl.Event] | None:
-        """Enqueue one part and return the events that the next part waits for.
-
-        `numbers` are set in its launches; None if they have them already.
-        """
+        queue, memory, offsets, scalars, is_as_before, allocate, events, after, begun = run
+        # The numbers of a repeated call are set in its kernels already.
+        numbers = None if is_as_before and not part.is_new else [*offsets, *scalars]
         blocks = []
         # Scratch memory is allocated before the first command: a refusal leaves nothing of this part enqueued.
         for size, purpose in part.part.scratch:
@@ -369,7 +349,6 @@ class OpenCLExecutable(Executable):
         is_in_order = self._in_order
         for command in part.commands:
             if isinstance(command, _Command):
-                # The numbers of a repeated call are set in its kernels already.
                 if numbers is not None:
                     command.set(numbers)
                 # In order, only the first command waits for events; else each waits for the one before it.
@@ -380,9 +359,8 @@ class OpenCLExecutable(Executable):
                 else:
                     events[command.stage] = [event]
                 continue
-            from clhist._core.runtime.chain import Chain
-            from clhist._core.runtime.sort import purpose_of
-            from clhist._core.runtime.sort_pairs import enqueue_sort
+            from clhist._core.runtime.chain import Chain  # imported here, since few calls sort
+            from clhist._core.runtime.sort import enqueue_sort, purpose_of
 
             # A sort is several launches with scratch memory of its own, so it is enqueued by a `Chain`.
             stage, chain = events[command.stage], Chain(queue, purpose_of(command.pairs), wait_for or (), allocate)
@@ -405,3 +383,14 @@ def executable_of(
     from clhist._core.runtime.cuda_launcher import CudaExecutable
 
     return CudaExecutable(queue, prepared, smaller, same)
+
+
+def chain_on(queue: cl.CommandQueue, purpose: str) -> Chain:
+    """Return a chain on a queue, or on the CUDA device that the queue stands for."""
+    if cuda_device_of(queue) is None:
+        from clhist._core.runtime.chain import Chain
+
+        return Chain(queue, purpose)
+    from clhist._core.runtime.cuda_launcher import CudaChain
+
+    return CudaChain(queue, purpose)

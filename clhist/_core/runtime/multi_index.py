@@ -12,8 +12,8 @@ import pyopencl as cl
 from clhist._core.opencl.arrays import Array, check_array, common_kind, is_device_array, mask_of
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import queue_for, queue_of
-from clhist._core.runtime.chains import chain_on
 from clhist._core.runtime.elementwise_kernel import Elementwise
+from clhist._core.runtime.launcher import chain_on
 from clhist._core.runtime.reading import as_indices
 from clhist._core.runtime.scatter import native
 from clhist.operators.c_types import c_name

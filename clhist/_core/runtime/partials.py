@@ -14,8 +14,8 @@ from clhist._core.opencl.cuda_arrays import CudaArray
 from clhist._core.opencl.cuda_kinds import cuda_device_of, results_like
 from clhist._core.opencl.device import default_queue, device_profile
 from clhist._core.opencl.new_arrays import to_device
-from clhist._core.runtime.cuda_launcher import CudaExecutable
-from clhist._core.runtime.launcher import OpenCLExecutable
+from clhist._core.runtime.executable import Executable
+from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.prepare import forms_of, numbered, prepared_combination
 from clhist._core.runtime.result_arrays import ResultArrays
 from clhist._core.runtime.stages import Limits
@@ -65,11 +65,12 @@ def combine_arrays(
     every = [*others, *arrays]
     on_device = [array for array in every if is_device_array(array)]
     events = [event for array in on_device for event in array.events]
+    executable = executable_of(queue, prepared)
     # CUDA's memory is no argument for OpenCL, and arrays of the host have to be copied there first.
     if cuda_device_of(queue) is not None:
-        _run_by_cuda(CudaExecutable(queue, prepared), queue, every, out, begun)
+        _run_by_cuda(executable, queue, every, out, begun)
         return
-    outcome = OpenCLExecutable(queue, prepared).run(queue, every, (), len(on_device) == len(every), events, begun=begun)
+    outcome = executable.run(queue, every, (), len(on_device) == len(every), events, begun=begun)
     for array in on_device:
         # All device arrays get the event, also those that are only read: they must not be rewritten before.
         if outcome.event not in array.events:
@@ -77,7 +78,7 @@ def combine_arrays(
 
 
 def _run_by_cuda(
-    executable: CudaExecutable,
+    executable: Executable,
     queue: cl.CommandQueue,
     arrays: Sequence[Array],
     out: Array,

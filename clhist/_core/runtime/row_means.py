@@ -1,27 +1,35 @@
-"""Means of vectors, by separate calls for the sums and for the number of vectors of each bin.
+"""Means of vectors, by separate calls for the sums and for the number of vectors of each bin, or by one on CUDA.
 
 An accumulator with a sum and a number for each component would have 16 bytes, four times those of a float32, and sums
-of vectors have faster plans (`clhist._core.model.rows`) than pairs of numbers.
+of vectors have faster plans (`clhist._core.model.rows`) than pairs of numbers. Rows of CUDA that the plan gathers are
+finished by their number: no counts are made, nor rows written twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.model.rows import RowsPlan
 from clhist._core.opencl.arrays import Array, note_event
-from clhist._core.opencl.cuda_kinds import cuda_device_of
+from clhist._core.opencl.cuda_kinds import cuda_device_of, is_cuda
 from clhist._core.opencl.memory import scratch_allocator
 from clhist._core.opencl.new_arrays import empty, survey
+from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime import row_kernels
 from clhist._core.runtime.call import Call, Outcome
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.result_arrays import target
-from clhist._core.runtime.scatter import ScatterSpec, scatter_engine
+from clhist._core.runtime.scatter import ScatterSpec, elements, native, scatter_engine
+from clhist.operators.by_count import finished_by_count
+from clhist.operators.halves import number_of
+from clhist.operators.names import operator_on_bins
+from clhist.operators.operator import Operator
 from clhist.operators.statistics import sum_and_number
 
 Run = Callable[[Engine, Sequence[Any], Call], Outcome]
@@ -111,3 +119,40 @@ def _divided(
 def _real(dtype: np.dtype) -> np.dtype:
     """Return the dtype of the parts of complex numbers; other dtypes as they are."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def operator_by_count(
+    reduce: str, indices: Array, values: Array, shape: tuple[int, ...], empty: float | None
+) -> Operator | None:
+    """Return the operator whose rows `update="gather"` combines; None where other plans are faster, or on a CPU.
+
+    Parameters
+    ----------
+    reduce, empty
+        As of `clhist.operators.by_count.finished_by_count`.
+    indices, values : arrays
+        Of shapes (N,) and (N, ...).
+    shape : tuple of int
+        Of the result.
+    """
+    vector = prod(shape[1:])
+    if not is_cuda(values) or vector < 2 or not indices.size:
+        return None
+    queue = values.queue
+    assert queue is not None
+    # The plan is that of sums, or of the reduction, of plain numbers: wider accumulators take no longer where rows are
+    # gathered, and are not known to the model.
+    number = native(number_of(values.dtype))
+    plain = operator_on_bins("sum" if reduce == "mean" else reduce, number)
+    spec = ScatterSpec(plain, native(indices.dtype), (number,), vector)
+    if not _gathers(queue.context, queue.device, spec, elements(spec, indices), shape):
+        return None
+    return finished_by_count(reduce, values.dtype, empty)
+
+
+@kept_by_context
+def _gathers(context: cl.Context, device: cl.Device, spec: ScatterSpec, size: int, shape: tuple[int, ...]) -> bool:
+    """Whether rows of this number of elements are gathered by a GPU."""
+    # Neither several sweeps nor a row plan with parts, which is a CPU's, gather rows.
+    plan, *others = scatter_engine(context, spec).plan(device, size, (shape,))
+    return not others and isinstance(plan, RowsPlan) and not plan.parts
