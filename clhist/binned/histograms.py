@@ -12,7 +12,7 @@ import pyopencl as cl
 from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.runtime.reading import check_out
-from clhist._core.runtime.signature import signature_of_data
+from clhist._core.runtime.signature import call_templates, signature_of_data
 from clhist.binned.bits import are_few_kinds, of_bits
 from clhist.binned.counting import counted, counting
 from clhist.binned.counts import check_device_dtypes, flat, may_round, present
@@ -37,13 +37,12 @@ from clhist.binned.prepared import (
     are_fixed,
     are_repeated,
     for_any_bins,
-    prepared_for,
     repeated,
     store,
     store_for_any_bins,
 )
 from clhist.binned.rules import number_of_bins
-from clhist.binned.sweep import Binned
+from clhist.binned.sweep import Binned, size_class
 
 _Data = tuple[Array, Array | None, Array | None]
 # Signature of the call, extent of its data if the host found it, whether no earlier call had such data.
@@ -73,9 +72,13 @@ def repeated_call(
     """
     a, weights, where, out = arrays
     bins, range, axis, reproducible = form
-    options = range, axis, reproducible, _density_of(out, density)
     # A rule makes other bins of each data, so such calls have no signature.
-    key = None if a is None or isinstance(bins, str) else signature_of_data(arrays, queue, bins, *options)
+    if a is None or isinstance(bins, str) or not hasattr(a, "size"):
+        return None, (None, None, True)
+    # Rows of a batch have a length each, so calls with an axis are of one size.
+    size = size_class(a.size) if axis is None else a.size
+    options = range, axis, reproducible, _density_of(out, density), size
+    key = signature_of_data(arrays, queue, bins, *options, results=1)
     result, data_extent, is_new = repeated(key, (a, where, weights), density, out)
     if is_new and key is not None and out is None and axis is None:
         result, data_extent = _with_other_bins(key, (a, where, weights), bins, range, density, data_extent)
@@ -91,7 +94,7 @@ def _with_other_bins(
     """
     a = arrays[0]
     depends = range is None and np.ndim(bins) == 0
-    if (depends and is_device_array(a)) or (kinds := for_any_bins(key, a.size)) is None:
+    if (depends and is_device_array(a)) or (kinds := for_any_bins(key)) is None:
         return None, data_extent
     check_number(bins)
     queue = kinds.of_kinds[0].queue
@@ -101,8 +104,8 @@ def _with_other_bins(
     prepared = kinds.of_edges(edges, ends, a.dtype)
     if prepared is None:
         return None, data_extent
-    store(key, prepared, (data_extent,) if depends else None, any_size=True)
-    return (prepared(flat_arrays, density, None), edges), data_extent
+    store(key, prepared, (data_extent,) if depends else None)
+    return (prepared(flat_arrays, data.size, density, None), edges), data_extent
 
 
 def histogram(
@@ -162,7 +165,7 @@ def histogram(
     prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
     if are_repeated(key, arrays, (a, weights), axis):
         # Edges by a number of bins also depend on the extent of the data, which becomes a part of the key.
-        store(key, prepared, (data_extent,) if range is None and np.ndim(bins) == 0 else None, any_size=True)
+        store(key, prepared, (data_extent,) if range is None and np.ndim(bins) == 0 else None)
         store_for_any_bins(key, prepared)
     return prepared.finished(hist, density, out), edges
 
@@ -220,7 +223,7 @@ def _with_device_edges(
     prepared = PreparedHistogram(bins.queue, sweep, dtype, (), rest, bins)
     result = prepared.again((a, where, weights), **options)
     if result is not None:
-        store(key, prepared, any_size=True)
+        store(key, prepared)
     return result
 
 
@@ -264,13 +267,13 @@ def repeated_points(
     if not are_fixed(bins, range):
         return None, None
     weights, where, out = arrays
-    options = range, reproducible, _density_of(out, density)
-    key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options)
-    cached = prepared_for(key, points.size)
-    if not isinstance(cached, PreparedHistogram):
+    options = range, reproducible, _density_of(out, density), size_class(points.size)
+    key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options, results=1)
+    cached: PreparedHistogram | None = call_templates.get(key)
+    if cached is None:
         return None, key
     # Copies of the edges, which the caller may change.
-    return (cached((*points.arrays, where, weights), density, out), list(map(np.copy, cached.edges))), key
+    return (cached((*points.arrays, where, weights), points.size, density, out), list(map(np.copy, cached.edges))), key
 
 
 def histogramdd(
@@ -309,7 +312,7 @@ def histogramdd(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
     prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges), divide=Densities(queue, edges))
-    store(key, prepared, any_size=True)
+    store(key, prepared)
     return prepared.finished(hist, density, out), edges
 
 

@@ -16,7 +16,7 @@ from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate, origin_for
+from clhist._core.runtime.call_template import CallTemplate, Sizes, origin_for
 from clhist._core.runtime.engine import Engine
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.block_search import KEYED
@@ -76,7 +76,7 @@ def bin_numbers(
     out : array of int64, optional
         Receives the numbers.
     """
-    return NumbersCall.of(binned, num_edges, queue, falling=falling, out=out)(binned.arrays, out)
+    return NumbersCall.of(binned, num_edges, queue, falling=falling, out=out)(binned.arrays, binned.size, out)
 
 
 class NumbersCall(NamedTuple):
@@ -108,18 +108,14 @@ class NumbersCall(NamedTuple):
         """Bytes of the tables of its axes."""
         return self.template.nbytes
 
-    def of_size(self, size: int) -> NumbersCall:
-        """Return the call for `size` elements."""
-        return NumbersCall(self.template.of_size(size, {}), self.dtypes)
-
-    def __call__(self, data: Sequence[Array], out: Any = None) -> Any:
-        """Return the bin number of each element of other data, in `out` if there is one."""
-        call = self.template.call
-        assert call.size is not None
+    def __call__(self, data: Sequence[Array], size: int, out: Any = None) -> Any:
+        """Return the bin number of each element of other data of so many elements, in `out` if there is one."""
+        template = self.template
         if out is None:
-            out = empty(call.queue, (call.size,), np.dtype(np.int64), is_device_array(data[0]))
-        if call.size:
-            self.template.engine.run([*filled([None] * len(data), self.dtypes, data), out], call, self.template)
+            out = empty(template.call.queue, (size,), np.dtype(np.int64), is_device_array(data[0]))
+        if size:
+            arrays = [*filled([None] * len(data), self.dtypes, data), out]
+            template.engine.run(arrays, template.call, template, Sizes(size, 1))
         return out
 
 
