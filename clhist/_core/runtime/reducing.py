@@ -56,22 +56,28 @@ def _signature(arguments: tuple[Any, ...]) -> tuple[Hashable, Sizes | None]:
     """Return the signature of the arguments of `repeated`, and the sizes if it is that of calls of all sizes."""
     dest, operator, indices, values, queue, out, reproducible, max_abs, *more = arguments
     batched, dtype, offsets, options = more or (False, None, None, None)
-    # Exact sums have another operator for another number of elements, and histograms of a batch other lengths.
-    if reproducible or batched or offsets is not None:
-        return signature_of("reduce_by_index", *arguments), None
-    bins = (dest,) if type(dest) is int else getattr(dest, "shape", ())
-    results = (None if type(dest) is int else dest, out)
-    columns, scalar = ((indices, *values), None) if type(values) is tuple else ((indices, values), None)
-    if not is_device_array(values) and type(values) is not tuple:
-        columns, scalar = (indices,), values
-    # No scalar of the map depends on the length of columns or of results.
-    if len(bins) == 1 and bins[0] and all(array is None or is_device_array(array) for array in (*columns, *results)):
+    kind, is_number, others = type(values), type(dest) is int, (max_abs, dtype, options)
+    if is_device_array(values):
+        columns = indices, values
+    elif kind is tuple and all(map(is_device_array, values)):
+        columns = indices, *values
+    else:
+        columns, others = (indices,), (*others, values)
+    are_there = (is_number or is_device_array(dest)) and (out is None or is_device_array(out))
+    # No scalar of the map depends on the length of columns or of results. Exact sums have another operator for another
+    # number of elements, and histograms of a batch other lengths.
+    if are_there and not (reproducible or batched) and offsets is None:
+        bins = (dest,) if is_number else dest.shape
         parts = keys_of_columns(columns)
-        if parts is not None and (out is None or out.shape == bins) and (of_results := keys_of_columns(results)):
-            rest = signature_of(operator, scalar, queue, max_abs, dtype, options)
-            sizes = Sizes(indices.size, bins)
-            return rest and ("reduce_by_index", type(values), *parts, *of_results, *rest), sizes
+        results = [] if is_number and out is None else keys_of_columns((None if is_number else dest, out))
+        is_one = len(bins) == 1 and bins[0] > 0 and (out is None or out.shape == bins)
+        if parts is not None and results is not None and is_one:
+            rest = signature_of(operator, queue) if others == _NO_OTHERS else signature_of(operator, queue, *others)
+            return rest and ("reduce_by_index", kind, *parts, *results, *rest), Sizes(indices.size, bins)
     return signature_of("reduce_by_index", *arguments), None
+
+
+_NO_OTHERS = (None, None, None)
 
 
 def by_kernels(

@@ -301,20 +301,27 @@ def signature_of_data(
 def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
     """Return the keys of arrays of NumPy or PyOpenCL, and None, without their length; None unless all are columns.
 
-    Columns have one dimension, no gaps, and one length, which is not 0.
+    Columns have one dimension, no gaps, and one length, which is not 0. The keys are in one flat list.
     """
-    length, parts = None, list[Hashable]()
+    shape, parts = None, list[Hashable]()
     for array in arrays:
         if array is None:
             parts.append(None)
             continue
-        shape = array.shape
-        if len(shape) != 1 or not shape[0] or array.strides[0] != array.dtype.itemsize:
+        if shape is None:
+            shape = array.shape
+            if len(shape) != 1 or not shape[0]:
+                return None
+        elif array.shape != shape:
             return None
-        if length is not None and shape[0] != length:
+        dtype = array.dtype
+        if array.strides[0] != dtype.itemsize:
             return None
-        length = shape[0]
-        parts.append(without_length(array))
+        if isinstance(array, cl_array.Array):
+            parts += dtype, array.queue or array.context, array.offset % _LOAD_BYTES == 0
+        else:
+            flags = array.flags
+            parts += np.ndarray, dtype, address_of(array) % _LOAD_BYTES == 0, flags.aligned, flags.writeable
     return parts
 
 
