@@ -13,7 +13,7 @@ from clhist._core.opencl.arrays import Array, check_context, common_kind
 from clhist._core.opencl.device import has_fp64
 from clhist._core.runtime.call import queue_for as queue_of_call
 from clhist._core.runtime.call import queue_of
-from clhist.axes.axis import Axis, axis_of
+from clhist.axes.axis import Axis, axis_of, even_axis
 from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 
 _MOST_CACHED = 2**18  # bytes of edges whose axis is cached
@@ -59,6 +59,11 @@ def numpy_axis(
     bins_of : callable
         `numpy_bins`, or `rounded_bins` for SciPy's.
     """
+    # Even bins take a few microseconds, and so does a look into the cache.
+    if ends is not None and via is None and edges.dtype == dtype and bins_of is numpy_bins:
+        axis = even_axis(edges, *ends, fp64=has_fp64(queue.device))
+        if axis is not None:
+            return axis
     # The cache compares edges by their bytes; larger ones are not worth the memory of keys.
     key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
     axis_key = key, edges.dtype, dtype, via, *(ends or (None, None)), has_fp64(queue.device), bins_of

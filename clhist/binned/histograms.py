@@ -93,7 +93,7 @@ def _with_other_bins(
     Edges that depend on the extent of a device array are made by the device.
     """
     a = arrays[0]
-    depends = range is None and np.ndim(bins) == 0
+    depends = range is None and (type(bins) is int or np.ndim(bins) == 0)
     if (depends and is_device_array(a)) or (kinds := for_any_bins(key)) is None:
         return None, data_extent
     check_number(bins)
@@ -354,7 +354,7 @@ def _bin_edges(
         Least and greatest element, if the edges depend on them.
     """
     # Edges of the caller: NumPy checks them, and no data is read.
-    if not isinstance(bins, str) and np.ndim(bins) > 0:
+    if type(bins) not in (int, str) and np.ndim(bins) > 0:
         return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
     if range is None and data_extent is None:
         # One bin has the same errors, and needs no memory for many edges.

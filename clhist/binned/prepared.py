@@ -130,12 +130,12 @@ class OfKinds(NamedTuple):
     def of_edges(self, edges: np.ndarray, ends: Any, dtype: np.dtype) -> PreparedHistogram | None:
         """Return the histogram of data of a dtype by other edges, as of `numpy_axis`; None if none is of their kind."""
         queue = self.of_kinds[0].queue
-        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends) if are_usable(edges) else None
+        is_usable = ends is not None or are_usable(edges)  # even edges always are
+        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends) if is_usable else None
         for one in self.of_kinds if axis is not None else ():
             if axis is one.axis:
                 return one
             if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
-                edges = edges.copy()  # which the caller gets
                 divide = Densities(queue, (edges,))
                 return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array, is_array
+from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import Allocator
@@ -61,15 +61,15 @@ class CallTemplate:
     def __init__(self, engine: Engine, args: Sequence[Any], call: Call, origin: CallTemplate | None = None) -> None:
         self.engine, self.args, self.call, self._calls = engine, tuple(args), call, 0
         self.origin = self if origin is None else origin
-        self.nbytes = sum([value.nbytes for value in self.args if is_array(value)])
         # Positions of the arguments that executables of this template have: all but slots.
         self.fixed = tuple([n for n, value in enumerate(self.args) if value is not None])
-        self.arrays, self._scalars = list[Any](), list[Any]()
+        self.arrays, self._scalars, self.nbytes = list[Any](), list[Any](), 0
         for argument, value in zip(engine.arguments if args else (), self.args, strict=True):
-            if argument.is_array:
-                self.arrays.append(value)
+            if not argument.is_array:
+                self._scalars.append((argument, value))
             else:
-                self._scalars.append(value if value is None else scalar(argument, value))
+                self.arrays.append(value)
+                self.nbytes += 0 if value is None else value.nbytes
         # The prepared calls, by whether slots alone are passed, and by which arrays of `dest` and `out` are one.
         self._by_aliases: dict[Hashable, SizedCalls] = {}
 
@@ -98,14 +98,12 @@ class CallTemplate:
 
     def scalars(self, numbers: Sequence[Any], *, all_of_them: bool) -> list[Any]:
         """Return the scalars as kernels take them, with `numbers` in their slots; only these unless `all_of_them`."""
-        remaining, scalars = iter(numbers), list[Any]()
-        arguments = [argument for argument in self.engine.arguments if not argument.is_array]
-        for argument, value in zip(arguments, self._scalars, strict=True):
-            if value is None:
-                scalars.append(scalar(argument, next(remaining)))
-            elif all_of_them:
-                scalars.append(value)
-        return scalars
+        remaining = iter(numbers)
+        return [
+            scalar(argument, next(remaining) if value is None else value)
+            for argument, value in self._scalars
+            if all_of_them or value is None
+        ]
 
     def with_args(self, begin: int, others: Sequence[Any]) -> CallTemplate:
         """Return the call with `others`, of the same dtypes, as the arguments from `begin` on."""
