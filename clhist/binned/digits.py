@@ -14,7 +14,7 @@ from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.signature import Remembered, call_templates, signature_of, signature_of_data
 from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
-from clhist.binned.device_inputs import queue_for
+from clhist.binned.device_inputs import are_searched, queue_for
 from clhist.binned.numbers import NumbersCall, steps_axis
 from clhist.binned.sweep import Binned
 
@@ -22,7 +22,7 @@ from clhist.binned.sweep import Binned
 def repeated_numbers(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array | None:
     """Return the bin numbers of a device array if the call has the signature of an earlier one, or None."""
     call: NumbersCall | None = call_templates.get(signature_of_data((x,), queue, "digitize", edges, right))
-    return None if call is None else _numbers(call, x)
+    return None if call is None or call.is_provisional else _numbers(call, x)
 
 
 def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array:
@@ -30,13 +30,21 @@ def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.Command
     edges = np.asarray(edges)
     signature = signature_of_data((x,), queue, "digitize", edges, right)
     call: NumbersCall | None = call_templates.get(signature)
-    if call is None:
+    if call is None or call.is_provisional:
         queue = queue_for(queue, [("x", x)])
+        # Whether calls on such arrays had other edges before.
+        any_edges = signature_of_data((x,), queue, "digitize", "any edges")
+        searched = call is None and are_searched(x.size, queue, call_templates.get(any_edges))
+        call_templates.put(any_edges, True)
         falling = len(edges) > 1 and bool(edges[0] > edges[-1])
         axis = None
         if len(edges):
             # Kernels search ascending edges; numbers of descending ones are counted from the other end.
-            axis = _axis(edges[::-1] if falling else edges, kernel_dtype(x.dtype), right, has_fp64(queue.device))
+            rising, fp64 = edges[::-1] if falling else edges, has_fp64(queue.device)
+            if searched:
+                axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=fp64, searched=True)
+            else:
+                axis = _axis(rising, kernel_dtype(x.dtype), right, fp64)
         if axis is None:  # no edges, or every integer is below them
             number = len(edges) if falling else 0
             whole = np.full(x.shape, number, np.intp)

@@ -13,12 +13,13 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.runtime.reading import check_out
 from clhist._core.runtime.signature import call_templates, signature_of_data
+from clhist.axes.axis import Axis
 from clhist.binned.bits import are_few_kinds, of_bits
 from clhist.binned.counting import counted, counting
 from clhist.binned.counts import check_device_dtypes, flat, may_round, present
 from clhist.binned.densities import Densities
 from clhist.binned.device_edges import DeviceEdges, device_edges
-from clhist.binned.device_inputs import numpy_axis, queue_for
+from clhist.binned.device_inputs import are_searched, numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
 from clhist.binned.extent import extent
 from clhist.binned.host import edges_of_extent, even_edges, histogram_on_host, histogramdd_on_host, numpy_edges
@@ -101,7 +102,7 @@ def _with_other_bins(
     flat_arrays = [flat(array) for array in arrays]
     data, where, _ = flat_arrays
     edges, ends, data_extent = _bin_edges(data, as_edges("bins", bins), range, None, where, queue, data_extent)
-    prepared = kinds.of_edges(edges, ends, a.dtype)
+    prepared = kinds.of_edges(edges, ends, a.dtype, a.size)
     if prepared is None:
         return None, data_extent
     store(key, prepared, (data_extent,) if depends else None)
@@ -162,7 +163,9 @@ def histogram(
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
         options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
+    searched = is_new and are_searched(a.size, queue, None if key is None else for_any_bins(key))
+    bins_axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends, searched=searched)
+    prepared, hist = _counted(a, weights, where, edges, bins_axis, rest, queue, reproducible=reproducible)
     if are_repeated(key, arrays, (a, weights), axis):
         # Edges by a number of bins also depend on the extent of the data, which becomes a part of the key.
         store(key, prepared, (data_extent,) if range is None and np.ndim(bins) == 0 else None)
@@ -228,15 +231,22 @@ def _with_device_edges(
 
 
 def _counted(
-    a: Any, weights: Any, where: Any, edges: np.ndarray, ends: Any, rest: Any, queue: cl.CommandQueue, **options: bool
+    a: Any,
+    weights: Any,
+    where: Any,
+    edges: np.ndarray,
+    axis: Axis | None,
+    rest: Any,
+    queue: cl.CommandQueue,
+    **options: bool,
 ) -> tuple[PreparedHistogram, Array]:
     """Return a prepared histogram, and its counts or sums for flat data before they are finished."""
-    axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends)
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
     divide = Densities(queue, (edges,))
-    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, axis=axis, divide=divide), hist
+    searches = axis is not None and axis.is_searched
+    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, None, axis, divide, searches), hist
 
 
 def repeated_points(
@@ -270,7 +280,7 @@ def repeated_points(
     options = range, reproducible, _density_of(out, density), size_class(points.size)
     key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options, results=1)
     cached: PreparedHistogram | None = call_templates.get(key)
-    if cached is None:
+    if cached is None or cached.is_provisional:
         return None, key
     # Copies of the edges, which the caller may change.
     return (cached((*points.arrays, where, weights), points.size, density, out), list(map(np.copy, cached.edges))), key
@@ -307,11 +317,20 @@ def histogramdd(
     if not points.on_device and not points.are_countable(edges):
         options = {"reproducible": reproducible and may_round(weights)}
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
-    binned = binned_points(points, edges, where, queue)
+    searched = False
+    if key is not None:
+        # Whether calls on such points had other bins before.
+        any_bins: Hashable = signature_of_data((*points.arrays, weights, where), queue, "dd", "any bins")
+        searched = call_templates.get(key) is None and are_searched(points.size, queue, call_templates.get(any_bins))
+        call_templates.put(any_bins, True)
+    are_even = [np.ndim(axis_bins) == 0 for axis_bins in (bins if np.iterable(bins) else [bins] * points.dims)]
+    binned = binned_points(points, edges, where, queue, are_even=are_even, searched=searched)
     hist, swept = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
-    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges), divide=Densities(queue, edges))
+    searches = binned is not None and any(one.is_searched for one in binned.axes)
+    divide = Densities(queue, edges)
+    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges), divide=divide, searches=searches)
     store(key, prepared)
     return prepared.finished(hist, density, out), edges
 

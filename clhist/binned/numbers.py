@@ -18,7 +18,7 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
 from clhist._core.runtime.call_template import CallTemplate, Sizes, origin_for
 from clhist._core.runtime.engine import Engine
-from clhist.axes.axis import Axis, axis_of
+from clhist.axes.axis import Axis, axis_of, searched_axis
 from clhist.axes.block_search import KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
@@ -26,10 +26,10 @@ from clhist.binned.sweep import Binned, BinnedKind, filled
 from clhist.operators.c_types import c_name, literal
 
 
-def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -> Axis | None:
+def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool, searched: bool = False) -> Axis | None:
     """Return the axis of the bins between ascending edges; None if no number of `dtype` reaches an edge.
 
-    With `right`, a bin contains its upper edge rather than its lower one.
+    With `right`, a bin contains its upper edge rather than its lower one. `searched` is of `numpy_axis`.
     """
     # Edges beyond the numbers of `dtype` have no key: fewer keys than edges.
     keys = first_keys(edges, dtype, strict=right)
@@ -46,7 +46,7 @@ def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -
     bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
     if bins.is_empty:
         return _axis_without_bins(dtype, int(keys[0]), len(edges) - 1, fp64)
-    return axis_of(bins, fp64=fp64)
+    return (searched_axis(bins, fp64=fp64) if searched else None) or axis_of(bins, fp64=fp64)
 
 
 def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:
@@ -80,10 +80,14 @@ def bin_numbers(
 
 
 class NumbersCall(NamedTuple):
-    """A call of the kernel that stores bin numbers, for arrays with the same signature."""
+    """A call of the kernel that stores bin numbers, for arrays with the same signature.
+
+    `searches` tells whether bins of an axis are searched without a table, see `are_searched`.
+    """
 
     template: CallTemplate
     dtypes: tuple[np.dtype | None, ...]
+    searches: bool = False
 
     @classmethod
     def of(
@@ -101,7 +105,12 @@ class NumbersCall(NamedTuple):
         template = CallTemplate(
             engine() if origin is None else origin.engine, [*args, *num_edges, int(falling), None], call, origin
         )
-        return cls(template, tuple(dtypes))
+        return cls(template, tuple(dtypes), any(axis.is_searched for axis in binned.axes))
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether its bins are searched, and it had so many calls that a table pays off."""
+        return self.searches and self.template.has_many_calls
 
     @property
     def nbytes(self) -> int:

@@ -22,7 +22,7 @@ from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
 from clhist.binned.densities import Densities, can_convert, densities_by_records
 from clhist.binned.device_edges import DeviceEdges
-from clhist.binned.device_inputs import numpy_axis
+from clhist.binned.device_inputs import are_searched, numpy_axis
 from clhist.binned.extent import extent
 from clhist.binned.host import edges_of_extent
 from clhist.binned.inputs import are_usable
@@ -52,6 +52,8 @@ class PreparedHistogram(NamedTuple):
         The axis of a histogram of one dimension, unless the device makes it.
     divide : Densities, optional
         Divides counts on the device by the widths of bins; None if the device makes these.
+    searches : bool
+        Whether bins of an axis are searched without a table, see `are_searched`.
     """
 
     queue: cl.CommandQueue
@@ -62,6 +64,7 @@ class PreparedHistogram(NamedTuple):
     device_edges: DeviceEdges | None = None
     axis: Axis | None = None
     divide: Densities | None = None
+    searches: bool = False
 
     def __call__(self, arrays: Sequence[Array | None], size: int, density: bool | None, out: Array | None) -> Array:
         """Return the histogram of `size` elements of other arrays (data, `where`, weights) with the same signature."""
@@ -101,6 +104,11 @@ class PreparedHistogram(NamedTuple):
         return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
 
     @property
+    def is_provisional(self) -> bool:
+        """Whether its bins are searched, and it had so many calls that a table pays off."""
+        return self.searches and self.sweep is not None and self.sweep.template.has_many_calls
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the tables of its axes, on the device and on the host."""
         return 0 if self.sweep is None else 2 * self.sweep.template.nbytes
@@ -127,24 +135,28 @@ class OfKinds(NamedTuple):
         """Bytes of the tables of all axes."""
         return sum(one.nbytes for one in self.of_kinds)
 
-    def of_edges(self, edges: np.ndarray, ends: Any, dtype: np.dtype) -> PreparedHistogram | None:
-        """Return the histogram of data of a dtype by other edges, as of `numpy_axis`; None if none is of their kind."""
+    def of_edges(self, edges: np.ndarray, ends: Any, dtype: np.dtype, size: int) -> PreparedHistogram | None:
+        """Return the histogram of `size` elements of a dtype by other edges, as of `numpy_axis`, or None."""
         queue = self.of_kinds[0].queue
         is_usable = ends is not None or are_usable(edges)  # even edges always are
-        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends) if is_usable else None
+        searched = are_searched(size, queue, self)
+        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends, searched=searched) if is_usable else None
         for one in self.of_kinds if axis is not None else ():
             if axis is one.axis:
                 return one
             if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
                 divide = Densities(queue, (edges,))
-                return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
+                sweep = one.sweep.of_axis(axis)
+                return PreparedHistogram(
+                    queue, sweep, one.dtype, (edges,), one.rest, None, axis, divide, axis.is_searched
+                )
         return None
 
     def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
         """Return the histogram of data of another extent, by as many bins as the first has; None as of `of_edges`."""
         if data_extent is None:
             return None
-        return self.of_edges(*edges_of_extent(len(self.of_kinds[0].edges[0]) - 1, data_extent, dtype), dtype)
+        return self.of_edges(*edges_of_extent(len(self.of_kinds[0].edges[0]) - 1, data_extent, dtype), dtype, 0)
 
     def with_other(self, other: PreparedHistogram) -> OfKinds:
         """Return these with `other` in the place of one of its kind of axis."""
@@ -171,6 +183,8 @@ def repeated(
     data_extent = None
     if cached is None:
         return None, None, True
+    if isinstance(cached, PreparedHistogram) and cached.is_provisional:
+        return None, None, False
     # Most arrays are flat already; the test spares them the calls of `flat`.
     arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
     # Edges depend on the extent of the data: find it, and look for an earlier call with the same one.

@@ -73,6 +73,11 @@ class CallTemplate:
         # The prepared calls, by whether slots alone are passed, and by which arrays of `dest` and `out` are one.
         self._by_aliases: dict[Hashable, SizedCalls] = {}
 
+    @property
+    def has_many_calls(self) -> bool:
+        """Whether it had so many calls that preparing it better pays off."""
+        return self._calls >= _MANY
+
     def is_separate(self, arrays: Sequence[Any]) -> bool:
         """Count a call; return whether enough calls preceded it to prepare this template separately.
 

@@ -179,7 +179,7 @@ def signature_of_call(
         if not _add_arrays(parts, arguments, values, _like if is_batch else without_length) and queue is None:
             queue = _queue_in(context)
         number = call.num_bins
-        is_plain = type(number) is int or (type(number) is tuple and all(type(each) is int for each in number))
+        is_plain = type(number) is int or (type(number) is tuple and all(type(length) is int for length in number))
         bins = number if is_plain else alike(number)
         if (call.dest is not None or call.out is not None) and not _add_targets(parts, call, targets, is_batch):
             return None
