@@ -382,7 +382,7 @@ def scalar(argument: Declared, value: object) -> np.generic:
         return value  # type: ignore[return-value]
     # So do small integers of Python, which all types of integers have.
     if type(value) is int and 0 <= value < 128 * 256 ** (dtype.itemsize - 1) and dtype.kind in "iu":
-        return dtype.type(value)  # type: ignore[no-any-return]
+        return dtype.type(value)
     if not isinstance(value, int | float | complex | np.generic) and dtype.names is None:
         raise TypeError(f"{argument.name}: expected a scalar of {dtype}, got {type(value).__name__}")
     if isinstance(value, np.void) and value.dtype.names != dtype.names:  # NumPy would go by their order

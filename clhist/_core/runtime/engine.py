@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -46,6 +46,30 @@ if TYPE_CHECKING:
 _LOAD_BYTES = 16
 # Remedies in the error of too many values for one bin, by the name of the operator.
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
+
+
+class _Request(NamedTuple):
+    """What a call is looked up by.
+
+    Attributes
+    ----------
+    calls : SizedCalls or None
+        The prepared calls of other sizes; None of a call that is checked each time.
+    size : int or None
+        The number of elements; None if offsets decide on it.
+    bins : int or tuple
+        The bins.
+    key : hashable
+        Of `calls` in the cache of calls; None if a template has them.
+    separate : bool
+        Whether the slots of a template alone are passed.
+    """
+
+    calls: SizedCalls | None = None
+    size: int | None = None
+    bins: int | tuple[Any, ...] = ()
+    key: Hashable = None
+    separate: bool = True
 
 
 class Engine:
@@ -268,25 +292,13 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        calls: SizedCalls | None = None
-        separate, number, bins, key = True, None, None, None
-        if template is not None and sizes is not None:
-            # Too few calls of a template: they share what other templates of its origin prepared.
-            separate = template.is_separate(args)
-            calls = (template if separate else template.origin).calls(call, targets, separate=separate)
-            number, bins = sizes.size, sizes.bins
-        elif (
-            key := signature_of_call(self.arguments, args, call, self.context, targets, self.source.sizing)
-        ) is not None:
-            _, number, bins = key
-            # Arrays of one signature may differ in their lengths; an array that is too short is refused by the check.
-            if number is None or all(args[n].size >= number for n in self.source.sized):
-                calls = self._calls.get(key.alike) or SizedCalls()
-        ready = None if calls is None else self._ready(calls, number, bins, call)
+        request = self._request(args, call, template, sizes, targets)
+        ready = self._ready(request, call)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
+            arrays, scalars = self._repeated(ready, args, call, template, sizes, targets, request.separate)
             try:
-                return _launched(ready, *self._repeated(ready, args, call, template, sizes, targets, separate), call)
+                return _launched(ready, arrays, scalars, call)
             except OutOfMemoryError:
                 # A shared plan may have more bins than this call: an exact plan takes less memory.
                 if not ready.ends_for_less():
@@ -296,34 +308,56 @@ class Engine:
         if template is not None and sizes is not None:
             args = template.with_slots(args, sizes.numbers)
             call = template.call_with(call.dest, call.out, call.allocator, call.wait_for, call.begun, sizes)
-            fixed = template.fixed if separate else ()
+            fixed = template.fixed if request.separate else ()
         outcome, ready = self._first(args, call, targets, fixed, exact=exact)
-        if calls is not None and ready is not None:
+        if request.calls is not None and ready is not None:
             # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
             # stored for others.
             any_size = ready.on_device or self._takes_all_at_once(ready.queue.device)
-            calls.put(number, bins, ready, any_size=any_size)
-            if key is not None:
-                self._calls.put(key.alike, calls)
+            request.calls.put(request.size, request.bins, ready, any_size=any_size)
+            self._calls.put(request.key, request.calls)
         return outcome
 
-    def _ready(self, calls: SizedCalls, size: int | None, bins: Hashable, call: Call) -> Ready | None:
-        """Return the prepared call of these sizes, which may be that of other sizes whose plan serves these; or None.
+    def _request(
+        self,
+        args: Sequence[Any],
+        call: Call,
+        template: CallTemplate | None,
+        sizes: Sizes | None,
+        targets: list[Array],
+    ) -> _Request:
+        """Return the calls among which that of these arguments of `run` is looked up, and its sizes."""
+        if template is not None and sizes is not None:
+            # Too few calls of a template: they share what other templates of its origin prepared.
+            separate = template.is_separate(args)
+            calls = (template if separate else template.origin).calls(call, targets, separate=separate)
+            return _Request(calls, sizes.size, sizes.bins, None, separate)
+        key = signature_of_call(self.arguments, args, call, self.context, targets, self.source.sizing)
+        # Arrays of one signature may differ in their lengths; an array that is too short is refused by the check.
+        if key is None or (key.size is not None and any(args[n].size < key.size for n in self.source.sized)):
+            return _Request()
+        return _Request(self._calls.get(key.alike) or SizedCalls(), key.size, key.bins, key.alike)
+
+    def _ready(self, request: _Request, call: Call) -> Ready | None:
+        """Return the prepared call of a request, which may be that of other sizes whose plan serves these; or None.
 
         Raises
         ------
         OverflowError
             As `check` does of the number of elements.
         """
-        ready = calls.get(size, bins)
+        calls, size, bins, *_ = request
+        if calls is None or (ready := calls.get(size, bins)) is not None:
+            return None if calls is None else ready
         # A plan with spare bins does not report the largest bin.
-        if ready is None and (close := calls.close(size, bins, exact_bins=call.largest is not None)) is not None:
-            alike, shape = close
-            assert size is not None
-            self.check_counts(size)
-            # A separate use count lets a frequent size get an exact plan, whatever other sizes do.
-            ready = alike.of_sizes(self._preparation.sizes(size, prod(shape)), shape)
-            calls.put(size, bins, ready)
+        close = calls.close(size, bins, exact_bins=call.largest is not None)
+        if close is None or size is None:
+            return None
+        alike, shape = close
+        self.check_counts(size)
+        # A separate use count lets a frequent size get an exact plan, whatever other sizes do.
+        ready = alike.of_sizes(self._preparation.sizes(size, prod(shape)), shape)
+        calls.put(size, bins, ready)
         return ready
 
     def _repeated(

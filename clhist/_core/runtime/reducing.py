@@ -56,28 +56,41 @@ def _signature(arguments: tuple[Any, ...]) -> tuple[Hashable, Sizes | None]:
     """Return the signature of the arguments of `repeated`, and the sizes if it is that of calls of all sizes."""
     dest, operator, indices, values, queue, out, reproducible, max_abs, *more = arguments
     batched, dtype, offsets, options = more or (False, None, None, None)
-    kind, is_number, others = type(values), type(dest) is int, (max_abs, dtype, options)
-    if is_device_array(values):
-        columns = indices, values
-    elif kind is tuple and all(map(is_device_array, values)):
-        columns = indices, *values
-    else:
-        columns, others = (indices,), (*others, values)
-    are_there = (is_number or is_device_array(dest)) and (out is None or is_device_array(out))
-    # No scalar of the map depends on the length of columns or of results. Exact sums have another operator for another
-    # number of elements, and histograms of a batch other lengths.
-    if are_there and not (reproducible or batched) and offsets is None:
-        bins = (dest,) if is_number else dest.shape
-        parts = keys_of_columns(columns)
-        results = [] if is_number and out is None else keys_of_columns((None if is_number else dest, out))
-        is_one = len(bins) == 1 and bins[0] > 0 and (out is None or out.shape == bins)
-        if parts is not None and results is not None and is_one:
+    # Exact sums have another operator for another number of elements, and histograms of a batch other lengths.
+    if not (reproducible or batched) and offsets is None and (targets := _keys_of_targets(dest, out)) is not None:
+        columns = [indices]
+        others: tuple[Any, ...] = max_abs, dtype, options
+        if is_device_array(values):
+            columns.append(values)
+        elif type(values) is tuple and all(map(is_device_array, values)):
+            columns += values
+        else:
+            others = *others, values
+        # No scalar of the map depends on the length of columns or of results.
+        if (parts := keys_of_columns(columns)) is not None:
+            bins, results = targets
             rest = signature_of(operator, queue) if others == _NO_OTHERS else signature_of(operator, queue, *others)
-            return rest and ("reduce_by_index", kind, *parts, *results, *rest), Sizes(indices.size, bins)
+            is_tuple = type(values) is tuple
+            key = None if rest is None else ("reduce_by_index", is_tuple, *parts, *results, *rest)
+            return key, Sizes(indices.size, bins)
     return signature_of("reduce_by_index", *arguments), None
 
 
-_NO_OTHERS = (None, None, None)
+_NO_OTHERS: tuple[Any, ...] = (None, None, None)
+
+
+def _keys_of_targets(dest: Any, out: Any) -> tuple[tuple[int, ...], list[Hashable]] | None:
+    """Return the bins, and the keys of `dest` and `out` without their length; None unless these are columns."""
+    if type(dest) is int:
+        bins, first = (dest,), None
+    elif is_device_array(dest):
+        bins, first = dest.shape, dest
+    else:
+        return None
+    if out is not None and not (is_device_array(out) and out.shape == bins):
+        return None
+    keys = [] if first is out is None else keys_of_columns((first, out))
+    return None if keys is None or len(bins) != 1 or bins[0] <= 0 else (bins, keys)
 
 
 def by_kernels(
@@ -197,5 +210,6 @@ def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: S
     offsets = None if call.offsets is None else np.array(call.offsets)  # which the caller may change
     stored = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
     template = CallTemplate(engine, same, stored)
+    assert call.size is not None
     sizes = Sizes(call.size, call.num_bins)
     call_templates.put(key, _Repeated(template, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests), sizes))

@@ -128,13 +128,13 @@ class CallKey(NamedTuple):
         What decides on the checks and the plan, without the lengths of contiguous arrays.
     size : int or None
         The number of elements; None if offsets decide on it.
-    bins : hashable
-        The bins.
+    bins : int or tuple
+        The number or the shape of bins, or a key of others.
     """
 
     alike: Hashable
     size: int | None
-    bins: Hashable
+    bins: int | tuple[Any, ...]
 
 
 def signature_of_call(
@@ -168,34 +168,42 @@ def signature_of_call(
     # A race factor that is sampled depends on the content of arrays, which no signature has.
     if len(values) != len(arguments) or type(call.race_factor) is not float:
         return None
-    size, queue, largest = call.size, call.queue, call.largest
+    size, queue = call.size, call.queue
     # Values of other types are converted or refused, by checks that each call repeats.
     if not (size is None or type(size) is int) or not (queue is None or isinstance(queue, cl.CommandQueue)):
         return None
     parts: list[Any] = []
+    is_batch = call.num_histograms is not None or call.offsets is not None
     try:
-        is_batch = call.num_histograms is not None or call.offsets is not None
         # Device arrays have a queue in their keys; without them the default queue decides on the device.
         if not _add_arrays(parts, arguments, values, _like if is_batch else without_length) and queue is None:
             queue = _queue_in(context)
-        number = call.num_bins
-        is_plain = type(number) is int or (type(number) is tuple and all(type(length) is int for length in number))
-        bins = number if is_plain else alike(number)
         if (call.dest is not None or call.out is not None) and not _add_targets(parts, call, targets, is_batch):
             return None
-        histograms = None if call.num_histograms is None else alike(call.num_histograms)
-        budget = None if call.memory_budget is None else alike(call.memory_budget)
-        # Offsets decide on the table of tasks, so they count by content.
-        offsets = None if call.offsets is None else _read_on_host(call.offsets)
+        bins, rest = _key_of_bins(call.num_bins), _key_of_options(call)
     except UnknownError:
         return None
-    choices = None if call.choices is FREE else call.choices
-    largest_bin = None if largest is None else largest[:2]
-    rest = size is None, queue, call.race_factor, largest_bin, call.partial, choices, histograms, budget, offsets
-    if size is None and sizing is not None:
-        size = values[sizing].size
     # Profiles decide on plans, so the settings that select one are a part of every signature.
-    return CallKey((*parts, *rest, *profile_names()), size, bins)
+    key = (*parts, size is None, queue, *rest, *profile_names())
+    return CallKey(key, values[sizing].size if size is None and sizing is not None else size, bins)
+
+
+def _key_of_bins(bins: Any) -> int | tuple[Any, ...]:
+    """Return the key of the bins of a call, a number or a shape itself."""
+    if type(bins) is int or (type(bins) is tuple and all(type(length) is int for length in bins)):
+        return bins
+    return "bins", alike(bins)
+
+
+def _key_of_options(call: Call) -> tuple[Hashable, ...]:
+    """Return the key of the options of a call that decide on its plan and its checks."""
+    largest = None if call.largest is None else call.largest[:2]
+    choices = None if call.choices is FREE else call.choices
+    histograms = None if call.num_histograms is None else alike(call.num_histograms)
+    budget = None if call.memory_budget is None else alike(call.memory_budget)
+    # Offsets decide on the table of tasks, so they count by content.
+    offsets = None if call.offsets is None else _read_on_host(call.offsets)
+    return call.race_factor, largest, call.partial, choices, histograms, budget, offsets
 
 
 def _add_arrays(
@@ -245,7 +253,7 @@ def aliases_of(call: Call, targets: list[Array]) -> tuple[int, ...] | None:
     return None if len(targets) > 1 and _may_overlap(targets) else tuple(numbers)
 
 
-def signature_of(*values: Any) -> Hashable:
+def signature_of(*values: Any) -> tuple[Hashable, ...] | None:
     """Return the signature of a function's arguments, without the content of device arrays.
 
     Returns
