@@ -203,7 +203,7 @@ def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
 
 
 class NumbersSpec(NamedTuple):
-    """What the C of the kernel depends on.
+    """The parameters that the C of the kernel depends on.
 
     Attributes
     ----------
