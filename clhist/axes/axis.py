@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from clhist._core.elements import has_no_type
 from clhist._core.keys import Array
+from clhist._records import record
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import Cells, even_guess
@@ -17,7 +18,7 @@ from clhist.axes.kinds import Kind
 from clhist.axes.thresholds import Thresholds
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Axis:
     """One axis of bins for data of one dtype.
 

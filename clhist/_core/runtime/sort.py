@@ -7,7 +7,6 @@ the scan is fixed on a device, so float sums are reproducible there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,11 +18,12 @@ from clhist._core.kernels.specs import SweepSpec
 from clhist._core.model.plan import Plan
 from clhist._core.runtime.prepared import SortPairs
 from clhist._core.runtime.stages import Commands, Sweep, Tasks
+from clhist._records import record
 
 _WORD_BYTES = 4  # of a key, a position, and a word of an accumulator
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class SortedSweep(Sweep):
     """Three steps: a kernel writes (bin, position) and the accumulator of each pair, then the sort, then the scan.
 
