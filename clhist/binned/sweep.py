@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -21,6 +20,7 @@ from clhist._core.runtime.call_template import CallTemplate, Sizes, origin_for
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.signature import Remembered
+from clhist._records import record
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.edges import EdgesKind
@@ -50,7 +50,7 @@ for (int e = 0; e < length; ++e) {{
 """
 
 
-@dataclass(frozen=True)
+@record
 class BinnedKind:
     """The parameters that the C of binning depends on.
 
@@ -171,7 +171,7 @@ class BinnedKind:
         return Engine.of(context, operators, declared, code, preamble=self.functions(), **options)
 
 
-@dataclass(frozen=True)
+@record
 class Binned:
     """Data with the axes that bin it.
 
@@ -304,7 +304,7 @@ def sweep_engine(
     return kind.engine(context, operators, code, *(f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Sweep:
     """A sweep over binned data that is ready for other arrays with the same signature.
 
