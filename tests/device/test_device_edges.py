@@ -98,7 +98,9 @@ def test_any_range(dtype, queue, rng, monkeypatch):
             assert present == expected or expected[0] is IndexError or name == "subnormal", (name, bins)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(each, marks=[pytest.mark.slow] * (each not in ("f4", "i4", "f8", "u1"))) for each in DTYPES]
+)
 def test_bins_are_made_on_the_device(dtype, queue, rng, monkeypatch):
     """Of data that has bins of one width, with the very edges of NumPy; calls that repeat others have other ranges."""
     anew = Mock(side_effect=AssertionError("the host made the bins"))
