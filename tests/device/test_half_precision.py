@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from covering import covering
+from covering import covering, each_value_quick
 
 import clhist
 from clhist import ndimage, operators, stats
@@ -104,7 +104,7 @@ def test_wider_values_for_a_narrow_dest(dtype):
 
 @pytest.mark.parametrize(
     ("dtype", "place", "width", "op"),
-    covering(DTYPES, ["host", "device"], [1, 3, 8, 33], ["sum", "mean", "max"]),
+    each_value_quick(covering(DTYPES, ["host", "device"], [1, 3, 8, 33], ["sum", "mean", "max"])),
 )
 def test_rows(dtype, put, width, op):
     to, read = put
@@ -128,7 +128,7 @@ WAYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("dtype", "options", "op"), covering(DTYPES, WAYS, ["sum", "max"]), ids=str)
+@pytest.mark.parametrize(("dtype", "options", "op"), each_value_quick(covering(DTYPES, WAYS, ["sum", "max"])), ids=str)
 def test_every_way(dtype, options, op):
     bins, values = drawn(dtype)
     exact = np.full(BINS, 0.0 if op == "sum" else -np.inf)

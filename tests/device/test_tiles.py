@@ -113,8 +113,7 @@ def test_lanes_that_stay_together(distribution, gpu_like, small, rng, monkeypatc
     assert "while (clhist_any(clhist_tile < clhist_last_tile))" in source
 
 
-@pytest.mark.parametrize("code", COMPUTED)
-@pytest.mark.parametrize("ranges", [1, 2, 4])
+@pytest.mark.parametrize(("ranges", "code"), each_value_quick(covering([1, 2, 4], COMPUTED)))
 def test_bins_that_are_computed(ranges, code, few_items, small):
     check_computed_bins(code, few_items, passes=ranges, **TILES)
 
