@@ -16,6 +16,7 @@ import covering
 import environment  # before PyOpenCL, whose first import reads it
 import numpy as np
 import pyopencl as cl
+import pyopencl.array
 import pytest
 from hypothesis import HealthCheck, settings
 from thresholds import threshold
@@ -203,6 +204,14 @@ def without_optimizer() -> None:
 def profile(request: pytest.FixtureRequest, cpu_like: clhist.Profile, gpu_like: clhist.Profile) -> clhist.Profile:
     """A profile for each order in which a kernel sweeps over its input."""
     return cpu_like if request.param == "blocked" else gpu_like
+
+
+@pytest.fixture
+def put(place: str, queue: cl.CommandQueue) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return what puts an array where a test has its arrays, and what reads one."""
+    if place == "host":
+        return (lambda array: array), np.asarray
+    return (lambda array: cl.array.to_device(queue, array)), lambda array: array.get()
 
 
 @pytest.fixture(params=["own profile", "as a GPU"])
