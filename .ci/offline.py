@@ -54,10 +54,12 @@ from clhist._core.model.problem import FREE, SIDE_BY_SIDE, Choices, Problem, Row
 from clhist._core.model.sweeps import plan
 from clhist._core.model.updates import BY_NAME
 from clhist._core.runtime.sort import pairs_scan
-from clhist.axes.block_search import EVEN
+from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges
 from clhist.binned.extent_kernel import ExtentSpec, render_extent
+from clhist.binned.numbers import NumbersSpec, render_numbers
+from clhist.binned.sweep import BinnedKind
 from clhist.operators.operator import Operator
 from clhist.strategies import STRATEGIES, DeviceLimits, NotApplicable, StrategyRecipe
 from clhist.strategies import StrategyProblem as Counting
@@ -143,13 +145,19 @@ LARGER = operators.argmax(np.int64, np.int64)
 
 
 def found_ranges(fp64: bool) -> Iterator[Program]:
-    """Yield what finds the least and the greatest element, and what makes bins between them in double precision."""
+    """Yield what finds extremes, what makes bins between them in double precision, and numbers of bins."""
     for dtype in map(np.dtype, ("float16", "float32", "uint64")):
         data = np.dtype(np.int16) if dtype == np.float16 else dtype
         yield Program(f"extent of {dtype}", render_extent(ExtentSpec(dtype, data, True, 2, 1, 256)))
     for dtype in map(np.dtype, ("float32", "float64", "int16", "uint64") * fp64):
         edges = EvenEdgesSpec(EdgesKind(dtype, EVEN, as_bits=False, from_data=True), 1024, 256)
         yield Program(f"even edges of {dtype}", render_even_edges(edges))
+    for dtype, guess in (("float32", EVEN), ("int64", LINEAR), *[("float64", KEYED)] * fp64):
+        kind = BinnedKind((EdgesKind(np.dtype(dtype), guess, as_bits=False, steps=2 * (guess != EVEN)),), masked=True)
+        yield Program(
+            f"numbers of bins of {dtype}", render_numbers(NumbersSpec(replace(kind, masked=False)), in_shares=False)
+        )
+        yield Program(f"bins of {dtype}", render_numbers(NumbersSpec(kind, places=True), in_shares=False))
 
 
 def programs(target: Target, profile: Profile) -> Iterator[Program]:

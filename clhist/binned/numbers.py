@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from clhist._core.elements import bits_of, has_no_type, key_of_bits
 from clhist._core.kernels.kernel_code import with_arrays
 from clhist._core.kernels.render import render
 from clhist._core.keys import bits_dtype, key_dtype, key_range
-from clhist._core.opencl.arrays import Array, is_array, is_device_array
+from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import empty, shares_memory
@@ -25,7 +26,7 @@ from clhist.axes.axis import Axis, axis_of
 from clhist.axes.block_search import KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
-from clhist.binned.sweep import Binned, BinnedKind, filled
+from clhist.binned.sweep import Binned, BinnedKind
 from clhist.operators.c_types import c_name, dtype_of, literal
 
 # Work-items of a GPU's compute unit, and of a work-group, at most: as many as H200 and MI300 run at once, so that each
@@ -99,51 +100,42 @@ class NumbersCall(NamedTuple):
     tables : tuple of array
         Those of axes, unless the executable has them.
     dtypes : tuple of numpy.dtype or None
-        What the caller's arrays are read as.
+        What the caller's arrays are viewed as; None as they are.
     scalars : tuple of NumPy scalar
-        All but the number of elements.
-    size : int
-        The number of elements, N.
+        The number of elements, N, is the last. Repeats pass the same tuple, which spares kernels its comparison.
     """
 
     queue: cl.CommandQueue
     executable: Executable
     tables: tuple[Any, ...]
     dtypes: tuple[np.dtype | None, ...]
-    scalars: tuple[np.generic, ...]
-    size: int
+    scalars: tuple[Any, ...]
 
     @classmethod
     def of(cls, binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool) -> NumbersCall:
         """Return the call of data with its axes; the parameters are those of `bin_numbers`."""
-        return cls._of(binned, queue, _numbers_code(binned.kind), "long", [*num_edges, int(falling)])
+        return cls._of(NumbersSpec(binned.kind), binned, queue, [*num_edges, int(falling)])
 
     @classmethod
     def of_places(cls, binned: Binned, queue: cl.CommandQueue) -> NumbersCall:
         """Return the call that stores bins as int32, and -1 for an element without a bin, or masked."""
-        return cls._of(binned, queue, f"{binned.kind.code()}\nresult[i] = bin;", "int", [])
+        return cls._of(NumbersSpec(binned.kind, places=True), binned, queue, [])
 
     @classmethod
-    def _of(cls, binned: Binned, queue: cl.CommandQueue, body: str, result: str, numbers: Sequence[int]) -> NumbersCall:
+    def _of(cls, spec: NumbersSpec, binned: Binned, queue: cl.CommandQueue, numbers: Sequence[int]) -> NumbersCall:
         args, dtypes = binned.template(queue)
-        of_numbers = [*(f"int edges{n}" for n in range(len(numbers) - 1)), *["int falling"][: len(numbers)]]
-        declared = [*", ".join(binned.kind.arguments()).split(", "), *of_numbers]
-        # Tables come first, then the caller's arrays, then numbers.
-        tables = {text: value for text, value in zip(declared, args, strict=False) if is_array(value)}
-        data = [text for text, value in zip(declared, args, strict=False) if value is None]
-        others = {text: value for text, value in zip(declared, [*args, *numbers], strict=True) if "*" not in text}
-        arguments = _Arguments((*tables, *data), tuple(others))
-        dtype_of_result = np.dtype(np.int64 if numbers else np.int32)
+        values = dict(zip(spec.declarations, [*args, *numbers], strict=True))
+        tables = {text: values[text] for text in spec.tables}
         if cuda_device_of(queue) is None:
-            executable, passed = (
-                _executable(queue.context, queue, binned.kind, arguments, body, dtype_of_result),
-                tables,
-            )
+            executable = _executable(queue.context, queue, spec)
         else:  # a launch on CUDA is replayed with the caller's arrays alone
-            executable = _made(queue, binned.kind, arguments, body, dtype_of_result, tables)
-            passed = {}
-        scalars = [arguments.dtype(text).type(value) for text, value in others.items()]
-        return cls(queue, executable, tuple(passed.values()), tuple(dtypes), tuple(scalars), binned.size)
+            executable, tables = _made(queue, spec, tables), {}
+        scalars = [_dtype_of(text).type(values[text]) for text in spec.numbers]
+        views = [
+            None if dtype is None or dtype == array.dtype or array.dtype.kind == "b" else dtype
+            for array, dtype in zip(binned.arrays, dtypes, strict=True)
+        ]
+        return cls(queue, executable, tuple(tables.values()), tuple(views), (*scalars, *sizes(binned.size)))
 
     @property
     def nbytes(self) -> int:
@@ -152,26 +144,25 @@ class NumbersCall(NamedTuple):
 
     def of_size(self, size: int) -> NumbersCall:
         """Return the call for `size` elements."""
-        return self._replace(size=size)
+        return self._replace(scalars=(*self.scalars[:-1], *sizes(size)))
 
     def __call__(self, data: Sequence[Array], out: Any = None) -> Any:
         """Return the bin number of each element of other data, in `out` if there is one."""
-        size, on_device = self.size, is_device_array(data[0])
+        size, on_device = int(self.scalars[-1]), is_device_array(data[0])
         if not size:
-            return empty(self.queue, (0,), _dtype_of(self.executable), on_device) if out is None else out
-        arrays = filled([None] * len(data), self.dtypes, data)
+            return empty(self.queue, (0,), _result_of(self.executable), on_device) if out is None else out
+        arrays = [array if dtype is None else array.view(dtype) for array, dtype in zip(data, self.dtypes, strict=True)]
         if on_device or shares_memory(self.queue.device) or size <= _UPLOADED:
-            return self._run(arrays, New((size,)) if out is None else out, size, on_device)
+            return self._run(arrays, New((size,)) if out is None else out, on_device)
         # A GPU may lack the memory for all elements of the host.
-        out = empty(self.queue, (size,), _dtype_of(self.executable), False) if out is None else out
+        out = empty(self.queue, (size,), _result_of(self.executable), False)
         for begin in range(0, size, _UPLOADED):
             part = slice(begin, min(size, begin + _UPLOADED))
-            self._run([array[part] for array in arrays], out[part], part.stop - begin, False)
+            out[part] = self.of_size(part.stop - begin)([array[part] for array in data])
         return out
 
-    def _run(self, arrays: Sequence[Any], result: Any, size: int, on_device: bool) -> Any:
-        scalars = [*self.scalars, *sizes(size)]
-        return self.executable.run(self.queue, [*self.tables, *arrays, result], scalars, on_device).results[0]
+    def _run(self, arrays: Sequence[Any], result: Any, on_device: bool) -> Any:
+        return self.executable.run(self.queue, [*self.tables, *arrays, result], self.scalars, on_device).results[0]
 
 
 def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
@@ -182,80 +173,115 @@ def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
     return call([in_place(array, queue) if isinstance(array, np.ndarray) else array for array in binned.arrays])
 
 
-def _dtype_of(executable: Executable) -> np.dtype:
+def _result_of(executable: Executable) -> np.dtype:
+    """Return the dtype of the numbers."""
     (dtype,) = (slot.new[1] for slot in executable.prepared.arrays if slot.new is not None)
     return dtype
 
 
-def _numbers_code(kind: BinnedKind) -> str:
-    """Return C that makes `result[i]` the number of element `i`."""
-    steps = []
-    for n, axis in enumerate(kind.axes):
-        assert isinstance(axis, EdgesKind)
-        key = key_dtype(axis.dtype)
-        # No bin (k < 0) is below all edges, above all, or NaN, whose key is outside of the range.
-        lowest = literal(key_range(axis.dtype)[0], key)
-        steps.append(
-            f"""{{
+class NumbersSpec(NamedTuple):
+    """What the C of the kernel depends on.
+
+    Attributes
+    ----------
+    kind : BinnedKind
+        How bins are found, not in blocks.
+    places : bool
+        Whether bins are stored, rather than numbers as of `numpy.digitize`.
+    """
+
+    kind: BinnedKind
+    places: bool = False
+
+    @property
+    def declarations(self) -> list[str]:
+        """Arguments: those of `kind`, for numbers also that above all edges of each axis, and whether edges fall."""
+        of_numbers = [] if self.places else [*(f"int edges{n}" for n in range(len(self.kind.axes))), "int falling"]
+        return [*", ".join(self.kind.arguments()).split(", "), *of_numbers]
+
+    @property
+    def tables(self) -> list[str]:
+        """Those of the arrays of axes; the others are the caller's."""
+        return [text for text in self.declarations if "*" in text and not _is_data(text)]
+
+    @property
+    def arrays(self) -> list[str]:
+        """Those of all arrays, tables first."""
+        return [*self.tables, *filter(_is_data, self.declarations)]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Those of the numbers."""
+        return [text for text in self.declarations if "*" not in text]
+
+    def code(self) -> str:
+        """Return C that makes `result[i]` the number of element `i`."""
+        kind = self.kind
+        if self.places:
+            return f"{kind.code()}\nresult[i] = bin;"
+        steps = []
+        for n, axis in enumerate(kind.axes):
+            assert isinstance(axis, EdgesKind)
+            key = key_dtype(axis.dtype)
+            # No bin (k < 0) is below all edges, above all, or NaN, whose key is outside of the range.
+            lowest = literal(key_range(axis.dtype)[0], key)
+            steps.append(
+                f"""{{
     const {c_name(bits_dtype(axis.dtype))} bits = {bits_of(kind.element(n), axis.data)};
     const {c_name(key)} key = {key_of_bits(axis.dtype)};
     const int k = {axis.call(kind.element(n), n)};
     number = number * (edges{n} + 1) + (k >= 0 ? k + 1 : key >= {lowest} && key < start{n} ? 0 : edges{n});
 }}"""
-        )
-    return "\n".join(["long number = 0;", *steps, "result[i] = falling ? edges0 - number : number;"])
+            )
+        return "\n".join(["long number = 0;", *steps, "result[i] = falling ? edges0 - number : number;"])
 
 
-class _Arguments(NamedTuple):
-    """The declarations of the arrays and of the numbers that a kernel takes besides its result and the size."""
-
-    arrays: tuple[str, ...]
-    numbers: tuple[str, ...]
-
-    @staticmethod
-    def dtype(number: str) -> np.dtype:
-        """Return the dtype of a declared number."""
-        dtype = dtype_of(number.rpartition(" ")[0])
-        assert dtype is not None
-        return dtype
+def render_numbers(spec: NumbersSpec, *, in_shares: bool) -> str:
+    """Return the OpenCL C program; `in_shares`: whether a work-item takes elements that follow each other."""
+    result = "int *result" if spec.places else "long *result"
+    parameters, pointers = with_arrays(", ".join([*spec.arrays, result, *spec.numbers, "long count"]))
+    return render(
+        "binned/numbers.mako",
+        functions=spec.kind.functions(),
+        declared=", ".join(parameters),
+        pointers=" ".join(pointers),
+        in_shares=in_shares,
+        body=spec.code(),
+    )
 
 
 @kept_by_context
-def _executable(
-    context: cl.Context, queue: cl.CommandQueue, kind: BinnedKind, arguments: _Arguments, body: str, dtype: np.dtype
-) -> Executable:
-    return _made(queue, kind, arguments, body, dtype, {})
+def _executable(context: cl.Context, queue: cl.CommandQueue, spec: NumbersSpec) -> Executable:
+    return _made(queue, spec, {})
 
 
-def _made(
-    queue: cl.CommandQueue,
-    kind: BinnedKind,
-    arguments: _Arguments,
-    body: str,
-    dtype: np.dtype,
-    tables: Mapping[str, Any],
-) -> Executable:
-    """Return the kernel that runs `body` for each element; `tables` are those of its first arrays that no call passes."""
-    in_order = [*arguments.arrays, f"{c_name(dtype)} *result", *arguments.numbers, "long count"]
-    parameters, pointers = with_arrays(", ".join(in_order))
+def _made(queue: cl.CommandQueue, spec: NumbersSpec, tables: Mapping[str, Any]) -> Executable:
+    """Return the kernel; no call passes the `tables`, which are its first arrays."""
     is_cpu = device_kind(queue.device) == "cpu"
-    source = render(
-        "binned/numbers.mako",
-        functions=kind.functions(),
-        declared=", ".join(parameters),
-        pointers=" ".join(pointers),
-        in_shares=is_cpu,
-        body=body,
-    )
-    slots = [ArraySlot(_name(text), True, False) for text in arguments.arrays]
+    dtype = np.dtype(np.int32 if spec.places else np.int64)
+    slots = [ArraySlot(_name(text), True, False) for text in spec.arrays]
     slots.append(ArraySlot("result", False, True, ((1,), dtype)))
-    units = queue.device.max_compute_units
     lanes = 1 if is_cpu else min(_LANES, queue.device.max_work_group_size)
-    work_items = units * (_CPU_SHARES if is_cpu else _RESIDENT // lanes * lanes), lanes
-    scalars = (*map(_name, arguments.numbers), "count")
+    items = queue.device.max_compute_units * (_CPU_SHARES if is_cpu else _RESIDENT // lanes * lanes)
+    scalars = (*map(_name, spec.numbers), "count")
     same = {_name(text): table for text, table in tables.items()}
-    return single_kernel(queue, "numbers", source, tuple(slots), scalars, work_items, "numbers of bins", same=same)
+    source = render_numbers(spec, in_shares=is_cpu)
+    return single_kernel(queue, "numbers", source, tuple(slots), scalars, (items, lanes), "numbers of bins", same=same)
 
 
 def _name(declaration: str) -> str:
     return declaration.rpartition(" ")[2].lstrip("*")
+
+
+def _is_data(declaration: str) -> bool:
+    """Whether it is of an array of the caller: the mask, or data."""
+    return "*" in declaration and (
+        _name(declaration) == "where" or re.fullmatch(r"x\d+", _name(declaration)) is not None
+    )
+
+
+def _dtype_of(number: str) -> np.dtype:
+    """Return the dtype of a declared number."""
+    dtype = dtype_of(number.rpartition(" ")[0])
+    assert dtype is not None
+    return dtype

@@ -12,12 +12,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from clhist._core.opencl.lost import fetched
+from clhist._core.opencl.new_arrays import beginning, to_device
 from clhist._core.runtime.small import rate_name
 from clhist.bincount import bincount
 from clhist.calibration.measure import Bench, Measurement
 from clhist.digitize import digitize
 from clhist.groupby import GroupBy
 from clhist.grouped.groups import groups_of
+from clhist.grouped.keys import distinct, numbered_by_host
 from clhist.histogram import histogram, histogram2d
 from clhist.reduce import reduce_by_index
 from clhist.stats import binned_statistic
@@ -45,6 +48,14 @@ def _calls(bench: Bench) -> dict[str, tuple[Call, Call]]:
     # Keys too far apart for a table that they index.
     wide, edges = indices << 40, np.linspace(0, 1, _EDGES)
     queue, unit = bench.queue, (0.0, 1.0)
+    arrays = {id(array): to_device(queue, array) for array in (y, wide)}
+
+    def there(array: np.ndarray, size: int) -> Any:
+        return beginning(arrays[id(array)], size)
+
+    def by_host(array: np.ndarray, size: int) -> Any:
+        numbers, keys, _ = numbered_by_host(fetched(there(array, size), queue), False, False, False)
+        return to_device(queue, numbers), to_device(queue, keys)
 
     def mean(size: int, queue: Any, num_groups: int | None) -> Any:
         groups = groups_of(indices[:size], num_groups, True, queue)
@@ -75,6 +86,12 @@ def _calls(bench: Bench) -> dict[str, tuple[Call, Call]]:
             lambda n: np.unique(wide[:n], return_inverse=True),
         ),
         "distinct": (lambda n: unique(y[:n], queue=queue), lambda n: np.unique(y[:n])),
+        # Arrays of the device, and the same with copies of them.
+        "unique, of a device": (lambda n: factorize(there(y, n), queue=queue), lambda n: by_host(y, n)),
+        "distinct, of a device": (
+            lambda n: unique(there(y, n), queue=queue),
+            lambda n: to_device(queue, distinct(fetched(there(y, n), queue))),
+        ),
         # The path on the host stands for another library.
         "group_by": (lambda n: mean(n, queue, None), lambda n: mean(n, None, None)),
     }
@@ -83,6 +100,8 @@ def _calls(bench: Bench) -> dict[str, tuple[Call, Call]]:
             lambda n: factorize(wide[:n], queue=queue),
             lambda n: import_module("pandas").factorize(wide[:n]),
         )
+        import_module("pandas")
+        calls["factorize, of a device"] = lambda n: factorize(there(wide, n), queue=queue), lambda n: by_host(wide, n)
     if find_spec("scipy"):
         calls["binned_statistic"] = (
             lambda n: binned_statistic(x[:n], y[:n], "mean", 100, queue=queue),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.arrays import Array, are_plain_numbers, is_device_array
 from clhist._core.runtime.columns import ColumnData
-from clhist._core.runtime.small import is_small
+from clhist._core.runtime.small import are_few_of_device, is_small
 from clhist.grouped.keys import Numbering, are_hashed, numbered_by_host
 
 if TYPE_CHECKING:
@@ -44,20 +45,24 @@ def factorized(
     """
     is_device = is_device_array(keys)
     on_host = not is_device if on_host is None else on_host
-    if not is_device and are_few(keys, queue):
+    by_host = are_few(keys, queue, only_keys=only_keys and sort and not first)
+    if by_host and not is_device:
         return numbered_by_host(keys, sort, first, missing)
     from clhist.grouped.numbering import numbered_by_device  # PyOpenCL, which few keys do without
 
     options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
-    return numbered_by_device(keys, queue, on_host=on_host, **options)
+    return numbered_by_device(keys, queue, on_host=on_host, by_host=by_host, **options)
 
 
-def are_few(keys: np.ndarray, queue: cl.CommandQueue | None) -> bool:
-    """Whether the host numbers the keys faster than the device."""
-    if is_small("unique", keys.size, queue):
+def are_few(keys: Array, queue: cl.CommandQueue | None, *, only_keys: bool = False) -> bool:
+    """Whether the host numbers the keys faster than the device, or returns them if `only_keys` are needed."""
+    is_less = partial(are_few_of_device, keys.queue) if is_device_array(keys) else is_small
+    if only_keys and keys.dtype.kind == "f" and is_device_array(keys) and are_plain_numbers(keys):
+        return is_less("distinct", keys.size, queue)
+    if is_less("unique", keys.size, queue):
         return True
     # `are_hashed` may import pandas, so ask it last.
-    return is_small("factorize", keys.size, queue) and are_hashed(keys)
+    return is_less("factorize", keys.size, queue) and are_hashed(keys)
 
 
 def factorized_column(

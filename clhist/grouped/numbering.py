@@ -19,7 +19,7 @@ import pyopencl as cl
 
 from clhist._core.kernels.key_table import BLOCK, EACH, LANES, NONE, KeySpec
 from clhist._core.kernels.render import render_keys
-from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.arrays import Array, are_plain_numbers, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import claims, default_queue, device_kind
 from clhist._core.opencl.lost import fetched
@@ -31,7 +31,7 @@ from clhist._core.runtime.counting import extremes
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.launcher import chain_on
 from clhist.grouped.distinct_keys import distinct_on_device
-from clhist.grouped.keys import Numbering, numbered_by_host
+from clhist.grouped.keys import Numbering, distinct, numbered_by_host
 from clhist.grouped.sampled_keys import (
     FEWEST,
     LOCAL_MEMORY,
@@ -527,11 +527,12 @@ def numbered_by_device(
     as_is: bool,
     on_host: bool,
     only_keys: bool,
+    by_host: bool = False,
 ) -> Numbering:
-    """Return keys as numbers; the parameters are those of `clhist.grouped.factorized.factorized`."""
+    """Return keys as numbers; `by_host`: whether the host numbers them; other parameters are those of `factorized`."""
     is_device = is_device_array(keys)
     own_queue = queue or (keys.queue if is_device else None) or default_queue()
-    if can_number(keys.dtype, own_queue.device) and keys.size < MOST_ELEMENTS:
+    if not by_host and can_number(keys.dtype, own_queue.device) and keys.size < MOST_ELEMENTS:
         dtype = keys.dtype
         if not is_device:
             keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
@@ -539,7 +540,10 @@ def numbered_by_device(
         options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
         numbering = number_keys(keys, own_queue, on_host=on_host, **options)
         return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
-    # No kernel for these keys: number them on the host, and put the results on the device of the keys.
-    numbers, *others = numbered_by_host(fetched(keys, own_queue) if is_device else keys, sort, first, missing)
+    # Few keys, or no kernel for them: number them on the host, and put the results on the device of the keys.
+    host = fetched(keys, own_queue) if is_device else keys
+    if by_host and only_keys and sort and not first and are_plain_numbers(host):
+        return Numbering(keys, to_device(own_queue, distinct(host)), None)
+    numbers, *others = numbered_by_host(host, sort, first, missing)
     placed = (array if array is None or not is_device else to_device(own_queue, array) for array in others)
     return Numbering(numbers if on_host else to_device(own_queue, numbers), *placed)

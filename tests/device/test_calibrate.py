@@ -263,6 +263,7 @@ def test_a_calibrated_profile_is_used(tmp_path, monkeypatch, queue):
 
 _LIBRARIES = {
     "factorize": "pandas",
+    "factorize, of a device": "pandas",
     "ndimage": "scipy",
     "binned_statistic": "scipy",
     "boost-histogram": "boost_histogram",

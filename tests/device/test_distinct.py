@@ -1,5 +1,7 @@
 """Distinct values alone, which the host sorts or marks where the device is slower: as NumPy and as the device."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
@@ -10,7 +12,7 @@ import clhist
 from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
 from clhist._core.runtime import small
 from clhist._core.runtime.signature import call_templates
-from clhist.grouped import distinct_keys, keys
+from clhist.grouped import device_keys, distinct_keys, keys
 from clhist.grouped.numbering import number_keys
 
 
@@ -50,6 +52,32 @@ def test_as_the_device(dtype, width, queue):
     for result in (clhist.unique(x, queue=queue), clhist.unique(on_device).get()):
         np.testing.assert_array_equal(clhist.unique(x), result)
         assert clhist.unique(x).dtype == result.dtype
+
+
+@pytest.mark.parametrize("dtype", ["bool", "i2", "i4", "u8", "f2", "f4", "f8", "M8[s]"])
+def test_few_elements_of_a_device(dtype, monkeypatch, queue):
+    """What the host computes of an array of the device equals what the device does, and is on the device."""
+    bits = dtype.replace("M8[s]", "i8").replace("bool", "i1")
+    x = values_of(bits, 3000, None if bits[0] == "f" else 100).view(dtype)
+    on_device = cl_array.to_device(queue, x % 2 == 0 if dtype == "bool" else x)
+    values = cl_array.to_device(queue, np.arange(3000, dtype=np.float32))
+    calls = [
+        lambda **queue: (clhist.unique(on_device, **queue),),
+        lambda **queue: clhist.unique(on_device, True, True, True, **queue),
+        lambda **queue: clhist.unique(on_device.reshape(-1, 2), False, True, sorted=False, **queue),
+        lambda **queue: clhist.factorize(on_device, **queue),
+        lambda **queue: clhist.factorize(on_device, sort=True, use_na_sentinel=False, **queue),
+        lambda **queue: (clhist.group_by(on_device, **queue).sum(values),),
+    ][: 6 if dtype in ("i4", "f8") else 5]  # one program for all groups
+    expected = [call(queue=queue) for call in calls]
+    for name in [name for name in small.COSTS if name.endswith(", of a device")]:
+        monkeypatch.setitem(small.COSTS, name, threshold(2**19))
+    monkeypatch.setattr(device_keys, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
+    for call, of_device in zip(calls, expected, strict=True):
+        for one, other in zip(call(), of_device, strict=True):
+            assert type(one) is type(other)
+            assert (one.dtype, one.shape) == (other.dtype, other.shape)
+            np.testing.assert_array_equal(one.get(), other.get())
 
 
 def test_signaling_nan_cause_no_warnings(monkeypatch):

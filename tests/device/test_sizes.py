@@ -21,6 +21,7 @@ from clhist._core.model.problem import planned_size
 from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.engine import Engine
+from clhist.binned import numbers
 from clhist.selftest.reference import counts_of
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
@@ -428,9 +429,8 @@ def test_bin_numbers_of_other_sizes(edges, on_device, queue, rng, monkeypatch):
     def check(size):
         x = rng.random(size)
         x[0] = np.nan
-        numbers = clhist.digitize(cl_array.to_device(queue, x) if on_device else x, edges, queue=queue)
-        numbers = numbers.get() if on_device else numbers
-        np.testing.assert_array_equal(numbers, np.digitize(x, edges))
+        result = clhist.digitize(cl_array.to_device(queue, x) if on_device else x, edges, queue=queue)
+        np.testing.assert_array_equal(result.get() if on_device else result, np.digitize(x, edges))
 
     for size in (5000, 5001, 4999, 300, 80_000, *[5000] * 20, *range(5010, 5050)):
         check(size)
@@ -506,3 +506,12 @@ def test_exact_sums_of_other_sizes_are_made_for_their_number(queue, rng):
         )
         expected = [math.fsum(values[index == k].astype(float)) for k in range(9)]
         np.testing.assert_array_equal(got.get(), np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_numbers_of_bins_in_pieces(right, monkeypatch, queue):
+    """Elements of the host that a device may lack the memory for are uploaded in pieces."""
+    monkeypatch.setattr(numbers, "_UPLOADED", 1000)
+    monkeypatch.setattr(numbers, "shares_memory", lambda device: False)
+    x, edges = np.random.default_rng(0).integers(0, 50, (9, 500)).astype(np.float32), np.arange(3.0, 40.0)
+    np.testing.assert_array_equal(clhist.digitize(x, edges, right, queue=queue), np.digitize(x, edges, right))

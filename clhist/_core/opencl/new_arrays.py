@@ -155,7 +155,15 @@ def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
     """Return a copy of an array on the device."""
     if cuda_device_of(queue) is not None:
         return _cuda_arrays().empty_cuda(queue, array.shape, array.dtype).filled(array)
-    return cl_array.to_device(queue, array)
+    if not shares_memory(queue.device) or not array.nbytes:
+        return cl_array.to_device(queue, array)
+    # A copy by the queue takes a CPU's runtime 50 to 200 µs, in which 100,000 numbers are copied.
+    content, flags = np.ascontiguousarray(array), cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+
+    def make() -> Array:
+        return _described(queue, array.shape, array.dtype, cl.Buffer(queue.context, flags, 0, content))
+
+    return _with_room(queue.device, make, array.nbytes, array.shape, array.dtype)
 
 
 def kept_on_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from clhist._core.kinds import imported, is_instance
+from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist.errors import NoDeviceError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Cost(NamedTuple):
     unit : float
         Nanoseconds per element on one compute unit.
     columns : int
-        Arrays that a GPU gets a copy of.
+        Arrays that a GPU gets a copy of; below 0 those of a GPU that the host copies.
     """
 
     extra: float
@@ -56,6 +57,9 @@ COSTS = {
     "unique": Cost(700, 30, 150, 230),
     "distinct": Cost(700, 30, 6.0, 200),  # values alone, which NumPy sorts
     "factorize": Cost(420, 20, 4.4, 4.0),  # integers of few values, which pandas hashes
+    "distinct, of a device": Cost(190, 10, 6.0, 200, -2),  # floats alone
+    "unique, of a device": Cost(190, 10, 150, 230, -2),
+    "factorize, of a device": Cost(190, 10, 4.4, 4.0, -2),
     "group_by": Cost(180, 8, 5.5, 5.6, 2),
     "running": Cost(180, 8, 60, 20, 2),  # running values of groups
     "rank": Cost(900, 15, 75, 80, 2),
@@ -147,6 +151,17 @@ def is_small(call: str, size: int, queue: cl.CommandQueue | None, **options: Any
         if value is not None and value is not False:
             return False
     return queue is None and not pays_off(call, size)
+
+
+def are_few_of_device(own: cl.CommandQueue, call: str, size: int, queue: cl.CommandQueue | None) -> bool:
+    """Whether the host computes a call on arrays of a device, those of the queue `own`, with copies there and back.
+
+    Only for calls that wait for the device anyway, and not of CUDA's arrays, whose calls are replayed. The other
+    parameters are those of `is_small`.
+    """
+    if queue is not None or cuda_device_of(own) is not None:
+        return False
+    return size < _least_size(f"{call}, of a device", _device_of(own))[0]
 
 
 def pays_off(call: str, size: int) -> bool:
