@@ -12,7 +12,7 @@ import clhist
 from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
 from clhist._core.runtime import small
 from clhist._core.runtime.signature import call_templates
-from clhist.grouped import device_keys, distinct_keys, keys
+from clhist.grouped import distinct_keys, keys, numbering
 from clhist.grouped.numbering import number_keys
 
 
@@ -72,7 +72,7 @@ def test_few_elements_of_a_device(dtype, monkeypatch, queue):
     expected = [call(queue=queue) for call in calls]
     for name in [name for name in small.COSTS if name.endswith(", of a device")]:
         monkeypatch.setitem(small.COSTS, name, threshold(2**19))
-    monkeypatch.setattr(device_keys, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
+    monkeypatch.setattr(numbering, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
     for call, of_device in zip(calls, expected, strict=True):
         for one, other in zip(call(), of_device, strict=True):
             assert type(one) is type(other)
