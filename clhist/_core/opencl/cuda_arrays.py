@@ -215,7 +215,7 @@ class CudaConverted(NamedTuple):
 
 
 class CudaMade(NamedTuple):
-    """An array that `empty_cuda` has made, for a recording of the call."""
+    """An array that `new_array` has made, for a recording of the call."""
 
     array: CudaArray
 
@@ -270,7 +270,10 @@ def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: 
     # For a dtype that the library lacks, its array has bytes instead, and another shape.
     if library.has(dtype):
         memory.whole = address, shape, dtype
-    return CudaArray.made(memory, Described(address, dtype, shape, strides, like.device), queue)
+    made = CudaArray.made(memory, Described(address, dtype, shape, strides, like.device), queue)
+    if heard.calls is not None:
+        heard.calls.append(CudaMade(made))
+    return made
 
 
 def of_caller(array: CudaArray) -> Any:
@@ -326,10 +329,7 @@ def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
 
 def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:
     """Return a new array for a call in `results_like`."""
-    made = new_array(memory_of_call(), shape, np.dtype(dtype), queue)
-    if heard.calls is not None:
-        heard.calls.append(CudaMade(made))
-    return made
+    return new_array(memory_of_call(), shape, np.dtype(dtype), queue)
 
 
 def kept_on_cuda(queue: cl.CommandQueue, array: np.ndarray) -> CudaArray:

@@ -288,11 +288,10 @@ class _Part(NamedTuple):
 
 
 class CudaRun(NamedTuple):
-    """A run of `CudaExecutable`: its arrays, those among them that it allocated, with their memory, and its scalars."""
+    """A run of `CudaExecutable`, for a recording of the call: its arrays, their memory, and its scalars."""
 
     executable: CudaExecutable
     memory: CudaMemory
-    made: list[bool]
     arrays: list[CudaArray]
     scalars: list[Any]
 
@@ -390,13 +389,15 @@ class CudaExecutable(Executable):
             raise TypeError("wait_for, allocator: expected none with arrays of CUDA, whose stream orders what is done")
         memory = self._memory(arrays)
         with driver().on(self._device):
-            made = [array is None or type(array) is New for array in arrays]
-            operands = [self._new(n, memory, arrays[n]) if made[n] else arrays[n] for n in range(len(arrays))]
+            operands = [
+                self._new(n, memory, array) if array is None or type(array) is New else array
+                for n, array in enumerate(arrays)
+            ]
             # A recording notes the run, by the `CudaRun` below, and not its launches.
             with unheard():
                 self.launch([*(array.offset for array in operands), *scalars], memory.library, memory.stream, begun)
         if heard.calls is not None:
-            heard.calls.append(CudaRun(self, memory, made, operands, list(scalars)))
+            heard.calls.append(CudaRun(self, memory, operands, list(scalars)))
         none: Any = None  # of OpenCL's events
         return Outcome(self._collected(operands), {"combine": [none]}, {})
 

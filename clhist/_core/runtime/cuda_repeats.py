@@ -401,21 +401,15 @@ def _steps(
     """Return the steps of recorded calls; add the arrays that they allocate to `ranges`, and to `made` by index."""
     # `ranges` grows in the order in which a replay appends its arrays, so that indices agree.
     steps: list[_Step] = []
-
-    def allocate(array: CudaArray) -> None:
-        library, shape, dtype = array.memory.library, array.shape, array.dtype
-        steps.append(_New(shape, dtype, library.maker(shape, dtype, array.memory.device)))
-        made[len(ranges)] = shape, dtype
-        ranges.append((array.offset, array.nbytes))
-
     for call in calls:
         if isinstance(call, Reading):
             steps.append(_Reading(_place(call.array, ranges)[0], call.array.size, call.array.dtype))
-            continue
-        if isinstance(call, CudaMade):
-            allocate(call.array)
-            continue
-        if isinstance(call, CudaConverted):
+        elif isinstance(call, CudaMade):
+            array, shape, dtype = call.array, call.array.shape, call.array.dtype
+            steps.append(_New(shape, dtype, array.memory.library.maker(shape, dtype, array.memory.device)))
+            made[len(ranges)] = shape, dtype
+            ranges.append((array.offset, array.nbytes))
+        elif isinstance(call, CudaConverted):
             n, begin = _place(call.array, ranges)
             # A replay converts arrays that it allocates, from their first element on.
             if begin or n not in made or made[n][1] != call.array.dtype:
@@ -423,11 +417,8 @@ def _steps(
             steps.append(_Conversion(n, call.array.size, call.result.dtype))
             made[len(ranges)] = (call.array.size,), call.result.dtype
             ranges.append((call.result.offset, call.result.nbytes))
-            continue
-        for is_made, array in zip(call.made, call.arrays, strict=True):
-            if is_made:
-                allocate(array)
-        steps.append(_Launch(call.executable, [_place(array, ranges) for array in call.arrays], call.scalars))
+        else:
+            steps.append(_Launch(call.executable, [_place(array, ranges) for array in call.arrays], call.scalars))
     return steps
 
 
