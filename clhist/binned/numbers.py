@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.elements import bits_of, has_no_type, key_of_bits
-from clhist._core.kernels.kernel_code import with_arrays
+from clhist._core.kernels.kernel_code import ALONE, with_arrays
 from clhist._core.kernels.render import render
 from clhist._core.keys import bits_dtype, key_dtype, key_range
 from clhist._core.opencl.arrays import Array, is_device_array
@@ -269,6 +269,7 @@ def render_numbers(spec: NumbersSpec, *, in_shares: bool) -> str:
         declared=", ".join(parameters),
         pointers=" ".join(pointers),
         in_shares=in_shares,
+        alone=ALONE if in_shares else "",
         body=spec.code(),
     )
 
