@@ -49,7 +49,7 @@ _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a la
 
 
 class _Request(NamedTuple):
-    """What a call is looked up by.
+    """The keys by which a call is looked up.
 
     Attributes
     ----------
