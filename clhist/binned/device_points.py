@@ -127,5 +127,5 @@ def _plain_edges(bins: Any, requested: Any, data_extent: Any) -> list[np.ndarray
         return []
     if not fine:
         return []
-    edges = counted_edges(number, low, high) if type(low) is type(high) is float else None
-    return [np.linspace(low, high, number + 1) if edges is None else edges]
+    even = counted_edges(number, low, high) if type(low) is type(high) is float else None
+    return [np.linspace(low, high, number + 1) if even is None else even]
