@@ -90,7 +90,8 @@ def even_axis(edges: Array, low: Any, high: Any, *, fp64: bool) -> Axis | None:
     The axis equals that of `axis_of`, but its margin is a bound from scalars, which takes a tenth of the time.
     """
     dtype, number = edges.dtype, len(edges) - 1
-    if dtype.char not in "fd" or has_no_type(dtype, fp64) or not {type(low), type(high)} <= {float, dtype.type}:
+    of_range = float, dtype.type
+    if dtype.char not in "fd" or type(low) not in of_range or type(high) not in of_range or has_no_type(dtype, fp64):
         return None
     least, most = edges.item(0), edges.item(number)  # the range in the dtype of the data, as NumPy compares it
     extent = most - least

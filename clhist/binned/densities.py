@@ -14,6 +14,7 @@ import pyopencl as cl
 from clhist._core.kernels.kernel_code import with_arrays
 from clhist._core.kernels.render import render
 from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import kept_on_device
 from clhist._core.opencl.program import kept_by_context
@@ -46,20 +47,31 @@ class Densities:
     def __init__(self, queue: cl.CommandQueue, edges: Sequence[np.ndarray]) -> None:
         self._queue, self._shape = queue, tuple(len(one) - 1 for one in edges)
         self._edges = [one.copy() for one in edges]  # the caller gets the others
-        self._kernels: dict[np.dtype, Executable] = {}  # by the dtype of counts
+        self._widths: Array | None = None
+        self._kernels: dict[np.dtype, Executable] = {}  # of CUDA, by the dtype of counts
 
     def __call__(self, counts: Array) -> Array:
         """Return the densities of counts, whose last dimensions are the axes."""
         queue, shape = self._queue, self._shape
-        kernel = self._kernels.get(counts.dtype)
-        if kernel is None:
-            source = render_densities(counts.dtype, _lanes(queue), dims=len(shape))
+        if self._widths is None:
             # As NumPy: the difference in the dtype of the edges.
             widths = np.concatenate([np.array(np.diff(one), np.float64) for one in self._edges])
             with unheard():
-                same = {"edges": kept_on_device(queue, widths)}
-            kernel = self._kernels[counts.dtype] = _kernel(queue, source, len(shape), same)
-        return _divided(queue, kernel, [counts], counts, shape)
+                self._widths = kept_on_device(queue, widths)
+        if not is_cuda(counts):
+            kernel = _kernel_of_widths(queue.context, queue, counts.dtype, len(shape))
+            return _divided(queue, kernel, [self._widths, counts], counts, shape)
+        # A recorded call of CUDA has its own arrays alone, so the kernel contains the widths.
+        own = self._kernels.get(counts.dtype)
+        if own is None:
+            source = render_densities(counts.dtype, _lanes(queue), dims=len(shape))
+            own = self._kernels[counts.dtype] = _kernel(queue, source, len(shape), {"edges": self._widths})
+        return _divided(queue, own, [counts], counts, shape)
+
+
+@kept_by_context
+def _kernel_of_widths(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, dims: int) -> Executable:
+    return _kernel(queue, render_densities(dtype, _lanes(queue), dims=dims), dims)
 
 
 def densities_by_records(queue: cl.CommandQueue, counts: Array, records: Array, edge: np.dtype) -> Array:

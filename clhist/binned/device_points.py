@@ -15,6 +15,7 @@ from clhist.axes.thresholds import Thresholds, numpy_bins
 from clhist.binned.counts import flat
 from clhist.binned.device_inputs import numpy_axis
 from clhist.binned.extent import extent
+from clhist.binned.host import counted_edges
 from clhist.binned.inputs import range_ends
 from clhist.binned.points import Points, numpy_histogramdd
 from clhist.binned.sweep import Binned
@@ -124,4 +125,7 @@ def _plain_edges(bins: Any, requested: Any, data_extent: Any) -> list[np.ndarray
         fine = number > 0 and bool(np.isfinite(low) and np.isfinite(high) and low < high)
     except (TypeError, ValueError):
         return []
-    return [np.linspace(low, high, number + 1)] if fine else []
+    if not fine:
+        return []
+    even = counted_edges(number, low, high) if type(low) is type(high) is float else None
+    return [np.linspace(low, high, number + 1) if even is None else even]

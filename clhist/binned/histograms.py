@@ -325,21 +325,27 @@ def histogramdd(
     if not points.on_device and not points.are_countable(edges):
         options = {"reproducible": reproducible and may_round(weights)}
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
-    searched = False
-    if key is not None:
-        # Whether calls on such points had other bins before.
-        any_bins: Hashable = signature_of_data((*points.arrays, weights, where), queue, "dd", "any bins")
-        searched = call_templates.get(key) is None and are_searched(points.size, queue, call_templates.get(any_bins))
-        call_templates.put(any_bins, True)
+    # Calls on such points that had other bins may have the same kinds of axes.
+    any_bins = key and signature_of_data(
+        (*points.arrays, weights, where), queue, "dd", "any bins", reproducible, size_class(points.size)
+    )
+    earlier: PreparedHistogram | None = call_templates.get(any_bins)
+    searched = call_templates.get(key) is None and are_searched(points.size, queue, earlier)
     are_even = [np.ndim(axis_bins) == 0 for axis_bins in (bins if np.iterable(bins) else [bins] * points.dims)]
     binned = binned_points(points, edges, where, queue, are_even=are_even, searched=searched)
+    searches, divide = binned is not None and any(axis.is_searched for axis in binned.axes), Densities(queue, edges)
+    of_bins: Any = {"edges": tuple(edges), "divide": divide, "searches": searches}
+    sweep = None if binned is None or earlier is None or earlier.sweep is None else earlier.sweep.of_axes(binned)
+    if earlier is not None and sweep is not None:
+        prepared = PreparedHistogram(queue, sweep, earlier.dtype, **of_bins)
+        store(key, prepared)
+        return prepared((*points.arrays, where, weights), points.size, density, out), edges
     hist, swept = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
-    searches = binned is not None and any(one.is_searched for one in binned.axes)
-    divide = Densities(queue, edges)
-    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges), divide=divide, searches=searches)
+    prepared = PreparedHistogram(queue, swept, hist.dtype, **of_bins)
     store(key, prepared)
+    store(any_bins, prepared)
     return prepared.finished(hist, density, out), edges
 
 

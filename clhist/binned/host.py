@@ -91,21 +91,22 @@ def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
 
 def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
     """Return NumPy's edges of equal-width bins for data of `dtype`."""
-    if (
-        type(bins) is int
-        and 0 < bins <= _MOST_COUNTED
-        and type(ends) is tuple
-        and list(map(type, ends)) == [float, float]
-    ):
-        low, high = ends
-        # NumPy's own computation, without its checks, which take four times as long: such steps are not rounded away.
-        step = (high - low) / bins
-        if dtype == np.float64 and max(abs(low), abs(high)) * 2.0**-48 < step < np.inf:
-            edges: np.ndarray = _numbers(bins + 1) * step
-            edges += low
-            edges[-1] = high
+    if type(bins) is int and bins > 0 and type(ends) is tuple and list(map(type, ends)) == [float, float]:
+        edges = counted_edges(bins, *ends) if dtype == np.float64 else None
+        if edges is not None:
             return edges
     return numpy_edges(np.empty(0, dtype), bins, ends)
+
+
+def counted_edges(bins: int, low: float, high: float) -> np.ndarray | None:
+    """Return what `numpy.linspace` returns, in a quarter of its time; None of many bins, or if edges may be equal."""
+    step = (high - low) / bins
+    if bins > _MOST_COUNTED or not max(abs(low), abs(high)) * 2.0**-48 < step < np.inf:
+        return None
+    edges: np.ndarray = _numbers(bins + 1) * step
+    edges += low
+    edges[-1] = high
+    return edges
 
 
 @lru_cache(maxsize=16)

@@ -200,6 +200,11 @@ class Binned:
         return BinnedKind(tuple(axis.kind for axis in self.axes), in_rows, self.where is not None)
 
     @property
+    def packed(self) -> Binned:
+        """The same data, with a packed table for each axis that can have one."""
+        return Binned(tuple([axis.packed for axis in self.axes]), self.data, self.where, self.size)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Bins of each axis."""
         return tuple(axis.extent for axis in self.axes)
@@ -324,6 +329,8 @@ class Sweep:
         The number of elements, N.
     in_blocks : bool
         Whether elements are processed in blocks.
+    kind : BinnedKind
+        How bins are found.
     """
 
     template: CallTemplate
@@ -333,6 +340,7 @@ class Sweep:
     bins: int | tuple[int, ...]
     size: int
     in_blocks: bool
+    kind: BinnedKind
 
     @classmethod
     def of(
@@ -368,7 +376,7 @@ class Sweep:
         # Reproducible sums have no spare bin: its values would take part in their scale.
         has_spare = in_blocks and not reproducible
         if in_blocks:
-            binned = Binned(tuple([axis.packed for axis in binned.axes]), binned.data, binned.where, binned.size)
+            binned = binned.packed
             packed = binned.kind
             kind = BinnedKind(packed.axes, packed.in_rows, packed.masked, in_blocks=True, has_spare=has_spare)
         args, dtypes = binned.template(queue)
@@ -388,7 +396,7 @@ class Sweep:
         origin = origin_for(queue, [*binned.arrays, *values], of_kind, engine)
         template = CallTemplate(engine() if origin is None else origin.engine, args, call, origin)
         dtypes = [*dtypes, *(None for _ in values)]
-        return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, bins, size, in_blocks)
+        return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, bins, size, in_blocks, kind)
 
     def of_axis(self, axis: Axis) -> Sweep:
         """Return the sweep over one other axis, of the same kind."""
@@ -397,7 +405,17 @@ class Sweep:
         on_device, shape = is_device_array(self.template.args[1]), (axis.extent,)
         bins = shape if type(self.bins) is tuple else axis.extent + 1  # with a spare bin
         template = self.template.with_args(1, arguments_of(self.queue, axis, on_device))
-        return Sweep(template, self.names, self.dtypes, shape, bins, self.size, self.in_blocks)
+        return Sweep(template, self.names, self.dtypes, shape, bins, self.size, self.in_blocks, self.kind)
+
+    def of_axes(self, binned: Binned) -> Sweep | None:
+        """Return the sweep over the axes of similar data, or None if they are of other kinds."""
+        binned, shape = binned.packed if self.in_blocks else binned, binned.shape
+        kind, own = binned.kind, self.kind
+        if (kind.axes, kind.in_rows, kind.masked) != (own.axes, own.in_rows, own.masked):
+            return None
+        bins = shape if type(self.bins) is tuple else prod(shape) + 1  # with a spare bin
+        template = self.template.with_args(0, binned.template(self.queue)[0])
+        return Sweep(template, self.names, self.dtypes, shape, bins, self.size, self.in_blocks, own)
 
     @property
     def queue(self) -> cl.CommandQueue:

@@ -77,6 +77,27 @@ def test_bins_in_turn_are_numpys(arrays, dtype, rng):
         edges[:] = 0  # which no later call may see
 
 
+def test_edges_that_change_get_a_table_in_the_end(arrays, rng):
+    """Few elements are searched without one at first, also where several edges are equal or out of reach."""
+    of_library, options = arrays
+    data, other = _data(rng, np.float64), rng.normal(0, 50, SIZE)
+    x, y = of_library(data), of_library(other)
+    inside = np.nan_to_num(data)
+    z = of_library(inside)
+    every = [_uneven(rng, number) for number in (3, 15, 16, 17, 255, 256, 257, 4100)]
+    every += [np.array([-np.inf, -1, 0, 0, 0, 9, np.inf]), np.array([-0.0, 0.0, 1.0]), np.array([1e301, 1e302])]
+    for edges in every:
+        few = edges[:30]
+        for _ in range(20 if len(edges) in (4, 257) else 2):
+            np.testing.assert_array_equal(
+                _on_host(clhist.histogram(x, edges, **options)[0]), np.histogram(data, edges)[0]
+            )
+            np.testing.assert_array_equal(_on_host(clhist.digitize(x, edges, **options)), np.digitize(data, edges))
+            got, *_ = clhist.histogram2d(z, y, (few, 5), ((0, 1), (-9.0, 9.0)), **options)
+            expected = np.histogram2d(inside, other, (few, np.linspace(-9, 9, 6)))[0]
+            np.testing.assert_array_equal(_on_host(got), expected)
+
+
 @pytest.mark.parametrize("density", [False, True])
 def test_sums_and_densities_of_other_bins(arrays, density, rng):
     of_library, options = arrays

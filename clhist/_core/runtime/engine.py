@@ -49,7 +49,7 @@ _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a la
 
 
 class _Request(NamedTuple):
-    """The numbers and keys by which a call is looked up.
+    """The keys by which a call is looked up.
 
     Attributes
     ----------

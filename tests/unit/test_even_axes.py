@@ -1,0 +1,40 @@
+"""Axes of even bins from scalars equal those that are made of all thresholds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clhist.axes.axis import axis_of, even_axis
+from clhist.axes.thresholds import numpy_bins, within_range
+from clhist.binned.host import even_edges
+
+RANGES = [
+    (0.0, 1.0), (-0.0, 3.0), (-1.0, 0.0), (-3.0, 3.0), (-7.0, 13.0), (1e3, 2e3), (1e-300, 3e-300), (-1e30, 1e30),
+    (1.0, 1.0 + 1e-9), (1e6, 1e6 + 1), (-1e-5, 1e7), (0.1, 0.7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ends", RANGES, ids=str)
+def test_even_axes_are_those_of_thresholds(dtype, ends):
+    dtype, number_of_axes = np.dtype(dtype), 0
+    for number in (1, 2, 3, 7, 20, 100, 499, 4000):
+        try:
+            expected = np.histogram_bin_edges(np.empty(0, dtype), number, ends)
+        except ValueError:  # of ranges that so many bins cannot divide
+            continue
+        edges = even_edges(number, ends, dtype)
+        assert edges.tobytes() == expected.tobytes()
+        axis = even_axis(edges, *ends, fp64=True) if edges.dtype == dtype else None
+        if axis is None:
+            continue
+        number_of_axes += 1
+        other = axis_of(within_range(numpy_bins(edges, dtype), *ends), fp64=True)
+        assert (axis.kind, axis.extent) == (other.kind, other.extent)
+        np.testing.assert_array_equal(axis.arrays[0], other.arrays[0])
+        assert list(map(type, axis.scalars)) == list(map(type, other.scalars))
+        assert axis.scalars[:-1] == other.scalars[:-1]
+        assert axis.scalars[-1] >= other.scalars[-1] * (1 - 1e-6)  # an upper bound of the measured margin
+    is_plain = 1e-9 < abs(ends[1] - ends[0]) < 1e30 and max(map(abs, ends)) < 1e4 * (ends[1] - ends[0])
+    assert number_of_axes > 2 or not is_plain
