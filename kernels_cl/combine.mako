@@ -72,7 +72,7 @@ ${combine(is_function=True)}
 <%def name="kernels()">
 % if clear_parameters:
 // Sets shared copies to the neutral element, and their locks free.
-__kernel void clhist_clear(
+__kernel ${combine_code.alone(spec)}void clhist_clear(
 ${wrapped([parameter.declaration for parameter in clear_parameters])})
 {
 ${combine_code.clear(state)}
@@ -80,7 +80,7 @@ ${combine_code.clear(state)}
 
 % endif
 ${combine_code.rows_in_words(state)}
-__kernel void clhist_combine_copies(
+__kernel ${combine_code.alone(spec)}void clhist_combine_copies(
 ${wrapped([parameter.declaration for parameter in combine_parameters])})
 {
 ${combine()}

@@ -44,7 +44,7 @@ typedef uchar slot_t;
 % if several or not in_order:
 
 // Marks the keys that occur.
-__kernel void clhist_mark(
+__kernel ${alone}void clhist_mark(
     __global const char *keys_base, const ulong keys_offset, const long size, const ulong least,
     __global slot_t *table, __global uint *first)
 {
@@ -61,7 +61,7 @@ ${keep_first("n")}\
 }
 
 // The number of each element from the slots' numbers, CLHIST_NONE where it has none.
-__kernel void clhist_look_up(
+__kernel ${alone}void clhist_look_up(
     __global const char *keys_base, const ulong keys_offset, const long size, const ulong least,
     __global const uint *ranks, __global uint *numbers)
 {
@@ -126,7 +126,7 @@ uint clhist_added(
 
 // Puts keys into the table, those `stride` apart, and writes the slot of each. state: keys that are there, whether the
 // table is too full, whether there is the key that is like an empty slot, and one without a key, and how many were put.
-__kernel void clhist_insert(
+__kernel ${alone}void clhist_insert(
     __global const char *keys_base, const ulong keys_offset, const long size, const long stride,
     __global word_t *table, const uint mask, const uint most, const uint told, const ulong seed,
     __global volatile uint *state, __global uint *slots, __global uint *first${codes})
@@ -180,7 +180,7 @@ ${keep_first("s")}\
 }
 
 // The number of each element in the place of its slot.
-__kernel void clhist_number(__global uint *slots, const long size, __global const uint *ranks)
+__kernel ${alone}void clhist_number(__global uint *slots, const long size, __global const uint *ranks)
 {
 ${each_block("size")}\
 % if several:

@@ -8,7 +8,7 @@
 ## Included by keys.mako. Decision 0019.
 <%namespace name="scan" file="scan.mako"/>
 // How many slots of each share have a key; state[0] is how many there are in all of them.
-__kernel void clhist_tally(
+__kernel ${alone}void clhist_tally(
     __global const slot_t *table, const uint num_slots, const uint share, const ulong least,
     __global volatile uint *state, __global uint *tallies)
 {
@@ -31,7 +31,7 @@ __kernel void clhist_tally(
 }
 
 // The slots that have a key, in their order, with what sorts them: their words, or their first positions.
-__kernel void clhist_list(
+__kernel ${alone}void clhist_list(
     __global const slot_t *table, const uint num_slots, const uint share, const ulong least,
     __global const uint *state, __global const uint *tallies, __global const uint *first, const uint by_first,
     __global word_t *sorts, __global uint *places)
@@ -72,7 +72,7 @@ __kernel void clhist_list(
 
 // The number of each slot, and the key and the first position of each number, from the slots in their order, and their
 // words, if they were sorted by these.
-__kernel void clhist_rank(
+__kernel ${alone}void clhist_rank(
     __global const slot_t *table, const ulong least, __global const word_t *sorts, const uint by_words,
     __global const uint *places, const uint size, __global const uint *first, __global uint *ranks, __global key_t *labels, __global long *positions)
 {

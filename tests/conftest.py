@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import covering
 import environment  # before PyOpenCL, whose first import reads it
 import numpy as np
 import pyopencl as cl
+import pyopencl.array
 import pytest
 from hypothesis import HealthCheck, settings
 from thresholds import threshold
@@ -80,11 +82,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folder; all others are tests of a device."""
+    """Mark tests by their folder, all others are tests of a device; those without optimization come last.
+
+    Each change of the optimizer clears the caches, and modules in between would load the same programs again.
+    """
     for item in items:
         folder = item.path.parent.name
         if folder in ("unit", "smoke", "slow"):
             item.add_marker(folder)
+    items.sort(key=lambda item: "without_optimizer" in getattr(item, "fixturenames", ()))
 
 
 @contextmanager
@@ -99,9 +105,14 @@ def watchdog(config: pytest.Config) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Watch imports of test files."""
-    with watchdog(session.config):
-        return (yield)
+    """Watch imports of test files, whose objects live as long as the process: no collection looks at them."""
+    gc.disable()
+    try:
+        with watchdog(session.config):
+            return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -194,6 +205,14 @@ def without_optimizer() -> None:
 def profile(request: pytest.FixtureRequest, cpu_like: clhist.Profile, gpu_like: clhist.Profile) -> clhist.Profile:
     """A profile for each order in which a kernel sweeps over its input."""
     return cpu_like if request.param == "blocked" else gpu_like
+
+
+@pytest.fixture
+def put(place: str, queue: cl.CommandQueue) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return what puts an array where a test has its arrays, and what reads one."""
+    if place == "host":
+        return (lambda array: array), np.asarray
+    return (lambda array: cl.array.to_device(queue, array)), lambda array: array.get()
 
 
 @pytest.fixture(params=["own profile", "as a GPU"])

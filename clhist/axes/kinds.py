@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from clhist._core.elements import bits_of, key_of_bits
 from clhist._core.keys import bits_dtype, key_dtype, key_range
+from clhist._records import record
 from clhist.axes import block_search
 from clhist.axes.block_search import ABSENT, EVEN, LOOP, with_absent
 from clhist.axes.edges import EdgesKind
@@ -65,7 +66,7 @@ class _OneByOne:
         return f"{LOOP} {target}[e] = {self.call(f'{array}[begin + e]', n)};{with_absent(target, absent)}"
 
 
-@dataclass(frozen=True)
+@record
 class FlowKind:
     """Pieces between thresholds; what is below or above all, and NaN, have numbers of their own.
 
@@ -159,7 +160,7 @@ int {self._name}(const {bits} bits, {declared})
         return f"flow_{'listed_' if self.listed else ''}{self.inner.name}"
 
 
-@dataclass(frozen=True)
+@record
 class IntegerKind(_OneByOne):
     """Integers from a start on, one in each bin, in the 32 bits that boost-histogram computes in.
 
@@ -206,7 +207,7 @@ int {self._name}(const int x, const int start, const int bins, const int first, 
         return "circular_integer" if self.circular else "integer_bin"
 
 
-@dataclass(frozen=True)
+@record
 class TurnKind(_OneByOne):
     """Bins of one width that repeat, computed in double precision in the order that boost-histogram has.
 
@@ -239,7 +240,7 @@ int turn_bin(const double x, const double low, const double width, const int bin
         return f"turn_bin((double)({element}), low{n}, width{n}, bins{n})"
 
 
-@dataclass(frozen=True)
+@record
 class WrappedKind(_OneByOne):
     """Pieces of float64 that repeat: a number is brought into the first period in double precision.
 
@@ -274,7 +275,7 @@ double wrapped(const double x, const double origin, const double period)
         return self.inner.call(f"wrapped((double)({element}), origin{n}, period{n})", n)
 
 
-@dataclass(frozen=True)
+@record
 class FixedKind(_OneByOne):
     """One bin for all elements."""
 

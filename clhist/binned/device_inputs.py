@@ -10,10 +10,10 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.opencl.arrays import Array, check_context, common_kind
-from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.device import device_kind, has_fp64
 from clhist._core.runtime.call import queue_for as queue_of_call
 from clhist._core.runtime.call import queue_of
-from clhist.axes.axis import Axis, axis_of
+from clhist.axes.axis import Axis, axis_of, even_axis, searched_axis
 from clhist.axes.thresholds import Thresholds, numpy_bins, within_range
 
 _MOST_CACHED = 2**18  # bytes of edges whose axis is cached
@@ -41,8 +41,11 @@ def numpy_axis(
     via: np.dtype | None = None,
     ends: tuple[Any, Any] | None = None,
     bins_of: Callable[..., Thresholds] = numpy_bins,
+    searched: bool = False,
 ) -> Axis | None:
-    """Return the axis of bins between NumPy's edges, cached; None if no number of `dtype` lies in a bin.
+    """Return the axis of bins between NumPy's edges, or None if no number of `dtype` lies in a bin.
+
+    It is cached, unless it takes little time.
 
     Parameters
     ----------
@@ -58,11 +61,35 @@ def numpy_axis(
         See `clhist.axes.thresholds.within_range`.
     bins_of : callable
         `numpy_bins`, or `rounded_bins` for SciPy's.
+    searched : bool
+        Whether uneven bins are searched without a table, unless they are too many; see `are_searched`.
     """
+    # Even bins take a few microseconds, and so does a look into the cache.
+    if ends is not None and via is None and edges.dtype == dtype and bins_of is numpy_bins:
+        axis = even_axis(edges, *ends, fp64=has_fp64(queue.device))
+        if axis is not None:
+            return axis
+    if searched and ends is None:
+        bins = bins_of(edges, dtype, via)
+        axis = None if bins.is_empty else searched_axis(bins, fp64=has_fp64(queue.device))
+        if axis is not None:
+            return axis
     # The cache compares edges by their bytes; larger ones are not worth the memory of keys.
     key = edges.tobytes() if edges.nbytes <= _MOST_CACHED else None
     axis_key = key, edges.dtype, dtype, via, *(ends or (None, None)), has_fp64(queue.device), bins_of
     return _axis.__wrapped__(*axis_key, edges) if key is None else _axis(*axis_key)
+
+
+def are_searched(size: int, queue: cl.CommandQueue, earlier: Any) -> bool:
+    """Return whether edges that no earlier call had are searched without a table; `earlier` is what such calls stored.
+
+    Only few elements take a CPU less time so than their table takes to make. Edges of the first call get a table, since
+    most programs have one set of edges, and so do edges of many calls.
+    """
+    return earlier is not None and size <= _MOST_SEARCHED and device_kind(queue.device) == "cpu"
+
+
+_MOST_SEARCHED = 2**16  # elements; 100 bins, Intel's runtime on two cores of an EPYC
 
 
 @lru_cache(maxsize=64, typed=True)

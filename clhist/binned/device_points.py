@@ -33,16 +33,32 @@ def binned_points(
     where: Any,
     queue: cl.CommandQueue,
     bins_of: Callable[..., Thresholds] = numpy_bins,
+    are_even: Sequence[bool] = (),
+    searched: bool = False,
 ) -> Binned | None:
     """Return points with an axis for each dimension; None if the bins of a dimension are empty.
 
-    `bins_of` turns edges into bins: NumPy's rule, or `rounded_bins` for SciPy's.
+    Parameters
+    ----------
+    points, edges, where
+        The points, NumPy's edges of each dimension, and the mask.
+    queue : pyopencl.CommandQueue
+        A queue of the device.
+    bins_of : callable
+        Turns edges into bins: NumPy's rule, or `rounded_bins` for SciPy's.
+    are_even : sequence of bool
+        Whether the edges of each dimension were made of a number of bins; empty if none are known to be.
+    searched : bool
+        As of `numpy_axis`.
     """
     dtypes = [array.dtype for array in points.columns] or [points.dtype] * points.dims
     axes = []
-    for axis_edges, dtype in zip(edges, dtypes, strict=True):
+    for axis_edges, dtype, is_even in zip(edges, dtypes, are_even or [False] * len(edges), strict=True):
         via = None if points.dtype == dtype else points.dtype
-        axis = numpy_axis(axis_edges, kernel_dtype(dtype), queue, via=via, bins_of=bins_of)
+        ends = (axis_edges[0], axis_edges[-1]) if is_even else None
+        axis = numpy_axis(
+            axis_edges, kernel_dtype(dtype), queue, via=via, ends=ends, bins_of=bins_of, searched=searched
+        )
         if axis is None:
             return None
         axes.append(axis)

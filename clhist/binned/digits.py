@@ -11,46 +11,52 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import to_device
-from clhist._core.runtime.call_template import call_for_size, store_for_sizes
 from clhist._core.runtime.signature import Remembered, call_templates, signature_of, signature_of_data
 from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
-from clhist.binned.device_inputs import queue_for
+from clhist.binned.device_inputs import are_searched, queue_for
 from clhist.binned.numbers import NumbersCall, steps_axis
 from clhist.binned.sweep import Binned
 
 
 def repeated_numbers(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array | None:
     """Return the bin numbers of a device array if the call has the signature of an earlier one, or None."""
-    call: NumbersCall | None = call_for_size(signature_of_data((x,), queue, "digitize", edges, right), x.size)
-    return None if call is None else _numbers(call, x)
+    call: NumbersCall | None = call_templates.get(signature_of_data((x,), queue, "digitize", edges, right))
+    return None if call is None or call.is_provisional else _numbers(call, x)
 
 
 def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array:
     """Return the bin number of each element; the arguments are the validated ones of `clhist.digitize`."""
     edges = np.asarray(edges)
     signature = signature_of_data((x,), queue, "digitize", edges, right)
-    call: NumbersCall | None = call_for_size(signature, x.size)
-    if call is None:
+    call: NumbersCall | None = call_templates.get(signature)
+    if call is None or call.is_provisional:
         queue = queue_for(queue, [("x", x)])
+        # Whether calls on such arrays had other edges before.
+        any_edges = signature_of_data((x,), queue, "digitize", "any edges")
+        searched = call is None and are_searched(x.size, queue, call_templates.get(any_edges))
+        call_templates.put(any_edges, True)
         falling = len(edges) > 1 and bool(edges[0] > edges[-1])
         axis = None
         if len(edges):
             # Kernels search ascending edges; numbers of descending ones are counted from the other end.
-            axis = _axis(edges[::-1] if falling else edges, kernel_dtype(x.dtype), right, has_fp64(queue.device))
+            rising, fp64 = edges[::-1] if falling else edges, has_fp64(queue.device)
+            if searched:
+                axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=fp64, searched=True)
+            else:
+                axis = _axis(rising, kernel_dtype(x.dtype), right, fp64)
         if axis is None:  # no edges, or every integer is below them
             number = len(edges) if falling else 0
             whole = np.full(x.shape, number, np.intp)
             return to_device(queue, whole) if is_device_array(x) else whole[()]
         call = NumbersCall.of(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
         call_templates.put(signature, call)
-        store_for_sizes(signature, call)
     return _numbers(call, x)
 
 
 def _numbers(call: NumbersCall, x: Array) -> Any:
     """Return the bin numbers by a call, in the shape of the data."""
-    numbers: Any = call([flat(x)])
+    numbers: Any = call([flat(x)], x.size)
     if x.ndim != 1:
         numbers = numbers.reshape(x.shape)
     return numbers if is_device_array(x) else numbers[()]  # a scalar of NumPy for a scalar

@@ -13,13 +13,14 @@ from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array, on_host
 from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.reading import check_out, into
-from clhist._core.runtime.signature import signature_of_data
+from clhist._core.runtime.signature import call_templates, signature_of_data
+from clhist.axes.axis import Axis
 from clhist.bincount import bincount
 from clhist.binned.counting import counted, counting
 from clhist.binned.counts import check_device_dtypes, flat, may_round, present
 from clhist.binned.densities import Densities
 from clhist.binned.device_edges import DeviceEdges, device_edges
-from clhist.binned.device_inputs import numpy_axis, queue_for
+from clhist.binned.device_inputs import are_searched, numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
 from clhist.binned.extent import extent
 from clhist.binned.host import (
@@ -45,13 +46,12 @@ from clhist.binned.prepared import (
     are_fixed,
     are_repeated,
     for_any_bins,
-    prepared_for,
     repeated,
     store,
     store_for_any_bins,
 )
 from clhist.binned.rules import number_of_bins
-from clhist.binned.sweep import Binned
+from clhist.binned.sweep import Binned, size_class
 
 _Data = tuple[Array, Array | None, Array | None]
 # Signature of the call, extent of its data if the host found it, whether no earlier call had such data.
@@ -81,9 +81,13 @@ def repeated_call(
     """
     a, weights, where, out = arrays
     bins, range, axis, reproducible = form
-    options = range, axis, reproducible, _density_of(out, density)
     # A rule makes other bins of each data, so such calls have no signature.
-    key = None if a is None or isinstance(bins, str) else signature_of_data(arrays, queue, bins, *options)
+    if a is None or isinstance(bins, str) or not hasattr(a, "size"):
+        return None, (None, None, True)
+    # Rows of a batch have a length each, so calls with an axis are of one size.
+    size = size_class(a.size) if axis is None else a.size
+    options = range, axis, reproducible, _density_of(out, density), size
+    key = signature_of_data(arrays, queue, bins, *options, results=1)
     result, data_extent, is_new = repeated(key, (a, where, weights), density, out)
     if is_new and key is not None and out is None and axis is None:
         result, data_extent = _with_other_bins(key, (a, where, weights), bins, range, density, data_extent)
@@ -98,19 +102,19 @@ def _with_other_bins(
     Edges that depend on the extent of a device array are made by the device.
     """
     a = arrays[0]
-    depends = range is None and np.ndim(bins) == 0
-    if (depends and is_device_array(a)) or (kinds := for_any_bins(key, a.size)) is None:
+    depends = range is None and (type(bins) is int or np.ndim(bins) == 0)
+    if (depends and is_device_array(a)) or (kinds := for_any_bins(key)) is None:
         return None, data_extent
     check_number(bins)
     queue = kinds.of_kinds[0].queue
     flat_arrays = [flat(array) for array in arrays]
     data, where, _ = flat_arrays
     edges, ends, data_extent = _bin_edges(data, as_edges("bins", bins), range, None, where, queue, data_extent)
-    prepared = kinds.of_edges(edges, ends, a.dtype)
+    prepared = kinds.of_edges(edges, ends, a.dtype, a.size)
     if prepared is None:
         return None, data_extent
-    store(key, prepared, (data_extent,) if depends else None, any_size=True)
-    return (prepared(flat_arrays, density, None), edges), data_extent
+    store(key, prepared, (data_extent,) if depends else None)
+    return (prepared(flat_arrays, data.size, density, None), edges), data_extent
 
 
 def histogram(
@@ -167,10 +171,12 @@ def histogram(
             raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
         options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    prepared, hist = _counted(a, weights, where, edges, ends, rest, queue, reproducible=reproducible)
+    searched = is_new and are_searched(a.size, queue, None if key is None else for_any_bins(key))
+    bins_axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends, searched=searched)
+    prepared, hist = _counted(a, weights, where, edges, bins_axis, rest, queue, reproducible=reproducible)
     if are_repeated(key, arrays, (a, weights), axis):
         # Edges by a number of bins also depend on the extent of the data, which becomes a part of the key.
-        store(key, prepared, (data_extent,) if range is None and np.ndim(bins) == 0 else None, any_size=True)
+        store(key, prepared, (data_extent,) if range is None and np.ndim(bins) == 0 else None)
         store_for_any_bins(key, prepared)
     return prepared.finished(hist, density, out), edges
 
@@ -228,20 +234,27 @@ def _with_device_edges(
     prepared = PreparedHistogram(bins.queue, sweep, dtype, (), rest, bins)
     result = prepared.again((a, where, weights), **options)
     if result is not None:
-        store(key, prepared, any_size=True)
+        store(key, prepared)
     return result
 
 
 def _counted(
-    a: Any, weights: Any, where: Any, edges: np.ndarray, ends: Any, rest: Any, queue: cl.CommandQueue, **options: bool
+    a: Any,
+    weights: Any,
+    where: Any,
+    edges: np.ndarray,
+    axis: Axis | None,
+    rest: Any,
+    queue: cl.CommandQueue,
+    **options: bool,
 ) -> tuple[PreparedHistogram, Array]:
     """Return a prepared histogram, and its counts or sums for flat data before they are finished."""
-    axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends)
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
     divide = Densities(queue, (edges,))
-    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, axis=axis, divide=divide), hist
+    searches = axis is not None and axis.is_searched
+    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, None, axis, divide, searches), hist
 
 
 def repeated_points(
@@ -272,13 +285,13 @@ def repeated_points(
     if not are_fixed(bins, range):
         return None, None
     weights, where, out = arrays
-    options = range, reproducible, _density_of(out, density)
-    key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options)
-    cached = prepared_for(key, points.size)
-    if not isinstance(cached, PreparedHistogram):
+    options = range, reproducible, _density_of(out, density), size_class(points.size)
+    key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options, results=1)
+    cached: PreparedHistogram | None = call_templates.get(key)
+    if cached is None or cached.is_provisional:
         return None, key
     # Copies of the edges, which the caller may change.
-    return (cached((*points.arrays, where, weights), density, out), list(map(np.copy, cached.edges))), key
+    return (cached((*points.arrays, where, weights), points.size, density, out), list(map(np.copy, cached.edges))), key
 
 
 def histogramdd(
@@ -312,12 +325,21 @@ def histogramdd(
     if not points.on_device and not points.are_countable(edges):
         options = {"reproducible": reproducible and may_round(weights)}
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
-    binned = binned_points(points, edges, where, queue)
+    searched = False
+    if key is not None:
+        # Whether calls on such points had other bins before.
+        any_bins: Hashable = signature_of_data((*points.arrays, weights, where), queue, "dd", "any bins")
+        searched = call_templates.get(key) is None and are_searched(points.size, queue, call_templates.get(any_bins))
+        call_templates.put(any_bins, True)
+    are_even = [np.ndim(axis_bins) == 0 for axis_bins in (bins if np.iterable(bins) else [bins] * points.dims)]
+    binned = binned_points(points, edges, where, queue, are_even=are_even, searched=searched)
     hist, swept = counted(
         binned, shape, weights, queue, on_device=points.on_device, reproducible=reproducible, in_float64=True
     )
-    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges), divide=Densities(queue, edges))
-    store(key, prepared, any_size=True)
+    searches = binned is not None and any(one.is_searched for one in binned.axes)
+    divide = Densities(queue, edges)
+    prepared = PreparedHistogram(queue, swept, hist.dtype, tuple(edges), divide=divide, searches=searches)
+    store(key, prepared)
     return prepared.finished(hist, density, out), edges
 
 
@@ -359,7 +381,7 @@ def _bin_edges(
         Least and greatest element, if the edges depend on them.
     """
     # Edges of the caller: NumPy checks them, and no data is read.
-    if not isinstance(bins, str) and np.ndim(bins) > 0:
+    if type(bins) not in (int, str) and np.ndim(bins) > 0:
         return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
     if range is None and data_extent is None:
         # One bin has the same errors, and needs no memory for many edges.

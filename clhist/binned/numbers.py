@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.elements import bits_of, has_no_type, key_of_bits
-from clhist._core.kernels.kernel_code import with_arrays
+from clhist._core.kernels.kernel_code import ALONE, with_arrays
 from clhist._core.kernels.render import render
 from clhist._core.keys import bits_dtype, key_dtype, key_range
 from clhist._core.opencl.arrays import Array, is_device_array
@@ -19,10 +19,11 @@ from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import empty, shares_memory
 from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.call_template import MANY
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel, sizes
-from clhist.axes.axis import Axis, axis_of
+from clhist.axes.axis import Axis, axis_of, searched_axis
 from clhist.axes.block_search import KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
@@ -35,10 +36,10 @@ _RESIDENT, _LANES, _CPU_SHARES = 2048, 256, 8
 _UPLOADED = 2**24  # elements that are uploaded at once
 
 
-def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -> Axis | None:
+def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool, searched: bool = False) -> Axis | None:
     """Return the axis of the bins between ascending edges; None if no number of `dtype` reaches an edge.
 
-    With `right`, a bin contains its upper edge rather than its lower one.
+    With `right`, a bin contains its upper edge rather than its lower one. `searched` is of `numpy_axis`.
     """
     # Edges beyond the numbers of `dtype` have no key: fewer keys than edges.
     keys = first_keys(edges, dtype, strict=right)
@@ -55,7 +56,7 @@ def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool) -
     bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
     if bins.is_empty:
         return _axis_without_bins(dtype, int(keys[0]), len(edges) - 1, fp64)
-    return axis_of(bins, fp64=fp64)
+    return (searched_axis(bins, fp64=fp64) if searched else None) or axis_of(bins, fp64=fp64)
 
 
 def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:
@@ -85,31 +86,42 @@ def bin_numbers(
     out : array of int64, optional
         Receives the numbers.
     """
-    return NumbersCall.of(binned, num_edges, queue, falling=falling)(binned.arrays, out)
+    return NumbersCall.of(binned, num_edges, queue, falling=falling)(binned.arrays, binned.size, out)
 
 
-class NumbersCall(NamedTuple):
+class NumbersCall:
     """A call of the kernel that stores bin numbers, for arrays with the same signature.
 
-    Attributes
+    Parameters
     ----------
     queue : pyopencl.CommandQueue
         Where it runs.
     executable : Executable
         Of the kind of axes.
-    tables : tuple of array
+    tables : sequence of array
         Those of axes, unless the executable has them.
-    dtypes : tuple of numpy.dtype or None
+    views : sequence of numpy.dtype or None
         What the caller's arrays are viewed as; None as they are.
-    scalars : tuple of NumPy scalar
-        The number of elements, N, is the last. Repeats pass the same tuple, which spares kernels its comparison.
+    scalars : sequence of NumPy scalar
+        All but the number of elements.
+    is_searched : bool
+        Whether bins of an axis are searched without a table, see `are_searched`.
     """
 
-    queue: cl.CommandQueue
-    executable: Executable
-    tables: tuple[Any, ...]
-    dtypes: tuple[np.dtype | None, ...]
-    scalars: tuple[Any, ...]
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        executable: Executable,
+        tables: Sequence[Any],
+        views: Sequence[np.dtype | None],
+        scalars: Sequence[Any],
+        is_searched: bool,
+    ) -> None:
+        self.queue, self.executable, self.tables = queue, executable, tuple(tables)
+        self._views, self._scalars, self._is_searched = tuple(views), tuple(scalars), is_searched
+        # The scalars of the last call: kernels need not compare those of a repeat.
+        self._last: tuple[int, tuple[Any, ...]] = -1, ()
+        self._calls = 0
 
     @classmethod
     def of(cls, binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool) -> NumbersCall:
@@ -135,52 +147,63 @@ class NumbersCall(NamedTuple):
             None if dtype is None or dtype == array.dtype or array.dtype.kind == "b" else dtype
             for array, dtype in zip(binned.arrays, dtypes, strict=True)
         ]
-        return cls(queue, executable, tuple(tables.values()), tuple(views), (*scalars, *sizes(binned.size)))
+        is_searched = any(axis.is_searched for axis in binned.axes)
+        return cls(queue, executable, list(tables.values()), views, scalars, is_searched)
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether its bins are searched, and it had so many calls that a table pays off."""
+        return self._is_searched and self._calls >= MANY
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tables of its axes."""
         return sum(array.nbytes for array in self.tables)
 
-    def of_size(self, size: int) -> NumbersCall:
-        """Return the call for `size` elements."""
-        return self._replace(scalars=(*self.scalars[:-1], *sizes(size)))
-
-    def __call__(self, data: Sequence[Array], out: Any = None) -> Any:
-        """Return the bin number of each element of other data, in `out` if there is one."""
-        size, on_device = int(self.scalars[-1]), is_device_array(data[0])
+    def __call__(self, data: Sequence[Array], size: int, out: Any = None) -> Any:
+        """Return the bin number of each element of other data, of so many, in `out` if there is one."""
+        on_device = is_device_array(data[0])
+        self._calls += 1
         if not size:
-            return empty(self.queue, (0,), _result_of(self.executable), on_device) if out is None else out
-        arrays = [array if dtype is None else array.view(dtype) for array, dtype in zip(data, self.dtypes, strict=True)]
+            return empty(self.queue, (0,), self._result, on_device) if out is None else out
+        arrays = [array if dtype is None else array.view(dtype) for array, dtype in zip(data, self._views, strict=True)]
         if on_device or shares_memory(self.queue.device) or size <= _UPLOADED:
-            return self._run(arrays, New((size,)) if out is None else out, on_device)
+            return self._run(arrays, size, New((size,)) if out is None else out, on_device)
         # A GPU may lack the memory for all elements of the host.
-        out = empty(self.queue, (size,), _result_of(self.executable), False)
+        out = empty(self.queue, (size,), self._result, False)
         for begin in range(0, size, _UPLOADED):
             part = slice(begin, min(size, begin + _UPLOADED))
-            out[part] = self.of_size(part.stop - begin)([array[part] for array in data])
+            number = part.stop - begin
+            out[part] = self._run([array[part] for array in arrays], number, New((number,)), False)
         return out
 
-    def _run(self, arrays: Sequence[Any], result: Any, on_device: bool) -> Any:
-        return self.executable.run(self.queue, [*self.tables, *arrays, result], self.scalars, on_device).results[0]
+    @property
+    def _result(self) -> np.dtype:
+        """The dtype of the numbers."""
+        (dtype,) = (slot.new[1] for slot in self.executable.prepared.arrays if slot.new is not None)
+        return dtype
+
+    def _run(self, arrays: Sequence[Any], size: int, result: Any, on_device: bool) -> Any:
+        last, scalars = self._last
+        if last != size:
+            scalars = *self._scalars, *sizes(size)
+            self._last = size, scalars
+        return self.executable.run(self.queue, [*self.tables, *arrays, result], scalars, on_device).results[0]
 
 
 def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
     """Return the bin of each element on the device, as int32; -1 for an element without a bin, or masked."""
     call = NumbersCall.of_places(binned, queue)
-    tables = [in_place(table, queue) if isinstance(table, np.ndarray) else table for table in call.tables]
-    call = call._replace(tables=tuple(tables))
-    return call([in_place(array, queue) if isinstance(array, np.ndarray) else array for array in binned.arrays])
-
-
-def _result_of(executable: Executable) -> np.dtype:
-    """Return the dtype of the numbers."""
-    (dtype,) = (slot.new[1] for slot in executable.prepared.arrays if slot.new is not None)
-    return dtype
+    call.tables, data = [
+        tuple(in_place(array, queue) if isinstance(array, np.ndarray) else array for array in arrays)
+        for arrays in (call.tables, binned.arrays)
+    ]
+    places: Array = call(data, binned.size)
+    return places
 
 
 class NumbersSpec(NamedTuple):
-    """What the C of the kernel depends on.
+    """The parameters that the C of the kernel depends on.
 
     Attributes
     ----------
@@ -246,6 +269,7 @@ def render_numbers(spec: NumbersSpec, *, in_shares: bool) -> str:
         declared=", ".join(parameters),
         pointers=" ".join(pointers),
         in_shares=in_shares,
+        alone=ALONE if in_shares else "",
         body=spec.code(),
     )
 

@@ -14,7 +14,6 @@ import pyopencl as cl
 from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
-from clhist._core.runtime.call_template import call_for_size, store_for_sizes, stored_for_sizes
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.reading import into
 from clhist._core.runtime.signature import call_templates
@@ -23,7 +22,7 @@ from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
 from clhist.binned.densities import Densities, can_convert, densities_by_records
 from clhist.binned.device_edges import DeviceEdges
-from clhist.binned.device_inputs import numpy_axis
+from clhist.binned.device_inputs import are_searched, numpy_axis
 from clhist.binned.extent import extent
 from clhist.binned.host import edges_of_extent
 from clhist.binned.inputs import are_usable
@@ -53,6 +52,8 @@ class PreparedHistogram(NamedTuple):
         The axis of a histogram of one dimension, unless the device makes it.
     divide : Densities, optional
         Divides counts on the device by the widths of bins; None if the device makes these.
+    searches : bool
+        Whether bins of an axis are searched without a table, see `are_searched`.
     """
 
     queue: cl.CommandQueue
@@ -63,11 +64,12 @@ class PreparedHistogram(NamedTuple):
     device_edges: DeviceEdges | None = None
     axis: Axis | None = None
     divide: Densities | None = None
+    searches: bool = False
 
-    def __call__(self, arrays: Sequence[Array | None], density: bool | None, out: Array | None) -> Array:
-        """Return the histogram of other arrays (data, `where`, weights) with the same signature."""
+    def __call__(self, arrays: Sequence[Array | None], size: int, density: bool | None, out: Array | None) -> Array:
+        """Return the histogram of `size` elements of other arrays (data, `where`, weights) with the same signature."""
         assert self.sweep is not None
-        (hist,) = self.sweep(arrays).values()
+        (hist,) = self.sweep(arrays, size).values()
         # Densities of counts are float64 anyway.
         if hist.dtype != self.dtype and not (density and can_convert(hist) and arrays[-1] is None):
             hist = as_dtype(hist, self.dtype, self.queue)
@@ -75,17 +77,15 @@ class PreparedHistogram(NamedTuple):
             return hist
         return self.finished(hist, density, out)
 
-    def again(
-        self, arrays: Sequence[Array | None], density: bool | None, out: Array | None
-    ) -> tuple[Array, np.ndarray] | None:
+    def again(self, arrays: Sequence[Any], density: bool | None, out: Array | None) -> tuple[Array, np.ndarray] | None:
         """Return histogram and edges of other arrays; None if the device's edges turn out not to be NumPy's."""
         if self.device_edges is None:
-            return self(arrays, density, out), self.edges[0].copy()
+            return self(arrays, arrays[0].size, density, out), self.edges[0].copy()
         data, *others = arrays
         # Enqueue everything, then make NumPy's edges while the device counts, and compare.
         keys, records = self.device_edges.enqueue(data, others[0])
         reading = Reading(records, self.queue)
-        hist, edges_of = self([data, keys, records, *others], None, None), self.device_edges.edges
+        hist, edges_of = self([data, keys, records, *others], data.size, None, None), self.device_edges.edges
         is_divided = bool(density) and can_convert(hist)
         if is_divided:
             # By the device's edges; if they turn out not to be NumPy's, nothing of it is used.
@@ -104,14 +104,14 @@ class PreparedHistogram(NamedTuple):
         return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
 
     @property
+    def is_provisional(self) -> bool:
+        """Whether its bins are searched, and it had so many calls that a table pays off."""
+        return self.searches and self.sweep is not None and self.sweep.template.has_many_calls
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the tables of its axes, on the device and on the host."""
         return 0 if self.sweep is None else 2 * self.sweep.template.nbytes
-
-    def of_size(self, size: int) -> PreparedHistogram | None:
-        """Return the histogram of `size` elements, as of `Sweep.of_size`."""
-        sweep = None if self.sweep is None else self.sweep.of_size(size)
-        return None if sweep is None else PreparedHistogram(self.queue, sweep, *self[2:])
 
     def finished(self, hist: Array, density: bool | None, out: Array | None) -> Array:
         """Return counts or sums in the shape of the result, as densities if requested, in `out` if there is one."""
@@ -135,29 +135,28 @@ class OfKinds(NamedTuple):
         """Bytes of the tables of all axes."""
         return sum(one.nbytes for one in self.of_kinds)
 
-    def of_size(self, size: int) -> OfKinds | None:
-        """Return the histograms of `size` elements, as of `Sweep.of_size`."""
-        of_kinds = tuple([prepared for one in self.of_kinds if (prepared := one.of_size(size)) is not None])
-        return OfKinds(of_kinds) if of_kinds else None
-
-    def of_edges(self, edges: np.ndarray, ends: Any, dtype: np.dtype) -> PreparedHistogram | None:
-        """Return the histogram of data of a dtype by other edges, as of `numpy_axis`; None if none is of their kind."""
+    def of_edges(self, edges: np.ndarray, ends: Any, dtype: np.dtype, size: int) -> PreparedHistogram | None:
+        """Return the histogram of `size` elements of a dtype by other edges, as of `numpy_axis`, or None."""
         queue = self.of_kinds[0].queue
-        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends) if are_usable(edges) else None
+        is_usable = ends is not None or are_usable(edges)  # even edges always are
+        searched = are_searched(size, queue, self)
+        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends, searched=searched) if is_usable else None
         for one in self.of_kinds if axis is not None else ():
             if axis is one.axis:
                 return one
             if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
-                edges = edges.copy()  # which the caller gets
                 divide = Densities(queue, (edges,))
-                return one._replace(sweep=one.sweep.of_axis(axis), edges=(edges,), axis=axis, divide=divide)
+                sweep = one.sweep.of_axis(axis)
+                return PreparedHistogram(
+                    queue, sweep, one.dtype, (edges,), one.rest, None, axis, divide, axis.is_searched
+                )
         return None
 
     def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
         """Return the histogram of data of another extent, by as many bins as the first has; None as of `of_edges`."""
         if data_extent is None:
             return None
-        return self.of_edges(*edges_of_extent(len(self.of_kinds[0].edges[0]) - 1, data_extent, dtype), dtype)
+        return self.of_edges(*edges_of_extent(len(self.of_kinds[0].edges[0]) - 1, data_extent, dtype), dtype, 0)
 
     def with_other(self, other: PreparedHistogram) -> OfKinds:
         """Return these with `other` in the place of one of its kind of axis."""
@@ -180,9 +179,12 @@ def repeated(
         Whether no earlier call had this signature and extent.
     """
     a, where, weights = arrays
-    cached, data_extent = None if key is None else prepared_for(key, a.size), None
+    cached: PreparedHistogram | OfKinds | None = call_templates.get(key)
+    data_extent = None
     if cached is None:
         return None, None, True
+    if isinstance(cached, PreparedHistogram) and cached.is_provisional:
+        return None, None, False
     # Most arrays are flat already; the test spares them the calls of `flat`.
     arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
     # Edges depend on the extent of the data: find it, and look for an earlier call with the same one.
@@ -197,29 +199,19 @@ def repeated(
     return result, data_extent, cached is None
 
 
-def prepared_for(key: Hashable, size: int) -> PreparedHistogram | OfKinds | None:
-    """Return the prepared histogram for a signature of `signature_of_data`, or None.
-
-    It is `OfKinds` if the edges depend on the extent of the data.
-    If there is none for `size` elements, that of an earlier call is adapted and stored.
-    """
-    stored: PreparedHistogram | OfKinds | None = call_for_size(key, size, results=1)
-    return stored
-
-
 def store_for_any_bins(key: Hashable, prepared: PreparedHistogram) -> None:
     """Store a prepared histogram for calls of other bins, as `for_any_bins` looks for it."""
     if key is None or prepared.axis is None or prepared.sweep is None or prepared.rest is not None:
         return
     # Copies of the edges, which no caller changes.
     prepared = prepared._replace(edges=tuple(axis_edges.copy() for axis_edges in prepared.edges))
-    earlier = stored_for_sizes(of_any_bins := _any_bins(key), results=1) or OfKinds(())
-    store_for_sizes(of_any_bins, earlier.with_other(prepared), results=1)
+    earlier = for_any_bins(key) or OfKinds(())
+    call_templates.put(_any_bins(key), earlier.with_other(prepared))
 
 
-def for_any_bins(key: Hashable, size: int) -> OfKinds | None:
+def for_any_bins(key: Hashable) -> OfKinds | None:
     """Return the histograms of one dimension and any bins for a signature of `signature_of_data`, or None."""
-    stored: OfKinds | None = call_for_size(_any_bins(key), size, results=1)
+    stored: OfKinds | None = call_templates.get(_any_bins(key))
     return stored
 
 
@@ -234,9 +226,7 @@ def _by_extent(key: Hashable, data_extent: tuple[Any, Any] | None) -> Hashable:
     return key, data_extent and (data_extent[0].tobytes(), data_extent[1].tobytes())
 
 
-def store(
-    key: Hashable, prepared: PreparedHistogram, looked_at: tuple[Any] | None = None, *, any_size: bool = False
-) -> None:
+def store(key: Hashable, prepared: PreparedHistogram, looked_at: tuple[Any] | None = None) -> None:
     """Store a prepared histogram for calls with the same signature.
 
     Parameters
@@ -247,8 +237,6 @@ def store(
         The histogram.
     looked_at : tuple, optional
         The extent of the data, if the edges depend on it.
-    any_size : bool
-        Whether to store it for data of other sizes too. `key` must be one of `signature_of_data`.
     """
     if key is None or prepared.sweep is None:
         return
@@ -259,8 +247,6 @@ def store(
         earlier = call_templates.get(key)
         stored = (earlier if isinstance(earlier, OfKinds) else OfKinds(())).with_other(prepared)
     call_templates.put(key, stored)
-    if any_size and prepared.rest is None:
-        store_for_sizes(key, stored, results=1)
     if looked_at is not None:
         call_templates.put(_by_extent(key, *looked_at), prepared)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,10 +16,11 @@ from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate, origin_for
+from clhist._core.runtime.call_template import CallTemplate, Sizes, origin_for
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.signature import Remembered
+from clhist._records import record
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.edges import EdgesKind
@@ -50,7 +50,7 @@ for (int e = 0; e < length; ++e) {{
 """
 
 
-@dataclass(frozen=True)
+@record
 class BinnedKind:
     """The parameters that the C of binning depends on.
 
@@ -171,7 +171,7 @@ class BinnedKind:
         return Engine.of(context, operators, declared, code, preamble=self.functions(), **options)
 
 
-@dataclass(frozen=True)
+@record
 class Binned:
     """Data with the axes that bin it.
 
@@ -304,32 +304,35 @@ def sweep_engine(
     return kind.engine(context, operators, code, *(f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Sweep:
     """A sweep over binned data that is ready for other arrays with the same signature.
 
     Attributes
     ----------
     template : CallTemplate
-        The call of `sweep_engine`, with slots for the caller's arrays.
+        The call of `sweep_engine`, with slots for the caller's arrays, and for N if elements are processed in blocks.
     names : tuple of str
         The names of the outputs.
     dtypes : tuple of numpy.dtype or None
         The dtype that the engine reads each of the caller's arrays as; None for the array's own.
     shape : tuple of int
-        The shape of each result. The engine may append a spare bin.
+        The shape of each result.
+    bins : int or tuple of int
+        The bins of the engine: `shape`, or their number if the engine appends a spare bin.
     size : int
         The number of elements, N.
-    count_at : int, optional
-        The index of N in the arguments, if elements are processed in blocks.
+    in_blocks : bool
+        Whether elements are processed in blocks.
     """
 
     template: CallTemplate
     names: tuple[str, ...]
     dtypes: tuple[np.dtype | None, ...]
     shape: tuple[int, ...]
+    bins: int | tuple[int, ...]
     size: int
-    count_at: int | None
+    in_blocks: bool
 
     @classmethod
     def of(
@@ -360,7 +363,6 @@ class Sweep:
             Whether float sums are bitwise the same in any order.
         """
         kind, size, shape = binned.kind, binned.size, binned.shape
-        count: tuple[int, ...] = ()
         # CPUs find the bins of a block in one loop and count them in the next; histograms of a batch share no block.
         in_blocks = rows is None and device_kind(queue.device) == "cpu" and size >= BLOCK and kind.has_blocks
         # Reproducible sums have no spare bin: its values would take part in their scale.
@@ -369,11 +371,9 @@ class Sweep:
             binned = Binned(tuple([axis.packed for axis in binned.axes]), binned.data, binned.where, binned.size)
             packed = binned.kind
             kind = BinnedKind(packed.axes, packed.in_rows, packed.masked, in_blocks=True, has_spare=has_spare)
-            # An element of the engine is then a block; the number of real elements becomes an argument.
-            size, count = _blocks(size), (size,)
         args, dtypes = binned.template(queue)
-        count_at = len(args) if in_blocks else None
-        args = [*args, *count, *(None for _ in values)]
+        # An element of the engine is then a block; the number of real elements is an argument.
+        args = [*args, *([None] if in_blocks else []), *(None for _ in values)]
         bins = prod(shape) + 1 if has_spare else shape
         call, value_dtypes = Call(bins, size, queue=queue, num_histograms=rows), tuple(array.dtype for array in values)
 
@@ -388,27 +388,16 @@ class Sweep:
         origin = origin_for(queue, [*binned.arrays, *values], of_kind, engine)
         template = CallTemplate(engine() if origin is None else origin.engine, args, call, origin)
         dtypes = [*dtypes, *(None for _ in values)]
-        return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, binned.size, count_at)
-
-    def of_size(self, size: int) -> Sweep | None:
-        """Return the sweep for `size` elements; None if only one of both sizes would be processed in blocks."""
-        if size >= 2**31 or (size >= BLOCK) is not (self.size >= BLOCK):
-            return None
-        if self.count_at is None:
-            template = self.template.of_size(size, {})
-        else:
-            template = self.template.of_size(_blocks(size), {self.count_at: size})
-        return Sweep(template, self.names, self.dtypes, self.shape, size, self.count_at)
+        return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, bins, size, in_blocks)
 
     def of_axis(self, axis: Axis) -> Sweep:
         """Return the sweep over one other axis, of the same kind."""
-        if self.count_at is not None:
+        if self.in_blocks:
             axis = axis.packed
         on_device, shape = is_device_array(self.template.args[1]), (axis.extent,)
-        # With a spare bin the call has a number instead of a shape.
-        bins = shape if type(self.template.call.num_bins) is tuple else axis.extent + 1
-        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device), bins)
-        return Sweep(template, self.names, self.dtypes, shape, self.size, self.count_at)
+        bins = shape if type(self.bins) is tuple else axis.extent + 1  # with a spare bin
+        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device))
+        return Sweep(template, self.names, self.dtypes, shape, bins, self.size, self.in_blocks)
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -422,11 +411,17 @@ class Sweep:
         return not any(operator.narrows for operator in self.template.engine.outputs.operators)
 
     def run(
-        self, arrays: Iterable[Any], dest: Any = None, out: Any = None, begun: Callable[[], None] | None = None
+        self,
+        arrays: Iterable[Any],
+        dest: Any = None,
+        out: Any = None,
+        begun: Callable[[], None] | None = None,
+        size: int | None = None,
     ) -> list[Any]:
         """Run the sweep on data, mask and values, and return each result; a None in `arrays` is skipped.
 
         Results include the spare bin if the engine has one. So must `dest` and `out`, in the form of the engine.
+        `size` is the number of elements if it is not that of the sweep; both are of one `size_class`.
         """
         converted: list[Any] = []
         for array in arrays:
@@ -434,19 +429,25 @@ class Sweep:
                 # The index counts the arrays that are not None, as `dtypes` does.
                 dtype = self.dtypes[len(converted)]
                 converted.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
-        template = self.template
+        template, size = self.template, self.size if size is None else size
+        sizes = Sizes(_blocks(size), self.bins, (size,)) if self.in_blocks else Sizes(size, self.bins)
         call = template.call if dest is None and out is None else template.call_with(dest, out, begun=begun)
-        results = template.engine.run(converted, call, template).results
+        results = template.engine.run(converted, call, template, sizes).results
         # Two results for one name are the parts of a complex sum.
         return results if len(results) == len(self.names) else [joined(results[0], results[1], self.queue)]
 
-    def __call__(self, arrays: Iterable[Any]) -> dict[str, Any]:
-        """Run the sweep and return the results by name, in their shape without a spare bin."""
-        results = self.run(arrays)
+    def __call__(self, arrays: Iterable[Any], size: int | None = None) -> dict[str, Any]:
+        """Run the sweep and return the results by name, in their shape without a spare bin; `size` is of `run`."""
+        results = self.run(arrays, size=size)
         # With a spare bin the results are flat, and have one bin more.
-        if self.template.call.num_bins != self.shape:
+        if self.bins != self.shape:
             results = [shaped(cells, self.shape) for cells in results]
         return dict(zip(self.names, results, strict=True))
+
+
+def size_class(size: int) -> int:
+    """Return a number that is equal for sizes that one sweep serves: those of blocks, and those of fewer elements."""
+    return size if not 0 < size < 2**31 else -2 if size >= BLOCK else -1
 
 
 def _blocks(size: int) -> int:

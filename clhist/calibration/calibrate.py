@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pyopencl as cl
 from clhist._core.devices.profile import Profile
 from clhist._core.devices.profile_files import PARAMETERS, exactly, parse_profile, usable_profiles, user_directory
 from clhist._core.opencl.device import device_kind, own_profile, trust
+from clhist._records import record
 from clhist.calibration import measure
 from clhist.calibration.cpu_rates import cpu_rates
 from clhist.calibration.host_sizes import host_sizes
@@ -33,7 +34,7 @@ _CACHES = (64 * 1024, 4096 * MIB)  # bytes, at least and at most
 _FACTOR = 2.0
 
 
-@dataclass(frozen=True)
+@record
 class Finding:
     """One number of a profile after calibration.
 
@@ -58,7 +59,7 @@ class Finding:
     refused: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Calibration:
     """All that was found out about one device.
 

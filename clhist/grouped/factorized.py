@@ -57,8 +57,8 @@ def factorized(
 def are_few(keys: Array, queue: cl.CommandQueue | None, *, only_keys: bool = False) -> bool:
     """Whether the host numbers the keys faster than the device, or returns them if `only_keys` are needed."""
     is_less = partial(are_few_of_device, keys.queue) if is_device_array(keys) else is_small
-    if only_keys and keys.dtype.kind == "f" and is_device_array(keys) and are_plain_numbers(keys):
-        return is_less("distinct", keys.size, queue)
+    if only_keys and is_device_array(keys) and are_plain_numbers(keys):
+        return is_less("distinct" if keys.dtype.kind == "f" else "factorize", keys.size, queue)
     if is_less("unique", keys.size, queue):
         return True
     # `are_hashed` may import pandas, so ask it last.

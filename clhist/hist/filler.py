@@ -243,7 +243,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
             self._updates.begin()
             merge(self._added, self._storage, scale, sums, sweep.queue)
             return
-        accumulators = self._on((key := (scale, sweep.names, sweep.template.call.num_bins)), sweep.queue)
+        accumulators = self._on((key := (scale, sweep.names, sweep.bins)), sweep.queue)
         # Counters narrower than their results cannot continue from earlier sums: count from 0, then add.
         if accumulators is None or not sweep.may_combine:
             self._hold(key, accumulators, sweep.run(arrays))

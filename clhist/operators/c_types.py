@@ -377,16 +377,19 @@ def scalar(argument: Declared, value: object) -> np.generic:
         If it is not a number, or does not fit; the argument is named.
     """
     # Repeated calls mostly pass NumPy scalars, which need no conversion.
-    if type(value) is argument.dtype.type and argument.dtype.names is None:
+    dtype = argument.dtype
+    if type(value) is dtype.type and dtype.names is None:
         return value  # type: ignore[return-value]
-    if not isinstance(value, int | float | complex | np.generic) and argument.dtype.names is None:
-        raise TypeError(f"{argument.name}: expected a scalar of {argument.dtype}, got {type(value).__name__}")
-    if isinstance(value, np.void) and value.dtype.names != argument.dtype.names:  # NumPy would go by their order
+    # So do small integers of Python, which all types of integers have.
+    if type(value) is int and 0 <= value < 128 * 256 ** (dtype.itemsize - 1) and dtype.kind in "iu":
+        return dtype.type(value)
+    if not isinstance(value, int | float | complex | np.generic) and dtype.names is None:
+        raise TypeError(f"{argument.name}: expected a scalar of {dtype}, got {type(value).__name__}")
+    if isinstance(value, np.void) and value.dtype.names != dtype.names:  # NumPy would go by their order
         raise TypeError(
-            f"{argument.name}: expected a scalar of {shown_dtype(argument.dtype)}, got one of "
-            f"{shown_dtype(value.dtype)}"
+            f"{argument.name}: expected a scalar of {shown_dtype(dtype)}, got one of {shown_dtype(value.dtype)}"
         )
-    return same_value(value, argument.dtype, argument.name)  # type: ignore[return-value]
+    return same_value(value, dtype, argument.name)  # type: ignore[return-value]
 
 
 def largest_of(dtype: np.dtype) -> object:

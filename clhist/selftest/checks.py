@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 
+from clhist._records import record
 from clhist.errors import BuildError, UnsupportedError
 
 HOLDS, WRONG, UNAVAILABLE = "holds", "wrong", "not available"
@@ -17,7 +18,7 @@ class NotAvailableError(Exception):
     """The device cannot have what a check asks for, and said so when it was planned."""
 
 
-@dataclass(frozen=True)
+@record
 class Check:
     """One thing that a device must get right.
 
@@ -62,7 +63,7 @@ class Check:
         return CheckOutcome(self, status, " ".join(words.split())[:_MOST_CHARACTERS], perf_counter() - start, doubts)
 
 
-@dataclass(frozen=True)
+@record
 class CheckOutcome:
     """The outcome of a check.
 

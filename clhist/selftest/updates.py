@@ -61,7 +61,7 @@ TINY = {
     "sort": ["add int32", "two largest"],
 }
 NATIVE = (np.add, np.minimum, np.maximum, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
-_ATOMIC_TYPES = ("int32", "uint32", "int64", "uint64")
+ATOMIC_TYPES = ("int32", "uint32", "int64", "uint64")
 
 # Where the type decides more than the operator: what differs between two operators was checked in other rows.
 _FIRST_ONLY = {("private", "local"), ("cas", "global"), ("lock", "local"), ("lock", "global"), ("sort", "global")}
@@ -113,7 +113,7 @@ def update_checks(
         # Each range of a partition is combined in local memory, whose atomics it needs.
         row, shared_in = row_name(update, memory), "local" if memory == "partitioned" else memory
         for column, names in COLUMNS.items():
-            if update == "native" and column in _ATOMIC_TYPES:
+            if update == "native" and column in ATOMIC_TYPES:
                 # Each operation is another atomic of the device.
                 names = [f"{ufunc.__name__} {column}" for ufunc in NATIVE]
             if size != "tiny" and (memory == "partitioned" or (update, memory) in _FIRST_ONLY):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from clhist import operators
+from clhist._records import record
 from clhist.operators import equivalents as lifts
 from clhist.operators.c_types import c_name, literal, struct_of
 from clhist.operators.operator import Equivalent, Operator
@@ -20,7 +21,7 @@ _OF_SHAPE = ("skew", "kurt")
 _VALUE = "value"  # a field that carries the value of an element, and is no result
 
 
-@dataclass(frozen=True)
+@record
 class Column:
     """The statistics of one array of values.
 
@@ -81,7 +82,7 @@ class Column:
         return "if (v == v) " if self.dtype.kind == "f" else "if (v.x == v.x && v.y == v.y) "
 
 
-@dataclass(frozen=True)
+@record
 class Numbers:
     """The types in which a device computes statistics of so many values.
 

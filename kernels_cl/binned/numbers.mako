@@ -9,7 +9,7 @@
 % endif
 ${functions}
 
-__kernel void clhist_numbers(${declared})
+__kernel ${alone}void clhist_numbers(${declared})
 {
     ${pointers}
     const long item = get_global_id(0), items = get_global_size(0);

@@ -10,6 +10,8 @@ from arrays import read_only
 
 from clhist import Operator, bincount, group_by, histogram, operators, reduce_by_index
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 ZEROS, INDICES = np.zeros(3, np.int32), np.array([0, 1, 1])
 
 

@@ -11,6 +11,8 @@ from arrays import read_only, strided
 
 from clhist import BuildError, HistogramKernel, Operator, UnsupportedError, operators
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 SUM = operators.add(np.int32)
 
 

@@ -10,6 +10,8 @@ import pytest
 import clhist
 from clhist import HistogramKernel, Operator, operators
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 SUM, PAIR = operators.add(np.int32), operators.argmax(np.float32)
 PADDED = np.dtype({"names": ["a", "b"], "formats": ["i1", "i4"], "offsets": [0, 1], "itemsize": 5})
 FIVE = np.zeros(5, np.int32)

@@ -10,6 +10,8 @@ from streams import SUM
 
 from clhist import Accumulator, HistogramKernel, MultiAccumulator
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 path = streams.path
 
 

@@ -11,7 +11,7 @@ import pyopencl.array as cl_array
 import pytest
 import sklearn.base
 import sklearn.ensemble
-from covering import covering
+from covering import covering, each_value_quick
 from sklearn._loss.loss import HalfBinomialLoss, HalfSquaredError
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
@@ -117,7 +117,7 @@ PROFILES = ["own profile", "as a GPU"]
 
 @pytest.mark.parametrize(
     ("features", "on_device", "order", "any_profile"),
-    covering([1, 4, 33], [False, True], ["C", "F"], PROFILES),
+    each_value_quick(covering([1, 4, 33], [False, True], ["C", "F"], PROFILES)),
     indirect=["any_profile"],
 )
 def test_histograms(features, on_device, order, any_profile, queue, rng):
@@ -169,7 +169,7 @@ INTEGERS = {
 
 @pytest.mark.parametrize(
     ("name", "size", "on_device", "any_profile"),
-    covering(INTEGERS, [2001, 300_001], [False, True], PROFILES),
+    each_value_quick(covering(INTEGERS, [2001, 300_001], [False, True], PROFILES)),
     indirect=["any_profile"],
 )
 def test_integers(name, size, on_device, any_profile, queue, rng):

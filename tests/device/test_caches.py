@@ -19,6 +19,8 @@ from clhist._core.opencl import program
 from clhist._core.runtime import launcher, signature
 from clhist.binned import sweep
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 def test_programs(queue, monkeypatch):
     monkeypatch.setattr(program, "_MOST_VALUES", 3)

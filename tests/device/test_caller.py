@@ -9,6 +9,8 @@ import pytest
 
 from clhist import HistogramKernel, operators
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 SUM = operators.add(np.int32)
 
 

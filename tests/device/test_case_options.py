@@ -14,6 +14,8 @@ import clhist.cases
 from clhist.cli.cases.options import plan_values, timed_calls
 from clhist.cli.console import Console
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 # The arguments that make each compute little.
 COMMANDS = {
     "gromacs": ("--quick", "--update", "cas", "--race-factor", "1"),

@@ -22,6 +22,8 @@ from clhist.cli import main as cli
 from clhist.cli import tables
 from clhist.selftest.checks import Check
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 run = runner()
 
 

@@ -14,6 +14,8 @@ from clhist import default_queue, device_profile
 from clhist._core.runtime import small
 from clhist._core.runtime.small import least_size
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 run = runner("plan")
 
 

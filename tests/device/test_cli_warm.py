@@ -14,6 +14,8 @@ from clhist.cli.warm import caches
 from clhist.errors import UnsupportedError
 from clhist.selftest.checks import HOLDS, Check
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 run = runner("warm")
 
 

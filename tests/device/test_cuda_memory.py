@@ -14,6 +14,8 @@ from clhist._core.cuda import memory
 from clhist._core.runtime import cuda_launcher
 from clhist._core.runtime.signature import forget_calls
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 BINS = np.random.default_rng(1).integers(0, 77, 5000, np.int32)
 
 

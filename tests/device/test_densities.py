@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering, each_value_quick
 
 import clhist
 
@@ -29,8 +30,7 @@ def check(found, expected):
     np.testing.assert_array_equal(found.get(), expected)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
-@pytest.mark.parametrize("name", BINS)
+@pytest.mark.parametrize(("dtype", "name"), each_value_quick(covering(["f4", "f8", "i4"], BINS)))
 def test_of_one_dimension(name, dtype, queue, rng):
     bins, ends = BINS[name]
     for _ in range(3):  # the first call, and repeats

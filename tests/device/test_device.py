@@ -18,6 +18,8 @@ from clhist._core.devices.profile_files import PARAMETERS
 from clhist._core.opencl import device
 from clhist._core.opencl import icd as runtimes
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 class Fake(SimpleNamespace):
     """A device, which like PyOpenCL's can be a key of a cache."""

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from covering import covering, each_value_quick
 
 import clhist
 from clhist.binned import device_edges
@@ -19,6 +20,8 @@ N = 5000
 OTHERS = ["f8", "u4", "i8", "u8", "i2", "u1"]
 DTYPES = ["f4", "i4", *OTHERS]
 BINS = [1, 2, 7, 100, 1000, 2 * N, 2**15, 2**15 + 1]
+EACH = each_value_quick(covering(["f4", "i4"], BINS))
+EACH += [pytest.param(dtype, bins, marks=pytest.mark.slow) for dtype in OTHERS for bins in BINS]
 
 
 def _floats(dtype, rng):
@@ -78,27 +81,29 @@ def _outcome(call):
     return hist.dtype, hist.tolist(), edges.dtype, edges.tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["f4", "i4", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])
-def test_any_range(dtype, queue, rng, monkeypatch):
+@pytest.mark.parametrize(("dtype", "bins"), EACH)
+def test_any_range(dtype, bins, queue, rng, monkeypatch):
     dtype = np.dtype(dtype)
     with np.errstate(all="ignore"):
         cases = (_floats if dtype.kind == "f" else _integers)(dtype, rng)
         cases = {name: np.asarray(values).astype(dtype) for name, values in cases.items()}
     for name, data in cases.items():
         x, where = cl_array.to_device(queue, data), cl_array.to_device(queue, np.ones(data.size, bool))
-        for bins in BINS:  # of small types others are for all elements, see `clhist.binned.histograms`
-            got = [_outcome(lambda: clhist.histogram(x, bins, where=where)) for _ in range(2)]  # noqa: B023
-            with monkeypatch.context() as patch:
-                patch.setattr(MODULE, "device_edges", lambda *_, **__: None)
-                patch.setattr(MODULE, "repeated", lambda *_: (None, None, True))
-                present = _outcome(lambda: clhist.histogram(x, bins, where=where))  # noqa: B023
-            assert got == [present, present], (name, bins)
-            expected = _outcome(lambda: np.histogram(data, bins))  # noqa: B023
-            # NumPy fails where edges are not finite, and counts by the width of bins where they are subnormal.
-            assert present == expected or expected[0] is IndexError or name == "subnormal", (name, bins)
+        # Of small types others are for all elements, see `clhist.binned.histograms`.
+        got = [_outcome(lambda: clhist.histogram(x, bins, where=where)) for _ in range(2)]  # noqa: B023
+        with monkeypatch.context() as patch:
+            patch.setattr(MODULE, "device_edges", lambda *_, **__: None)
+            patch.setattr(MODULE, "repeated", lambda *_: (None, None, True))
+            present = _outcome(lambda: clhist.histogram(x, bins, where=where))  # noqa: B023
+        assert got == [present, present], (name, bins)
+        expected = _outcome(lambda: np.histogram(data, bins))  # noqa: B023
+        # NumPy fails where edges are not finite, and counts by the width of bins where they are subnormal.
+        assert present == expected or expected[0] is IndexError or name == "subnormal", (name, bins)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(each, marks=[pytest.mark.slow] * (each not in ("f4", "i4", "f8", "u1"))) for each in DTYPES]
+)
 def test_bins_are_made_on_the_device(dtype, queue, rng, monkeypatch):
     """Of data that has bins of one width, with the very edges of NumPy; calls that repeat others have other ranges."""
     anew = Mock(side_effect=AssertionError("the host made the bins"))

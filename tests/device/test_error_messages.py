@@ -13,6 +13,8 @@ import pytest
 import clhist
 from clhist import HistogramKernel, Operator, operators, reduce_by_index
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 BINS = np.array([0, 1, 1], np.int32)
 VALUES = np.ones(3, np.float32)
 ORDER = "the order is dest, op, indices, values"

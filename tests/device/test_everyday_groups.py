@@ -8,6 +8,8 @@ import pytest
 
 import clhist
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 def test_nullable_booleans():
     keys = np.array([0, 1, 0, 2, 2])

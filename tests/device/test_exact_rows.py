@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from covering import covering
+from covering import covering, each_value_quick
 from digests import exact_sums, same_bits
 
 import clhist
@@ -66,7 +66,7 @@ def _expected(bins, values, num_bins, dest=None):
     "kind", ["plain", "all sizes", "alike", "ends", "subnormal", "overflow", "no numbers", "zeros"]
 )
 @pytest.mark.parametrize(  # in one work-group, and by ranges of bins
-    ("as_a_gpu", "n", "dtype"), covering(CACHES, [1500, 40_000], DTYPES), indirect=["as_a_gpu"]
+    ("as_a_gpu", "n", "dtype"), each_value_quick(covering(CACHES, [1500, 40_000], DTYPES)), indirect=["as_a_gpu"]
 )
 def test_sums(n, kind, dtype, queue, rng):
     bins = rng.integers(0, 40, n, dtype=np.int32)
@@ -80,7 +80,7 @@ def test_sums(n, kind, dtype, queue, rng):
 
 
 @pytest.mark.parametrize(
-    ("as_a_gpu", "dtype", "components"), covering(CACHES, DTYPES, [1, 3, 8]), indirect=["as_a_gpu"]
+    ("as_a_gpu", "dtype", "components"), each_value_quick(covering(CACHES, DTYPES, [1, 3, 8])), indirect=["as_a_gpu"]
 )
 def test_dest_and_in_place(dtype, components, queue, rng):
     bins = rng.integers(-2, 30, 200, dtype=np.int32)

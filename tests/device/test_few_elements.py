@@ -10,6 +10,8 @@ from clhist._core.keys import key_of, keys_of
 from clhist.binned.host import even_edges
 from clhist.grouped.keys import numbered
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 stats = pytest.importorskip("scipy.stats")
 pandas = pytest.importorskip("pandas")  # is in use then, so that sparse integers are hashed by it
 RNG = np.random.default_rng(20)

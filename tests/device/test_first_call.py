@@ -215,7 +215,10 @@ def test_few_elements_import_neither_pyopencl_nor_the_engine():
 
 
 UNUSED = [
-    *(f"clhist._core.model.{name}" for name in ("batch", "narrow", "packed", "row_ranges", "rows", "shared", "sort")),
+    *(
+        f"clhist._core.model.{name}"
+        for name in ("batch", "narrow", "packed", "partition", "row_ranges", "rows", "shared", "sort")
+    ),
     *("clhist._core.kernels.partitions", "clhist._core.kernels.rows", "clhist._core.opencl.upload"),
     *("clhist._core.opencl.cuda_arrays", "clhist._core.opencl.compiler_log"),
     *(f"clhist._core.runtime.{name}" for name in ("cuda_calls", "cuda_launcher", "cuda_repeats")),

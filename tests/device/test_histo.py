@@ -6,6 +6,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from commands import refused, runner
+from covering import covering, each_value_quick
 
 from clhist.cases.arrays import extent
 from clhist.cases.files import read_image, read_npz
@@ -79,14 +80,18 @@ def test_types_and_found_ranges_are_numpys(rng, dtype, range_):
         assert (mine == numpys).all()
 
 
+CEILINGS = {1: np.uint8, 255: np.uint8, 256: np.uint16, 2**32 - 1: np.uint32}
+
+
 @pytest.mark.parametrize(
-    ("ceiling", "dtype"), [(1, np.uint8), (255, np.uint8), (256, np.uint16), (2**32 - 1, np.uint32)]
+    ("ceiling", "any_profile"),
+    each_value_quick(covering(CEILINGS, ["own profile", "as a GPU"])),
+    indirect=["any_profile"],
 )
-@pytest.mark.parametrize("any_profile", ["own profile", "as a GPU"], indirect=True)
-def test_ceilings(any_profile, ceiling, dtype):
+def test_ceilings(any_profile, ceiling):
     x, y = wafer(20_000)
     counts, *edges = histo(x, y, 60, range=((0, 1), (0, 1)), ceiling=ceiling)
-    assert counts.dtype == dtype
+    assert counts.dtype == CEILINGS[ceiling]
     exact = np.histogram2d(x, y, edges)[0]
     assert exact.max() > 256
     assert (counts == np.minimum(exact, ceiling)).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from covering import covering
+from covering import covering, each_value_quick
 
 import clhist
 from clhist import operators
@@ -22,7 +22,7 @@ WAYS = [("cas", "local"), ("cas", "global"), ("cas", "partitioned"), ("lock", "l
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("way", "bins", "ufunc"), covering(WAYS, [3, 5000], [np.add, np.maximum]))
+@pytest.mark.parametrize(("way", "bins", "ufunc"), each_value_quick(covering(WAYS, [3, 5000], [np.add, np.maximum])))
 def test_sums_and_maxima(name, way, bins, ufunc, gpu_like, queue, rng):
     x, w = drawn(name, rng, SIZE, bins), rng.integers(-9, 9, SIZE).astype(np.float32)
     inside = (x >= 0) & (x < bins)

@@ -20,6 +20,8 @@ from clhist.cases.gromacs_data import NonbondedInput
 from clhist.cases.water import water_box
 from clhist.rdf import RDF
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 GREY = np.arange(48, dtype=np.uint8).reshape(6, 8)
 POINTS = np.random.default_rng(0).random((20, 3))
 SKY = POINTS[:, :2] * 80

@@ -10,6 +10,8 @@ import clhist
 from clhist import ndimage, stats
 from clhist.zonal import zonal_stats
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 POINTS = np.random.default_rng(3).random((50, 6))
 
 

@@ -11,6 +11,8 @@ import pytest
 import clhist
 from clhist.statistics import selection
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 GROUPS = 20
 SPREADS = ("sem", "skew", "kurt")
 NAMES = (*SPREADS, "size", "nunique", "mode", "count", "max")

@@ -6,6 +6,8 @@ import pytest
 
 import clhist
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 NARROW = [np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32]
 SIZES = (500, 9000)  # NumPy computes the first
 

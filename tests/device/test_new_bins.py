@@ -13,6 +13,8 @@ from clhist._core.opencl.program import programs_built
 from clhist._core.runtime.signature import Remembered
 from clhist.binned.sweep import Sweep
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 SIZE = 3000
 CPU_ARRAYS, DEVICE_ARRAYS, CUDA_ARRAYS = "numpy", "pyopencl", "cupy"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from covering import covering
+from covering import covering, each_value_quick
 from eager import eager
 
 import clhist
@@ -34,7 +34,7 @@ UPDATES, ORDERS = [None, "cas", "lock", "private"], ["blocked", "interleaved"]
 @pytest.mark.parametrize(
     ("name", "update", "profile"),
     [
-        *covering(NAMES[::4], UPDATES, ORDERS),
+        *each_value_quick(covering(NAMES[::4], UPDATES, ORDERS)),
         *(
             pytest.param(name, *choices, marks=pytest.mark.slow)
             for name in NAMES
@@ -69,11 +69,16 @@ def test_operators(name, update, patient, queue):
         with_dest(kernel(bins, values, num_bins=NUM_BINS, dest=dest, out=dest, **forced))
 
 
-@pytest.mark.parametrize("group", [1, 2, 48])
-@pytest.mark.parametrize(("size", "num_bins"), [(0, 5), (1, 1), (1, 3000), (47, 48), (1000, 37), (49, 5000)])
+SIZES = [(0, 5), (1, 1), (1, 3000), (47, 48), (1000, 37), (49, 5000)]
+
+
+@pytest.mark.parametrize(
+    ("group", "sizes", "profile"), each_value_quick(covering([1, 2, 48], SIZES, ORDERS)), indirect=["profile"]
+)
 @pytest.mark.usefixtures("only_measured_rates")
-def test_sizes(size, num_bins, group, profile, queue, rng):
+def test_sizes(sizes, group, profile, queue, rng):
     """Bins outside, more bins than elements and than work-items, and no elements, of which there is no sweep."""
+    size, num_bins = sizes
     kernel = pair_kernel(COUNT, dataclasses.replace(eager(profile), work_group_size=group))
     bins = rng.integers(-1, num_bins + 2, size, dtype=np.int32)
     values = rng.integers(-9, 9, size, dtype=np.int32)

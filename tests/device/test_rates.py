@@ -14,6 +14,8 @@ from clhist._core.model.times import BANDWIDTH, CELLS, SHORT, VALUES
 from clhist.calibration import rates as measure_plans
 from clhist.calibration.measure import Bench
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 KIND = "native int32"
 
 

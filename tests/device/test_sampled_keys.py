@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import pyopencl.array as cl_array
 import pytest
-from covering import covering
+from covering import covering, each_value_quick, mostly_slow
 
 import clhist
 from clhist._core.kernels.key_ranges import KNOWN
@@ -18,6 +18,8 @@ from clhist.grouped import numbering, sampled_keys
 from clhist.grouped.numbering import number_keys
 
 DTYPES = ["i4", "u4", "f4", "i8", "u8", "f8", "M8[ns]"]
+# A program of each type takes a second: of each kind and size one in every run.
+MOST = [pytest.param(each, marks=[pytest.mark.slow] * (each in ("u4", "f4", "i8"))) for each in DTYPES]
 RANGES = ["divide", "number_range", "begin_ranges"]
 
 
@@ -95,7 +97,7 @@ MANY = covering(DTYPES, range(len(OPTIONS)), (4096, 5001, 70_001), KINDS, streng
 
 
 @pytest.mark.parametrize("options", range(len(OPTIONS)))
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", MOST)
 def test_many_keys(name, options, queue, enqueued, monkeypatch):
     monkeypatch.setattr(sampled_keys, "_POSITION_BYTES", 1 << 40)
     for size, kind in [row[2:] for row in MANY if row[:2] == (name, options)]:
@@ -106,8 +108,7 @@ def test_many_keys(name, options, queue, enqueued, monkeypatch):
             assert used == RANGES
 
 
-@pytest.mark.parametrize("sort", [True, False])
-@pytest.mark.parametrize("dtype", ["i4", "f8"])
+@pytest.mark.parametrize(("dtype", "sort"), each_value_quick(covering(["i4", "f8"], [True, False])))
 def test_keys_alone(dtype, sort, queue, enqueued, monkeypatch):
     """Without the numbers of elements, by each of the ways."""
     monkeypatch.setattr(sampled_keys, "_POSITION_BYTES", 1 << 40)
@@ -132,7 +133,7 @@ NO_YES = (False, True)
 FEW = covering(DTYPES, (2, 900, KNOWN), NO_YES, NO_YES, NO_YES, NO_YES, strength=3)
 
 
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", MOST)
 def test_few_keys_are_looked_up(name, queue, enqueued):
     dtype = np.dtype(name)
     for number, others, sort, first, missing in [row[1:] for row in FEW if row[0] == name]:
@@ -193,7 +194,8 @@ def test_rare_keys_besides_few(name, sort, queue, enqueued):
 
 
 @pytest.mark.parametrize(
-    ("slots", "expected", "table"), [(2048, 1, False), (512, 5, False), (128, 1, True), (512, 10**9, True)]
+    ("slots", "expected", "table"),
+    mostly_slow([(512, 5, False), (2048, 1, False), (128, 1, True), (512, 10**9, True)], 2),
 )
 def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, table, queue, enqueued, monkeypatch):
     """They are numbered in pieces; if these are too many, all keys are put into the large table."""
@@ -279,7 +281,7 @@ def of_bits(rng, number, dtype):
 
 
 @pytest.mark.parametrize("number", [3, 900, 10**6])
-@pytest.mark.parametrize("name", ["f4", "f8"])
+@pytest.mark.parametrize("name", mostly_slow(["f8", "f4"], 2))
 def test_threads_number_masked_keys_zeros_and_nan_as_pandas(name, number, queue, enqueued, monkeypatch):
     monkeypatch.setattr(sampled_keys, "_POSITION_BYTES", 1 << 40)
     dtype = np.dtype(name)

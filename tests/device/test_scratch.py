@@ -19,6 +19,8 @@ from clhist._core.opencl.new_arrays import shares_memory
 from clhist._core.opencl.operands import in_place
 from clhist.selftest.cases import pair_kernel
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 @pytest.fixture
 def touched(monkeypatch):

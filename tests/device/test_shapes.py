@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from covering import covering, mostly_slow
+from covering import covering, each_value_quick, mostly_slow
 
 from clhist import HistogramKernel, operators
 from clhist._core.devices.vendors import MEMORIES
@@ -27,7 +27,9 @@ LENGTHS += [2047, 2048, 2049, 3071, 4096, 4097, 8191, 8192, 8193, 9001]
 BINS = [1, 2, 3, 31, 32, 33, 255, 256, 257, 1023, 2048, 2049, 8191, 8192, 8193, 16384, 16385, 24576, 24577, 100_003]
 
 
-@pytest.mark.parametrize("index", ["char", "int", "long"])
+@pytest.mark.parametrize(
+    ("index", "profile"), each_value_quick(covering(["char", "int", "long"], ORDERS)), indirect=["profile"]
+)
 def test_lengths(index, profile, rng):
     kernel = HistogramKernel(None, COUNT, arguments=f"const {index} *bins", map="EMIT(bins[i], i + 1)", profile=profile)
     for length in LENGTHS:
@@ -38,7 +40,7 @@ def test_lengths(index, profile, rng):
 
 @pytest.mark.parametrize(
     ("length", "memory", "profile"),
-    covering([1, 5, 63, 64, 65, 100, 300, 513], MEMORIES, ORDERS),
+    each_value_quick(covering([1, 5, 63, 64, 65, 100, 300, 513], MEMORIES, ORDERS)),
     indirect=["profile"],
 )
 def test_fewer_elements_than_work_items(length, memory, profile):
@@ -61,7 +63,9 @@ def test_numbers_of_bins(profile, rng):
 
 
 @pytest.mark.parametrize(
-    ("work_group_size", "memory", "profile"), covering([1, 2, 24, 256], MEMORIES, ORDERS), indirect=["profile"]
+    ("work_group_size", "memory", "profile"),
+    each_value_quick(covering([1, 2, 24, 256], MEMORIES, ORDERS)),
+    indirect=["profile"],
 )
 def test_sizes_of_work_groups(work_group_size, memory, profile, rng):
     kernel = pair_kernel(COUNT, profile)

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from allocators import Limited
-from covering import covering
+from covering import covering, each_value_quick
 
 import clhist
 from clhist import operators
@@ -316,9 +316,10 @@ _DATA = {
 _SIZES = (100_000, 100_001, 99_999, 262_144, 131_075, 70_000, 5, 1, 100_003)
 
 
-@pytest.mark.parametrize("kind", ["counts", "float32 weights", "int32 weights", "where", "density", "reproducible"])
-@pytest.mark.parametrize("on_device", [False, True])
-@pytest.mark.parametrize("name", _DATA)
+_KINDS = ["counts", "float32 weights", "int32 weights", "where", "density", "reproducible"]
+
+
+@pytest.mark.parametrize(("kind", "on_device", "name"), each_value_quick(covering(_KINDS, [False, True], _DATA)))
 def test_histograms_of_other_sizes_are_prepared_once(name, on_device, kind, queue, rng):
     bins, ends = _DATA[name]
     options = {"density": True} if kind == "density" else {"reproducible": True} if kind == "reproducible" else {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from covering import covering
+from covering import covering, each_value_quick
 from operator_checks import COMPUTED, check_computed_bins, check_operator
 
 import clhist
@@ -44,7 +44,7 @@ def test_the_plan(few_items):
     assert (forced.update, forced.bins_per_pass, forced.partitions) == ("private", 2048, 147)
 
 
-@pytest.mark.parametrize(("name", "ranges", "empty"), covering(list(CASES), (1, 7), (False, True)))
+@pytest.mark.parametrize(("name", "ranges", "empty"), each_value_quick(covering(list(CASES), (1, 7), (False, True))))
 def test_operators(name, ranges, empty, few_items, small):
     """Also with `dest`, and without elements."""
     check_operator(name, few_items, empty=empty, passes=ranges, **TILES)
@@ -55,7 +55,7 @@ PROGRAMS = covering(
 )
 
 
-@pytest.mark.parametrize(("profile", "code", "ranges"), PROGRAMS)
+@pytest.mark.parametrize(("profile", "code", "ranges"), each_value_quick(PROGRAMS))
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_distributions(distribution, profile, code, ranges, request, small, rng):
     """One range is shared out among work-groups, others are filled by one; bins are read once and twice."""
@@ -113,8 +113,7 @@ def test_lanes_that_stay_together(distribution, gpu_like, small, rng, monkeypatc
     assert "while (clhist_any(clhist_tile < clhist_last_tile))" in source
 
 
-@pytest.mark.parametrize("code", COMPUTED)
-@pytest.mark.parametrize("ranges", [1, 2, 4])
+@pytest.mark.parametrize(("ranges", "code"), each_value_quick(covering([1, 2, 4], COMPUTED)))
 def test_bins_that_are_computed(ranges, code, few_items, small):
     check_computed_bins(code, few_items, passes=ranges, **TILES)
 
@@ -220,7 +219,7 @@ WAYS = [{}, {"update": "cas"}, {"memory": "local"}, {"memory": "partitioned"}, {
 
 @pytest.mark.parametrize(
     ("name", "profile", "way", "operator"),
-    covering(["bin", "value", "at"], [None, "gpu_like"], WAYS, ["count", "add"]),
+    each_value_quick(covering(["bin", "value", "at"], [None, "gpu_like"], WAYS, ["count", "add"])),
 )
 def test_arrays_have_any_name(name, profile, way, operator, request):
     bins = np.random.default_rng(4).integers(0, 77, 5000, np.int32)

@@ -13,6 +13,8 @@ import clhist
 from clhist import ndimage, stats
 from clhist._core.opencl import new_arrays
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 KEYS, X = np.zeros(3, np.int32), np.ones(3, np.float32)
 CALLS = {
     "reduce_by_index": lambda bins: clhist.reduce_by_index(bins, "sum", KEYS, X),

@@ -12,6 +12,8 @@ import clhist
 from clhist import HistogramKernel, Operator, ProfileError, operators
 from clhist._core.devices.profile_files import load_profiles, parse_profile
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 # What Mako would take for its own at the beginning of a line, or anywhere.
 TEMPLATE = r"""
 ${1/0} ${'$'}{x} $${y}

@@ -12,6 +12,8 @@ import clhist
 from clhist import reduce_by_index
 from clhist._core.opencl import operands, upload
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 
 @pytest.fixture
 def uploads(queue):

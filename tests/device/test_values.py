@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from covering import mostly_slow
+from covering import covering, each_value_quick, mostly_slow
 
 import clhist
 from clhist import HistogramKernel, Operator, operators
@@ -128,18 +128,16 @@ def test_variances_of_infinities_are_nan(values):
         assert np.isnan(clhist.reduce_by_index(1, op, np.zeros(len(given), int), given)).all()
 
 
+SHARED = [
+    *({"memory": "local", "copies": copies, "passes": passes} for copies, passes in ((1, 1), (3, 1), (1, 3))),
+    *({"memory": "partitioned", "passes": passes} for passes in (1, 5)),
+    {"memory": "global"},
+    {},
+]
+
+
 @pytest.mark.parametrize("value", [0, 1, -7, 2**31 - 1])
-@pytest.mark.parametrize(
-    "choices",
-    [
-        *({"memory": "local", "copies": copies, "passes": passes} for copies, passes in ((1, 1), (3, 1), (1, 3))),
-        *({"memory": "partitioned", "passes": passes} for passes in (1, 5)),
-        {"memory": "global"},
-        {},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("dtype", "choices"), each_value_quick(covering([np.int32, np.int64], SHARED)), ids=str)
 def test_a_value_that_all_pairs_share(dtype, choices, value, gpu_like, rng, queue):
     """Bins in local memory count them, and are multiplied at the end, modulo the same power of 2."""
     bins = np.where(rng.random(20_003) < 0.5, 17, rng.integers(-3, 303, 20_003)).astype(np.int32)
@@ -156,12 +154,17 @@ def test_a_value_that_all_pairs_share(dtype, choices, value, gpu_like, rng, queu
         assert "clhist_emit(CLHIST_BIN(bin), 1, " in kernel.source(kernel.plan(20_003, 300, **choices))
 
 
+CONVERTED = [("w", -2.5, 2), ("-w", 2.5, 2), ("w * 2 - 7.5", 1.0, 5), ("-1.5f", 0.0, 1)]
+
+
 @pytest.mark.parametrize(
-    ("value", "given", "number"), [("w", -2.5, 2), ("-w", 2.5, 2), ("w * 2 - 7.5", 1.0, 5), ("-1.5f", 0.0, 1)]
+    ("converted", "choices"),
+    each_value_quick(covering(CONVERTED, [{"memory": "local"}, {"memory": "partitioned", "passes": 3}])),
+    ids=str,
 )
-@pytest.mark.parametrize("choices", [{"memory": "local"}, {"memory": "partitioned", "passes": 3}], ids=str)
-def test_the_value_is_converted_first(choices, value, given, number, gpu_like, rng, queue):
+def test_the_value_is_converted_first(choices, converted, gpu_like, rng, queue):
     """As that of each pair is: to the type of values, then to that of accumulators."""
+    value, given, number = converted
     bins = rng.integers(0, 50, 5000, np.int32)
     operator = Operator(np.int32, "a + b", 0, accumulator=np.int64, lift="v", finish="a < 0 ? -a : a")
     kernel = HistogramKernel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covering import covering, each_value_quick
 
 import clhist
 from clhist import operators
@@ -11,10 +12,13 @@ from clhist import operators
 SIZE = 50_021
 
 
-@pytest.mark.parametrize("first_has_values", [True, False])
-@pytest.mark.parametrize(("bins", "choices"), [(14_000, {}), (14_000, {"memory": "partitioned"}), (300, {})])
-def test_sums_beside_counts(first_has_values, bins, choices, gpu_like, queue, rng):
+WAYS = [(14_000, {}), (14_000, {"memory": "partitioned"}), (300, {})]
+
+
+@pytest.mark.parametrize(("first_has_values", "way"), each_value_quick(covering([True, False], WAYS)))
+def test_sums_beside_counts(first_has_values, way, gpu_like, queue, rng):
     """By 16-bit counters and by partitions too, which store no value where all pairs share one."""
+    bins, choices = way
     x = rng.integers(-9, bins + 9, SIZE).astype(np.int32)
     w = rng.integers(-9, 9, SIZE).astype(np.int32)
     code = "EMIT0(x[i], w[i]); EMIT1(x[i], 1)" if first_has_values else "EMIT0(x[i], 1); EMIT1(x[i], w[i])"

@@ -7,6 +7,8 @@ import pytest
 import clhist
 from clhist import stats
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 X = np.array([1.0, 0.0, 1.0])
 
 

@@ -66,3 +66,21 @@ def mostly_slow(rows: Sequence[Any], every: int = 3) -> list[Any]:
         pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=[pytest.mark.slow] * (k % every != 0))
         for k, row in enumerate(rows)
     ]
+
+
+def each_value_quick(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Return rows as parameters of which every run takes those that have each value of each axis; the others are slow.
+
+    For axes of which each value is another program, but hardly any pair another fault.
+    """
+    values = [[(axis, f"{type(value)} {value}") for axis, value in enumerate(row)] for row in rows]
+    taken, quick = {value: 0 for row in values for value in row}, set()
+    while 0 in taken.values():
+        # Of rows with as many new values, one whose other values were taken least.
+        best = max(
+            range(len(rows)), key=lambda k: (sum(not taken[v] for v in values[k]), -sum(map(taken.get, values[k])))
+        )
+        quick.add(best)
+        for value in values[best]:
+            taken[value] += 1
+    return [pytest.param(*row, marks=[pytest.mark.slow] * (k not in quick)) for k, row in enumerate(rows)]

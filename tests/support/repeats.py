@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -29,6 +30,17 @@ def checks(monkeypatch):
     return found
 
 
+@pytest.fixture(params=["numpy", "pyopencl", "cupy"])
+def library(request, queue):
+    """Return what makes arrays of a library, what makes NumPy's of these, and the options of a call on them."""
+    if request.param == "numpy":
+        return np.copy, np.asarray, {"queue": queue}
+    if request.param == "pyopencl":
+        return partial(cl_array.to_device, queue), _fetched, {"queue": queue}
+    _, cupy = request.getfixturevalue("fake")
+    return cupy.asarray, _fetched, {}
+
+
 @pytest.fixture
 def numbers(rng):
     """Return arrays alike, with values on edges, outside, NaN."""
@@ -49,6 +61,10 @@ def uploaded(monkeypatch):
 
     monkeypatch.setattr(sweep, "kept_on_device", noted)
     return tables
+
+
+def _fetched(array):
+    return array if isinstance(array, np.ndarray) else array.get()
 
 
 def given(queue, arrays):

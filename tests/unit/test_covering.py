@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations, product
 
 import covering
+import numpy as np
 import pytest
 
 
@@ -35,3 +36,11 @@ def test_another_seed_takes_other_rows():
 def test_all_combinations_on_demand(monkeypatch):
     monkeypatch.setattr(covering, "exhaustive", True)
     assert covering.covering("ab", "cd", "ef") == list(product("ab", "cd", "ef"))
+
+
+def test_quick_rows_have_each_value():
+    rows = list(product(range(5), "abc", [np.int32, np.int64]))
+    quick = [each.values for each in covering.each_value_quick(rows) if not each.marks]
+    assert [{*axis} for axis in zip(*quick, strict=True)] == [{*axis} for axis in zip(*rows, strict=True)]
+    assert len(quick) == 5
+    assert min(sum(np.int64 in row for row in quick), sum(np.int32 in row for row in quick)) == 2

@@ -47,3 +47,13 @@ def process(monkeypatch, tmp_path):
 )
 def test_processors_with_avx512_get_kernels_for_avx2(process, processor, chosen, mapped, expected):
     assert process(processor, chosen, mapped) == expected
+
+
+def test_kernels_of_one_work_item_are_not_compiled_for_vectors_of_work_items(monkeypatch):
+    """The runtime refuses to build a program in which the attribute contradicts its own variable."""
+    one, several = (f"__attribute__((reqd_work_group_size({items}, 1, 1)))" for items in (1, 16))
+    monkeypatch.delenv(intel.VECTORS, raising=False)
+    hinted = "__attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))"
+    assert intel.program_text(f"{one} a {several} b {one} c") == f"{hinted} a {several} b {hinted} c"
+    monkeypatch.setenv(intel.VECTORS, "4")
+    assert intel.program_text(one) == one

@@ -16,6 +16,8 @@ _FORBIDDEN_SPACES = ("__local", "local", "__constant", "constant", "__private", 
 _RESERVED = ("i", "EMIT", "min", "max", "barrier", "value_t", "accumulator_t", "cell_t", "word_t")  # the kernel's own
 _DECLARATION = re.compile(r"(?P<type>.*?)(?P<mark>[*&]?)\s*(?P<name>[A-Za-z_]\w*)\s*\Z", re.DOTALL)
 
+_INTEGERS = int, np.integer
+
 
 def parse_arguments(declarations: str, structs: Mapping[str, np.dtype]) -> tuple[Argument, ...]:
     """Return the arguments that a C parameter list declares, such as ``"__global const int *x, float scale"``.
@@ -84,6 +86,9 @@ def same_scalar(one: object, other: object) -> bool:
     """Whether two values of one argument are the same to the bit: 0.0 and -0.0 are not."""
     if type(one) is not type(other):
         return False
+    # Equal integers are the same; bytes take four times as long.
+    if isinstance(one, _INTEGERS):
+        return bool(one == other)
     if isinstance(one, np.generic) and isinstance(other, np.generic):
         return one.dtype == other.dtype and one.tobytes() == other.tobytes()
     # `repr` tells 0.0 from -0.0, and NaN equals itself.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from clhist._core.kernels.kernel_code import ALONE
 from clhist._core.kernels.specs import CombineSpec
 from clhist._core.kernels.state import repeated
 from clhist._core.model.feature import CyclicPasses
+from clhist._records import record
 from clhist.operators.c_types import bytes_of, scalars_of
 from clhist.operators.halves import ELEMENT, half_name, loaded, stored
 
 
-@dataclass(frozen=True)
+@record
 class CombineState:
     """Snippets of C for the templates of a second stage; pure text that follows from its specification.
 
@@ -195,6 +195,11 @@ _ZERO_WORDS = """\
 _NEUTRAL_CELLS = """\
     for (size_t k = get_global_id(0); k < clhist_num_cells; k += get_global_size(0))
         cells{n}[k].value = clhist_neutral{n}();"""
+
+
+def alone(spec: CombineSpec) -> str:
+    """Return the attribute of kernels that run in work-groups of one work-item, as on CPUs."""
+    return ALONE if spec.order == "blocked" else ""
 
 
 def rows_in_words(state: CombineState) -> str:

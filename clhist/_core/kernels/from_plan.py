@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,6 +17,7 @@ from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist._core.model.feature import Fallback, Feature
 from clhist._core.model.plan import Output, Plan
 from clhist._core.model.updates import GATHER
+from clhist._records import record
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
@@ -85,7 +86,7 @@ def sweep_spec(
     )
 
 
-@dataclass(frozen=True)
+@record
 class Programs:
     """The parameters of all programs of one plan.
 

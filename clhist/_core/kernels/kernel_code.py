@@ -8,6 +8,8 @@ from typing import NamedTuple
 from clhist._core.model.feature import Parameter
 from clhist.operators.c_types import dtype_of
 
+# Attribute of a kernel that runs in work-groups of one work-item: Intel's compiler then makes no vectors of work-items.
+ALONE = "__attribute__((reqd_work_group_size(1, 1, 1))) "
 _POINTER = re.compile(r"\s*(.*?)\s*\*\s*(\w+)\s*")
 _KERNEL = re.compile(r"__kernel\b[^{;]*?\bvoid\s+clhist_(\w+)\s*\(([^)]*)\)")
 

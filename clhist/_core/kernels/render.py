@@ -19,7 +19,7 @@ import platformdirs
 from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic
 from clhist._core.kernels.combine_code import CombineState
 from clhist._core.kernels.from_plan import Programs
-from clhist._core.kernels.kernel_code import with_arrays
+from clhist._core.kernels.kernel_code import ALONE, with_arrays
 from clhist._core.kernels.maps import is_elementwise, read_ahead, uses_position
 from clhist._core.kernels.parameters import (
     accumulator_words,
@@ -276,8 +276,8 @@ def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
     from clhist._core.kernels import key_table
 
     of = {"block": key_table.BLOCK, "lanes": key_table.LANES, "each": key_table.EACH}
-    of["ahead_from"] = key_table.AHEAD_FROM
-    return render("keys.mako", spec=spec, several=several, in_order=in_order, most_tries=key_table.MOST_TRIES, **of)
+    of |= {"ahead_from": key_table.AHEAD_FROM, "most_tries": key_table.MOST_TRIES}
+    return render("keys.mako", spec=spec, several=several, in_order=in_order, alone="" if several else ALONE, **of)
 
 
 def render_key_sort(spec: KeySpec, lanes: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from clhist._records import record
 
 _MOST_LANES = 256
 
 
-@dataclass(frozen=True)
+@record
 class ScanSpec:
     """An inclusive scan of elements, each of which is `i`, a long, in C.
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, cast
 
 from clhist._core.model.feature import WORD_BITS
 from clhist._core.model.one_launch import with_fewest_launches
-from clhist._core.model.partition import cannot_partition, is_worth_tiles, partitioned
 from clhist._core.model.plan import Plan, after
-from clhist._core.model.private import private_copies
+from clhist._core.model.private import MOST_CPU_BINS, private_copies
 from clhist._core.model.scaling import times_of
 from clhist._core.model.times import Times
 from clhist._core.model.updates import GATHER, SORT
@@ -85,6 +84,8 @@ def _chosen(load: Workload, times: dict[str, Times]) -> Plan:
 
         return batched(load, local_update, global_update)
     if choices.memory == "partitioned":
+        from clhist._core.model.partition import partitioned
+
         return partitioned(load, local_update)
     if choices.memory == "local":
         return _local(load, local_update)
@@ -107,6 +108,8 @@ def _or_partitioned(load: Workload, update: str, plan: Callable[[], Plan]) -> Pl
     try:
         return plan()
     except MemoryError:
+        from clhist._core.model.partition import cannot_partition, partitioned
+
         if load.choices.forced or cannot_partition(load, update) is not None:
             raise
         return partitioned(load, update)
@@ -114,6 +117,10 @@ def _or_partitioned(load: Workload, update: str, plan: Callable[[], Plan]) -> Pl
 
 def _private(load: Workload) -> Plan:
     direct = private_copies(load)
-    if not load.choices.forced and is_worth_tiles(load, direct):
-        return after(direct.steps, partitioned(load, "private"))
+    # Fewer bins stay in a core's second-level cache without tiles.
+    if not load.choices.forced and load.num_bins > MOST_CPU_BINS:
+        from clhist._core.model.partition import is_worth_tiles, partitioned
+
+        if is_worth_tiles(load, direct):
+            return after(direct.steps, partitioned(load, "private"))
     return direct

@@ -8,10 +8,11 @@ as C.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+
+from clhist._records import record
 
 if TYPE_CHECKING:
     from clhist._core.model.batch import FlattenedPlan
@@ -57,7 +58,7 @@ class SweepView(Protocol):
         """The memory that has the copies."""
 
 
-@dataclass(frozen=True)
+@record
 class Feature:
     """An addition to a sweep. A value: equal features make equal source.
 
@@ -154,7 +155,7 @@ _COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
 _OF_PLAN = ("table_size", "most_spills", "least_distinct", "most_alike")
 
 
-@dataclass(frozen=True)
+@record
 class BatchChunks(Feature):
     """Each team of a work-group takes one chunk of one histogram's elements at a time.
 
@@ -178,7 +179,7 @@ class BatchChunks(Feature):
         return f"a batch: chunks of each histogram's elements, {'equal shares' if self.equal_shares else 'by a table'}"
 
 
-@dataclass(frozen=True)
+@record
 class FlatBatch(Feature):
     """The histograms of a batch are one of all their bins; the index of an element tells its histogram."""
 
@@ -202,7 +203,7 @@ class FlatBatch(Feature):
         return "a batch, as one histogram of all bins"
 
 
-@dataclass(frozen=True)
+@record
 class CyclicPasses(Feature):
     """Pass p has the bins b with b % S == p, rather than a contiguous range."""
 
@@ -224,7 +225,7 @@ class CyclicPasses(Feature):
         return "pass p has the bins b with b % S == p"
 
 
-@dataclass(frozen=True)
+@record
 class PackedCounters(Feature):
     """Counters of `bits` bits share words of local memory; the single output counts."""
 
@@ -275,7 +276,7 @@ class PackedCounters(Feature):
         return min(SAMPLE.bit_length(), ((capacity - SPILLS_BYTES) // 8).bit_length() - 1)
 
 
-@dataclass(frozen=True)
+@record
 class HotBin(Feature):
     """Each work-item holds one bin in registers, of whose values it makes one update: see ``hot_bin.mako``.
 
@@ -300,7 +301,7 @@ class HotBin(Feature):
         return "each work-item holds one bin in registers"
 
 
-@dataclass(frozen=True)
+@record
 class Guarded(Feature):
     """Its kernels, and those that partition pairs before them, ask a flag whether to compute."""
 
@@ -309,7 +310,7 @@ class Guarded(Feature):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@record
 class Fallback(Guarded):
     """A sweep that computes only if the narrow counters before it raised their flag."""
 
@@ -327,7 +328,7 @@ class Fallback(Guarded):
         return "it computes only if narrow counters raised their flag"
 
 
-@dataclass(frozen=True)
+@record
 class PartitionedPairs(Feature):
     """The elements are pairs that kernels before grouped by partition.
 

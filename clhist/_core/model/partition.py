@@ -13,7 +13,7 @@ from math import ceil
 from typing import ClassVar, NamedTuple
 
 from clhist._core.model.plan import Plan, Trace, make_plan
-from clhist._core.model.private import PrivateRates
+from clhist._core.model.private import MOST_CPU_BINS, PrivateRates
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.times import PARTITIONED, RISK_ON_CPU
 from clhist._core.model.workload import SHARED_LOCAL_MEMORY, Workload
@@ -41,10 +41,10 @@ MOST_TILE = 2**17  # elements
 # all: a processor that guesses whether a counter is the one it has just changed is often wrong where a few are hot.
 # Zen 5, PoCL 3.1, 31 to 43 ranges: 58 to 31 ms; Zipf's law 24 to 11 with four counters, as with eight.
 ALONE_COUNTERS, LEAST_COUNTERS, MOST_COUNTERS = 256, 4, 2**14
-# Elements whose pairs stay in a core's second-level cache (1 MiB) with their values, and bins of a range, a power of
-# two, whose cells do. Half or twice as many of both are within a tenth: Zen 5, PoCL 3.1, 20 M int32. No profile has the
-# size of that cache: Intel's runtime reports it as the cache of global memory, PoCL as local memory.
-CPU_TILE, MOST_CPU_BINS = 2**16, 2**15
+# Elements whose pairs stay in a core's second-level cache (1 MiB) with their values, as cells of `MOST_CPU_BINS` do.
+# Half or twice as many of both are within a tenth: Zen 5, PoCL 3.1, 20 M int32. No profile has the size of that cache:
+# Intel's runtime reports it as the cache of global memory, PoCL as local memory.
+CPU_TILE = 2**16
 MOST_PARTITIONED_ELEMENTS = 2**30  # pairs and what they are rounded up to are counted in 31 bits
 MOST_PARTITIONED_BINS = 2**31 - 1  # bins are counted in 31 bits as well
 
@@ -176,8 +176,7 @@ def is_worth_tiles(load: Workload, direct: Plan) -> bool:
     if cannot_partition(load, "private") is not None:
         return False
     rates = PrivateRates.of(rates_of(load.profile).values, load.value_bytes, load.bin_bytes[0])
-    # So many bins stay in a core's second-level cache without tiles.
-    if rates is None or not rates.tiles or load.num_bins <= MOST_CPU_BINS:
+    if rates is None or not rates.tiles:
         return False
     # Nanoseconds in which one copy of all bins is initialised and combined.
     cells = load.copy_bytes("private") / 4 / rates.filling

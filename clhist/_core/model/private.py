@@ -12,6 +12,7 @@ from clhist._core.model.plan import GLOBAL_WORK_GROUP, Output, Plan, Trace, make
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.times import CELLS, COUNT
 from clhist._core.model.workload import Workload
+from clhist._records import record
 
 # On a CPU an update of a shared copy costs 4 to 40 updates of a private one. So a work-item keeps a
 # copy while initialising and combining it is no more work than its elements.
@@ -29,10 +30,11 @@ _LOST_TO_SKEW = 1.05
 _LINES = 2  # of the cache that are fetched together
 # Bytes of a page, which prefetchers do not leave, and of the first-level cache of a core, as x86 has them.
 PAGE, FIRST_CACHE = 4096, 32 * 1024
+MOST_CPU_BINS = 2**15  # a power of two; the cells of so many stay in the second-level cache of a core
 _WORD_BYTES = 4  # of which a cell is one or more
 
 
-@dataclass(frozen=True)
+@record
 class PaddedCopies(Feature):
     """Copies begin further apart than they have bins."""
 
@@ -44,7 +46,7 @@ class PaddedCopies(Feature):
         return "copies are padded, so that none shares cache lines with another"
 
 
-@dataclass(frozen=True)
+@record
 class InterleavedCopies(Feature):
     """A work-item may have several copies, to which neighbouring elements go in turn."""
 
@@ -54,7 +56,7 @@ class InterleavedCopies(Feature):
         return "neighbouring elements go to several copies of a work-item in turn"
 
 
-@dataclass(frozen=True)
+@record
 class SumsOfSums(Feature):
     """Sums of float64 have few terms when they are added to longer ones, whose rounding errors are summed as well."""
 

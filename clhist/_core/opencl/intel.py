@@ -1,4 +1,4 @@
-"""Which instructions Intel's CPU runtime compiles for: not for AVX-512, for which its compiler is wrong.
+"""Instructions and vectors for which Intel's CPU runtime compiles: no AVX-512, for which its compiler is wrong.
 
 The compiler of release 2026.22 encodes a vector of ones wrongly for AVX-512. It has one where a minimum or a maximum of
 integers meets the constant -1, as in ``max(~x, y)``: kernels then give wrong results, or end the process. For AVX2 it
@@ -13,7 +13,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+VECTORS = "CL_CONFIG_CPU_VECTORIZER_MODE"
 VARIABLE, AVX2 = "CL_CONFIG_CPU_TARGET_ARCH", "core-avx2"
+_ALONE = "reqd_work_group_size(1, 1, 1)"
 _WITHOUT_AVX512 = (AVX2, "corei7-avx", "corei7")
 _PROCESSORS, _MAPPED = Path("/proc/cpuinfo"), Path("/proc/self/maps")
 _FIRST_BYTES = 1 << 13  # of the list of processors: the first of them, whose features all have
@@ -51,6 +53,15 @@ def compile_for_avx2() -> None:
 def may_use_avx512() -> bool:
     """Whether only a kernel can show which instructions the runtime compiles for."""
     return not _is_safe
+
+
+def program_text(source: str) -> str:
+    """Return a program whose kernels of one work-item are not compiled for vectors of work-items as well.
+
+    Such vectors never run. Without them a histogram compiles in 0.13 s in place of 0.24 (EPYC, Zen 4), and is as fast.
+    """
+    # The compiler refuses the attribute beside another choice of the caller.
+    return source if VECTORS in os.environ else source.replace(_ALONE, f"{_ALONE}, intel_vec_len_hint(1)")
 
 
 def _features() -> set[str]:

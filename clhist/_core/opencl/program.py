@@ -17,6 +17,7 @@ import pyopencl as cl
 from clhist._core.devices import vendors
 from clhist._core.kernels.kernel_code import KernelCode, signatures
 from clhist._core.kernels.maps import Parameter
+from clhist._core.opencl import intel
 from clhist._core.opencl.build_options import check_environment, silence_own_builds, silent
 from clhist._core.opencl.foreign_caches import seal_programs_of_pyopencl
 from clhist.errors import BuildError
@@ -166,7 +167,9 @@ def compiler_options(context: cl.Context) -> tuple[str, ...]:
 
 def program_of(context: cl.Context, source: str) -> cl.Program:
     """Return the program of `source` for `context`, to be built, with what its platform's compiler needs around it."""
-    return cl.Program(context, vendors.program_text(context.devices[0].platform.name, source))
+    platform = context.devices[0].platform.name
+    text = vendors.program_text(platform, source)
+    return cl.Program(context, intel.program_text(text) if platform.strip() == "Intel(R) OpenCL" else text)
 
 
 def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
-import pyopencl.array as cl_array
 
 from clhist._core.kernels.source import Source
 from clhist._core.model.problem import FREE, Problem, planned_size
@@ -24,12 +22,11 @@ from clhist._core.opencl.device import profile_names
 from clhist._core.recording import heard
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall
-from clhist._core.runtime.call_template import CallTemplate
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.prepare import Preparation, forms_of
-from clhist._core.runtime.prepared import New, Part
-from clhist._core.runtime.signature import Remembered, itself, without_size, without_sizes
+from clhist._core.runtime.prepared import Part
+from clhist._core.runtime.signature import Remembered, itself
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
 
@@ -43,11 +40,13 @@ Operands = tuple[list[Array | None], Sequence[Any]]  # arrays and scalars of a c
 class Uses:
     """The use count of a plan that several calls share; a frequent call gets a plan for its exact size.
 
-    `shape` has the bins of the plan, if it serves all sizes that `planned_size` rounds up to the same one.
+    `shape` has the bins of the plan, if it serves all sizes that `planned_size` rounds up to the same one. A plan that
+    is borrowed from larger sizes serves them for the first uses alone, which `borrowed` counts.
     """
 
     number: int = 0
     shape: tuple[int, ...] | None = None
+    borrowed: Uses | None = None
 
     @property
     def are_many(self) -> bool:
@@ -72,8 +71,8 @@ class Ready:
         Whether arrays are PyOpenCL's.
     targets : tuple of int or None
         For each array after those of the map, its index among the arrays of `dest` and `out`; None for a new result.
-    scalars : tuple of two lists
-        The scalars of the previous call, as passed and as kernels take them.
+    scalars : tuple of (object, list)
+        The origin of the scalars of the previous call, and these as kernels take them, followed by `sizes`.
     sizes : tuple of int
         The values of `clhist._core.runtime.prepare.SIZES` that kernels get; empty if the plan is for exact sizes.
     shape : tuple of int
@@ -86,7 +85,7 @@ class Ready:
     queue: cl.CommandQueue
     on_device: bool
     targets: tuple[int | None, ...] = ()
-    scalars: tuple[list[Any], list[Any]] = ([], [])
+    scalars: tuple[Any, list[Any]] = (None, [])
     sizes: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
     uses: Uses | None = None
@@ -94,8 +93,7 @@ class Ready:
     def of_sizes(self, sizes: tuple[int, ...], shape: tuple[int, ...]) -> Ready:
         """Return the call for other sizes that the plan serves, with a use count of its own."""
         # `dataclasses.replace` takes three times as long.
-        same = self.executable, self.queue, self.on_device, self.targets, self.scalars
-        return Ready(*same, sizes, shape, Uses())
+        return Ready(self.executable, self.queue, self.on_device, self.targets, (None, []), sizes, shape, Uses())
 
     def ends_for_less(self) -> bool:
         """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
@@ -105,14 +103,13 @@ class Ready:
         self.uses.end()
         return True
 
-    def counted(self, arrays: Sequence[Any], scalars: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Count a use; return the arrays, with shapes for new results, and the scalars followed by the sizes."""
-        assert self.uses is not None
-        self.uses.number += 1
-        # A replay does not pass here, so the recording contains the counter.
-        if heard.calls is not None:
-            heard.calls.append(self.uses)
-        return [New(self.shape) if array is None else array for array in arrays], [*scalars, *self.sizes]
+    def count(self) -> None:
+        """Count a use of a shared plan."""
+        if self.uses is not None:
+            self.uses.number += 1
+            # A replay does not pass here, so the recording contains the counter.
+            if heard.calls is not None:
+                heard.calls.append(self.uses)
 
 
 _MOST = 256
@@ -169,6 +166,55 @@ class _Family:
         return None
 
 
+class SizedCalls:
+    """The prepared calls that differ in their sizes alone: for these sizes, and for all that are planned together."""
+
+    __slots__ = ("_close", "_exact")
+
+    def __init__(self) -> None:
+        self._exact: dict[Hashable, Ready] = {}
+        # Apart from those of single sizes, which displace each other.
+        self._close: dict[Hashable, Ready] = {}
+
+    def get(self, size: int | None, bins: Hashable) -> Ready | None:
+        """Return the call of these sizes, or None."""
+        return self._exact.get((size, bins))
+
+    def close(self, size: int | None, bins: Hashable, *, exact_bins: bool) -> tuple[Ready, tuple[int, ...]] | None:
+        """Return a call whose plan serves these sizes as well, and the shape of the bins; None if there is none.
+
+        With `exact_bins`, only a plan for just these bins does.
+        """
+        shape = shape_of_bins(bins)
+        if shape is None or size is None:
+            return None
+        # A plan for exactly these bins comes first.
+        for planned in (shape,) if exact_bins else (shape, planned_shape(shape)):
+            if (ready := self._close.get((planned_size(size), planned))) is not None:
+                if ready.uses is not None and ready.uses.borrowed is not None:
+                    ready.uses.borrowed.number += 1
+                    if ready.uses.borrowed.number > _FIRST:
+                        continue
+                return ready, shape
+        return None
+
+    def put(self, size: int | None, bins: Hashable, ready: Ready, *, any_size: bool = False) -> None:
+        """Store a call; with `any_size`, also for other sizes that its plan serves."""
+        self._exact = _with(self._exact, (size, bins), ready)
+        if any_size and size is not None and ready.uses is not None and ready.uses.shape is not None:
+            self._close = _with(self._close, (planned_size(size), ready.uses.shape), ready)
+
+
+def _with(calls: dict[Hashable, Ready], key: Hashable, ready: Ready) -> dict[Hashable, Ready]:
+    """Return `calls` with one more; if there are many, a copy without the older half of them."""
+    if len(calls) >= _MOST_LATELY:
+        calls = dict(calls)  # which other threads do not change
+        for old in [*calls][: _MOST_LATELY // 2]:
+            del calls[old]
+    calls[key] = ready
+    return calls
+
+
 class CallCache(Remembered[Any]):
     """The calls of one map: prepared ones by their signatures, and families of executables by what plans depend on.
 
@@ -182,43 +228,7 @@ class CallCache(Remembered[Any]):
 
     def __init__(self, builder: Builder, source: Source) -> None:
         super().__init__(_MOST)
-        self._builder, self._arguments, self._sizing = builder, source.arguments, source.sizing
-        self._arrays = tuple(n for n, argument in enumerate(self._arguments) if argument.is_array)
-        # Calls of templates whose plans are shared; apart from those of single sizes, which displace each other.
-        self._shared: Remembered[Ready] = Remembered(_MOST)
-
-    def of_family(self, family: tuple[Any, ...], call: Call) -> tuple[Hashable, Ready | None, bool]:
-        """Return the key of a template's call, and the cached call of this one or of another template of its origin.
-
-        `family` has the origin, whether arguments are those in the slots of templates, and which results are one array.
-        The last result is whether the cached call was one of other sizes.
-        """
-        key = *family, call.size, call.num_bins
-        ready: Ready | None = self.get(key)
-        if ready is not None:
-            return key, ready, False
-        size, shape = call.size, shape_of_bins(call.num_bins)
-        assert size is not None
-        if shape is None:
-            return None, None, False
-        # A plan for exactly these bins comes first. Only such a one reports the largest bin.
-        for planned in (shape,) if call.largest is not None else (shape, planned_shape(shape)):
-            if (shared := self._shared.get((*family, planned_size(size), planned))) is not None:
-                ready = shared.of_sizes(self._builder.sizes(size, prod(shape)), shape)
-                self.put(key, ready)
-                return key, ready, True
-        return key, None, False
-
-    def put_by_family(self, family: tuple[Any, ...] | None, call: Call, ready: Ready | None) -> None:
-        """Store a call for later templates of one origin, as `of_family` looks for it."""
-        if family is None or ready is None:
-            return
-        assert call.size is not None
-        if ready.uses is None:
-            if shape_of_bins(call.num_bins) is not None:
-                self.put((*family, call.size, call.num_bins), ready)
-        elif ready.uses.shape is not None:  # a plan without a shape was borrowed for now
-            self._shared.put((*family, planned_size(call.size), ready.uses.shape), ready)
+        self._builder, self._arguments = builder, source.arguments
 
     def executable(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
@@ -265,50 +275,13 @@ class CallCache(Remembered[Any]):
             most = planned_size(size), shape
             close = self._for_close(checked, call, fixed, most, family)
             if close is not None:
-                # Only an executable for exactly these bins may be looked up by them; one of a larger size was borrowed
-                # for now.
-                if family.shared.get(most) is close:
-                    uses.shape = shape
+                uses.shape, uses.borrowed = shape, None if family.shared.get(most) is close else family.uses.get(most)
                 self.put(key, family)  # stays where signatures of many sizes displace each other
                 return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
         executable = self._built(checked, call, fixed)
         family.exact.put(own, executable)
         self.put(key, family)
         return executable, (), None
-
-    def key_of_sizes(
-        self, key: Hashable, args: Sequence[Any], call: Call, bins: tuple[int, ...] | None, targets: Sequence[Array]
-    ) -> Hashable:
-        """Return a signature for all numbers of elements that are planned together, with these bins; None of others.
-
-        Only of calls on contiguous arrays that are taken in place, whose signature `key` has all arguments.
-        """
-        if not isinstance(key, tuple) or isinstance(key[0], CallTemplate) or bins is None:
-            return None
-        if call.num_histograms is not None or call.offsets is not None:
-            return None
-        shape = shape_of_bins(call.num_bins)
-        if shape is None or len(shape) != 1:
-            return None
-        for target in targets:
-            if not _is_contiguous(target) or target.shape != shape:
-                return None
-        # The signature begins with the arrays of the map, then has `dest` and `out` if there are any, bins and size.
-        parts = list[Hashable]()
-        for n, part in zip(self._arrays, key, strict=False):
-            if not _is_contiguous(args[n]) or not args[n].size:
-                return None
-            parts.append(without_size(part))
-        if (size := call.size) is None:
-            if self._sizing is None:
-                return None
-            size = args[self._sizing].size
-        # The sizes in the key are replaced by the rounded ones.
-        rest = key[len(parts) :]
-        if targets:
-            parts += map(without_sizes, rest[:2])  # of `dest` and `out`
-            rest = rest[2:]
-        return ("any size", type(call.num_bins), *parts, planned_size(size), bins, call.size is None, *rest[2:])
 
     def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
         is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
@@ -405,11 +378,6 @@ class CallCache(Remembered[Any]):
             same = {self._arguments[n].name: checked.values[n] for n in fixed}
             prepared = preparation.prepared(built.sweeps, built.operators)
             return executable_of(checked.queue, prepared, smaller, same)
-
-
-def _is_contiguous(array: Any) -> bool:
-    """Whether a value is an array of NumPy or a device in the order of C."""
-    return (type(array) is np.ndarray or isinstance(array, cl_array.Array)) and array.flags.c_contiguous
 
 
 def shape_of_bins(num_bins: Any) -> tuple[int, ...] | None:

@@ -2,110 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import is_array, is_device_array
+from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import Allocator
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.signature import call_templates, shape_of, signature_of_arguments, without_size
+from clhist._core.runtime.call_cache import SizedCalls
+from clhist._core.runtime.signature import aliases_of, call_templates, keys_of_columns
 from clhist.operators.c_types import scalar
 
 if TYPE_CHECKING:
     from clhist._core.runtime.engine import Engine
 
 # Repeats after which separate preparation has paid off; PoCL 3.0, two cores of an EPYC (Zen 2).
-_MANY = 16
+MANY = 16
+
+
+class Sizes(NamedTuple):
+    """The numbers that calls of one template differ in.
+
+    Attributes
+    ----------
+    size : int
+        The number of elements, N.
+    bins : int or tuple of int
+        The number or the shape of bins.
+    numbers : tuple
+        The scalars that have slots.
+    """
+
+    size: int
+    bins: int | tuple[int, ...]
+    numbers: tuple[Any, ...] = ()
 
 
 class CallTemplate:
-    """A call of an engine without the arrays of its caller, who stores it by the signature of its own arguments.
+    """A call of an engine for any sizes, without the arrays of its caller, who stores it by its own signature.
 
     Parameters
     ----------
     engine : Engine
         What computes it.
     args : sequence
-        The arguments of the map; None for each slot of an array.
+        The arguments of the map; None for each slot of an array, or of a scalar that depends on the sizes.
     call : Call
         The other options, except those that `call_with` adds.
     origin : CallTemplate, optional
-        The template that this one differs from in the number of elements and in arguments.
-    others : mapping, optional
-        Scalars that calls of other sizes differ in, by their positions; None if other arguments differ as well.
+        The template whose calls have arguments of the same kinds. Calls of both share plans.
     """
 
-    __slots__ = ("_calls", "_is_alike", "args", "call", "engine", "nbytes", "origin", "others", "scalars")
+    __slots__ = ("_by_aliases", "_calls", "_scalars", "args", "arrays", "call", "engine", "fixed", "nbytes", "origin")
 
-    def __init__(
-        self,
-        engine: Engine,
-        args: Sequence[Any],
-        call: Call,
-        origin: CallTemplate | None = None,
-        others: Mapping[int, Any] | None = None,
-    ) -> None:
+    def __init__(self, engine: Engine, args: Sequence[Any], call: Call, origin: CallTemplate | None = None) -> None:
         self.engine, self.args, self.call, self._calls = engine, tuple(args), call, 0
-        self.origin, self.others = origin, others
-        if origin is None or others is None:
-            self._is_alike, self.nbytes = False, sum([value.nbytes for value in self.args if is_array(value)])
-        else:  # the tables of axes are those of its origin
-            is_fixed = any(value is not None and n not in others for n, value in enumerate(self.args))
-            self._is_alike, self.nbytes = not is_fixed, origin.nbytes
-        self.scalars = [scalar(engine.arguments[n], value) for n, value in others.items()] if others else []
+        self.origin = self if origin is None else origin
+        # Positions of the arguments that executables of this template have: all but slots.
+        self.fixed = tuple([n for n, value in enumerate(self.args) if value is not None])
+        self.arrays, self._scalars, self.nbytes = list[Any](), list[Any](), 0
+        for argument, value in zip(engine.arguments if args else (), self.args, strict=True):
+            if not argument.is_array:
+                self._scalars.append((argument, value))
+            else:
+                self.arrays.append(value)
+                self.nbytes += 0 if value is None else value.nbytes
+        # The prepared calls, by whether slots alone are passed, and by which arrays of `dest` and `out` are one.
+        self._by_aliases: dict[Hashable, SizedCalls] = {}
 
     @property
-    def fixed(self) -> tuple[int, ...]:
-        """Positions of the arguments that executables of this template have: all but slots and `others`."""
-        varying = self.others or ()
-        return tuple([n for n, value in enumerate(self.args) if value is not None and n not in varying])
+    def has_many_calls(self) -> bool:
+        """Whether it had so many calls that preparing it better pays off."""
+        return self._calls >= MANY
 
-    @property
-    def root(self) -> CallTemplate:
-        """The origin of all templates whose calls share plans, whatever their other arguments."""
-        return self if self.origin is None else self.origin.root
-
-    def count_call(self, arrays: Sequence[Any]) -> bool:
+    def is_separate(self, arrays: Sequence[Any]) -> bool:
         """Count a call; return whether enough calls preceded it to prepare this template separately.
 
-        One is enough for arrays on a device without other arguments, which all sizes share, and for arrays of CUDA,
-        whose launches are recorded.
+        One is enough for arrays of CUDA, whose launches are recorded. Templates without fixed arguments are separate.
         """
-        if self._is_alike:  # what its origin prepares serves it as well
-            return False
-        if self._calls >= _MANY:
+        if not self.fixed or self._calls >= MANY:
             return True
-        is_early = bool(arrays) and (is_cuda(arrays[0]) or (is_device_array(arrays[0]) and not self.fixed))
-        self._calls += _MANY if is_early else 1
+        self._calls += MANY if arrays and is_cuda(arrays[0]) else 1
         return False
 
-    def of_size(self, size: int, others: Mapping[int, Any], bins: tuple[int, ...] | None = None) -> CallTemplate:
-        """Return the call for `size` elements, with `others` as the scalars at these positions, and other `bins`."""
-        args = list(self.args)
-        for n, value in others.items():
-            args[n] = value
-        call = self._call(size)
-        if bins is not None:
-            call.num_bins = bins
-        # The origin has the same other arguments.
-        origin = self if self.origin is None or self.others is None else self.origin
-        return CallTemplate(self.engine, args, call, origin, others)
+    def calls(self, call: Call, targets: list[Array], *, separate: bool) -> SizedCalls | None:
+        """Return the prepared calls, those of slots alone if `separate`; None if arrays of `dest` and `out` overlap.
 
-    def with_args(self, begin: int, others: Sequence[Any], bins: int | tuple[int, ...]) -> CallTemplate:
-        """Return the call with `others`, of the same dtypes, as the arguments from `begin` on, and for other `bins`."""
+        These arrays are added to `targets`.
+        """
+        aliases = aliases_of(call, targets)
+        if aliases is None:
+            return None
+        calls = self._by_aliases.get((separate, aliases))
+        if calls is None:
+            calls = self._by_aliases[separate, aliases] = SizedCalls()
+        return calls
+
+    def scalars(self, numbers: Sequence[Any], *, all_of_them: bool) -> list[Any]:
+        """Return the scalars as kernels take them, with `numbers` in their slots; only these unless `all_of_them`."""
+        remaining = iter(numbers)
+        return [
+            scalar(argument, next(remaining) if value is None else value)
+            for argument, value in self._scalars
+            if all_of_them or value is None
+        ]
+
+    def with_args(self, begin: int, others: Sequence[Any]) -> CallTemplate:
+        """Return the call with `others`, of the same dtypes, as the arguments from `begin` on."""
         args = *self.args[:begin], *others, *self.args[begin + len(others) :]
-        call = self._call(self.call.size)
-        call.num_bins = bins
-        return CallTemplate(self.engine, args, call, self.root)
+        return CallTemplate(self.engine, args, self.call, self.origin)
 
-    def with_arrays(self, arrays: Iterable[Any]) -> list[Any]:
-        """Return all arguments, with `arrays` in their slots."""
-        remaining = iter(arrays)
-        return [next(remaining) if value is None else value for value in self.args]
+    def with_slots(self, arrays: Iterable[Any], numbers: Iterable[Any]) -> list[Any]:
+        """Return all arguments, with `arrays` and `numbers` in their slots."""
+        of_arrays, of_numbers = iter(arrays), iter(numbers)
+        return [
+            value if value is not None else next(of_arrays if argument.is_array else of_numbers)
+            for argument, value in zip(self.engine.arguments, self.args, strict=True)
+        ]
 
     def call_with(
         self,
@@ -114,84 +130,24 @@ class CallTemplate:
         allocator: Allocator | None = None,
         wait_for: Sequence[cl.Event] = (),
         begun: Callable[[], None] | None = None,
+        sizes: Sizes | None = None,
     ) -> Call:
-        """Return the call with these results and events."""
+        """Return the call with these results and events, and of these sizes."""
         # The usual call is shared by all repeats, so nothing may change it.
-        if dest is None and out is None and allocator is None and not wait_for:
+        if dest is None and out is None and allocator is None and not wait_for and sizes is None:
             return self.call
-        return self._call(self.call.size, dest, out, allocator, wait_for, begun)
-
-    def _call(
-        self,
-        size: int | None,
-        dest: Any = None,
-        out: Any = None,
-        allocator: Allocator | None = None,
-        wait_for: Sequence[cl.Event] = (),
-        begun: Callable[[], None] | None = None,
-    ) -> Call:
         # Every field, in the order of `Call`: `dataclasses.replace` takes four microseconds more.
         call = self.call
+        size, bins = (call.size, call.num_bins) if sizes is None else sizes[:2]
         same = call.race_factor, call.choices, call.memory_budget, call.num_histograms, call.offsets
         of_bins = call.largest, call.partial
-        return Call(call.num_bins, size, dest, out, call.queue, allocator, wait_for, *same, *of_bins, begun)
-
-
-def call_for_size(signature: Any, size: int, results: int = 0, form: Any = None, **others: Any) -> Any:
-    """Return the value in `call_templates` for a signature of `signature_of_data`, or None.
-
-    If there is none for `size` elements, that of an earlier call is adapted by its method ``of_size`` and stored.
-    The last arrays of the signature, so many as `results`, are not data. `form` is the signature without `others`,
-    the further arguments of ``of_size``.
-    """
-    if (stored := call_templates.get(signature)) is not None:
-        return stored
-    key = _without_sizes(signature if form is None else form, results)
-    if (earlier := call_templates.get(key)) is None or (adapted := earlier.of_size(size, **others)) is None:
-        return None
-    # Stored as the newest entry, so that calls of many sizes do not displace it.
-    call_templates.put(key, earlier)
-    call_templates.put(signature, adapted)
-    return adapted
-
-
-def store_for_sizes(signature: Any, value: Any, results: int = 0) -> None:
-    """Store a value with a method ``of_size`` for data of other sizes, as `call_for_size` looks for it."""
-    call_templates.put(_without_sizes(signature, results), value)
-
-
-def stored_for_sizes(signature: Any, results: int = 0) -> Any:
-    """Return the value that `store_for_sizes` stored last, or None."""
-    return call_templates.get(_without_sizes(signature, results))
-
-
-def _without_sizes(signature: Any, results: int) -> Hashable:
-    """Return a signature without the size of the data; None unless all arrays are contiguous and one-dimensional."""
-    if not isinstance(signature, tuple):
-        return None
-    arrays, *rest = signature
-    number = len(arrays) - results
-    parts = _of_columns(arrays[:number])
-    return None if parts is None else ("any size", *parts, *arrays[number:], *rest)
-
-
-def _of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
-    """Return the signatures of arrays and None without the size; None unless all are contiguous and of one length."""
-    shape, parts = None, []
-    for part in arrays:
-        if part is not None:
-            other = shape_of(part)
-            if other is None or len(other) != 1 or (shape is not None and other != shape):
-                return None
-            shape, part = other, without_size(part)
-        parts.append(part)
-    return parts
+        return Call(bins, size, dest, out, call.queue, allocator, wait_for, *same, *of_bins, begun)
 
 
 def origin_for(
     queue: cl.CommandQueue, arrays: Sequence[Any], kind: Hashable, make: Callable[[], Engine]
 ) -> CallTemplate | None:
-    """Return the origin of templates for calls of one kind on columns alike, of any length; None of other arrays.
+    """Return the origin of templates for calls of one kind on columns of equal keys; None of other arrays.
 
     Parameters
     ----------
@@ -200,12 +156,11 @@ def origin_for(
     arrays : sequence of array
         Those for the slots.
     kind : hashable
-        What else calls depend on, but for the content and the shapes of other arguments, and the number of bins.
+        What else calls depend on, but for sizes and the content and the shapes of other arguments.
     make : callable
         Returns the engine.
     """
-    signature: Any = signature_of_arguments(arrays)
-    parts = None if signature is None else _of_columns(signature)
+    parts = keys_of_columns(arrays)
     if parts is None:
         return None
     key = "origin", queue, *parts, kind, *profile_names()

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pyopencl as cl
 
-from clhist._core.kernels.kernel_code import with_arrays
+from clhist._core.kernels.kernel_code import ALONE, with_arrays
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.program import Kernel, kernels_of
 from clhist._core.runtime.chain import Chain
@@ -74,11 +74,12 @@ class Elementwise:
 
 def _kernels(context: cl.Context, parts: Sequence[tuple[str, str, str]], preamble: str) -> list[Kernel]:
     """Return the kernels of one program, in order."""
+    alone = ALONE if device_kind(context.devices[0]) == "cpu" else ""
     texts = [preamble]
     for arguments, code, name in parts:
         declared, pointers = with_arrays(arguments)
         declared += [f"const ulong {parameter}" for parameter in ("size", "share", "step")]
-        texts.append(f"""__kernel void {name}({", ".join(declared)})
+        texts.append(f"""__kernel {alone}void {name}({", ".join(declared)})
 {{
     {" ".join(pointers)}
     const ulong begin = get_global_id(0) * (step == 1 ? share : 1);

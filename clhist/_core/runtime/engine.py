@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -29,11 +29,12 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
-from clhist._core.runtime.call_cache import CallCache, Operands, Ready, planned_shape, shape_of_bins
-from clhist._core.runtime.call_template import CallTemplate
+from clhist._core.runtime.call_cache import CallCache, Operands, Ready, SizedCalls
+from clhist._core.runtime.call_template import CallTemplate, Sizes
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.prepare import numbered
-from clhist._core.runtime.signature import signature_of_call, signature_of_targets
+from clhist._core.runtime.prepared import New
+from clhist._core.runtime.signature import signature_of_call
 from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
@@ -45,6 +46,30 @@ if TYPE_CHECKING:
 _LOAD_BYTES = 16
 # Remedies in the error of too many values for one bin, by the name of the operator.
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
+
+
+class _Request(NamedTuple):
+    """The numbers and keys by which a call is looked up.
+
+    Attributes
+    ----------
+    calls : SizedCalls or None
+        The prepared calls of other sizes; None of a call that is checked each time.
+    size : int or None
+        The number of elements; None if offsets decide on it.
+    bins : int or tuple
+        The bins.
+    key : hashable
+        Of `calls` in the cache of calls; None if a template has them.
+    separate : bool
+        Whether the slots of a template alone are passed.
+    """
+
+    calls: SizedCalls | None = None
+    size: int | None = None
+    bins: int | tuple[Any, ...] = ()
+    key: Hashable = None
+    separate: bool = True
 
 
 class Engine:
@@ -247,7 +272,9 @@ class Engine:
         """Return the results of a call with these keywords of `clhist.HistogramKernel.__call__`, but the last three."""
         return self.outputs.collect(self.run(args, call_of(num_bins, options)).results)
 
-    def run(self, args: Sequence[Any], call: Call, template: CallTemplate | None = None) -> Outcome:
+    def run(
+        self, args: Sequence[Any], call: Call, template: CallTemplate | None = None, sizes: Sizes | None = None
+    ) -> Outcome:
         """Check, plan, build and enqueue a call; one with the signature of an earlier call is only enqueued.
 
         Parameters
@@ -257,131 +284,114 @@ class Engine:
         call : Call
             The other options.
         template : CallTemplate, optional
-            The cached call that this repeats, with arrays of the same dtypes and shapes. Only its first call is
+            The cached call that this repeats, with arrays of the same dtypes and dimensions. Only its first call is
             checked. Which arrays are both in `dest` and `out` may differ.
+        sizes : Sizes, optional
+            Those of a call of a `template`.
         """
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        origin = None
-        # Too few calls of a template: an ordinary call shares what other calls with its signature prepared.
-        if template is not None and not template.count_call(args):
-            origin = template.origin
-            # Many calls of other sizes have paid for what calls of all sizes share.
-            if origin is None or template.others is None or not origin.count_call(args):
-                origin = None if origin is None else template.root
-                args, template = template.with_arrays(args), None
-        key, family, ready = self._cached(args, call, template, origin, targets)
+        request = self._request(args, call, template, sizes, targets)
+        ready = self._ready(request, call)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
+            arrays, scalars = self._repeated(ready, args, call, template, sizes, targets, request.separate)
             try:
-                return _launched(ready, *self._repeated(ready, args, call, template, targets), call)
+                return _launched(ready, arrays, scalars, call)
             except OutOfMemoryError:
                 # A shared plan may have more bins than this call: an exact plan takes less memory.
                 if not ready.ends_for_less():
                     raise
         exact = ready is not None  # a shared plan was used often, or its bins did not fit memory
         fixed: Sequence[int] = ()
-        if template is not None:
-            args, fixed = template.with_arrays(args), template.fixed
-        outcome = self._first(key, args, call, targets, fixed, exact=exact)
-        self._calls.put_by_family(family, call, self._calls.get(key))
+        if template is not None and sizes is not None:
+            args = template.with_slots(args, sizes.numbers)
+            call = template.call_with(call.dest, call.out, call.allocator, call.wait_for, call.begun, sizes)
+            fixed = template.fixed if request.separate else ()
+        outcome, ready = self._first(args, call, targets, fixed, exact=exact)
+        if request.calls is not None and ready is not None:
+            # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
+            # stored for others.
+            any_size = ready.on_device or self._takes_all_at_once(ready.queue.device)
+            request.calls.put(request.size, request.bins, ready, any_size=any_size)
+            self._calls.put(request.key, request.calls)
         return outcome
 
-    def _cached(
+    def _request(
         self,
         args: Sequence[Any],
         call: Call,
         template: CallTemplate | None,
-        origin: CallTemplate | None,
+        sizes: Sizes | None,
         targets: list[Array],
-    ) -> tuple[Hashable, tuple[Any, ...] | None, Ready | None]:
-        """Return the signature of a call, that of all its sizes, each None without one, and the call if it is cached.
+    ) -> _Request:
+        """Return the calls among which that of these arguments of `run` is looked up, and its sizes."""
+        if template is not None and sizes is not None:
+            # Too few calls of a template: they share what other templates of its origin prepared.
+            separate = template.is_separate(args)
+            calls = (template if separate else template.origin).calls(call, targets, separate=separate)
+            return _Request(calls, sizes.size, sizes.bins, None, separate)
+        key = signature_of_call(self.arguments, args, call, self.context, targets, self.source.sizing)
+        # Arrays of one signature may differ in their lengths; an array that is too short is refused by the check.
+        if key is None or (key.size is not None and any(args[n].size < key.size for n in self.source.sized)):
+            return _Request()
+        return _Request(self._calls.get(key.alike) or SizedCalls(), key.size, key.bins, key.alike)
 
-        `origin` is that of a template that has had too few calls; the other parameters are as of `run`. The arrays of
-        `dest` and `out` are added to `targets`.
-        """
-        has_slots, family, key = template is not None, None, None
-        if origin is not None and (of_targets := signature_of_targets(origin, call, targets)) is not None:
-            family = origin, has_slots, of_targets
-            key, ready, is_other = self._calls.of_family(family, call)
-            if is_other:
-                assert ready is not None
-                # These checks stand for `check`: the rest equals the earlier call.
-                lost.check_queue(ready.queue)
-                self.check_counts(call.size or 0)
-            if ready is not None:
-                return key, family, ready
-        if template is None:
-            key = signature_of_call(self.arguments, args, call, self.context, targets)
-        elif origin is None:
-            key = signature_of_targets(template, call, targets)
-        ready = self._calls.get(key) or self._of_another_size(key, args, call, None if has_slots else targets)
-        self._calls.put_by_family(family, call, ready)
-        return key, family, ready
-
-    def _repeated(
-        self, ready: Ready, args: Sequence[Any], call: Call, template: CallTemplate | None, targets: Sequence[Array]
-    ) -> Operands:
-        """Return the arrays and scalars of a call as a cached one takes them."""
-        arrays: list[Any]
-        scalars: Sequence[Any]
-        if template is None:
-            arrays = [args[n] for n in self._arrays]
-            scalars = self._taken(ready, args) if self._scalars else ()
-        else:
-            arrays, scalars = list(args), template.scalars
-        for k in ready.targets:
-            arrays.append(None if k is None else targets[k])
-        # Order of the prepared scalars: those of the map, then the lower bound. `Ready.counted` appends the sizes.
-        return arrays, scalars if call.largest is None else [*scalars, call.largest.lower_bound]
-
-    def _of_another_size(
-        self, key: Hashable, args: Sequence[Any], call: Call, targets: Sequence[Array] | None
-    ) -> Ready | None:
-        """Return the cached call of an earlier one that differs in the numbers of elements and bins alone, or None.
-
-        `targets` are the arrays of `dest` and `out`; None if `args` lacks arguments.
+    def _ready(self, request: _Request, call: Call) -> Ready | None:
+        """Return the prepared call of a request, which may be that of other sizes whose plan serves these; or None.
 
         Raises
         ------
-        TypeError, ValueError, OverflowError
-            As `check` does of these numbers.
+        OverflowError
+            As `check` does of the number of elements.
         """
-        # A template passes the arrays alone, and the sizes of several dimensions are not rounded.
-        shape = shape_of_bins(call.num_bins)
-        if targets is None or shape is None or len(shape) != 1:
+        calls, size, bins, *_ = request
+        if calls is None or (ready := calls.get(size, bins)) is not None:
+            return None if calls is None else ready
+        # A plan with spare bins does not report the largest bin.
+        close = calls.close(size, bins, exact_bins=call.largest is not None)
+        if close is None or size is None:
             return None
-        # A plan for exactly these bins comes first. The second key leads to a plan with spare bins.
-        of_sizes = self._calls.key_of_sizes(key, args, call, shape, targets)
-        alike = self._calls.get(of_sizes)
-        if alike is None and call.largest is None:
-            of_sizes = self._calls.key_of_sizes(key, args, call, planned_shape(shape), targets)
-            alike = self._calls.get(of_sizes)
-        if alike is None or alike.uses is None:
-            return None
-        self._calls.put(of_sizes, alike)  # stays where calls of many sizes displace each other
-        # These checks stand for `check`, which is skipped: the rest equals the earlier call by its signature.
-        lost.check_queue(alike.queue)
-        size = self.size_of(call.size, args)
+        alike, shape = close
         self.check_counts(size)
-        shape = self.outputs.shapes(call.num_bins)[0]
         # A separate use count lets a frequent size get an exact plan, whatever other sizes do.
         ready = alike.of_sizes(self._preparation.sizes(size, prod(shape)), shape)
-        self._calls.put(key, ready)
+        calls.put(size, bins, ready)
         return ready
 
-    def _first(
+    def _repeated(
         self,
-        key: Hashable,
+        ready: Ready,
         args: Sequence[Any],
         call: Call,
+        template: CallTemplate | None,
+        sizes: Sizes | None,
         targets: Sequence[Array],
-        fixed: Sequence[int] = (),
-        *,
-        exact: bool = False,
-    ) -> Outcome:
-        """Run a call, and keep what those of the same signature need, unless arrays had to be copied.
+        separate: bool,
+    ) -> Operands:
+        """Return the arrays and scalars of a call as a cached one takes them."""
+        arrays: list[Any]
+        if template is None or sizes is None:
+            arrays = [args[n] for n in self._arrays]
+            scalars = self._taken(ready, args, call)
+        else:
+            remaining = iter(args)
+            arrays = [*args] if separate else [next(remaining) if x is None else x for x in template.arrays]
+            origin, scalars = ready.scalars
+            # The same list tells the executable that its kernels have these arguments.
+            if origin is None or origin[0] is not template or origin[1] != sizes.numbers:
+                scalars = [*template.scalars(sizes.numbers, all_of_them=not separate), *ready.sizes]
+                ready.scalars = (template, sizes.numbers), scalars
+        new = None if ready.uses is None else New(ready.shape)
+        for k in ready.targets:
+            arrays.append(new if k is None else targets[k])
+        return arrays, scalars
+
+    def _first(
+        self, args: Sequence[Any], call: Call, targets: Sequence[Array], fixed: Sequence[int] = (), *, exact: bool
+    ) -> tuple[Outcome, Ready | None]:
+        """Run a call; return its outcome, and what its repeats need unless arrays had to be copied.
 
         `targets` are the arrays that it was given for `dest` and `out`; `fixed` and `exact` are of `prepare`.
         """
@@ -391,7 +401,7 @@ class Engine:
             from clhist._core.runtime.pieces import by_pieces
 
             self._calls.check(checked, call, step)
-            return by_pieces(self, checked, call, step)
+            return by_pieces(self, checked, call, step), None
         ready, operands = self.prepare(checked, call, fixed, exact=exact)
         try:
             outcome = _launched(ready, *operands, call)
@@ -402,20 +412,15 @@ class Engine:
             ready, operands = self.prepare(checked, call, fixed)
             outcome = _launched(ready, *operands, call)
         # A repeat passes its arguments to kernels as they are, so none may have been copied or converted.
-        if key is not None and all(map(is_taken, args, checked.values)):
-            numbers: list[int | None] = []
-            for array in numbered(checked.targets)[1]:
-                number = None if array is None else next((n for n, target in enumerate(targets) if target is array), -1)
-                numbers.append(number)
-            # -1 is an array that is none of the caller's, such as the copy of a `dest` that overlaps `out`.
-            if -1 not in numbers:
-                ready.targets = tuple(numbers)
-                self._calls.put(key, ready)
-                # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
-                # stored.
-                if ready.uses is not None and (checked.on_device or self._takes_all_at_once(checked.queue.device)):
-                    self._calls.put(self._calls.key_of_sizes(key, args, call, ready.uses.shape, targets), ready)
-        return outcome
+        if not all(map(is_taken, args, checked.values)):
+            return outcome, None
+        numbers: list[int | None] = []
+        for array in numbered(checked.targets)[1]:
+            number = None if array is None else next((n for n, target in enumerate(targets) if target is array), -1)
+            numbers.append(number)
+        ready.targets = tuple(numbers)
+        # -1 is an array that is none of the caller's, such as the copy of a `dest` that overlaps `out`.
+        return outcome, None if -1 in numbers else ready
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
         """Return the number of elements of a piece if all, or their pairs, do not fit memory; None for all at once.
@@ -444,24 +449,29 @@ class Engine:
         """Whether no array of NumPy is too large for the device: it is a CPU, planned for as one."""
         return shares_memory(device) and self.profile_of(device).kind == "cpu"
 
-    def _taken(self, ready: Ready, args: Sequence[Any]) -> list[Any]:
-        """Return the scalars as kernels take them, those of the last call if they are equal; raise as `scalar` does."""
-        # Repeats mostly pass the same objects or equal ints: these need no call of `same_scalar` and no conversion.
+    def _taken(self, ready: Ready, args: Sequence[Any], call: Call) -> list[Any]:
+        """Return the scalars as kernels take them, those of the last call if they are equal; raise as `scalar` does.
+
+        Their order is that of the prepared scalars: those of the map, the lower bound, and the sizes.
+        """
+        values = [args[n] for n in self._scalars]
+        if call.largest is not None:
+            values.append(call.largest.lower_bound)
         previous, before = ready.scalars
-        scalars, current = before, []
-        for k, n in enumerate(self._scalars):
-            value = args[n]
-            current.append(value)
-            if previous:
+        scalars = before if previous is not None else [*(None for _ in values), *ready.sizes]
+        # Repeats mostly pass the same objects or equal ints: these need no call of `same_scalar` and no conversion.
+        for k, value in enumerate(values):
+            if previous is not None:
                 other = previous[k]
                 is_same = value is other or (type(value) is type(other) is int and value == other)
                 if is_same or same_scalar(value, other):
                     continue
             if scalars is before:
-                scalars = [*before] or [None] * len(self._scalars)
-            scalars[k] = scalar(self.arguments[n], value)
+                scalars = [*before]
+            scalars[k] = scalar(self.arguments[self._scalars[k]], value) if k < len(self._scalars) else value
+        # The same list tells the executable that its kernels have these arguments.
         if scalars is not before:
-            ready.scalars = current, scalars
+            ready.scalars = values, scalars
         return scalars
 
     def check_plan(self, checked: CheckedCall, call: Call) -> None:
@@ -482,7 +492,10 @@ class Engine:
             self._check_operators(checked, call)
         shape = checked.targets[0].shape
         ready = Ready(executable, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
-        return ready, self._operands(checked, call, targets, fixed)
+        arrays, scalars = self._operands(checked, call, targets, fixed)
+        if uses is not None:
+            arrays = [New(shape) if array is None else array for array in arrays]
+        return ready, (arrays, [*scalars, *sizes])
 
     def _check_operators(self, checked: CheckedCall, call: Call) -> None:
         """Check the custom operators once on each device, on values that this call emits, where it has any."""
@@ -522,8 +535,7 @@ class Engine:
 
 
 def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
-    if ready.uses is not None:
-        arrays, scalars = ready.counted(arrays, scalars)
+    ready.count()
     run, on_device = ready.executable.run, ready.on_device
     return run(ready.queue, arrays, scalars, on_device, call.wait_for, call.allocator, call.begun)
 

@@ -15,14 +15,14 @@ from clhist._core.model.updates import GATHER
 from clhist._core.opencl.arrays import is_array, is_device_array, overlap
 from clhist._core.runtime.call import Call, Outcome, call_of, queue_for, queue_of
 from clhist._core.runtime.call import checked_events as checked_events
-from clhist._core.runtime.call_template import CallTemplate, call_for_size, store_for_sizes
+from clhist._core.runtime.call_template import CallTemplate, Sizes
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.multi_index import flat_indices as flat_indices
 from clhist._core.runtime.pairs import Pairs, as_parts
 from clhist._core.runtime.reading import as_array
 from clhist._core.runtime.row_means import are_row_means, row_means
 from clhist._core.runtime.scatter import ScatterSpec, arguments_of, elements, pair_spec, scatter_engine
-from clhist._core.runtime.signature import call_templates, shape_of, signature_of, without_size
+from clhist._core.runtime.signature import call_templates, keys_of_columns, signature_of
 from clhist.operators.reproducible import is_complex_sum, reproducible_form
 
 
@@ -33,15 +33,14 @@ def repeated(arguments: tuple[Any, ...], allocator: Any, wait_for: Any) -> tuple
     """
     dest, _, indices, values, _, out, *_ = arguments
     # A call whose `out` overlaps its data may have to copy, which a repeat does not.
-    key = None if _shares(out, indices, values) else _signature(arguments)
+    key, sizes = (None, None) if _shares(out, indices, values) else _signature(arguments)
     entry: _Repeated | None = call_templates.get(key)
-    if entry is None and key is not None:
-        entry = call_for_size(key, indices.size, **_without_bins(key, out))
     if entry is None:
         return None, key
     arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
-    call = entry.template.call_with(dest if entry.has_dest else None, out, allocator, wait_for)
-    return entry.template.engine.run(arrays[: entry.num_arrays], call, entry.template), key
+    template = entry.template
+    call = template.call_with(dest if entry.has_dest else None, out, allocator, wait_for)
+    return template.engine.run(arrays[: entry.num_arrays], call, template, sizes or entry.sizes), key
 
 
 class _Repeated(NamedTuple):
@@ -50,34 +49,48 @@ class _Repeated(NamedTuple):
     template: CallTemplate
     num_arrays: int
     has_dest: bool
-
-    def of_size(self, size: int, bins: tuple[int, ...] | None = None) -> _Repeated:
-        """Return the call for `size` elements, and for other `bins`."""
-        return _Repeated(self.template.of_size(size, {}, bins), self.num_arrays, self.has_dest)
+    sizes: Sizes
 
 
-def _signature(arguments: tuple[Any, ...]) -> Hashable:
-    """Return the signature of the arguments of `repeated`, which begins with the parts of indices and values."""
-    signature = signature_of(*arguments)
-    if not isinstance(signature, tuple):
+def _signature(arguments: tuple[Any, ...]) -> tuple[Hashable, Sizes | None]:
+    """Return the signature of the arguments of `repeated`, and the sizes if it is that of calls of all sizes."""
+    dest, operator, indices, values, queue, out, reproducible, max_abs, *more = arguments
+    batched, dtype, offsets, options = more or (False, None, None, None)
+    # Exact sums have another operator for another number of elements, and histograms of a batch other lengths.
+    if not (reproducible or batched) and offsets is None and (targets := _keys_of_targets(dest, out)) is not None:
+        columns = [indices]
+        others: tuple[Any, ...] = max_abs, dtype, options
+        if is_device_array(values):
+            columns.append(values)
+        elif type(values) is tuple and all(map(is_device_array, values)):
+            columns += values
+        else:
+            others = *others, values
+        # No scalar of the map depends on the length of columns or of results.
+        if (parts := keys_of_columns(columns)) is not None:
+            bins, results = targets
+            rest = signature_of(operator, queue) if others == _NO_OTHERS else signature_of(operator, queue, *others)
+            is_tuple = type(values) is tuple
+            key = None if rest is None else ("reduce_by_index", is_tuple, *parts, *results, *rest)
+            return key, Sizes(indices.size, bins)
+    return signature_of("reduce_by_index", *arguments), None
+
+
+_NO_OTHERS: tuple[Any, ...] = (None, None, None)
+
+
+def _keys_of_targets(dest: Any, out: Any) -> tuple[tuple[int, ...], list[Hashable]] | None:
+    """Return the bins, and the keys of `dest` and `out` without their length; None unless these are columns."""
+    if type(dest) is int:
+        bins, first = (dest,), None
+    elif is_device_array(dest):
+        bins, first = dest.shape, dest
+    else:
         return None
-    dest, operator, indices, values, *rest = signature
-    # Only arrays come first, as in a signature of `signature_of_data`.
-    arrays = values[1:] if isinstance(arguments[3], tuple) else (values,)
-    if all(map(is_device_array, arguments[3] if isinstance(arguments[3], tuple) else arguments[3:4])):
-        return (indices, *arrays), "reduce_by_index", dest, operator, *rest
-    return (indices,), "reduce_by_index", dest, operator, values, *rest
-
-
-def _without_bins(key: Any, out: Any) -> dict[str, Any]:
-    """Return a signature of `_signature` without a number of bins, and this number, as `call_for_size` takes them."""
-    arrays, name, dest, *rest = key
-    # A number of bins, or an array of one dimension: no scalar argument of the map depends on its length.
-    is_array = isinstance(dest, tuple) and isinstance(dest[0], np.dtype)
-    bins = (dest,) if type(dest) is int else shape_of(dest) if is_array else None
-    if out is not None or bins is None or len(bins) != 1 or bins[0] <= 0:
-        return {}
-    return {"form": (arrays, name, without_size(dest) if is_array else None, *rest), "bins": bins}
+    if out is not None and not (is_device_array(out) and out.shape == bins):
+        return None
+    keys = [] if first is out is None else keys_of_columns((first, out))
+    return None if keys is None or len(bins) != 1 or bins[0] <= 0 else (bins, keys)
 
 
 def by_kernels(
@@ -197,9 +210,6 @@ def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: S
     offsets = None if call.offsets is None else np.array(call.offsets)  # which the caller may change
     stored = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
     template = CallTemplate(engine, same, stored)
-    repeated = _Repeated(template, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests))
-    call_templates.put(key, repeated)
-    # Exact sums have another operator for another number of elements, and histograms of a batch other lengths.
-    is_batch = call.num_histograms is not None or call.offsets is not None
-    if pairs.operator is whole.operator and call.size == pairs.indices.size and not is_batch:
-        store_for_sizes(_without_bins(key, call.out).get("form", key), repeated)
+    assert call.size is not None
+    sizes = Sizes(call.size, call.num_bins)
+    call_templates.put(key, _Repeated(template, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests), sizes))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -119,9 +119,32 @@ def forget_calls() -> None:
         cache.clear()
 
 
+class CallKey(NamedTuple):
+    """The signature of a call of an engine: what calls of all sizes have in common, and the sizes of this one.
+
+    Attributes
+    ----------
+    alike : hashable
+        What decides on the checks and the plan, without the lengths of contiguous arrays.
+    size : int or None
+        The number of elements; None if offsets decide on it.
+    bins : int or tuple
+        The number or the shape of bins, or a key of others.
+    """
+
+    alike: Hashable
+    size: int | None
+    bins: int | tuple[Any, ...]
+
+
 def signature_of_call(
-    arguments: Sequence[Argument], values: Sequence[Any], call: Call, context: cl.Context, targets: list[Array]
-) -> Hashable:
+    arguments: Sequence[Argument],
+    values: Sequence[Any],
+    call: Call,
+    context: cl.Context,
+    targets: list[Array],
+    sizing: int | None = None,
+) -> CallKey | None:
     """Return the signature of a call of an engine, without scalars of the map.
 
     Parameters
@@ -134,41 +157,58 @@ def signature_of_call(
         Where it runs.
     targets : list
         Gets the arrays of `dest` and `out`, each once.
+    sizing : int, optional
+        Position of the array whose number of elements is that of a call without a `size`.
 
     Returns
     -------
-    Hashable or None
+    CallKey or None
         None of a call that is checked each time.
     """
     # A race factor that is sampled depends on the content of arrays, which no signature has.
     if len(values) != len(arguments) or type(call.race_factor) is not float:
         return None
-    size, queue, largest = call.size, call.queue, call.largest
+    size, queue = call.size, call.queue
     # Values of other types are converted or refused, by checks that each call repeats.
     if not (size is None or type(size) is int) or not (queue is None or isinstance(queue, cl.CommandQueue)):
         return None
     parts: list[Any] = []
+    is_batch = call.num_histograms is not None or call.offsets is not None
     try:
         # Device arrays have a queue in their keys; without them the default queue decides on the device.
-        if not _add_arrays(parts, arguments, values) and queue is None:
+        if not _add_arrays(parts, arguments, values, _like if is_batch else without_length) and queue is None:
             queue = _queue_in(context)
-        if (call.dest is not None or call.out is not None) and not _add_targets(parts, call, targets):
+        if (call.dest is not None or call.out is not None) and not _add_targets(parts, call, targets, is_batch):
             return None
-        bins = call.num_bins if type(call.num_bins) is int else alike(call.num_bins)
-        histograms = None if call.num_histograms is None else alike(call.num_histograms)
-        budget = None if call.memory_budget is None else alike(call.memory_budget)
-        # Offsets decide on the table of tasks, so they count by content.
-        offsets = None if call.offsets is None else _read_on_host(call.offsets)
+        bins, rest = _key_of_bins(call.num_bins), _key_of_options(call)
     except UnknownError:
         return None
-    choices = None if call.choices is FREE else call.choices
-    largest_bin = None if largest is None else largest[:2]
-    rest = bins, size, queue, call.race_factor, largest_bin, call.partial, choices, histograms, budget, offsets
     # Profiles decide on plans, so the settings that select one are a part of every signature.
-    return (*parts, *rest, *profile_names())
+    key = (*parts, size is None, queue, *rest, *profile_names())
+    return CallKey(key, values[sizing].size if size is None and sizing is not None else size, bins)
 
 
-def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequence[Any]) -> bool:
+def _key_of_bins(bins: Any) -> int | tuple[Any, ...]:
+    """Return the key of the bins of a call, a number or a shape itself."""
+    if type(bins) is int or (type(bins) is tuple and all(type(length) is int for length in bins)):
+        return bins
+    return "bins", alike(bins)
+
+
+def _key_of_options(call: Call) -> tuple[Hashable, ...]:
+    """Return the key of the options of a call that decide on its plan and its checks."""
+    largest = None if call.largest is None else call.largest[:2]
+    choices = None if call.choices is FREE else call.choices
+    histograms = None if call.num_histograms is None else alike(call.num_histograms)
+    budget = None if call.memory_budget is None else alike(call.memory_budget)
+    # Offsets decide on the table of tasks, so they count by content.
+    offsets = None if call.offsets is None else _read_on_host(call.offsets)
+    return call.race_factor, largest, call.partial, choices, histograms, budget, offsets
+
+
+def _add_arrays(
+    parts: list[Any], arguments: Sequence[Argument], values: Sequence[Any], key_of: Callable[[Array], Hashable]
+) -> bool:
     """Add the keys of a map's arrays to `parts`; return whether one is on a device."""
     on_device = False
     for argument, value in zip(arguments, values):  # noqa: B905  # as many, and `strict` takes time in each call
@@ -180,13 +220,16 @@ def _add_arrays(parts: list[Any], arguments: Sequence[Argument], values: Sequenc
                 raise UnknownError
         elif type(value) is not np.ndarray:
             raise UnknownError
-        parts.append(_like(value))
+        parts.append(key_of(value))
     return on_device
 
 
-def _add_targets(parts: list[Any], call: Call, targets: list[Array]) -> bool:
+def _add_targets(parts: list[Any], call: Call, targets: list[Array], is_batch: bool) -> bool:
     """Add the keys of `dest` and `out` to `parts`; return whether a repeat may use them without a check."""
-    parts += _target(call.dest, targets), _target(call.out, targets)
+    number = call.num_bins
+    # An array of another shape than the results is refused, so its shape is in the key.
+    shape = None if is_batch else (number,) if type(number) is int else number
+    parts += _target(call.dest, targets, shape), _target(call.out, targets, shape)
     return all(map(may_be_written, _each(call.out))) and not (len(targets) > 1 and _may_overlap(targets))
 
 
@@ -195,20 +238,22 @@ def _queue_in(context: cl.Context) -> cl.CommandQueue:
     return queue if queue.context == context else queue_for(None, context)
 
 
-def signature_of_targets(key: Hashable, call: Call, targets: list[Array]) -> Hashable:
-    """Return the signature of a call that its caller stores by `key`, extended by the aliasing of `dest` and `out`.
+def aliases_of(call: Call, targets: list[Array]) -> tuple[int, ...] | None:
+    """Return the number of each array of `dest` and `out` among these, each of which is added to `targets` once.
 
-    Each of their arrays is added to `targets` once.
+    Return None if a repeat of the call must be checked: an array is read-only, or two of them overlap.
     """
     if call.dest is None and call.out is None:
-        return key
-    if not all(map(may_be_written, _each(call.out))):  # `key` has the layout of an array, not its flags
+        return ()
+    if not all(
+        map(may_be_written, _each(call.out))
+    ):  # the caller's signature has the layout of an array, not its flags
         return None
     numbers = [index_in(array, targets) for argument in (call.dest, call.out) for array in _each(argument)]
-    return None if len(targets) > 1 and _may_overlap(targets) else (key, *numbers)
+    return None if len(targets) > 1 and _may_overlap(targets) else tuple(numbers)
 
 
-def signature_of(*values: Any) -> Hashable:
+def signature_of(*values: Any) -> tuple[Hashable, ...] | None:
     """Return the signature of a function's arguments, without the content of device arrays.
 
     Returns
@@ -221,8 +266,12 @@ def signature_of(*values: Any) -> Hashable:
     return None if parts is None else (*parts, *profile_names())
 
 
-def signature_of_data(arrays: Sequence[Any], queue: cl.CommandQueue | None, *values: Any) -> Hashable:
+def signature_of_data(
+    arrays: Sequence[Any], queue: cl.CommandQueue | None, *values: Any, results: int = 0
+) -> tuple[Hashable, ...] | None:
     """Return the signature of a function's arguments, without the content of `arrays`.
+
+    Columns, which are contiguous arrays of one dimension and of one length, count without their length.
 
     Parameters
     ----------
@@ -232,11 +281,13 @@ def signature_of_data(arrays: Sequence[Any], queue: cl.CommandQueue | None, *val
         The caller's; None for that of the arrays, or the default one.
     *values
         As of `signature_of`.
+    results : int
+        How many of the last arrays are no data. Their shapes count always.
 
     Returns
     -------
     tuple or None
-        As of `signature_of`; None also if there is an array of another kind.
+        Keys of arrays, values, and queue; None as of `signature_of`, and if there is an array of another kind.
     """
     on_device = False
     for array in arrays:
@@ -247,7 +298,39 @@ def signature_of_data(arrays: Sequence[Any], queue: cl.CommandQueue | None, *val
     rest = signature_of(*values)
     if rest is None:
         return None
-    return _parts(arrays, _like), rest, queue if queue is not None or on_device else default_queue()
+    number = len(arrays) - results
+    parts = keys_of_columns(arrays[:number])
+    if parts is None:
+        number, parts = 0, []
+    parts += [array if array is None else _like(array) for array in arrays[number:]]
+    return tuple(parts), rest, queue if queue is not None or on_device else default_queue()
+
+
+def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
+    """Return the keys of arrays of NumPy or PyOpenCL, and None, without their length; None unless all are columns.
+
+    Columns have one dimension, no gaps, and one length, which is not 0. The keys are in one flat list.
+    """
+    shape, parts = None, list[Hashable]()
+    for array in arrays:
+        if array is None:
+            parts.append(None)
+            continue
+        if shape is None:
+            shape = array.shape
+            if len(shape) != 1 or not shape[0]:
+                return None
+        elif array.shape != shape:
+            return None
+        dtype = array.dtype
+        if array.strides[0] != dtype.itemsize:
+            return None
+        if isinstance(array, cl_array.Array):
+            parts += dtype, array.queue or array.context, array.offset % _LOAD_BYTES == 0
+        else:
+            flags = array.flags
+            parts += np.ndarray, dtype, address_of(array) % _LOAD_BYTES == 0, flags.aligned, flags.writeable
+    return parts
 
 
 def signature_of_arguments(values: Sequence[Any]) -> Hashable:
@@ -355,50 +438,33 @@ def recognise(kind: type, part: Callable[[Any], Hashable]) -> None:
     _PARTS[kind] = part
 
 
-def _target(value: Any, targets: list[Array]) -> Hashable:
-    """Return the key of `dest` or `out`, and add its arrays to `targets`."""
+def _target(value: Any, targets: list[Array], shape: Any) -> Hashable:
+    """Return the key of `dest` or `out`, without the first dimension of arrays of this `shape`; add its arrays."""
     kind = type(value)
     if value is None:
         return None
     if kind is np.ndarray or isinstance(value, cl_array.Array):
-        return index_in(value, targets), _like(value)
+        return index_in(value, targets), without_length(value) if value.shape == shape else _like(value)
     if kind is dict:
-        return (dict, *value, *(_target(entry, targets) for entry in value.values()))
+        return (dict, *value, *(_target(entry, targets, shape) for entry in value.values()))
     if kind is tuple or kind is list:
-        return (kind, *(_target(entry, targets) for entry in value))
+        return (kind, *(_target(entry, targets, shape) for entry in value))
     raise UnknownError
 
 
-def without_size(part: Any) -> Hashable:
-    """Return the signature of an array, as `_like` makes it, without shape and strides."""
-    if part[0] is np.ndarray:
-        kind, dtype, _, _, *rest = part
-        return kind, dtype, *rest
-    dtype, _, _, *rest = part
-    return dtype, *rest
-
-
-def shape_of(part: Any) -> tuple[int, ...] | None:
-    """Return the shape in the signature of an array, as `_like` makes it; None unless the array is contiguous."""
-    _, dtype, shape, strides, *_ = part if part[0] is np.ndarray else (None, *part)
-    expected = dtype.itemsize
-    # In C order, the stride of a dimension is the product of the lengths behind it.
-    for length, stride in zip(shape[::-1], strides[::-1], strict=True):
-        if stride != expected:
-            return None
-        expected *= length
-    return shape
-
-
-def without_sizes(target: Any) -> Hashable:
-    """Return the signature of results, as `_target` makes it, without shapes and strides."""
-    if type(target) is not tuple:
-        return target
-    # A pair with an index is one array; any other tuple contains those of several outputs or fields.
-    if len(target) == 2 and type(target[0]) is int:
-        number, part = target
-        return number, without_size(part)
-    return tuple(map(without_sizes, target))
+def without_length(array: Array) -> Hashable:
+    """Return the key of an array as of `_like`, without the length of the first dimension if it is contiguous."""
+    shape, dtype = array.shape, array.dtype
+    if len(shape) == 1:
+        is_whole = array.strides[0] == dtype.itemsize and shape[0] > 0
+    else:
+        is_whole = array.size > 0 and bool(array.flags.c_contiguous)
+    if not is_whole:
+        return _like(array)
+    if isinstance(array, cl_array.Array):
+        return dtype, shape[1:], array.queue or array.context, array.offset % _LOAD_BYTES == 0
+    flags = array.flags
+    return np.ndarray, dtype, shape[1:], address_of(array) % _LOAD_BYTES == 0, flags.aligned, flags.writeable
 
 
 def _may_overlap(targets: Sequence[Array]) -> bool:

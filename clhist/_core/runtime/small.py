@@ -57,9 +57,9 @@ COSTS = {
     "unique": Cost(700, 30, 150, 230),
     "distinct": Cost(700, 30, 6.0, 200),  # values alone, which NumPy sorts
     "factorize": Cost(420, 20, 4.4, 4.0),  # integers of few values, which pandas hashes
-    "distinct, of a device": Cost(190, 10, 6.0, 200, -2),  # floats alone
+    "distinct, of a device": Cost(150, 10, 9.0, 200, -2),  # of floats
     "unique, of a device": Cost(190, 10, 150, 230, -2),
-    "factorize, of a device": Cost(190, 10, 4.4, 4.0, -2),
+    "factorize, of a device": Cost(190, 10, 6.0, 4.0, -2),  # and distinct integers
     "group_by": Cost(180, 8, 5.5, 5.6, 2),
     "running": Cost(180, 8, 60, 20, 2),  # running values of groups
     "rank": Cost(900, 15, 75, 80, 2),

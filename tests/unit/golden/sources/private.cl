@@ -197,7 +197,7 @@ accumulator_t clhist_cell_of(__global const cell0_t *cells0, const ulong at)
     return held;
 }
 
-__kernel void clhist_combine_copies(
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void clhist_combine_copies(
     __global const char * clhist_scratch, const ulong clhist_place0, const ulong clhist_num_bins,
     const ulong clhist_bins, const ulong clhist_copies, const int has_dest, __global const char * dest_base,
     const ulong dest_offset, __global char * out_base, const ulong out_offset)
