@@ -13,7 +13,13 @@ class _Heard(threading.local):
 
 
 heard = _Heard()
-"""The driver calls of this thread, by name, while `calls` is a list; a caller may note the purpose there."""
+"""The driver calls of this thread, by name, while `calls` is a list; `note` adds what they are for."""
+
+
+def note(entry: Any) -> None:
+    """Add an entry to the recording of this thread, if there is one."""
+    if heard.calls is not None:
+        heard.calls.append(entry)
 
 
 @contextmanager

@@ -361,3 +361,11 @@ def _any_field(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     else:
         fields = np.stack([_any_field(mask[name], mask.shape) for name in mask.dtype.names], -1)
     return np.logical_or.reduce(fields.reshape(*shape, -1), -1)  # fields may be arrays
+
+
+def strides_of(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the strides of a contiguous array as NumPy and PyOpenCL do, for which a dimension of 0 counts as 1."""
+    strides = [itemsize]
+    for length in shape[:0:-1]:
+        strides.append(strides[-1] * max(1, length))
+    return tuple(strides[::-1]) if shape else ()

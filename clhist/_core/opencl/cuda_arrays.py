@@ -17,8 +17,9 @@ import pyopencl.array as cl_array
 from clhist._core.cuda.driver import Event, driver
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
+from clhist._core.opencl.arrays import strides_of
 from clhist._core.opencl.cuda_kinds import NotDirectError, memory_of_call, register
-from clhist._core.recording import heard, unheard
+from clhist._core.recording import note, unheard
 
 
 class CudaMemory:
@@ -168,8 +169,7 @@ class CudaArray(cl_array.Array):
         # A recording holds the conversion as one step, not the calls that the library makes for it.
         with unheard():
             converted = self.computed(lambda own, _: memory.library.converted(own, dtype))
-        if heard.calls is not None:
-            heard.calls.append(CudaConverted(self, converted))
+        note(CudaConverted(self, converted))
         return converted
 
     def of_library(self) -> Any:
@@ -179,8 +179,7 @@ class CudaArray(cl_array.Array):
     def computed(self, function: Callable[[Any, Any], Any]) -> CudaArray:
         """Return the new array that a function makes of the library's array and of the library's module."""
         memory = self.memory
-        if heard.calls is not None:
-            heard.calls.append(memory.library.name)
+        note(memory.library.name)
         owner = function(_part(self), memory.library.module)
         described = memory.library.described("result", owner)
         return CudaArray.made(
@@ -264,15 +263,14 @@ def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: 
     """Return a new array by the allocator of a library."""
     library = like.library
     owner = library.new(shape, dtype, like.device)
-    strides = _strides(shape, dtype.itemsize)
+    strides = strides_of(shape, dtype.itemsize)
     memory = CudaMemory(library, like.device, owner, None, like.back)
     address = library.address(owner)
     # For a dtype that the library lacks, its array has bytes instead, and another shape.
     if library.has(dtype):
         memory.whole = address, shape, dtype
     made = CudaArray.made(memory, Described(address, dtype, shape, strides, like.device), queue)
-    if heard.calls is not None:
-        heard.calls.append(CudaMade(made))
+    note(CudaMade(made))
     return made
 
 
@@ -317,14 +315,6 @@ def _flat(array: CudaArray) -> Any:
     # Offsets are addresses, so that a difference of two is a position in the owner's memory.
     begin = (array.offset - described.address) // item
     return flat[begin : begin + array.nbytes // item]
-
-
-def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
-    strides = [item]
-    for n in shape[:0:-1]:
-        # NumPy counts a dimension of 0 as 1 in strides.
-        strides.append(strides[-1] * max(1, n))
-    return tuple(strides[::-1]) if shape else ()
 
 
 def empty_cuda(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> CudaArray:

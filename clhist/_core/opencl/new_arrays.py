@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned
+from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned, strides_of
 from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.host_memory import LEAST_KEPT, host_memory
 from clhist._core.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
@@ -136,19 +136,11 @@ def _described(
 ) -> Array:
     """Return a contiguous PyOpenCL array in this memory; the constructor takes ten times as long."""
     size = prod(shape)
-    strides = (dtype.itemsize,) if len(shape) == 1 else _strides(shape, dtype.itemsize)
+    strides = (dtype.itemsize,) if len(shape) == 1 else strides_of(shape, dtype.itemsize)
     new = object.__new__(cl_array.Array)
     new.__dict__.update(_ATTRIBUTES, queue=queue, context=queue.context, shape=shape, dtype=dtype, strides=strides)
     new.__dict__.update(size=size, nbytes=size * dtype.itemsize, base_data=memory, events=[], allocator=allocator)
     return new
-
-
-def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the strides of a contiguous array, as PyOpenCL computes them."""
-    strides = [itemsize]
-    for length in shape[:0:-1]:
-        strides.append(strides[-1] * max(1, length))
-    return tuple(strides[::-1]) if shape else ()
 
 
 def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:

@@ -26,7 +26,7 @@ from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, memor
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
 from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import Kernel, kept_by_context, kernel_of
-from clhist._core.recording import heard, unheard
+from clhist._core.recording import note, unheard
 from clhist._core.runtime.call import Outcome
 from clhist._core.runtime.chain import Chain
 from clhist._core.runtime.executable import Executable
@@ -396,8 +396,7 @@ class CudaExecutable(Executable):
             # A recording notes the run, by the `CudaRun` below, and not its launches.
             with unheard():
                 self.launch([*(array.offset for array in operands), *scalars], memory.library, memory.stream, begun)
-        if heard.calls is not None:
-            heard.calls.append(CudaRun(self, memory, operands, list(scalars)))
+        note(CudaRun(self, memory, operands, list(scalars)))
         none: Any = None  # of OpenCL's events
         return Outcome(self._collected(operands), {"combine": [none]}, {})
 

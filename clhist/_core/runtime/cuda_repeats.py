@@ -21,7 +21,7 @@ from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMade, 
 from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
-from clhist._core.recording import heard, listening
+from clhist._core.recording import heard, listening, note
 from clhist._core.runtime.call_cache import Uses
 from clhist._core.runtime.cuda_launcher import CudaExecutable, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
@@ -356,8 +356,7 @@ def repeated(call: RecognisedCall) -> Any:
 
 def ends_with(words: CudaArray | None, result: CudaArray, of_words: Callable[..., tuple[Any, bool]]) -> None:
     """Record that the call ends by a read that makes its result; see `Ending`."""
-    if heard.calls is not None:
-        heard.calls.append(Ending(words, result, of_words))
+    note(Ending(words, result, of_words))
 
 
 def noted(call: RecognisedCall | None, compute: Callable[[], Any]) -> Any:

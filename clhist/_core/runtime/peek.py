@@ -14,7 +14,7 @@ from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import cuda_device_of, is_cuda
 from clhist._core.opencl.new_arrays import kept_on_device, zeros
 from clhist._core.opencl.program import kept_by_context
-from clhist._core.recording import heard, unheard
+from clhist._core.recording import note, unheard
 
 _MOST = 2048  # elements of a sample, at most twice as many
 
@@ -55,8 +55,7 @@ class Reading:
             with driver().on(device), unheard():
                 driver().check_not_captured(stream)
                 driver().begin_reading(device, stream)
-            if heard.calls is not None:
-                heard.calls.append(self)
+            note(self)
             return
         options = {"src_offset": array.offset, "wait_for": array.events, "is_blocking": False}
         self._event = cl.enqueue_copy(queue, self._host, array.base_data, **options)
