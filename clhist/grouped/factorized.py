@@ -44,7 +44,7 @@ def factorized(
     """
     is_device = is_device_array(keys)
     on_host = not is_device if on_host is None else on_host
-    if not is_device and are_few(keys, queue):
+    if not is_device and are_few(keys, queue, sort):
         return numbered_by_host(keys, sort, first, missing)
     from clhist.grouped.device_keys import numbered_by_device  # PyOpenCL, which few keys do without
 
@@ -52,12 +52,14 @@ def factorized(
     return numbered_by_device(keys, queue, on_host=on_host, **options)
 
 
-def are_few(keys: np.ndarray, queue: cl.CommandQueue | None) -> bool:
+def are_few(keys: np.ndarray, queue: cl.CommandQueue | None, sort: bool = True) -> bool:
     """Whether the host numbers the keys faster than the device."""
     if is_small("unique", keys.size, queue):
         return True
+    # To sort different floats takes as long as to hash them.
+    size = 2 * keys.size if sort and keys.dtype.kind == "f" else keys.size
     # `are_hashed` may import pandas, so ask it last.
-    return is_small("factorize", keys.size, queue) and are_hashed(keys)
+    return is_small("factorize", size, queue) and are_hashed(keys)
 
 
 def factorized_column(
