@@ -12,7 +12,7 @@ value_t clhist_finish(const accumulator_t a)
 }
 
 ${types.whole(operator)}
-__kernel void clhist_check(__global const value_t *values, __global const uint *chosen,
+__kernel ${alone}void clhist_check(__global const value_t *values, __global const uint *chosen,
                            __global accumulator_t *held, __global value_t *results)
 {
     const size_t i = get_global_id(0), n = get_global_size(0);

@@ -74,7 +74,7 @@ void clhist_split(
 }
 
 // Sorts a single tile in place by the bits from `shift` up to `bits`.
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${"1" if lanes == 1 else "LANES"}, 1, 1)))
 void clhist_sort_tile(__global word_t *keys, __global uint *values, const uint size, const uint bits)
 {
     __local word_t tile[SPREAD_TILE];
@@ -93,7 +93,7 @@ void clhist_sort_tile(__global word_t *keys, __global uint *values, const uint s
 % endif
 
 // How often each work-group, of so many tiles, has each value of a digit.
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${"1" if lanes == 1 else "LANES"}, 1, 1)))
 void clhist_count_digits(
     __global const word_t *keys, const uint size, const uint share, const uint shift, __global uint *counts)
 {
@@ -119,7 +119,7 @@ void clhist_count_digits(
 }
 
 // For each value of a digit, by a work-group of its own, the sums of the counts before; behind them their totals.
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${"1" if lanes == 1 else "LANES"}, 1, 1)))
 void clhist_scan_digits(__global uint *counts, const uint groups)
 {
     __local uint sums[LANES];
@@ -139,7 +139,7 @@ void clhist_scan_digits(__global uint *counts, const uint groups)
 }
 
 // Moves keys and values to their places.
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${"1" if lanes == 1 else "LANES"}, 1, 1)))
 void clhist_move_digits(
     __global const word_t *keys, __global const uint *values, const uint size, const uint share, const uint shift,
     __global const uint *counts, __global word_t *to_keys, __global uint *to_values)

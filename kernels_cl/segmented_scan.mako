@@ -33,7 +33,7 @@ item_t clhist_combined(const item_t a, const item_t b)
 <% begins = f"(i == 0 || {spec.begins})" if spec.begins else "i == 0" %>\
 ## What begins a kernel: the share of a work-group, and arrays of the caller's.
 <%def name="kernel(name, more)">\
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${"1" if lanes == 1 else "LANES"}, 1, 1)))
 void clhist_${name}(
 ${wrapped([*declared, "const ulong size", "const ulong share", *more])})
 </%def>\
@@ -167,7 +167,7 @@ ${local_arrays()}\
 }
 
 // What is before each share but the first, by one work-group.
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(${"1" if lanes == 1 else "LANES"}, 1, 1)))
 void clhist_${spec.name}_carries(__global item_t *totals, __global const uchar *begins, const ulong size)
 {
     const long begin = 0, end = size;

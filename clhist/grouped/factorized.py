@@ -45,7 +45,7 @@ def factorized(
     """
     is_device = is_device_array(keys)
     on_host = not is_device if on_host is None else on_host
-    by_host = are_few(keys, queue, only_keys=only_keys and sort and not first)
+    by_host = are_few(keys, queue, sort, only_keys=only_keys and sort and not first)
     if by_host and not is_device:
         return numbered_by_host(keys, sort, first, missing)
     from clhist.grouped.numbering import numbered_by_device  # PyOpenCL, which few keys do without
@@ -54,15 +54,17 @@ def factorized(
     return numbered_by_device(keys, queue, on_host=on_host, by_host=by_host, **options)
 
 
-def are_few(keys: Array, queue: cl.CommandQueue | None, *, only_keys: bool = False) -> bool:
+def are_few(keys: Array, queue: cl.CommandQueue | None, sort: bool = True, *, only_keys: bool = False) -> bool:
     """Whether the host numbers the keys faster than the device, or returns them if `only_keys` are needed."""
     is_less = partial(are_few_of_device, keys.queue) if is_device_array(keys) else is_small
     if only_keys and is_device_array(keys) and are_plain_numbers(keys):
         return is_less("distinct" if keys.dtype.kind == "f" else "factorize", keys.size, queue)
     if is_less("unique", keys.size, queue):
         return True
+    # To sort different floats takes as long as to hash them.
+    size = 2 * keys.size if sort and keys.dtype.kind == "f" else keys.size
     # `are_hashed` may import pandas, so ask it last.
-    return is_less("factorize", keys.size, queue) and are_hashed(keys)
+    return is_less("factorize", size, queue) and are_hashed(keys)
 
 
 def factorized_column(

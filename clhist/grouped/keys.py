@@ -63,7 +63,7 @@ def numbered(keys: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarra
         if flat.dtype.kind in "biu":  # never missing
             labels, codes = _of_integers(flat)
         else:
-            labels, codes = _of_objects(flat, sort) if flat.dtype.kind == "O" else _sorted(*_factorized(flat))
+            labels, codes = _of_objects(flat, sort) if flat.dtype.kind == "O" else _sorted(*_factorized(flat), sort)
     except TypeError as error:
         can = "hashed" + " and sorted" * sort
         raise TypeError(f"keys: expected values that can be {can}, got {keys.dtype}: {error}") from error
@@ -107,17 +107,22 @@ def _sorted_distinct(integers: np.ndarray) -> np.ndarray:
 
 
 def hashed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return distinct integers in the order they occur, and the number of each key; None where pandas is not in use."""
+    """Return distinct numbers in the order they occur, and the number of each key; None where pandas is not in use.
+
+    NaN has number -1.
+    """
     if not are_hashed(keys):
         return None
     codes, labels = library("pandas", keys.size).factorize(keys)
-    return np.asarray(labels, keys.dtype), codes
+    distinct_keys = np.asarray(labels, keys.dtype)
+    return (distinct_keys + keys.dtype.type(0) if keys.dtype.kind == "f" else distinct_keys), codes  # -0.0 becomes 0.0
 
 
 def are_hashed(keys: np.ndarray) -> bool:
-    """Whether keys are native integers and pandas is in use, which hashes them faster than NumPy sorts."""
+    """Whether keys are native numbers and pandas is in use, which hashes them faster than NumPy sorts."""
     dtype = keys.dtype
-    return dtype.kind in "iu" and dtype.isnative and library("pandas", keys.size) is not None
+    is_hashable = dtype.kind in "iu" or dtype in (np.float32, np.float64)
+    return is_hashable and dtype.isnative and library("pandas", keys.size) is not None
 
 
 def _of_integers(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -210,6 +215,8 @@ def _factorized(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _by_dictionary(keys)
     if kind in "biu":
         return _by_sort(keys)
+    if kind == "f" and (numbering := hashed(keys)) is not None:
+        return numbering
     # NumPy sorts records, empty strings, and long doubles, whose padding may differ.
     if kind not in "fcmMSU" or not width or keys.dtype.type is np.longdouble or keys.dtype.type is np.clongdouble:
         labels, codes = np.unique(keys, return_inverse=True)
@@ -300,7 +307,7 @@ def _sorted(labels: np.ndarray, codes: np.ndarray, sort: bool = True) -> tuple[n
         # NumPy sorts objects at a third of the speed of Python's sorted().
         order = np.array(sorted(present.tolist(), key=labels.tolist().__getitem__), np.intp)
     else:
-        order = present[np.argsort(labels[present], kind="stable")]
+        order = present[np.argsort(labels[present])]
     codes = renumbered(order, codes, len(labels))
     labels = labels[order]
     if labels.dtype.kind in "fc":
@@ -390,10 +397,10 @@ def library(name: str, size: int = _WORTH_AN_IMPORT) -> Any:
 
 def numbered_by_host(keys: np.ndarray, sort: bool, first: bool, missing: bool) -> Numbering:
     """Return the numbering of keys by the host; see `clhist.grouped.factorized.factorized`."""
-    # Integers are never missing, and pandas numbers them in the order they occur: no sort is needed.
+    # Pandas numbers keys in the order they occur: no sort is needed. Missing ones have no place in that order.
     in_order = None if sort or first else hashed(keys)
     dtype = np.dtype(np.int32 if keys.size < 2**31 else np.int64)
-    if in_order is not None:
+    if in_order is not None and not (missing and keys.dtype.kind == "f" and (in_order[1] < 0).any()):
         return Numbering(converted(in_order[1], dtype), in_order[0], None)
     labels, numbers = numbered(keys, sort)
     numbers = numbers.astype(dtype, copy=False)

@@ -16,7 +16,7 @@ from clhist.grouped import columns as grouping_columns
 from clhist.grouped import keys as grouping_keys
 from clhist.grouped.columns import integers
 from clhist.grouped.groups import labels_of, numbers_of
-from clhist.grouped.keys import numbered
+from clhist.grouped.keys import numbered, numbered_by_host
 
 N = 5000
 WORDS = np.array(["", "a", "b", "ä", "a\0", "a\0b", "\U0001f600", "\ud800", "z" * 20, "A"])
@@ -300,3 +300,18 @@ def test_texts_numbered_by_several_threads(different, with_null, monkeypatch):
         found, dictionary = grouping_keys.encoded(given)
         np.testing.assert_array_equal(found, codes)
         assert dictionary.to_pylist() == labels.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8"])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("sort", [False, True])
+def test_floats_are_numbered_as_pandas_does(library, dtype, missing, sort):
+    """Pandas hashes native ones of 4 and 8 bytes; both zeros are one key, and NaN has a place where it is counted."""
+    keys = np.random.default_rng(0).integers(-30, 30, 5000).astype(dtype)
+    keys[2::7], keys[3::11], keys[5::13], keys[4::17] = np.nan, -0.0, 0.0, np.inf
+    numbering = numbered_by_host(keys, sort, False, missing)
+    numbers, labels = pandas.factorize(keys.astype(np.float64), sort=sort, use_na_sentinel=not missing)
+    np.testing.assert_array_equal(numbering.numbers, numbers)
+    np.testing.assert_array_equal(numbering.keys, labels)
+    assert numbering.keys.dtype == keys.dtype
+    assert not np.signbit(numbering.keys[numbering.keys == 0]).any()

@@ -258,9 +258,12 @@ def render_scan(spec: ScanSpec, lanes: int) -> str:
     return render("segmented_scan.mako", spec=spec, lanes=lanes, per_lane=per_lane, declared=declared, pointers=arrays)
 
 
-def render_check(operator: Operator) -> str:
-    """Return the OpenCL C program with the kernel ``clhist_check``, which combines values in every order."""
-    return render("check.mako", operator=operator)
+def render_check(operator: Operator, *, is_cpu: bool) -> str:
+    """Return the OpenCL C program with the kernel ``clhist_check``, which combines values in every order.
+
+    On a CPU its work-groups have one work-item.
+    """
+    return render("check.mako", operator=operator, alone=ALONE if is_cpu else "")
 
 
 def render_selection(order: object) -> str:

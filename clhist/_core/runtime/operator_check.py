@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernels.render import render_check
-from clhist._core.opencl.device import check_fp64
+from clhist._core.opencl.device import check_fp64, device_kind
 from clhist._core.opencl.program import build
 from clhist._core.runtime.call import queue_for
 from clhist._core.runtime.signature import Remembered
@@ -272,7 +272,8 @@ def _combined(
     if operator.needs_fp64:
         check_fp64(queue.device, operator.name)
     context, flags = queue.context, cl.mem_flags
-    program: Any = build(context, render_check(operator))
+    is_cpu = device_kind(queue.device) == "cpu"
+    program: Any = build(context, render_check(operator, is_cpu=is_cpu))
     inputs = [
         cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=np.ascontiguousarray(array))
         for array in (values, chosen)
@@ -282,7 +283,7 @@ def _combined(
     outputs = [np.zeros(shape, dtype) for dtype in (operator.accumulator, number_of(operator.dtype))]
     written = [cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array) for array in outputs]
     kernel = cl.Kernel(program, "clhist_check")
-    event = cl.enqueue_nd_range_kernel(queue, _set(kernel, *inputs, *written), (shape[1],), None)
+    event = cl.enqueue_nd_range_kernel(queue, _set(kernel, *inputs, *written), (shape[1],), (1,) if is_cpu else None)
     for array, buffer in zip(outputs, written, strict=True):
         cl.enqueue_copy(queue, array, buffer, wait_for=[event])
     return outputs[0], outputs[1]
