@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import math
 import re
 import warnings
 from unittest.mock import Mock
@@ -13,7 +12,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from allocators import Limited
-from covering import covering, each_value_quick
+from covering import covering
 
 import clhist
 from clhist import operators
@@ -307,42 +306,6 @@ def test_new_sizes_with_results_in_given_arrays(queue, rng, monkeypatch):
             kernel(x[:4999], num_bins=(bins,), out=wrong)
 
 
-_DATA = {
-    "range": (100, (0, 1)),
-    "edges": (np.sort(np.random.default_rng(3).random(40)), None),
-    "extent": (100, None),
-}
-_SIZES = (100_000, 100_001, 99_999, 262_144, 131_075, 70_000, 5, 1, 100_003)
-
-
-_KINDS = ["counts", "float32 weights", "int32 weights", "where", "density", "reproducible"]
-
-
-@pytest.mark.parametrize(("kind", "on_device", "name"), each_value_quick(covering(_KINDS, [False, True], _DATA)))
-def test_histograms_of_other_sizes_are_prepared_once(name, on_device, kind, queue, rng):
-    bins, ends = _DATA[name]
-    options = {"density": True} if kind == "density" else {"reproducible": True} if kind == "reproducible" else {}
-    for size in _SIZES:
-        a, weights, where = rng.random(size), None, None
-        if "weights" in kind or kind == "reproducible":
-            weights = rng.integers(-9, 10, size).astype("i4" if "int" in kind else "f4")
-        if kind == "where":
-            where = rng.random(size) < 0.7
-        if size > 3:
-            a[1:4] = np.nan if name != "extent" else 0.5, 1.0, 0.0
-        given = {"weights": weights, "where": where}
-        if on_device:
-            given = {k: v if v is None else cl_array.to_device(queue, v) for k, v in given.items()}
-        data = cl_array.to_device(queue, a) if on_device else a
-        got, edges = clhist.histogram(data, bins, ends, queue=queue, **given, **options)
-        chosen = slice(None) if where is None else where
-        expected, numpy_edges = np.histogram(a[chosen], bins, ends, weights=weights, density=options.get("density"))
-        np.testing.assert_array_equal(edges, numpy_edges)
-        got = got.get() if on_device else got
-        assert got.dtype == expected.dtype
-        (np.testing.assert_allclose if kind == "density" else np.testing.assert_array_equal)(got, expected)
-
-
 @pytest.mark.parametrize("on_device", [False, True])
 def test_a_histogram_of_another_size_needs_no_axis(on_device, queue, rng, monkeypatch):
     def data(size):
@@ -360,48 +323,11 @@ def test_a_histogram_of_another_size_needs_no_axis(on_device, queue, rng, monkey
             clhist.histogram(data(80_002), 10, (0, 1), queue=queue, **wrong)
 
 
-@pytest.mark.parametrize("options", [{}, {"density": True}, {"weights": True}], ids=str)
-def test_histograms_of_two_dimensions_of_other_sizes(options, queue, rng):
-    for size in _SIZES:
-        x, y = rng.random(size).astype("f4"), rng.random(size)
-        more = {"weights": rng.integers(0, 9, size).astype("f8")} if "weights" in options else {}
-        more |= {name: value for name, value in options.items() if name != "weights"}
-        on_device = [cl_array.to_device(queue, each) for each in (x, y)]
-        given = {k: cl_array.to_device(queue, v) if k == "weights" else v for k, v in more.items()}
-        got, *edges = clhist.histogram2d(*on_device, (7, 30), ((0, 1), (0.2, 0.9)), **given)
-        expected, *numpy_edges = np.histogram2d(x, y, (7, 30), ((0, 1), (0.2, 0.9)), **more)
-        np.testing.assert_allclose(got.get(), expected)
-        for one, other in zip(edges, numpy_edges, strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
 def test_few_elements_stay_on_the_host_whatever_came_before(rng, monkeypatch):
     for size in (500_000, 400_000):
         clhist.histogram(rng.random(size), 10, (0, 1), weights=rng.random(size))
     monkeypatch.setattr(Engine, "run", Mock(side_effect=AssertionError("few elements went to a device")))
     clhist.histogram(rng.random(50), 10, (0, 1), weights=rng.random(50))
-
-
-@pytest.mark.parametrize("op", ["sum", "max"])
-@pytest.mark.parametrize("target", ["new", "dest", "out"])
-def test_device_arrays_of_other_sizes(op, target, queue, rng, loaded):
-    bins = 211
-    for size in (*CLOSE, 5120, 1, 4607):
-        index = rng.integers(-1, bins + 2, size, np.int32)
-        values = rng.integers(-99, 100, size).astype(np.float32)
-        given = [cl_array.to_device(queue, each) for each in (index, values)]
-        if target == "new":
-            got = clhist.reduce_by_index(bins, op, *given)
-        else:
-            dest = cl_array.to_device(queue, np.full(bins, 3, np.float32))
-            out = cl_array.to_device(queue, np.full(bins, -7, np.float32)) if target == "out" else None
-            got = clhist.reduce_by_index(dest, op, *given, out=out)
-        inside = (index >= 0) & (index < bins)
-        start = 0 if op == "sum" else -np.inf
-        expected = np.full(bins, start if target == "new" else 3, np.float32)
-        (np.add if op == "sum" else np.maximum).at(expected, index[inside], values[inside])
-        np.testing.assert_array_equal(got.get(), expected)
-    assert len(loaded) <= 5
 
 
 def test_calls_that_are_known_and_planned_for_close_sizes(queue, rng):
@@ -497,13 +423,3 @@ def test_reductions_of_device_arrays_of_other_sizes_skip_the_checks(target, queu
     _unchecked(monkeypatch)
     for size in (6011, 6100, 5900, 7002):
         check(size)
-
-
-def test_exact_sums_of_other_sizes_are_made_for_their_number(queue, rng):
-    for size in (5000, 5000, 5001, 70_000):
-        index, values = rng.integers(0, 9, size), rng.random(size).astype(np.float32)
-        got = clhist.reduce_by_index(
-            9, np.add, *(cl_array.to_device(queue, each) for each in (index, values)), reproducible=True
-        )
-        expected = [math.fsum(values[index == k].astype(float)) for k in range(9)]
-        np.testing.assert_array_equal(got.get(), np.array(expected, np.float32))
