@@ -246,7 +246,7 @@ def test_new_sizes_run_as_larger_ones(bins, loaded, queue, rng):
     assert len(loaded) == before + 3
 
 
-def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, monkeypatch):
+def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, checks):
     """Only of NumPy's arrays on a CPU; what depends on the size is checked all the same."""
     kernel = clhist.HistogramKernel(
         queue.context,
@@ -254,20 +254,13 @@ def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, monkeypatch):
         arguments="const int *x, const int *y, int a",
         map="EMIT(x[i], a + y[i])",
     )
-    checked, original = [], Engine.check
-
-    def noted(self, args, call):
-        checked.append(call.num_bins)
-        return original(self, args, call)
-
-    monkeypatch.setattr(Engine, "check", noted)
     sizes, numbers = rng.integers(4700, 5100, 60).tolist(), rng.integers(290, 319, 60).tolist()
     x, y = rng.integers(-3, 340, (2, 5200)).astype(np.int32)
     for n, (size, bins) in enumerate(zip(sizes, numbers, strict=True)):
         inside = (x[:size] >= 0) & (x[:size] < bins)
         expected = np.bincount(x[:size][inside], (y[:size] + n)[inside], bins)
         np.testing.assert_array_equal(kernel(x[:size], y[:size], n, num_bins=bins, size=size), expected)
-    assert (len(checked) < 30) == shares_memory(queue.device)
+    assert (len(checks) < 30) == shares_memory(queue.device)
     for _ in range(80):  # which is planned for itself in the end
         np.testing.assert_array_equal(kernel(x[:size], y[:size], n, num_bins=bins, size=size), expected)
     np.testing.assert_array_equal(kernel(x[: 2 * size : 2], y[:size], n, num_bins=1, size=1), [0])
@@ -281,18 +274,11 @@ def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, monkeypatch):
         kernel(x[:4993], y[:4993], 1, num_bins=-3, size=4993)
 
 
-def test_new_sizes_with_results_in_given_arrays(queue, rng, monkeypatch):
+def test_new_sizes_with_results_in_given_arrays(queue, rng, checks):
     """Skip the checks too, as do shapes of one dimension; arrays of another shape or dtype are refused all the same."""
     kernel = clhist.HistogramKernel(
         queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)"
     )
-    checked, original = [], Engine.check
-
-    def noted(self, args, call):
-        checked.append(call.num_bins)
-        return original(self, args, call)
-
-    monkeypatch.setattr(Engine, "check", noted)
     x = rng.integers(-3, 340, 5200).astype(np.int32)
     sizes, numbers = rng.integers(4700, 5100, 60).tolist(), rng.integers(290, 319, 60).tolist()
     for size, bins in zip(sizes, numbers, strict=True):
@@ -300,7 +286,7 @@ def test_new_sizes_with_results_in_given_arrays(queue, rng, monkeypatch):
         out = np.full(bins, -1, np.int32)
         assert kernel(x[:size], num_bins=(bins,), out=out) is out
         np.testing.assert_array_equal(out, np.bincount(inside, minlength=bins))
-    assert (len(checked) < 30) == shares_memory(queue.device)
+    assert (len(checks) < 30) == shares_memory(queue.device)
     for wrong in (np.zeros(bins + 1, np.int32), np.zeros(bins, np.int64), np.zeros((bins, 2), np.int32)[:, 0]):
         with pytest.raises((TypeError, ValueError), match=r"^out: "):
             kernel(x[:4999], num_bins=(bins,), out=wrong)

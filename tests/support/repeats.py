@@ -36,9 +36,9 @@ def library(request, queue):
     if request.param == "numpy":
         return np.copy, np.asarray, {"queue": queue}, None
     if request.param == "pyopencl":
-        return partial(cl_array.to_device, queue), _fetched, {"queue": queue}, None
+        return partial(cl_array.to_device, queue), fetched, {"queue": queue}, None
     cuda, cupy = request.getfixturevalue("fake")
-    return cupy.asarray, _fetched, {}, cuda
+    return cupy.asarray, fetched, {}, cuda
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def uploaded(monkeypatch):
     return tables
 
 
-def _fetched(array):
+def fetched(array):
     return array if isinstance(array, np.ndarray) else array.get()
 
 
