@@ -359,7 +359,7 @@ def test_call_n_is_call_1(name, change, library, rng, checks, monkeypatch):
     first = drawn()
     results, given = [call(*first) for _ in range(2)], [put(each) for each in first[1]]
     call(*first, given)
-    for _ in range(3):
+    for _ in range(4):
         bins, arrays, expected = first if change == "nothing" else drawn(**changes)
         on_device = None
         if change == "content":
@@ -377,7 +377,7 @@ def test_call_n_is_call_1(name, change, library, rng, checks, monkeypatch):
         only = READS if "range of the data" in name or name.startswith(("counts", "different")) else set()
         assert {each.split()[0] for each in cuda.calls} <= ONLY_LAUNCHED | only
     if not name.startswith(CHECKED_EACH_TIME):
-        assert len(checks) == checked  # the last of three calls alike is known
+        assert len(checks) == checked  # the last of four calls alike is known
     for result in results:
         check(result, first[2])
     again = _listed(call(*first))
