@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyopencl as cl
 import pytest
+from covering import covering, each_value_quick
 
 import clhist
 from clhist._core.opencl import build_options, intel
@@ -79,8 +80,9 @@ def test_of_runtimes(queue, monkeypatch):
         check_environment(context)
 
 
-@pytest.mark.parametrize("dtype", ["i2", "i4", "u4", "i8", "u8"])
-@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize(
+    ("name", "dtype"), each_value_quick(covering(["maximum", "minimum"], ["i2", "i4", "u4", "i8", "u8"]))
+)
 def test_extremes_of_values_and_their_complements(name, dtype, queue, rng):
     """Intel's compiler is wrong for them where it compiles for AVX-512: clhist has it compile for AVX2."""
     x, c_type = rng.integers(0, 1000, 5000).astype(dtype), clhist.operators.c_types.c_name(np.dtype(dtype))

@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from commands import refused, runner
+from covering import covering, each_value_quick
 
 import clhist
 from clhist import Profile, errors
@@ -73,10 +74,10 @@ def profiles(tmp_path, monkeypatch, gpu_like):
         (tmp_path / f"{name}.toml").write_text(f"name = '{name}'\nkind = 'gpu'\nmatch = ['no device']\n{text}")
 
 
-@pytest.mark.parametrize("before", [None, "large"])
-@pytest.mark.parametrize(
-    "command", [["gromacs", "--quick", "--json"], ["bench", "-n", "1000", "-H", "10", "--op", "count"]]
-)
+COMMANDS = [["gromacs", "--quick", "--json"], ["bench", "-n", "1000", "-H", "10", "--op", "count"]]
+
+
+@pytest.mark.parametrize(("before", "command"), each_value_quick(covering([None, "large"], COMMANDS)))
 def test_a_profile_for_a_command(profiles, monkeypatch, command, before):
     if before:
         monkeypatch.setenv("CLHIST_PROFILE", before)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import Mock
-
 import cuda_fake
 import numpy as np
 import pytest
@@ -11,20 +9,14 @@ import pytest
 import clhist
 from clhist._core.cuda.driver import CaptureError, CudaMemoryError
 from clhist._core.opencl.device import profile_context
-from clhist._core.runtime import cuda_calls, row_kernels
+from clhist._core.runtime import row_kernels
 from clhist._core.runtime.call_cache import CallCache
 from clhist._core.runtime.cuda_entry import takes_cuda
-from clhist.grouped import distinct_keys
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
 
 N, BINS = 7000, 77
 RNG = np.random.default_rng(5)
-ONLY_LAUNCHED = {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}
-READS = {
-    *("cuStreamIsCapturing", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"),
-    *("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuEventDestroy_v2"),
-}
 KERNEL = clhist.HistogramKernel(
     None, clhist.operators.add(np.int64), arguments="const int *x, int step", map="EMIT(x[i], step)"
 )
@@ -40,81 +32,6 @@ def _values():
 
 
 # Each makes the arguments of a call anew, and calls with them.
-CALLS = {
-    "sums": (lambda: (_bins(), _values()), lambda x, v: clhist.reduce_by_index(BINS, "sum", x, v)),
-    "ones": (lambda: (_bins(),), lambda x: clhist.reduce_by_index(BINS, "sum", x, 1)),
-    "minima by a ufunc": (lambda: (_bins(), _values()), lambda x, v: clhist.reduce_by_index(BINS, np.minimum, x, v)),
-    "onto others": (
-        lambda: (_values()[:BINS], _bins(), _values()),
-        lambda dest, x, v: clhist.reduce_by_index(dest, "sum", x, v),
-    ),
-    "in place": (
-        lambda: (_values()[:BINS], _bins(), _values()),
-        lambda dest, x, v: clhist.reduce_by_index(dest, "sum", x, v, out=dest),
-    ),
-    "into another": (
-        lambda: (_values()[:BINS], _bins(), _values()),
-        lambda out, x, v: clhist.reduce_by_index(BINS, "sum", x, v, out=out),
-    ),
-    "an array twice": (lambda: (_bins(),), lambda x: clhist.reduce_by_index(BINS, "sum", x, x)),
-    "rows": (
-        lambda: (_bins(size=N // 7), _values().reshape(-1, 7)),
-        lambda x, v: clhist.reduce_by_index((BINS, 7), "sum", x, v),
-    ),
-    "means of rows": (
-        lambda: (_bins(size=N // 7), RNG.integers(-9, 9, (N // 7, 7)).astype(np.float32)),
-        lambda x, v: clhist.reduce_by_index((BINS, 7), "mean", x, v),
-    ),
-    "rows of bins": (lambda: (_bins(size=N), _values()[:BINS]), lambda x, v: ROWS_OF_BINS(v, x)),
-    "rows of bins, vectors": (
-        lambda: (_bins(BINS + 2, N // 8), RNG.random((BINS, 8), np.float32)),
-        lambda x, v: ROWS_OF_BINS(v, x),
-    ),
-    "a batch": (
-        lambda: (_bins().reshape(7, -1), _values().reshape(7, -1)),
-        lambda x, v: clhist.reduce_by_index((7, BINS), "max", x, v, batched=True),
-    ),
-    "exact sums": (
-        lambda: (_bins(), RNG.normal(size=N) * 10.0 ** RNG.integers(-20, 20, N)),
-        lambda x, v: clhist.reduce_by_index(BINS, "sum", x, v, reproducible=True),
-    ),
-    "counts": (lambda: (_bins(),), clhist.bincount),
-    "counts, minlength": (lambda: (_bins(),), lambda x: clhist.bincount(x, minlength=200)),
-    "histogram": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, 20, (-2, 2))),
-    "range found": (lambda: (RNG.normal(RNG.random(), size=N).astype(np.float32),), lambda x: clhist.histogram(x, 20)),
-    "range found, weights": (
-        lambda: (RNG.integers(-9999, RNG.integers(9999), N), _values().astype(np.float32)),
-        lambda x, w: clhist.histogram(x, 20, weights=w),
-    ),
-    "range found of rows": (lambda: (RNG.normal(size=(70, N // 70)),), lambda x: clhist.histogram(x, 20, axis=1)),
-    "histogram by edges": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, [-1.0, 0.0, 0.5])),
-    "numbers by edges": (lambda: (RNG.normal(size=N),), lambda x: clhist.digitize(x, [-1.0, 0.0, 0.5])),
-    "numbers by edges, a plane": (
-        lambda: (RNG.normal(size=(70, N // 70)),),
-        lambda x: clhist.digitize(x, np.linspace(-2, 2, 65)),
-    ),
-    "two axes": (
-        lambda: (RNG.normal(size=N), RNG.normal(size=N)),
-        lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]]),
-    ),
-    "different values": (lambda: (_bins(RNG.integers(1, 99)),), clhist.unique),
-    "densities of two axes": (
-        lambda: (RNG.normal(size=N), RNG.normal(size=N)),
-        lambda x, y: clhist.histogram2d(x, y, 5, [[-2, 2], [-3, 3]], density=True),
-    ),
-    "densities": (lambda: (RNG.normal(size=N),), lambda x: clhist.histogram(x, 20, (-2, 2), density=True)),
-    "range found, densities": (
-        lambda: (RNG.normal(RNG.random(), size=N).astype(np.float32),),
-        lambda x: clhist.histogram(x, 20, density=True),
-    ),
-    "range found of rows, densities": (
-        lambda: (RNG.normal(size=(70, N // 70)),),
-        lambda x: clhist.histogram(x, 20, axis=1, density=True),
-    ),
-    "a kernel": (lambda: (_bins(),), lambda x: KERNEL(x, 3, num_bins=BINS)),
-}
-
-
 def _on_host(value):
     if isinstance(value, tuple | list):
         return [_on_host(each) for each in value]
@@ -128,26 +45,16 @@ def _check(got, expected):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_calls_with_other_arrays_only_launch(name, fake, monkeypatch):
+@pytest.mark.parametrize("shape", [(BINS,), (BINS, 8)], ids=str)
+def test_rows_of_bins_only_launch(shape, fake):
+    """As all calls of `test_repeated_calls.py` do."""
     cuda, cupy = fake
-    monkeypatch.setattr(distinct_keys, "device_kind", lambda device: "gpu")  # which marks bits
-    arguments, call = CALLS[name]
-    for _ in range(2):
-        call(*map(cupy.asarray, arguments()))
-    monkeypatch.setattr(cuda_calls, "_call", Mock(side_effect=AssertionError("not repeated")))
-    for _ in range(3):
-        given = arguments()
-        on_device = [cupy.asarray(each) for each in given]
+    for _ in range(5):
+        rows, x = RNG.random(shape, np.float32), _bins(BINS + 2 * (len(shape) - 1), N // 8)
+        on_device = cupy.asarray(rows), cupy.asarray(x)
         cuda.calls.clear()
-        got = call(*on_device)
-        reads = READS if name.startswith(("counts", "range found", "different")) else set()
-        assert {each.split()[0] for each in cuda.calls} <= ONLY_LAUNCHED | reads
-        _check(got, call(*given))
-        if name.startswith("in"):
-            assert got is on_device[0]
-        if name in ("onto others", "an array twice"):
-            _check(on_device[0], given[0])
+        _check(ROWS_OF_BINS(*on_device), ROWS_OF_BINS(rows, x))
+    assert {each.split()[0] for each in cuda.calls} <= {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}
 
 
 def test_scalars_and_options_are_part_of_what_is_repeated(fake):

@@ -38,7 +38,9 @@ def test_as_numpy_sorts(word, size, lanes, queue):
 
 
 @pytest.mark.parametrize("sort", [True, False])
-@pytest.mark.parametrize("dtype", ["i8", "u8", "i4", "f4", "f8"])
+@pytest.mark.parametrize(
+    "dtype", [*("u8", "i4", "f8"), *(pytest.param(each, marks=pytest.mark.slow) for each in ("i8", "f4"))]
+)
 def test_keys_are_sorted_on_the_device(dtype, sort, queue, monkeypatch):
     if not can_number(np.dtype(dtype), queue.device):
         pytest.skip("this device has no 64-bit atomics, which callers ask for first")

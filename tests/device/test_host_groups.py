@@ -82,7 +82,11 @@ def statistics_for(name):
     return tuple(each for each in STATISTICS if kind in TABLE[each].kinds)
 
 
-@pytest.mark.parametrize("name", VALUES)
+# Of programs like those of int64.
+MORE = "u8", "durations"
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in MORE)) for name in VALUES])
 def test_statistics(name, monkeypatch):
     x, names = VALUES[name], statistics_for(name)
     several = names if VALUES[name].dtype.kind in "cO" else (*names, "q90", "q25")

@@ -17,20 +17,6 @@ import clhist
 pytestmark = pytest.mark.usefixtures("without_optimizer")
 
 
-def test_histogram_of_arrays_in_turns(queue, numbers, checks):
-    columns = given(queue, numbers)
-    for n in range(9):
-        counts, edges = clhist.histogram(columns[n % 3], 10, (0, 1))
-        expected, expected_edges = np.histogram(numbers[n % 3], 10, (0, 1))
-        np.testing.assert_array_equal(counts.get(), expected)
-        np.testing.assert_array_equal(edges, expected_edges)
-        edges[:] = 7  # they are the caller's
-        counts.fill(-1)
-    assert len(checks) <= 3
-    columns[0][:] = 0.25
-    assert clhist.histogram(columns[0], 10, (0, 1))[0].get()[2] == N
-
-
 CHANGES = [
     {"bins": 11},
     {"bins": 10.5},
@@ -90,40 +76,6 @@ def test_edges_that_are_changed_in_place(queue, numbers):
             np.testing.assert_array_equal(clhist.histogram(x, bins)[0].get(), expected)
 
 
-def test_other_dtypes_shapes_and_places(queue, numbers):
-    (x, *_), whole = given(queue, numbers), np.concatenate(numbers)
-    room = cl_array.to_device(queue, whole)
-    for _ in range(3):
-        for n in (0, 1, 2, 4):
-            counts, _ = clhist.histogram(room[n : n + N], 10, (0, 1))
-            np.testing.assert_array_equal(counts.get(), np.histogram(whole[n : n + N], 10, (0, 1))[0])
-        double = x.astype(np.float64)
-        np.testing.assert_array_equal(
-            clhist.histogram(double, 10, (0, 1))[0].get(), np.histogram(numbers[0].astype(float), 10, (0, 1))[0]
-        )
-        rows = room.reshape(4, N)
-        counts, _ = clhist.histogram(rows, 10, (0, 1), axis=1)
-        expected = [np.histogram(row, 10, (0, 1))[0] for row in numbers]
-        np.testing.assert_array_equal(counts.get(), expected)
-        np.testing.assert_array_equal(clhist.histogram(rows, 10, (0, 1))[0].get(), np.sum(expected, axis=0))
-
-
-def test_points(queue, numbers, checks):
-    columns = given(queue, numbers)
-    edges = [np.linspace(0, 1, 6), np.array([0, 0.2, 1])]
-    for bins, ends in ((7, [(0, 1), (0, 1)]), (edges, None)):
-        for n in range(6):
-            x, y = n % 2, 2 + n % 2
-            counts, *found = clhist.histogram2d(columns[x], columns[y], bins, ends)
-            fine = ~np.isnan(numbers[x]) & ~np.isnan(numbers[y])
-            expected, *expected_edges = np.histogram2d(numbers[x][fine], numbers[y][fine], bins, ends)
-            np.testing.assert_array_equal(counts.get(), expected)
-            for one, other in zip(found, expected_edges, strict=True):
-                np.testing.assert_array_equal(one, other)
-                one[:] = 3
-    assert len(checks) <= 8
-
-
 def test_nothing_of_a_call_is_kept_alive(queue, numbers):
     x, w, *_ = given(queue, numbers)
     dest = cl_array.zeros(queue, 10, np.float32)
@@ -158,13 +110,3 @@ def test_threads(queue, numbers):
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(work, range(16)))
-
-
-def test_reproducible_sums_of_complex_numbers_in_turns(queue, rng):
-    indices = rng.integers(0, 8, N)
-    on_device = cl_array.to_device(queue, indices)
-    for _ in range(4):
-        values = rng.random(N) + 1j * rng.random(N)
-        found = clhist.reduce_by_index(8, "sum", on_device, cl_array.to_device(queue, values), reproducible=True)
-        expected = np.bincount(indices, values.real, 8) + 1j * np.bincount(indices, values.imag, 8)
-        np.testing.assert_allclose(found.get(), expected, rtol=1e-12)

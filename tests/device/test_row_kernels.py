@@ -3,6 +3,7 @@
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+from repeats import fetched
 
 from clhist._core.runtime import row_kernels
 
@@ -22,25 +23,21 @@ def put(request, queue):
     return (lambda array: array) if request.param == "NumPy" else (lambda array: cl_array.to_device(queue, array))
 
 
-def _host(array):
-    return array if isinstance(array, np.ndarray) else array.get()
-
-
 @pytest.mark.parametrize(("dtype", "row"), CASES)
 def test_rows_of_bins_are_those_of_numpy(dtype, row, put):
     table, indices = RNG.random((BINS, *row)).astype(dtype), RNG.integers(-2, BINS + 2, SIZE)
     is_inside, inside = _by_rows((indices >= 0) & (indices < BINS), row), indices.clip(0, BINS - 1)
     wide = np.promote_types(dtype, "f4")
     np.testing.assert_array_equal(
-        _host(row_kernels.gather(put(table), put(indices))), np.where(is_inside, table[inside], 0)
+        fetched(row_kernels.gather(put(table), put(indices))), np.where(is_inside, table[inside], 0)
     )
     counts = RNG.integers(0, 5, BINS)
     divided = (table.astype(wide) / _by_rows(np.maximum(counts, 1), row)).astype(dtype)
     got = row_kernels.mean_gradient(put(table), put(indices), put(counts))
-    np.testing.assert_array_equal(_host(got), np.where(is_inside, divided[inside], 0))
+    np.testing.assert_array_equal(fetched(got), np.where(is_inside, divided[inside], 0))
     with np.errstate(all="ignore"):
         expected = (table.astype(wide) / _by_rows(counts, row).astype(wide)).astype(dtype)
-    np.testing.assert_array_equal(_host(row_kernels.means(put(table), put(counts), np.dtype(dtype))), expected)
+    np.testing.assert_array_equal(fetched(row_kernels.means(put(table), put(counts), np.dtype(dtype))), expected)
 
 
 @pytest.mark.parametrize(("dtype", "row"), CASES)
@@ -55,7 +52,7 @@ def test_the_gradient_of_an_extreme_is_shared_by_the_values_that_equal_it(dtype,
     winners = RNG.integers(0, 4, (BINS, *row)).astype(np.int32)
     share = (gradient.astype(np.promote_types(dtype, "f4")) / np.maximum(winners, 1)).astype(dtype)
     got = row_kernels.extreme_gradient(put(source), put(extremes), put(indices), put(gradient), put(winners))
-    np.testing.assert_array_equal(_host(got), np.where(has_won, share[inside], 0))
+    np.testing.assert_array_equal(fetched(got), np.where(has_won, share[inside], 0))
 
 
 @pytest.mark.parametrize(("dtype", "row"), CASES)
@@ -78,4 +75,4 @@ def test_rows_of_softmax_and_of_moments(dtype, row, put):
             (x - bins) * slopes + others,
         ),
     ):
-        np.testing.assert_allclose(_host(got), np.where(is_inside, expected, 0), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(fetched(got), np.where(is_inside, expected, 0), rtol=tolerance, atol=tolerance)

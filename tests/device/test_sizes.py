@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import math
 import re
 import warnings
 from unittest.mock import Mock
@@ -13,7 +12,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 from allocators import Limited
-from covering import covering, each_value_quick
+from covering import covering
 
 import clhist
 from clhist import operators
@@ -248,7 +247,7 @@ def test_new_sizes_run_as_larger_ones(bins, loaded, queue, rng):
     assert len(loaded) == before + 3
 
 
-def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, monkeypatch):
+def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, checks):
     """Only of NumPy's arrays on a CPU; what depends on the size is checked all the same."""
     kernel = clhist.HistogramKernel(
         queue.context,
@@ -256,20 +255,13 @@ def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, monkeypatch):
         arguments="const int *x, const int *y, int a",
         map="EMIT(x[i], a + y[i])",
     )
-    checked, original = [], Engine.check
-
-    def noted(self, args, call):
-        checked.append(call.num_bins)
-        return original(self, args, call)
-
-    monkeypatch.setattr(Engine, "check", noted)
     sizes, numbers = rng.integers(4700, 5100, 60).tolist(), rng.integers(290, 319, 60).tolist()
     x, y = rng.integers(-3, 340, (2, 5200)).astype(np.int32)
     for n, (size, bins) in enumerate(zip(sizes, numbers, strict=True)):
         inside = (x[:size] >= 0) & (x[:size] < bins)
         expected = np.bincount(x[:size][inside], (y[:size] + n)[inside], bins)
         np.testing.assert_array_equal(kernel(x[:size], y[:size], n, num_bins=bins, size=size), expected)
-    assert (len(checked) < 30) == shares_memory(queue.device)
+    assert (len(checks) < 30) == shares_memory(queue.device)
     for _ in range(80):  # which is planned for itself in the end
         np.testing.assert_array_equal(kernel(x[:size], y[:size], n, num_bins=bins, size=size), expected)
     np.testing.assert_array_equal(kernel(x[: 2 * size : 2], y[:size], n, num_bins=1, size=1), [0])
@@ -283,18 +275,11 @@ def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, monkeypatch):
         kernel(x[:4993], y[:4993], 1, num_bins=-3, size=4993)
 
 
-def test_new_sizes_with_results_in_given_arrays(queue, rng, monkeypatch):
+def test_new_sizes_with_results_in_given_arrays(queue, rng, checks):
     """Skip the checks too, as do shapes of one dimension; arrays of another shape or dtype are refused all the same."""
     kernel = clhist.HistogramKernel(
         queue.context, operators.add(np.int32), arguments="const int *x", map="EMIT(x[i], 1)"
     )
-    checked, original = [], Engine.check
-
-    def noted(self, args, call):
-        checked.append(call.num_bins)
-        return original(self, args, call)
-
-    monkeypatch.setattr(Engine, "check", noted)
     x = rng.integers(-3, 340, 5200).astype(np.int32)
     sizes, numbers = rng.integers(4700, 5100, 60).tolist(), rng.integers(290, 319, 60).tolist()
     for size, bins in zip(sizes, numbers, strict=True):
@@ -302,46 +287,10 @@ def test_new_sizes_with_results_in_given_arrays(queue, rng, monkeypatch):
         out = np.full(bins, -1, np.int32)
         assert kernel(x[:size], num_bins=(bins,), out=out) is out
         np.testing.assert_array_equal(out, np.bincount(inside, minlength=bins))
-    assert (len(checked) < 30) == shares_memory(queue.device)
+    assert (len(checks) < 30) == shares_memory(queue.device)
     for wrong in (np.zeros(bins + 1, np.int32), np.zeros(bins, np.int64), np.zeros((bins, 2), np.int32)[:, 0]):
         with pytest.raises((TypeError, ValueError), match=r"^out: "):
             kernel(x[:4999], num_bins=(bins,), out=wrong)
-
-
-_DATA = {
-    "range": (100, (0, 1)),
-    "edges": (np.sort(np.random.default_rng(3).random(40)), None),
-    "extent": (100, None),
-}
-_SIZES = (100_000, 100_001, 99_999, 262_144, 131_075, 70_000, 5, 1, 100_003)
-
-
-_KINDS = ["counts", "float32 weights", "int32 weights", "where", "density", "reproducible"]
-
-
-@pytest.mark.parametrize(("kind", "on_device", "name"), each_value_quick(covering(_KINDS, [False, True], _DATA)))
-def test_histograms_of_other_sizes_are_prepared_once(name, on_device, kind, queue, rng):
-    bins, ends = _DATA[name]
-    options = {"density": True} if kind == "density" else {"reproducible": True} if kind == "reproducible" else {}
-    for size in _SIZES:
-        a, weights, where = rng.random(size), None, None
-        if "weights" in kind or kind == "reproducible":
-            weights = rng.integers(-9, 10, size).astype("i4" if "int" in kind else "f4")
-        if kind == "where":
-            where = rng.random(size) < 0.7
-        if size > 3:
-            a[1:4] = np.nan if name != "extent" else 0.5, 1.0, 0.0
-        given = {"weights": weights, "where": where}
-        if on_device:
-            given = {k: v if v is None else cl_array.to_device(queue, v) for k, v in given.items()}
-        data = cl_array.to_device(queue, a) if on_device else a
-        got, edges = clhist.histogram(data, bins, ends, queue=queue, **given, **options)
-        chosen = slice(None) if where is None else where
-        expected, numpy_edges = np.histogram(a[chosen], bins, ends, weights=weights, density=options.get("density"))
-        np.testing.assert_array_equal(edges, numpy_edges)
-        got = got.get() if on_device else got
-        assert got.dtype == expected.dtype
-        (np.testing.assert_allclose if kind == "density" else np.testing.assert_array_equal)(got, expected)
 
 
 @pytest.mark.parametrize("on_device", [False, True])
@@ -361,48 +310,11 @@ def test_a_histogram_of_another_size_needs_no_axis(on_device, queue, rng, monkey
             clhist.histogram(data(80_002), 10, (0, 1), queue=queue, **wrong)
 
 
-@pytest.mark.parametrize("options", [{}, {"density": True}, {"weights": True}], ids=str)
-def test_histograms_of_two_dimensions_of_other_sizes(options, queue, rng):
-    for size in _SIZES:
-        x, y = rng.random(size).astype("f4"), rng.random(size)
-        more = {"weights": rng.integers(0, 9, size).astype("f8")} if "weights" in options else {}
-        more |= {name: value for name, value in options.items() if name != "weights"}
-        on_device = [cl_array.to_device(queue, each) for each in (x, y)]
-        given = {k: cl_array.to_device(queue, v) if k == "weights" else v for k, v in more.items()}
-        got, *edges = clhist.histogram2d(*on_device, (7, 30), ((0, 1), (0.2, 0.9)), **given)
-        expected, *numpy_edges = np.histogram2d(x, y, (7, 30), ((0, 1), (0.2, 0.9)), **more)
-        np.testing.assert_allclose(got.get(), expected)
-        for one, other in zip(edges, numpy_edges, strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
 def test_few_elements_stay_on_the_host_whatever_came_before(rng, monkeypatch):
     for size in (500_000, 400_000):
         clhist.histogram(rng.random(size), 10, (0, 1), weights=rng.random(size))
     monkeypatch.setattr(Engine, "run", Mock(side_effect=AssertionError("few elements went to a device")))
     clhist.histogram(rng.random(50), 10, (0, 1), weights=rng.random(50))
-
-
-@pytest.mark.parametrize("op", ["sum", "max"])
-@pytest.mark.parametrize("target", ["new", "dest", "out"])
-def test_device_arrays_of_other_sizes(op, target, queue, rng, loaded):
-    bins = 211
-    for size in (*CLOSE, 5120, 1, 4607):
-        index = rng.integers(-1, bins + 2, size, np.int32)
-        values = rng.integers(-99, 100, size).astype(np.float32)
-        given = [cl_array.to_device(queue, each) for each in (index, values)]
-        if target == "new":
-            got = clhist.reduce_by_index(bins, op, *given)
-        else:
-            dest = cl_array.to_device(queue, np.full(bins, 3, np.float32))
-            out = cl_array.to_device(queue, np.full(bins, -7, np.float32)) if target == "out" else None
-            got = clhist.reduce_by_index(dest, op, *given, out=out)
-        inside = (index >= 0) & (index < bins)
-        start = 0 if op == "sum" else -np.inf
-        expected = np.full(bins, start if target == "new" else 3, np.float32)
-        (np.add if op == "sum" else np.maximum).at(expected, index[inside], values[inside])
-        np.testing.assert_array_equal(got.get(), expected)
-    assert len(loaded) <= 5
 
 
 def test_calls_that_are_known_and_planned_for_close_sizes(queue, rng):

@@ -32,13 +32,13 @@ def checks(monkeypatch):
 
 @pytest.fixture(params=["numpy", "pyopencl", "cupy"])
 def library(request, queue):
-    """Return what makes arrays of a library, what makes NumPy's of these, and the options of a call on them."""
+    """Return what makes arrays of a library, what fetches them, options of calls on them, and CUDA's stand-in."""
     if request.param == "numpy":
-        return np.copy, np.asarray, {"queue": queue}
+        return np.copy, np.asarray, {"queue": queue}, None
     if request.param == "pyopencl":
-        return partial(cl_array.to_device, queue), _fetched, {"queue": queue}
-    _, cupy = request.getfixturevalue("fake")
-    return cupy.asarray, _fetched, {}
+        return partial(cl_array.to_device, queue), fetched, {"queue": queue}, None
+    cuda, cupy = request.getfixturevalue("fake")
+    return cupy.asarray, fetched, {}, cuda
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def uploaded(monkeypatch):
     return tables
 
 
-def _fetched(array):
+def fetched(array):
     return array if isinstance(array, np.ndarray) else array.get()
 
 
