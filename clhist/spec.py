@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import pyopencl as cl
@@ -18,7 +19,6 @@ from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.signature import Remembered
 from clhist._core.runtime.streams import stream_operator
-from clhist._records import record
 from clhist.accumulator import Accumulator
 from clhist.operators.c_types import integer, supported_dtype
 from clhist.operators.names import COUNT, with_names
@@ -29,7 +29,7 @@ from clhist.typing import HostArray, K, MadeOf, Named, NumBins, One, Ordered, Re
 _MOST_KEPT = 16  # accumulators, with their page-locked memory
 
 
-@record(init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Spec(Recipe[K]):
     """A computation without data, device or process, which can be pickled and hashed.
 

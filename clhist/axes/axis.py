@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from clhist._core.elements import has_no_type
 from clhist._core.keys import Array, keys_of
-from clhist._records import record
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import ROUNDED, SMALLEST, Cells, even_guess
@@ -21,7 +20,7 @@ _EPSILONS = {char: float(np.finfo(char).eps) for char in "fd"}
 _NARROW = 2.0**-12  # of a margin, in bins: a block of elements then rarely has one so near to an edge
 
 
-@record(eq=False)
+@dataclass(frozen=True, eq=False)
 class Axis:
     """One axis of bins for data of one dtype.
 

@@ -13,13 +13,12 @@ linear, keyed
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from clhist._core.elements import bits_of, key_of_bits
 from clhist._core.keys import bits_dtype, key_dtype
-from clhist._records import record
 from clhist.axes import block_search
 from clhist.axes.block_search import ABSENT, EVEN, KEYED, LINEAR
 from clhist.operators.c_types import c_name
@@ -78,7 +77,7 @@ _PARAMETERS = {
 _FOUND = "start", "last", "low", "scale", "margin"  # of these parameters, what depends on the range
 
 
-@record
+@dataclass(frozen=True)
 class EdgesKind:
     """Bins between edges: what the C that finds the bin of an element depends on.
 

@@ -6,13 +6,13 @@ The host computes the guesses as the device does, so that their errors are known
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from clhist._core.keys import Array, from_key, from_keys
-from clhist._records import record
 from clhist.axes.block_search import LINEAR
 from clhist.axes.thresholds import Thresholds
 
@@ -28,7 +28,7 @@ _LEAST_CELLS, _MOST_CELLS = 256, 2**16
 SMALLEST = 2.0**-100
 
 
-@record
+@dataclass(frozen=True)
 class Cells:
     """The cells of a table that is not built yet: whose search it would shorten to how many steps.
 
@@ -91,7 +91,7 @@ def _steps(rows: Array) -> Array:
     return steps
 
 
-@record
+@dataclass(frozen=True)
 class Guess:
     """The multiplication that guesses a bin or a cell, as the device does it."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from clhist._core.elements import bits_of, key_of_bits
 from clhist._core.keys import bits_dtype, key_dtype, key_range
-from clhist._records import record
 from clhist.axes import block_search
 from clhist.axes.block_search import ABSENT, EVEN, LOOP, with_absent
 from clhist.axes.edges import EdgesKind
@@ -66,7 +65,7 @@ class _OneByOne:
         return f"{LOOP} {target}[e] = {self.call(f'{array}[begin + e]', n)};{with_absent(target, absent)}"
 
 
-@record
+@dataclass(frozen=True)
 class FlowKind:
     """Pieces between thresholds; what is below or above all, and NaN, have numbers of their own.
 
@@ -160,7 +159,7 @@ int {self._name}(const {bits} bits, {declared})
         return f"flow_{'listed_' if self.listed else ''}{self.inner.name}"
 
 
-@record
+@dataclass(frozen=True)
 class IntegerKind(_OneByOne):
     """Integers from a start on, one in each bin, in the 32 bits that boost-histogram computes in.
 
@@ -207,7 +206,7 @@ int {self._name}(const int x, const int start, const int bins, const int first, 
         return "circular_integer" if self.circular else "integer_bin"
 
 
-@record
+@dataclass(frozen=True)
 class TurnKind(_OneByOne):
     """Bins of one width that repeat, computed in double precision in the order that boost-histogram has.
 
@@ -240,7 +239,7 @@ int turn_bin(const double x, const double low, const double width, const int bin
         return f"turn_bin((double)({element}), low{n}, width{n}, bins{n})"
 
 
-@record
+@dataclass(frozen=True)
 class WrappedKind(_OneByOne):
     """Pieces of float64 that repeat: a number is brought into the first period in double precision.
 
@@ -275,7 +274,7 @@ double wrapped(const double x, const double origin, const double period)
         return self.inner.call(f"wrapped((double)({element}), origin{n}, period{n})", n)
 
 
-@record
+@dataclass(frozen=True)
 class FixedKind(_OneByOne):
     """One bin for all elements."""
 

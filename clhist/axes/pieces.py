@@ -5,13 +5,13 @@ An axis is given as `Pieces`: keys where the bin changes, and the bin of each pi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from clhist._core.elements import kernel_dtype
 from clhist._core.keys import Array, from_keys, key_dtype, key_range
-from clhist._records import record
 from clhist.axes.axis import Axis, axis_of
 from clhist.axes.edges import EdgesKind
 from clhist.axes.kinds import FlowKind, WrappedKind
@@ -20,7 +20,7 @@ from clhist.axes.thresholds import Thresholds
 _NEAR = 64  # keys beside an edge among which a threshold mostly is
 
 
-@record
+@dataclass(frozen=True)
 class Pieces:
     """The numbers at which the bin changes.
 

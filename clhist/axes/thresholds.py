@@ -7,20 +7,19 @@ turns edges into keys of the data's dtype (`clhist._core.keys`); a kernel that c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from clhist._core.keys import Array, from_keys, key_dtype, key_of, key_range, keys_of
-from clhist._records import record
 from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here
 _NEAR = np.uint64(64)  # keys: a decimal that a rounding begins at is known to a few
 
 
-@record
+@dataclass(frozen=True)
 class Thresholds:
     """Bins of one axis for data of one dtype.
 

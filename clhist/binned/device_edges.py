@@ -6,6 +6,7 @@ to the bit. If they differ, or if the range needs another kind of bins, the hist
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel
-from clhist._records import record
 from clhist.axes.axis import Axis, found_axis
 from clhist.axes.edges import EdgesKind
 from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges
@@ -29,7 +29,7 @@ _MOST_BINS = 2**15  # one work-group makes them all
 _LANES = 256  # work-items of the only work-group, at most
 
 
-@record(eq=False)
+@dataclass(frozen=True, eq=False)
 class DeviceEdges:
     """A kernel that makes equal-width bins for data of one dtype and any range.
 

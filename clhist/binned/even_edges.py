@@ -5,6 +5,7 @@ Imports no PyOpenCL; `clhist.binned.device_edges` launches the kernel.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,6 @@ from clhist._core.elements import key_of_bits
 from clhist._core.kernels.kernel_code import with_arrays
 from clhist._core.kernels.render import render
 from clhist._core.keys import key_dtype, key_range
-from clhist._records import record
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import FARTHEST, ROUNDED, SMALLEST
 from clhist.axes.thresholds import EXACT
@@ -22,7 +22,7 @@ from clhist.binned.extent_kernel import ends_dtype
 from clhist.operators.c_types import literal
 
 
-@record
+@dataclass(frozen=True)
 class EvenEdgesSpec:
     """The parameters of the kernel.
 

@@ -5,17 +5,18 @@ Imports no PyOpenCL; `clhist.binned.extent` launches the kernel.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from clhist._core.elements import bits_of, key_of_bits
 from clhist._core.kernels.kernel_code import with_arrays
 from clhist._core.kernels.render import render
 from clhist._core.keys import bits_dtype, key_dtype
-from clhist._records import record
 from clhist.operators.c_types import c_name, literal
 
 
-@record
+@dataclass(frozen=True)
 class ExtentSpec:
     """The parameters of the kernel.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -20,7 +21,6 @@ from clhist._core.runtime.call_template import CallTemplate, Sizes, origin_for
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.signature import Remembered
-from clhist._records import record
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.edges import EdgesKind
@@ -50,7 +50,7 @@ for (int e = 0; e < length; ++e) {{
 """
 
 
-@record
+@dataclass(frozen=True)
 class BinnedKind:
     """The parameters that the C of binning depends on.
 
@@ -171,7 +171,7 @@ class BinnedKind:
         return Engine.of(context, operators, declared, code, preamble=self.functions(), **options)
 
 
-@record
+@dataclass(frozen=True)
 class Binned:
     """Data with the axes that bin it.
 
@@ -309,7 +309,7 @@ def sweep_engine(
     return kind.engine(context, operators, code, *(f"const {c_name(dtype)} *v{n}" for n, dtype in enumerate(values)))
 
 
-@record(eq=False)
+@dataclass(frozen=True, eq=False)
 class Sweep:
     """A sweep over binned data that is ready for other arrays with the same signature.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from clhist._core.spi import render
-from clhist._records import record
 
 ROWS = np.dtype([(name, np.uint64) for name in ("begin", "end", "first", "groups", "slot", "odd")])
 """Rows of a node: where they are, which work-groups share them, where their sums go, and whether its depth is odd."""
@@ -31,7 +31,7 @@ MOST_ROWS = 65535
 """Rows that are added up before cells are emptied, at most: 16 bits of a cell count them."""
 
 
-@record
+@dataclass(frozen=True)
 class BoostingSpec:
     """The parameters of the kernels.
 

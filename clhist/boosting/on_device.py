@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from clhist._core.spi import OutOfMemoryError, memory_budget
-from clhist._records import record
 from clhist.boosting.binned_rows import FLOAT, BinnedRows, Node
 from clhist.boosting.kernels import CHILD, FOUND, SPLIT
 
@@ -18,7 +18,7 @@ _NO_SET = (0,) * 8
 _MOST_SLOTS, _FEWEST_SLOTS, _PART_OF_MEMORY = 1024, 8, 4
 
 
-@record
+@dataclass(frozen=True)
 class NodeSplit:
     """The split of a node's rows.
 

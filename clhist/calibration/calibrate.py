@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import pyopencl as cl
 from clhist._core.devices.profile import Profile
 from clhist._core.devices.profile_files import PARAMETERS, exactly, parse_profile, usable_profiles, user_directory
 from clhist._core.opencl.device import device_kind, own_profile, trust
-from clhist._records import record
 from clhist.calibration import measure
 from clhist.calibration.cpu_rates import cpu_rates
 from clhist.calibration.host_sizes import host_sizes
@@ -34,7 +33,7 @@ _CACHES = (64 * 1024, 4096 * MIB)  # bytes, at least and at most
 _FACTOR = 2.0
 
 
-@record
+@dataclass(frozen=True)
 class Finding:
     """One number of a profile after calibration.
 
@@ -59,7 +58,7 @@ class Finding:
     refused: str = ""
 
 
-@record
+@dataclass(frozen=True)
 class Calibration:
     """All that was found out about one device.
 

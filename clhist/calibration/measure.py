@@ -10,6 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,6 @@ from clhist._core.devices.vendors import MEMORIES
 from clhist._core.kernels.render import render_measure
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.program import build
-from clhist._records import record
 from clhist.errors import BuildError
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
@@ -30,7 +30,7 @@ from clhist.operators.operator import Operator
 MIB = 2**20
 
 
-@record
+@dataclass(frozen=True)
 class Measurement:
     """One measured number.
 
@@ -52,7 +52,7 @@ class Measurement:
     method: str
 
 
-@record
+@dataclass(frozen=True)
 class Bench:
     """A device to measure: its context, and a queue that times commands."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ from clhist._core.model.times import (
     Times,
     rate_name,
 )
-from clhist._records import record
 from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
 from clhist.errors import BuildError
 from clhist.kernel import HistogramKernel
@@ -175,7 +174,7 @@ def _longer(few: list[float], many: list[float]) -> float:
     return max(0.0, statistics.median(many) - statistics.median(few)) if few and many else 0.0
 
 
-@record
+@dataclass(frozen=True)
 class _Timer:
     """Times a kernel with one update on so many elements."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from dask.delayed import Delayed, delayed
 from numpy.typing import DTypeLike
 
 from clhist._core.spi import is_device_array, native, refuse_missing
-from clhist._records import record
 from clhist.dask.frame_groups import FrameGroupBy
 from clhist.dask.tree import as_array, blocks_of, check_unmasked, meta_of, on_host, task, tree
 from clhist.grouped.spi import (
@@ -492,7 +491,7 @@ def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -
     return part if start is not None else replace(part, positions=None)
 
 
-@record
+@dataclass(frozen=True)
 class _Part:
     """The groups that occur in a part of the data: their keys, an array for each column, and what is asked of them."""
 

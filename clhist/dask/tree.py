@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
@@ -13,13 +14,12 @@ from dask import delayed
 from dask.delayed import Delayed
 
 from clhist._core.spi import masked, unlabelled
-from clhist._records import record
 from clhist.operators.c_types import integer
 
 SPLIT_EVERY = 8  # partial results that one task merges
 
 
-@record
+@dataclass(frozen=True)
 class Blocks:
     """The blocks of several collections side by side.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib import import_module
 from typing import Any, NamedTuple, cast
@@ -10,7 +11,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from clhist._core.runtime.columns import read_column
-from clhist._records import record
 from clhist.grouped.computed_keys import as_date, as_dates, as_zone, checked_dates, exact_date, with_time
 from clhist.grouped.dates import NAT
 from clhist.grouped.frames import library_of
@@ -19,7 +19,7 @@ from clhist.statistics.quantiles import fraction_of
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # the units of columns with date and time
 
 
-@record
+@dataclass(frozen=True)
 class DateEdges:
     """Increasing dates or durations.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from clhist import operators
-from clhist._records import record
 from clhist.operators.c_types import c_name
 from clhist.partial import Partial
 from clhist.spec import Spec
@@ -20,7 +19,7 @@ from clhist.typing import Named
 _NUMBERS = Numbers(np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64))  # of any number of elements
 
 
-@record
+@dataclass(frozen=True)
 class GroupSpec:
     """A request of statistics of groups.
 

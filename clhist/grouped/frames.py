@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from clhist._core.opencl.arrays import is_device_array
 from clhist._core.runtime.columns import picked, read_column
-from clhist._records import record
 from clhist.grouped.columns import like_keys
 from clhist.grouped.hints import check_index
 from clhist.grouped.table import arrow_table, as_pandas, pandas_frame, polars_frame
@@ -19,7 +19,7 @@ from clhist.statistics.table import OF_COLUMN, place_of
 _MOST_NAMES = 20  # columns that a message lists
 
 
-@record
+@dataclass(frozen=True)
 class ComputedKey:
     """A column of keys that a function computes from a column.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,13 @@ from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.engine import Engine
-from clhist._records import record
 from clhist.grouped.hints import check_room
 from clhist.operators.c_types import c_name
 from clhist.statistics.outputs import Column, Numbers, Output, spread_of, weighted_mean
 from clhist.statistics.table import outputs_of
 
 
-@record
+@dataclass(frozen=True)
 class Sweep:
     """A kernel with several histograms; `outputs` are those of each column."""
 

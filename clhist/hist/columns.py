@@ -6,6 +6,7 @@ What is unusual, and what is wrong, is left to boost-histogram, whose own rules 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import boost_histogram as bh
@@ -26,7 +27,6 @@ from clhist._core.spi import (
     to_device,
     zeros,
 )
-from clhist._records import record
 from clhist.axes.spi import Axis
 from clhist.binned.spi import Binned, extent, queue_for
 from clhist.hist.axes import codes_axis, device_axis, fixed_axis, flow_bins, grows_in_value, host_bins, number_kind
@@ -37,7 +37,7 @@ _INT32 = np.iinfo(np.int32)
 MEANS = (bh.storage.Mean, bh.storage.WeightedMean)
 
 
-@record
+@dataclass(frozen=True)
 class Columns:
     """The arguments of a fill.
 

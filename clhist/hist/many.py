@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.spi import Engine, device_kind, is_device_array, kept_by_context, on_host, takes_cuda, to_device
-from clhist._records import record
 from clhist.axes.spi import ABSENT, BLOCK, Kind, ahead_of
 from clhist.binned.spi import BLOCK_OF_ELEMENTS, arguments_of, functions_of, mask_array
 from clhist.hist.columns import MEANS, Columns, as_column, columns_of, is_column, present_columns, storage_of
@@ -26,7 +26,7 @@ _MOST_TOGETHER = 10
 _MOST_HELD = 2**20
 
 
-@record
+@dataclass(frozen=True)
 class _FillPart:
     """One histogram of a sweep.
 
@@ -48,7 +48,7 @@ class _FillPart:
     cells: int
 
 
-@record
+@dataclass(frozen=True)
 class _Many:
     """The parameters of the C of a sweep for several histograms.
 

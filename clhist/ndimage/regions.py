@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from clhist._core.host_spi import (
     small,
     split,
 )
-from clhist._records import record
 from clhist.operators.c_types import supported_dtype
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _UNASKED_LABELS = 1 << 20  # labels below this are group numbers, even if few of them occur
 
 
-@record
+@dataclass(frozen=True)
 class Regions:
     """The regions of a call as groups of its values.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from clhist._records import record
 from clhist.operators.c_types import (
     IDENTIFIER,
     c_alignment,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
 
-@record
+@dataclass(frozen=True)
 class Part:
     """The part of an accumulator that one update changes: all, or one field of a product (SC'20, section IV-D).
 
@@ -108,7 +107,7 @@ class Equivalent(NamedTuple):
     most_values: int | None = None
 
 
-@record(init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Operator:
     """An associative and commutative operator with its identity element (SC'20, Fig. 1b).
 

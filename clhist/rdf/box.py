@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from clhist._core.spi import check_unmasked
-from clhist._records import record
 
 _TILTS = ("Lx", "Ly", "Lz", "xy", "xz", "yz")
 # Relative margin of the cells: rounding may put a particle into the next cell.
 _WIDER = 1e-5
 
 
-@record
+@dataclass(frozen=True)
 class Box:
     """The box of a system.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
 from math import gcd, sqrt
@@ -16,7 +16,6 @@ import pyopencl as cl
 from clhist import HistogramKernel, Operator, Profile, operators
 from clhist._core.model.updates import available_updates
 from clhist._core.opencl.device import device_features
-from clhist._records import record
 from clhist.selftest.reference import (
     Group,
     Rational,
@@ -34,7 +33,7 @@ NUM_ELEMENTS = 3001
 NUM_BINS = 37
 
 
-@record
+@dataclass(frozen=True)
 class Case:
     """One operator and how to test it.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from time import perf_counter
 
-from clhist._records import record
 from clhist.errors import BuildError, UnsupportedError
 
 HOLDS, WRONG, UNAVAILABLE = "holds", "wrong", "not available"
@@ -18,7 +17,7 @@ class NotAvailableError(Exception):
     """The device cannot have what a check asks for, and said so when it was planned."""
 
 
-@record
+@dataclass(frozen=True)
 class Check:
     """One thing that a device must get right.
 
@@ -63,7 +62,7 @@ class Check:
         return CheckOutcome(self, status, " ".join(words.split())[:_MOST_CHARACTERS], perf_counter() - start, doubts)
 
 
-@record
+@dataclass(frozen=True)
 class CheckOutcome:
     """The outcome of a check.
 

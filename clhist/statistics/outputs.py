@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from clhist import operators
-from clhist._records import record
 from clhist.operators import equivalents as lifts
 from clhist.operators.c_types import c_name, literal, struct_of
 from clhist.operators.operator import Equivalent, Operator
@@ -21,7 +20,7 @@ _OF_SHAPE = ("skew", "kurt")
 _VALUE = "value"  # a field that carries the value of an element, and is no result
 
 
-@record
+@dataclass(frozen=True)
 class Column:
     """The statistics of one array of values.
 
@@ -82,7 +81,7 @@ class Column:
         return "if (v == v) " if self.dtype.kind == "f" else "if (v.x == v.x && v.y == v.y) "
 
 
-@record
+@dataclass(frozen=True)
 class Numbers:
     """The types in which a device computes statistics of so many values.
 

@@ -5,12 +5,12 @@ for CPUs. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from clhist import operators
-from clhist._records import record
 from clhist.operators.c_types import c_name
 from clhist.operators.equivalents import decoded, encoded
 from clhist.operators.operator import Operator
@@ -32,7 +32,7 @@ _PLACES: dict[Method, tuple[str, str]] = {
 }
 
 
-@record
+@dataclass(frozen=True)
 class Order:
     """Which order statistic of each group is asked for, but for the probability of a quantile.
 
@@ -158,7 +158,7 @@ long clhist_rank(const long n, const {probability} q) {{ return {rank}; }}
 """
 
 
-@record
+@dataclass(frozen=True)
 class Recipe:
     """Where the counts of digits lie, and how the next value above the middle one is found.
 
@@ -214,7 +214,7 @@ CPU = Recipe(
 )
 
 
-@record
+@dataclass(frozen=True)
 class Texts:
     """C of the kernels: a map or body of each, and its arguments."""
 

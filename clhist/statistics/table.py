@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from clhist import operators
-from clhist._records import record
 from clhist.operators.c_types import integer, struct_of, supported_dtype
 from clhist.operators.halves import half_name
 from clhist.operators.names import FUNCTIONS, name_hint
@@ -35,7 +35,7 @@ Array = np.ndarray
 Parts = Mapping[str, Array]
 
 
-@record(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Statistic:
     """The definition of a statistic.
 

@@ -411,16 +411,6 @@ def test_reductions_of_device_arrays_of_other_sizes_skip_the_checks(target, queu
         check(size)
 
 
-def test_exact_sums_of_other_sizes_are_made_for_their_number(queue, rng):
-    for size in (5000, 5000, 5001, 70_000):
-        index, values = rng.integers(0, 9, size), rng.random(size).astype(np.float32)
-        got = clhist.reduce_by_index(
-            9, np.add, *(cl_array.to_device(queue, each) for each in (index, values)), reproducible=True
-        )
-        expected = [math.fsum(values[index == k].astype(float)) for k in range(9)]
-        np.testing.assert_array_equal(got.get(), np.array(expected, np.float32))
-
-
 @pytest.mark.parametrize("right", [False, True])
 def test_numbers_of_bins_in_pieces(right, monkeypatch, queue):
     """Elements of the host that a device may lack the memory for are uploaded in pieces."""

@@ -13,7 +13,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 from math import inf
@@ -24,7 +24,6 @@ from typing import Any
 import platformdirs
 
 from clhist._core.devices.vendors import ALL_FEATURES
-from clhist._records import record
 from clhist.errors import ProfileError
 from clhist.files.regular import read_text
 
@@ -75,7 +74,7 @@ _SHOWN = 80  # characters of a pattern in an error
 _PARAMETER_KEYS = ("value", "per_compute_unit", "source")
 
 
-@record
+@dataclass(frozen=True)
 class ProfileFile:
     """One profile as written in its file; it may have only some of the numbers."""
 

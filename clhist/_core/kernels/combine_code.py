@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from clhist._core.kernels.kernel_code import ALONE
 from clhist._core.kernels.specs import CombineSpec
 from clhist._core.kernels.state import repeated
 from clhist._core.model.feature import CyclicPasses
-from clhist._records import record
 from clhist.operators.c_types import bytes_of, scalars_of
 from clhist.operators.halves import ELEMENT, half_name, loaded, stored
 
 
-@record
+@dataclass(frozen=True)
 class CombineState:
     """Snippets of C for the templates of a second stage; pure text that follows from its specification.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,7 +17,6 @@ from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist._core.model.feature import Fallback, Feature
 from clhist._core.model.plan import Output, Plan
 from clhist._core.model.updates import GATHER
-from clhist._records import record
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
@@ -86,7 +85,7 @@ def sweep_spec(
     )
 
 
-@record
+@dataclass(frozen=True)
 class Programs:
     """The parameters of all programs of one plan.
 

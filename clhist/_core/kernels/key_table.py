@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from clhist._core.keys import bits_dtype, from_keys, keys_of
-from clhist._records import record
 from clhist.operators.c_types import c_name
 
 BLOCK = 1024
@@ -30,7 +31,7 @@ NONE = 2**32 - 1
 """In the place of the number of an element without a key."""
 
 
-@record
+@dataclass(frozen=True)
 class KeySpec:
     """Which keys are numbered.
 

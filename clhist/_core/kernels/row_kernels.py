@@ -5,10 +5,11 @@ They compute means from sums, softmax from exponentials and sums, and the gradie
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from clhist._core.kernels.kernel_code import with_arrays
-from clhist._records import record
 from clhist.operators.c_types import c_name, element_name
 from clhist.operators.halves import half_name, loaded, number_of, stored
 
@@ -37,7 +38,7 @@ ARRAYS = {
 }  # fmt: skip
 
 
-@record
+@dataclass(frozen=True)
 class RowKernelSpec:
     """The parameters of one of these kernels.
 

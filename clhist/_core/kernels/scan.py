@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from clhist._records import record
+from dataclasses import dataclass
 
 _MOST_LANES = 256
 
 
-@record
+@dataclass(frozen=True)
 class ScanSpec:
     """An inclusive scan of elements, each of which is `i`, a long, in C.
 

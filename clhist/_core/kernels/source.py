@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,13 +21,12 @@ from clhist._core.kernels.maps import (
     uses_position,
 )
 from clhist._core.model.problem import Histogram
-from clhist._records import record
 from clhist.operators.c_types import integer, needs_fp64
 from clhist.operators.halves import half_name, with_numbers
 from clhist.operators.operator import Operator
 
 
-@record
+@dataclass(frozen=True)
 class Source:
     """The parts of a kernel that all its calls share.
 

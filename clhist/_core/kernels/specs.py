@@ -7,6 +7,7 @@ array). What changes only numbers (N, H, M, the bins of a pass) is an argument o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 from typing import NamedTuple, TypeVar
@@ -25,7 +26,6 @@ from clhist._core.kernels.maps import Argument, is_streamed
 from clhist._core.model.feature import Feature, HotBin, PartitionedPairs
 from clhist._core.model.plan import Output
 from clhist._core.model.updates import CARRY, WITHOUT_UPDATES, part_loops, slowest, waits
-from clhist._records import record
 from clhist.operators.operator import Operator, Part
 from clhist.operators.recognition import replaced_if, without_call
 
@@ -45,7 +45,7 @@ _ELEMENTS_OF_A_BLOCK, _TERMS_OF_A_BLOCK, _PAIRS_OF_A_BLOCK = 512, 128, 64
 F = TypeVar("F", bound=Feature)
 
 
-@record
+@dataclass(frozen=True)
 class SweepSpec:
     """Everything that the source of a sweep depends on.
 
@@ -359,7 +359,7 @@ class SampleSpec(NamedTuple):
     sweep: SweepSpec
 
 
-@record
+@dataclass(frozen=True)
 class CombineSpec:
     """Everything that the source of the second stage depends on.
 

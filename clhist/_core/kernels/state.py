@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from clhist._core.kernels.maps import Argument
@@ -10,7 +11,6 @@ from clhist._core.kernels.specs import Output, SweepPart, SweepSpec
 from clhist._core.model.feature import BatchChunks, CyclicPasses, FlatBatch, PackedCounters, PartitionedPairs, Variable
 from clhist._core.model.private import PAGE, InterleavedCopies, PaddedCopies, SumsOfSums
 from clhist._core.model.updates import takes_term
-from clhist._records import record
 from clhist.operators.c_types import element_name
 
 LINE_BYTES = 64  # of a CPU's caches, or more
@@ -22,7 +22,7 @@ PART = 256
 _LONGEST_LINE = 112  # less what sections are indented when they are in a loop
 
 
-@record
+@dataclass(frozen=True)
 class SweepState:
     """Snippets of C for the templates of a sweep; pure text that follows from its specification.
 

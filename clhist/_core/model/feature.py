@@ -8,11 +8,10 @@ as C.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-
-from clhist._records import record
 
 if TYPE_CHECKING:
     from clhist._core.model.batch import FlattenedPlan
@@ -58,7 +57,7 @@ class SweepView(Protocol):
         """The memory that has the copies."""
 
 
-@record
+@dataclass(frozen=True)
 class Feature:
     """An addition to a sweep. A value: equal features make equal source.
 
@@ -155,7 +154,7 @@ _COMBINED_ROWS = 8  # of a work-group that adds up the words of all copies
 _OF_PLAN = ("table_size", "most_spills", "least_distinct", "most_alike")
 
 
-@record
+@dataclass(frozen=True)
 class BatchChunks(Feature):
     """Each team of a work-group takes one chunk of one histogram's elements at a time.
 
@@ -179,7 +178,7 @@ class BatchChunks(Feature):
         return f"a batch: chunks of each histogram's elements, {'equal shares' if self.equal_shares else 'by a table'}"
 
 
-@record
+@dataclass(frozen=True)
 class FlatBatch(Feature):
     """The histograms of a batch are one of all their bins; the index of an element tells its histogram."""
 
@@ -203,7 +202,7 @@ class FlatBatch(Feature):
         return "a batch, as one histogram of all bins"
 
 
-@record
+@dataclass(frozen=True)
 class CyclicPasses(Feature):
     """Pass p has the bins b with b % S == p, rather than a contiguous range."""
 
@@ -225,7 +224,7 @@ class CyclicPasses(Feature):
         return "pass p has the bins b with b % S == p"
 
 
-@record
+@dataclass(frozen=True)
 class PackedCounters(Feature):
     """Counters of `bits` bits share words of local memory; the single output counts."""
 
@@ -276,7 +275,7 @@ class PackedCounters(Feature):
         return min(SAMPLE.bit_length(), ((capacity - SPILLS_BYTES) // 8).bit_length() - 1)
 
 
-@record
+@dataclass(frozen=True)
 class HotBin(Feature):
     """Each work-item holds one bin in registers, of whose values it makes one update: see ``hot_bin.mako``.
 
@@ -301,7 +300,7 @@ class HotBin(Feature):
         return "each work-item holds one bin in registers"
 
 
-@record
+@dataclass(frozen=True)
 class Guarded(Feature):
     """Its kernels, and those that partition pairs before them, ask a flag whether to compute."""
 
@@ -310,7 +309,7 @@ class Guarded(Feature):
         raise NotImplementedError
 
 
-@record
+@dataclass(frozen=True)
 class Fallback(Guarded):
     """A sweep that computes only if the narrow counters before it raised their flag."""
 
@@ -328,7 +327,7 @@ class Fallback(Guarded):
         return "it computes only if narrow counters raised their flag"
 
 
-@record
+@dataclass(frozen=True)
 class PartitionedPairs(Feature):
     """The elements are pairs that kernels before grouped by partition.
 

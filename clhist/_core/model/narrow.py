@@ -7,13 +7,12 @@ cannot add raises a flag, and the plan for all values, which is enqueued behind 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from clhist._core.model.feature import Fallback, Guarded, Parameter, SweepView, Variable, buffers, uints
 from clhist._core.model.plan import Plan
 from clhist._core.model.updates import CARRY, PRIVATE
-from clhist._records import record
 from clhist.operators.narrow import range_of
 from clhist.operators.operator import Operator
 
@@ -38,7 +37,7 @@ class _Called(Guarded):
         return self.leave_parameters()
 
 
-@record
+@dataclass(frozen=True)
 class NarrowSums(_Called):
     """Long integers have the words of `form` alone, whose bins are those of another operator in the end.
 
@@ -73,7 +72,7 @@ class NarrowSums(_Called):
         return f"sums in {number} word{'s' * (number > 1)}; a value that does not fit raises a flag"
 
 
-@record
+@dataclass(frozen=True)
 class SeparateFallback(_Called, Fallback):
     """A fallback with a flag in memory of its own, behind narrow sums or rows; the second stage waits for it, too."""
 

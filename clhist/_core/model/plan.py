@@ -11,7 +11,6 @@ from clhist._core.model.feature import Feature
 from clhist._core.model.problem import IN_TURN, SIDE_BY_SIDE
 from clhist._core.model.updates import WITHOUT_UPDATES, WORDS
 from clhist._core.model.workload import LOCK_BYTES, Workload
-from clhist._records import record
 from clhist.operators.operator import Operator
 
 GLOBAL_WORK_GROUP = 256  # section V-A: "block sizes 1024 and 256 for shared and global memory"
@@ -47,7 +46,7 @@ class Trace:
         return tuple(self._steps)
 
 
-@record
+@dataclass(frozen=True)
 class Output:
     """One histogram that a sweep fills.
 

@@ -12,7 +12,6 @@ from clhist._core.model.plan import GLOBAL_WORK_GROUP, Output, Plan, Trace, make
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.times import CELLS, COUNT
 from clhist._core.model.workload import Workload
-from clhist._records import record
 
 # On a CPU an update of a shared copy costs 4 to 40 updates of a private one. So a work-item keeps a
 # copy while initialising and combining it is no more work than its elements.
@@ -34,7 +33,7 @@ MOST_CPU_BINS = 2**15  # a power of two; the cells of so many stay in the second
 _WORD_BYTES = 4  # of which a cell is one or more
 
 
-@record
+@dataclass(frozen=True)
 class PaddedCopies(Feature):
     """Copies begin further apart than they have bins."""
 
@@ -46,7 +45,7 @@ class PaddedCopies(Feature):
         return "copies are padded, so that none shares cache lines with another"
 
 
-@record
+@dataclass(frozen=True)
 class InterleavedCopies(Feature):
     """A work-item may have several copies, to which neighbouring elements go in turn."""
 
@@ -56,7 +55,7 @@ class InterleavedCopies(Feature):
         return "neighbouring elements go to several copies of a work-item in turn"
 
 
-@record
+@dataclass(frozen=True)
 class SumsOfSums(Feature):
     """Sums of float64 have few terms when they are added to longer ones, whose rounding errors are summed as well."""
 

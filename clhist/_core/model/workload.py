@@ -7,12 +7,12 @@ that one sweep fills together, H is the sum and elsize the mean: what counts is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 from clhist._core.devices.profile import Profile
 from clhist._core.model.problem import BIN_NUMBER_BYTES, FREE, Choices, Rows, check_numbers
 from clhist._core.model.updates import check_update
-from clhist._records import record
 
 LOCK_BYTES = 4  # of a lock: an int that is exchanged
 ALIGNMENT = 16  # bytes: where each of several arrays begins in local memory
@@ -24,7 +24,7 @@ NARROW_BINS = 2**31 - 1
 SHARED_LOCAL_MEMORY, LARGE_LOCAL_MEMORY = 48 * 1024, 2**17
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """The work of one sweep over the input, on one device.
 

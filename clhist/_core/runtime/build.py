@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, cast
@@ -32,7 +32,6 @@ from clhist._core.opencl.faults import faults_of
 from clhist._core.opencl.program import kernel_of
 from clhist._core.runtime.caller import warn_caller
 from clhist._core.runtime.stages import Look, Sweep, sweep_code
-from clhist._records import record
 from clhist.errors import BuildError, UnsupportedError
 from clhist.operators.c_types import integer
 from clhist.operators.operator import merged
@@ -44,7 +43,7 @@ _MOST_BUILT = 256
 _WITHOUT_FP64 = "use float32 or integers (of clhist.reduce_by_index, where a function sums in float64)"
 
 
-@record
+@dataclass(frozen=True)
 class Built:
     """The parts of a call that calls with the same numbers share.
 

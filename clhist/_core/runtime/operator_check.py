@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from clhist._core.opencl.device import check_fp64, device_kind
 from clhist._core.opencl.program import build
 from clhist._core.runtime.call import queue_for
 from clhist._core.runtime.signature import Remembered
-from clhist._records import record
 from clhist.errors import UnsupportedError
 from clhist.operators.c_types import integer
 from clhist.operators.halves import number_of
@@ -88,7 +88,7 @@ _LAWS = (
 )
 
 
-@record
+@dataclass(frozen=True)
 class OperatorCheck:
     """The evidence of `clhist.check_operator`: what it tried, and what holds.
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from clhist._core.kernels.maps import unbalanced
 from clhist._core.runtime.prepare import check_disjoint
 from clhist._core.runtime.result_arrays import ResultArrays, target
-from clhist._records import record
 from clhist.operators.c_types import IDENTIFIER, integer
 from clhist.operators.operator import Operator
 
 
-@record
+@dataclass(frozen=True)
 class Outputs:
     """The operators of a kernel and the names of its outputs.
 

@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from clhist._core.kernels.kernel_code import KernelCode
 from clhist._core.model.packed import PackedPlan
 from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.stages import NO_BATCH, Commands, Sweep, Tasks
-from clhist._records import record
 
 _WORD_BYTES = 4
 _ALIGNMENT = 128  # bytes, of the flag behind the copies of the fallback
 
 
-@record(eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PackedSweep(Sweep):
     """Packed counters that spill into tables, followed by `robust`, which counts again if they spill too often.
 

@@ -7,6 +7,7 @@ of a range in local memory. Notes [A range for each compute unit] and [Shares by
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from typing import Any, cast
@@ -21,12 +22,11 @@ from clhist._core.model.partition import CURSORS, PartitionedPlan, Split
 from clhist._core.model.plan import Plan
 from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.stages import NO_BATCH, Commands, Scratch, Sweep, Tasks, sweep_code
-from clhist._records import record
 
 _ALIGNMENT = 128  # bytes, of the values behind the bins
 
 
-@record(eq=False)
+@dataclass(frozen=True, eq=False)
 class Grouping:
     """The kernels that group pairs by ranges of bins (`split`), and locate the pairs of each range (`index`)."""
 
@@ -80,7 +80,7 @@ class Grouping:
         return arguments
 
 
-@record(eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PartitionedSweep(Sweep):
     """A sweep over pairs that earlier kernels have grouped by partition, which is a range of bins.
 

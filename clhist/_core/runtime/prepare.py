@@ -6,6 +6,7 @@ Nothing here needs a device.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from clhist._core.devices.profile import Profile
@@ -17,7 +18,6 @@ from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Part, Prepared, ResultSlots, Scratch, Slot
 from clhist._core.runtime.result_arrays import ResultArrays
 from clhist._core.runtime.stages import Combine, Commands, Limits, Result, Sweep, Tasks, combine_source
-from clhist._records import record
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
@@ -68,7 +68,7 @@ class ResultForms(NamedTuple):
     is_partial: bool = False
 
 
-@record
+@dataclass(frozen=True)
 class Preparation:
     """Builds a `Prepared` from sweeps; the attributes are what the sweeps of a call have in common.
 

@@ -8,13 +8,13 @@ arrays.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from clhist._core.kernels.kernel_code import KernelCode
 from clhist._core.model.plan import Plan
-from clhist._records import record
 from clhist.operators.operator import Operator
 
 MEMORY, OFFSET, VALUE = "memory", "offset", "value"
@@ -48,7 +48,7 @@ class Scratch(NamedTuple):
 
 
 # Compared by identity: equality of arrays has no single truth value, and each table is uploaded once.
-@record(eq=False)
+@dataclass(frozen=True, eq=False)
 class Table:
     """A kernel argument that is the same read-only array in all calls."""
 
@@ -127,7 +127,7 @@ class Block(NamedTuple):
     purpose: str
 
 
-@record
+@dataclass(frozen=True)
 class Part:
     """The commands of one sweep over the input; its scratch memory is free after the last of them.
 
@@ -189,7 +189,7 @@ class ResultSlots(NamedTuple):
     operator: Operator
 
 
-@record
+@dataclass(frozen=True)
 class Prepared:
     """All launches of a call, with slots for its arrays and scalars.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from typing import Any, cast
@@ -16,10 +17,9 @@ from clhist._core.model.plan import Plan
 from clhist._core.model.rows import CURSORS, MOST_JOINED, RowsPlan, most_alike
 from clhist._core.runtime.partition import Grouping, grouping
 from clhist._core.runtime.stages import Commands, Sweep, Tasks
-from clhist._records import record
 
 
-@record(eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RowsSweep(Sweep):
     """Kernels that write the results themselves, without a copy of the bins on a GPU.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -18,7 +19,6 @@ from clhist._core.opencl.device import planning_profile
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reading import as_array, check_width
-from clhist._records import record
 from clhist.operators.c_types import c_name, native, shown_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator, checked_by
@@ -26,7 +26,7 @@ from clhist.operators.operator import Operator, checked_by
 _ARRAYS_AND_NUMBERS = (np.ndarray, cl_array.Array, int, float, np.generic)  # arguments that need no conversion
 
 
-@record
+@dataclass(frozen=True)
 class ScatterSpec:
     """The parameters that the source of a scatter engine depends on.
 

@@ -7,6 +7,7 @@ the scan is fixed on a device, so float sums are reproducible there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,13 +27,12 @@ from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.prepared import SortPairs
 from clhist._core.runtime.scan import Scan
 from clhist._core.runtime.stages import Commands, Sweep, Tasks
-from clhist._records import record
 from clhist.operators.operator import Operator
 
 _WORD_BYTES = 4  # of a key, a position, and a word of an accumulator
 
 
-@record(eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SortedSweep(Sweep):
     """Three steps: a kernel writes (bin, position) and the accumulator of each pair, then the sort, then the scan.
 

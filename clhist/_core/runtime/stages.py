@@ -22,7 +22,6 @@ from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist._core.model.plan import Plan
 from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.prepared import MEMORY, OFFSET, Argument, Block, Command, Launch, Part, Scratch, Slot, Table
-from clhist._records import record
 
 _MOST_CODES = 1024  # programs in each cache
 
@@ -101,7 +100,7 @@ def _look_code(spec: SampleSpec, options: tuple[str, ...]) -> KernelCode:
     return KernelCode(render_look(spec), options, "clhist_look", look_parameters(spec))
 
 
-@record(eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Sweep:
     """One pass over the input: its plan, its kernel, and results that later calls reuse.
 
