@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -448,7 +449,7 @@ class Sweep:
                 dtype = self.dtypes[len(converted)]
                 converted.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
         template, size = self.template, self.size if size is None else size
-        sizes = Sizes(_blocks(size), self.bins, (size,)) if self.in_blocks else Sizes(size, self.bins)
+        sizes = _sizes(size, self.bins, self.in_blocks)
         call = template.call if dest is None and out is None else template.call_with(dest, out, begun=begun)
         results = template.engine.run(converted, call, template, sizes).results
         # Two results for one name are the parts of a complex sum.
@@ -461,6 +462,12 @@ class Sweep:
         if self.bins != self.shape:
             results = [shaped(cells, self.shape) for cells in results]
         return dict(zip(self.names, results, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def _sizes(size: int, bins: int | tuple[int, ...], in_blocks: bool) -> Sizes:
+    """Return the sizes of a call; those of a repeat are one object, which is compared sooner."""
+    return Sizes(_blocks(size), bins, (size,)) if in_blocks else Sizes(size, bins)
 
 
 def size_class(size: int) -> int:

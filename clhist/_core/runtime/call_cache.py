@@ -176,6 +176,11 @@ class SizedCalls:
         # Apart from those of single sizes, which displace each other.
         self._close: dict[Hashable, Ready] = {}
 
+    @property
+    def has_any(self) -> bool:
+        """Whether a call is prepared."""
+        return bool(self._exact)
+
     def get(self, size: int | None, bins: Hashable) -> Ready | None:
         """Return the call of these sizes, or None."""
         return self._exact.get((size, bins))

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -19,7 +19,7 @@ from clhist._core.devices.profile import Profile
 from clhist._core.kernels.arguments import same_scalar
 from clhist._core.kernels.source import Source
 from clhist._core.model.plan import Plan
-from clhist._core.model.problem import FREE, Choices
+from clhist._core.model.problem import FREE, Choices, planned_size
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, is_taken
 from clhist._core.opencl.device import default_queue
@@ -48,28 +48,7 @@ _LOAD_BYTES = 16
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
 
-class _Request(NamedTuple):
-    """The keys by which a call is looked up.
-
-    Attributes
-    ----------
-    calls : SizedCalls or None
-        The prepared calls of other sizes; None of a call that is checked each time.
-    size : int or None
-        The number of elements; None if offsets decide on it.
-    bins : int or tuple
-        The bins.
-    key : hashable
-        Of `calls` in the cache of calls; None if a template has them.
-    separate : bool
-        Whether the slots of a template alone are passed.
-    """
-
-    calls: SizedCalls | None = None
-    size: int | None = None
-    bins: int | tuple[Any, ...] = ()
-    key: Hashable = None
-    separate: bool = True
+_Request: TypeAlias = tuple[SizedCalls | None, int | None, int | tuple[Any, ...], Hashable, bool]
 
 
 class Engine:
@@ -292,11 +271,18 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        request = self._request(args, call, template, sizes, targets)
-        ready = self._ready(request, call)
+        calls, size, bins, key, separate = self._request(args, call, template, sizes, targets)
+        ready = None if calls is None else calls.get(size, bins) or self._of_other_sizes(calls, size, bins, call)
+        if ready is None and separate and template is not None and calls is not None and calls.has_any:
+            # What was prepared before the template had its own calls serves sizes that these have no plan for.
+            others = template.origin.calls(call, targets, separate=False)
+            if others is not None:
+                ready = others.get(size, bins) or self._of_other_sizes(others, size, bins, call)
+            if ready is not None:
+                calls, separate = others, False
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
-            arrays, scalars = self._repeated(ready, args, call, template, sizes, targets, request.separate)
+            arrays, scalars = self._repeated(ready, args, call, template, sizes, targets, separate)
             try:
                 return _launched(ready, arrays, scalars, call)
             except OutOfMemoryError:
@@ -308,14 +294,11 @@ class Engine:
         if template is not None and sizes is not None:
             args = template.with_slots(args, sizes.numbers)
             call = template.call_with(call.dest, call.out, call.allocator, call.wait_for, call.begun, sizes)
-            fixed = template.fixed if request.separate else ()
-        outcome, ready = self._first(args, call, targets, fixed, exact=exact)
-        if request.calls is not None and ready is not None:
-            # A call of another size skips `_step`. So a size that may need pieces, of NumPy arrays on a GPU, is not
-            # stored for others.
-            any_size = ready.on_device or self._takes_all_at_once(ready.queue.device)
-            request.calls.put(request.size, request.bins, ready, any_size=any_size)
-            self._calls.put(request.key, request.calls)
+            fixed = template.fixed if separate else ()
+        outcome, ready, any_size = self._first(args, call, targets, fixed, exact=exact)
+        if calls is not None and ready is not None:
+            calls.put(size, bins, ready, any_size=any_size)
+            self._calls.put(key, calls)
         return outcome
 
     def _request(
@@ -326,29 +309,42 @@ class Engine:
         sizes: Sizes | None,
         targets: list[Array],
     ) -> _Request:
-        """Return the calls among which that of these arguments of `run` is looked up, and its sizes."""
+        """Return where a call of these arguments of `run` is looked up.
+
+        Returns
+        -------
+        calls : SizedCalls or None
+            The prepared calls of all sizes; None of a call that is checked each time.
+        size : int or None
+            The number of elements; None if offsets decide on it.
+        bins : int or tuple
+            The bins.
+        key : hashable
+            Of `calls` in the cache of calls; None if a template has them.
+        separate : bool
+            Whether the slots of a template alone are passed.
+        """
         if template is not None and sizes is not None:
             # Too few calls of a template: they share what other templates of its origin prepared.
             separate = template.is_separate(args)
             calls = (template if separate else template.origin).calls(call, targets, separate=separate)
-            return _Request(calls, sizes.size, sizes.bins, None, separate)
+            return calls, sizes.size, sizes.bins, None, separate
         key = signature_of_call(self.arguments, args, call, self.context, targets, self.source.sizing)
         # Arrays of one signature may differ in their lengths; an array that is too short is refused by the check.
         if key is None or (key.size is not None and any(args[n].size < key.size for n in self.source.sized)):
-            return _Request()
-        return _Request(self._calls.get(key.alike) or SizedCalls(), key.size, key.bins, key.alike)
+            return None, None, (), None, True
+        return self._calls.get(key.alike) or SizedCalls(), key.size, key.bins, key.alike, True
 
-    def _ready(self, request: _Request, call: Call) -> Ready | None:
-        """Return the prepared call of a request, which may be that of other sizes whose plan serves these; or None.
+    def _of_other_sizes(
+        self, calls: SizedCalls, size: int | None, bins: int | tuple[Any, ...], call: Call
+    ) -> Ready | None:
+        """Return the prepared call of a request by that of other sizes whose plan serves these; None if there is none.
 
         Raises
         ------
         OverflowError
             As `check` does of the number of elements.
         """
-        calls, size, bins, *_ = request
-        if calls is None or (ready := calls.get(size, bins)) is not None:
-            return None if calls is None else ready
         # A plan with spare bins does not report the largest bin.
         close = calls.close(size, bins, exact_bins=call.largest is not None)
         if close is None or size is None:
@@ -390,9 +386,10 @@ class Engine:
 
     def _first(
         self, args: Sequence[Any], call: Call, targets: Sequence[Array], fixed: Sequence[int] = (), *, exact: bool
-    ) -> tuple[Outcome, Ready | None]:
-        """Run a call; return its outcome, and what its repeats need unless arrays had to be copied.
+    ) -> tuple[Outcome, Ready | None, bool]:
+        """Run a call; return its outcome, what its repeats need unless arrays had to be copied, and `any_size`.
 
+        That is False if calls of other sizes with the same plan might need pieces, which a repeat does not make.
         `targets` are the arrays that it was given for `dest` and `out`; `fixed` and `exact` are of `prepare`.
         """
         checked = self.check(args, call)
@@ -401,7 +398,7 @@ class Engine:
             from clhist._core.runtime.pieces import by_pieces
 
             self._calls.check(checked, call, step)
-            return by_pieces(self, checked, call, step), None
+            return by_pieces(self, checked, call, step), None, False
         ready, operands = self.prepare(checked, call, fixed, exact=exact)
         try:
             outcome = _launched(ready, *operands, call)
@@ -413,14 +410,17 @@ class Engine:
             outcome = _launched(ready, *operands, call)
         # A repeat passes its arguments to kernels as they are, so none may have been copied or converted.
         if not all(map(is_taken, args, checked.values)):
-            return outcome, None
+            return outcome, None, False
         numbers: list[int | None] = []
         for array in numbered(checked.targets)[1]:
             number = None if array is None else next((n for n, target in enumerate(targets) if target is array), -1)
             numbers.append(number)
         ready.targets = tuple(numbers)
         # -1 is an array that is none of the caller's, such as the copy of a `dest` that overlaps `out`.
-        return outcome, None if -1 in numbers else ready
+        if -1 in numbers:
+            return outcome, None, False
+        any_size = checked.on_device or self._takes_all_at_once(checked.queue.device)
+        return outcome, ready, any_size or self._step(replace(checked, size=planned_size(checked.size)), call) is None
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
         """Return the number of elements of a piece if all, or their pairs, do not fit memory; None for all at once.

@@ -289,12 +289,6 @@ def signature_of_data(
     tuple or None
         Keys of arrays, values, and queue; None as of `signature_of`, and if there is an array of another kind.
     """
-    on_device = False
-    for array in arrays:
-        is_on_device = isinstance(array, cl_array.Array)
-        if not is_on_device and array is not None and type(array) is not np.ndarray:
-            return None
-        on_device = on_device or is_on_device
     rest = signature_of(*values)
     if rest is None:
         return None
@@ -302,7 +296,15 @@ def signature_of_data(
     parts = keys_of_columns(arrays[:number])
     if parts is None:
         number, parts = 0, []
-    parts += [array if array is None else _like(array) for array in arrays[number:]]
+    on_device = False
+    for n, array in enumerate(arrays):
+        if array is not None:
+            if isinstance(array, cl_array.Array):
+                on_device = True
+            elif type(array) is not np.ndarray:
+                return None
+        if n >= number:
+            parts.append(array if array is None else _like(array))
     return tuple(parts), rest, queue if queue is not None or on_device else default_queue()
 
 
@@ -327,6 +329,8 @@ def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
             return None
         if isinstance(array, cl_array.Array):
             parts += dtype, array.queue or array.context, array.offset % _LOAD_BYTES == 0
+        elif type(array) is not np.ndarray:
+            return None
         else:
             flags = array.flags
             parts += np.ndarray, dtype, address_of(array) % _LOAD_BYTES == 0, flags.aligned, flags.writeable
