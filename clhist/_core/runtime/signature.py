@@ -318,6 +318,9 @@ def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
         if array is None:
             parts.append(None)
             continue
+        on_device = isinstance(array, cl_array.Array)
+        if not on_device and type(array) is not np.ndarray:
+            return None
         if shape is None:
             shape = array.shape
             if len(shape) != 1 or not shape[0]:
@@ -327,10 +330,8 @@ def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
         dtype = array.dtype
         if array.strides[0] != dtype.itemsize:
             return None
-        if isinstance(array, cl_array.Array):
+        if on_device:
             parts += dtype, array.queue or array.context, array.offset % _LOAD_BYTES == 0
-        elif type(array) is not np.ndarray:
-            return None
         else:
             flags = array.flags
             parts += np.ndarray, dtype, address_of(array) % _LOAD_BYTES == 0, flags.aligned, flags.writeable
