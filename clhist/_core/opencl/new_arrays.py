@@ -149,7 +149,7 @@ def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
         return _cuda_arrays().empty_cuda(queue, array.shape, array.dtype).filled(array)
     if not array.nbytes or not (array.nbytes <= _MOST_WITH_BUFFER or shares_memory(queue.device)):
         return cl_array.to_device(queue, array)
-    # A copy by the queue takes 50 to 200 µs on CPUs and 40 to 110 on an H200, that of 100,000 numbers with the buffer 30.
+    # A copy by the queue takes 50 to 200 µs on CPUs and 40 to 110 on an H200; 100,000 numbers with the buffer take 30.
     content, flags = np.ascontiguousarray(array), cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
 
     def make() -> Array:

@@ -273,13 +273,11 @@ class Engine:
         targets: list[Array] = []
         calls, size, bins, key, separate = self._request(args, call, template, sizes, targets)
         ready = None if calls is None else calls.get(size, bins) or self._of_other_sizes(calls, size, bins, call)
-        if ready is None and separate and template is not None and calls is not None and calls.has_any:
+        if ready is None and template is not None and calls is not None and separate and calls.has_any:
             # What was prepared before the template had its own calls serves sizes that these have no plan for.
             others = template.origin.calls(call, targets, separate=False)
-            if others is not None:
-                ready = others.get(size, bins) or self._of_other_sizes(others, size, bins, call)
-            if ready is not None:
-                calls, separate = others, False
+            ready = others and (others.get(size, bins) or self._of_other_sizes(others, size, bins, call))
+            calls, separate = (calls, True) if ready is None else (others, False)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
             arrays, scalars = self._repeated(ready, args, call, template, sizes, targets, separate)
@@ -289,7 +287,23 @@ class Engine:
                 # A shared plan may have more bins than this call: an exact plan takes less memory.
                 if not ready.ends_for_less():
                     raise
-        exact = ready is not None  # a shared plan was used often, or its bins did not fit memory
+        # A shared plan was used often, or its bins did not fit memory: the plan is then for these sizes alone.
+        request = calls, size, bins, key, separate
+        return self._anew(args, call, template, sizes, targets, request, exact=ready is not None)
+
+    def _anew(
+        self,
+        args: Sequence[Any],
+        call: Call,
+        template: CallTemplate | None,
+        sizes: Sizes | None,
+        targets: Sequence[Array],
+        request: _Request,
+        *,
+        exact: bool,
+    ) -> Outcome:
+        """Check, plan, build and enqueue a call of `run`, and keep it for its repeats; `exact` is of `prepare`."""
+        calls, size, bins, key, separate = request
         fixed: Sequence[int] = ()
         if template is not None and sizes is not None:
             args = template.with_slots(args, sizes.numbers)
