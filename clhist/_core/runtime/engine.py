@@ -276,7 +276,8 @@ class Engine:
         if ready is None and template is not None and calls is not None and separate and calls.has_any:
             # What was prepared before the template had its own calls serves sizes that these have no plan for.
             others = template.origin.calls(call, targets, separate=False)
-            ready = others and (others.get(size, bins) or self._of_other_sizes(others, size, bins, call))
+            if others is not None:
+                ready = others.get(size, bins) or self._of_other_sizes(others, size, bins, call)
             calls, separate = (calls, True) if ready is None else (others, False)
         # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
         if ready is not None and (ready.uses is None or not ready.uses.are_many):
