@@ -93,13 +93,19 @@ class CallTemplate:
 
         These arrays are added to `targets`.
         """
-        aliases = aliases_of(call, targets)
+        # Most calls have new results.
+        aliases = () if call.dest is None and call.out is None else aliases_of(call, targets)
         if aliases is None:
             return None
         calls = self._by_aliases.get((separate, aliases))
         if calls is None:
             calls = self._by_aliases[separate, aliases] = SizedCalls()
         return calls
+
+    def with_tables(self, arrays: Iterable[Any]) -> list[Any]:
+        """Return the arrays of the map, with `arrays` in their slots."""
+        remaining = iter(arrays)
+        return [next(remaining) if array is None else array for array in self.arrays]
 
     def scalars(self, numbers: Sequence[Any], *, all_of_them: bool) -> list[Any]:
         """Return the scalars as kernels take them, with `numbers` in their slots; only these unless `all_of_them`."""

@@ -387,8 +387,7 @@ class Engine:
             arrays = [args[n] for n in self._arrays]
             scalars = self._taken(ready, args, call)
         else:
-            remaining = iter(args)
-            arrays = [*args] if separate else [next(remaining) if x is None else x for x in template.arrays]
+            arrays = [*args] if separate else template.with_tables(args)
             origin, scalars = ready.scalars
             # The same list tells the executable that its kernels have these arguments.
             if origin is None or origin[0] is not template or origin[1] != sizes.numbers:

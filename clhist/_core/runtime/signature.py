@@ -296,45 +296,50 @@ def signature_of_data(
     parts = keys_of_columns(arrays[:number])
     if parts is None:
         number, parts = 0, []
-    on_device = False
-    for n, array in enumerate(arrays):
-        if array is not None:
-            if isinstance(array, cl_array.Array):
-                on_device = True
-            elif type(array) is not np.ndarray:
-                return None
-        if n >= number:
-            parts.append(array if array is None else _like(array))
-    return tuple(parts), rest, queue if queue is not None or on_device else default_queue()
+    for array in arrays[number:]:
+        if array is None:
+            parts.append(None)
+        elif isinstance(array, _DeviceArray) or type(array) is np.ndarray:
+            parts.append(_like(array))
+        else:
+            return None
+    if queue is None:
+        first = arrays[0]
+        is_on_device = isinstance(first, _DeviceArray) or any(isinstance(array, _DeviceArray) for array in arrays)
+        queue = None if is_on_device else default_queue()
+    return tuple(parts), rest, queue
+
+
+_DeviceArray = cl_array.Array  # a name of this module is found sooner than one of another
 
 
 def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
     """Return the keys of arrays of NumPy or PyOpenCL, and None, without their length; None unless all are columns.
 
-    Columns have one dimension, no gaps, and one length, which is not 0. The keys are in one flat list.
+    Columns have one dimension, no gaps, and one length, which is not 0.
     """
     shape, parts = None, list[Hashable]()
     for array in arrays:
         if array is None:
             parts.append(None)
             continue
-        on_device = isinstance(array, cl_array.Array)
+        on_device = isinstance(array, _DeviceArray)
         if not on_device and type(array) is not np.ndarray:
             return None
-        if shape is None:
-            shape = array.shape
-            if len(shape) != 1 or not shape[0]:
+        if array.shape != shape:
+            # Of the first array, or of one that has another length than that.
+            if shape is not None or len(array.shape) != 1 or not array.shape[0]:
                 return None
-        elif array.shape != shape:
-            return None
+            shape = array.shape
         dtype = array.dtype
         if array.strides[0] != dtype.itemsize:
             return None
         if on_device:
-            parts += dtype, array.queue or array.context, array.offset % _LOAD_BYTES == 0
+            parts.append((dtype, array.queue or array.context, array.offset % _LOAD_BYTES == 0))
         else:
             flags = array.flags
-            parts += np.ndarray, dtype, address_of(array) % _LOAD_BYTES == 0, flags.aligned, flags.writeable
+            aligned = address_of(array) % _LOAD_BYTES == 0
+            parts.append((np.ndarray, dtype, aligned, flags.aligned, flags.writeable))
     return parts
 
 
