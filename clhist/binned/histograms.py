@@ -81,8 +81,8 @@ def repeated_call(
     """
     a, weights, where, out = arrays
     bins, range, axis, reproducible = form
-    # A rule makes other bins of each data, so such calls have no signature.
-    if a is None or isinstance(bins, str) or not hasattr(a, "size"):
+    # A rule makes other bins of each data, so such calls have no signature; `size` is a method of PyTorch's tensors.
+    if a is None or isinstance(bins, str) or callable(getattr(a, "size", len)):
         return None, (None, None, True)
     # Rows of a batch have a length each, so calls with an axis are of one size.
     size = size_class(a.size) if axis is None else a.size
