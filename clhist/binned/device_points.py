@@ -48,7 +48,7 @@ def binned_points(
     bins_of : callable
         Turns edges into bins: NumPy's rule, or `rounded_bins` for SciPy's.
     are_even : sequence of bool
-        Whether the edges of each dimension were made of a number of bins; empty if none are known to be.
+        Whether the edges of each dimension were made of a number of bins; empty if no dimension's were.
     searched : bool
         As of `numpy_axis`.
     """

@@ -27,7 +27,7 @@ from clhist.axes.axis import Axis, axis_of, searched_axis
 from clhist.axes.block_search import KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
-from clhist.binned.sweep import Binned, BinnedKind
+from clhist.binned.sweep import Binned, BinnedKind, viewed
 from clhist.operators.c_types import c_name, dtype_of, literal
 
 # Work-items of a GPU's compute unit, and of a work-group, at most: as many as H200 and MI300 run at once, so that each
@@ -100,8 +100,8 @@ class NumbersCall:
         Of the kind of axes.
     tables : sequence of array
         Those of axes, unless the executable has them.
-    views : sequence of numpy.dtype or None
-        What the caller's arrays are viewed as; None as they are.
+    dtypes : sequence of numpy.dtype or None
+        The dtypes that the caller's arrays are read as.
     scalars : sequence of NumPy scalar
         All but the number of elements.
     is_searched : bool
@@ -113,12 +113,12 @@ class NumbersCall:
         queue: cl.CommandQueue,
         executable: Executable,
         tables: Sequence[Any],
-        views: Sequence[np.dtype | None],
+        dtypes: Sequence[np.dtype | None],
         scalars: Sequence[Any],
         is_searched: bool,
     ) -> None:
         self.queue, self.executable, self.tables = queue, executable, tuple(tables)
-        self._views, self._scalars, self._is_searched = tuple(views), tuple(scalars), is_searched
+        self._dtypes, self._scalars, self._is_searched = tuple(dtypes), tuple(scalars), is_searched
         # The scalars of the last call: kernels need not compare those of a repeat.
         self._last: tuple[int, tuple[Any, ...]] = -1, ()
         self._calls = 0
@@ -143,12 +143,8 @@ class NumbersCall:
         else:  # a launch on CUDA is replayed with the caller's arrays alone
             executable, tables = _made(queue, spec, tables), {}
         scalars = [_dtype_of(text).type(values[text]) for text in spec.numbers]
-        views = [
-            None if dtype is None or dtype == array.dtype or array.dtype.kind == "b" else dtype
-            for array, dtype in zip(binned.arrays, dtypes, strict=True)
-        ]
         is_searched = any(axis.is_searched for axis in binned.axes)
-        return cls(queue, executable, list(tables.values()), views, scalars, is_searched)
+        return cls(queue, executable, list(tables.values()), dtypes, scalars, is_searched)
 
     @property
     def is_provisional(self) -> bool:
@@ -166,7 +162,7 @@ class NumbersCall:
         self._calls += 1
         if not size:
             return empty(self.queue, (0,), self._result, on_device) if out is None else out
-        arrays = [array if dtype is None else array.view(dtype) for array, dtype in zip(data, self._views, strict=True)]
+        arrays = [viewed(array, dtype) for array, dtype in zip(data, self._dtypes, strict=True)]
         if on_device or shares_memory(self.queue.device) or size <= _UPLOADED:
             return self._run(arrays, size, New((size,)) if out is None else out, on_device)
         # A GPU may lack the memory for all elements of the host.

@@ -242,11 +242,11 @@ class Binned:
 
 def filled(template: Sequence[Any], dtypes: Sequence[np.dtype | None], arrays: Iterable[Any]) -> list[Any]:
     """Return the arguments of a `template` with its gaps filled by `arrays`."""
-    converted = iter([_as(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)])
+    converted = iter([viewed(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)])
     return [next(converted) if value is None else value for value in template]
 
 
-def _as(array: Any, dtype: np.dtype | None) -> Any:
+def viewed(array: Any, dtype: np.dtype | None) -> Any:
     """Return `array`, reinterpreted as `dtype` (its bits as integers) if it has another dtype."""
     return array if dtype is None or array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
 
@@ -447,7 +447,7 @@ class Sweep:
             if array is not None:
                 # The index counts the arrays that are not None, as `dtypes` does.
                 dtype = self.dtypes[len(converted)]
-                converted.append(array if dtype is None or array.dtype == dtype else _as(array, dtype))
+                converted.append(array if dtype is None or array.dtype == dtype else viewed(array, dtype))
         template, size = self.template, self.size if size is None else size
         sizes = _sizes(size, self.bins, self.in_blocks)
         call = template.call if dest is None and out is None else template.call_with(dest, out, begun=begun)

@@ -1,4 +1,4 @@
-## Runs a piece of C for each element, which stores what it finds about the element's bin.
+## Stores the number of the bin of each element.
 ##
 ##   data       | share of item 0 | share of item 1 | ..       on GPUs work-items take every n-th element instead
 ##   result     one number for each element

@@ -287,3 +287,32 @@ def test_wrong_axes_and_data_after_a_call_on_the_device(queue):
             clhist.histogram(np.ones((2, 3)), 3, axis=axis)
     with pytest.raises(TypeError, match="isfinite"):  # NumPy's error
         clhist.histogram(None)
+
+
+class _Tensor:
+    """An array of another library, whose size is a method, as that of PyTorch."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array if dtype is None else self._array.astype(dtype)
+
+    def size(self):
+        return self._array.shape
+
+
+@pytest.mark.parametrize("length", [100, 40_000])
+def test_arrays_whose_size_is_a_method(length, queue, rng):
+    x, weights = rng.random((2, length))
+    for options in ({}, {"queue": queue}):
+        for _ in range(2):
+            np.testing.assert_array_equal(clhist.histogram(_Tensor(x), 9, **options)[0], np.histogram(x, 9)[0])
+            sums = clhist.histogram(_Tensor(x), 9, (0, 1), weights=_Tensor(weights), **options)[0]
+            np.testing.assert_allclose(sums, np.histogram(x, 9, (0, 1), weights=weights)[0])
+            counts = clhist.histogram2d(_Tensor(x), _Tensor(weights), 5, **options)[0]
+            np.testing.assert_array_equal(counts, np.histogram2d(x, weights, 5)[0])
+            np.testing.assert_array_equal(
+                clhist.digitize(_Tensor(x), [0.2, 0.7], **options), np.digitize(x, [0.2, 0.7])
+            )
+            np.testing.assert_array_equal(clhist.unique(_Tensor(x), **options), np.unique(x))

@@ -56,7 +56,7 @@ def test_as_the_device(dtype, width, queue):
 
 @pytest.mark.parametrize("dtype", ["bool", "i2", "i4", "u8", "f2", "f4", "f8", "M8[s]"])
 def test_few_elements_of_a_device(dtype, monkeypatch, queue):
-    """What the host computes of an array of the device equals what the device does, and is on the device."""
+    """Results of the host equal those of the device, and are on the device."""
     bits = dtype.replace("M8[s]", "i8").replace("bool", "i1")
     x = values_of(bits, 3000, None if bits[0] == "f" else 100).view(dtype)
     on_device = cl_array.to_device(queue, x % 2 == 0 if dtype == "bool" else x)

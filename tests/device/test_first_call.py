@@ -56,7 +56,7 @@ def test_custom_operator(context):
     operator = clhist.Operator(np.float64, "a > b ? a : b", -np.inf)
     before = programs_built()
     np.testing.assert_array_equal(clhist.reduce_by_index(7, operator, indices, values), np.ones(7))
-    # Of the sweep, which combines copies on CPUs, and of the check of the operator.
+    # Programs of the sweep, which combines copies on CPUs, and of the check of the operator.
     assert programs_built() - before == (2 if device_kind(context.devices[0]) == "cpu" else 3)
 
 

@@ -82,7 +82,7 @@ def statistics_for(name):
     return tuple(each for each in STATISTICS if kind in TABLE[each].kinds)
 
 
-# Of programs like those of int64.
+# Types whose programs are like those of int64.
 MORE = "u8", "durations"
 
 

@@ -31,7 +31,7 @@ KERNELS = {
     )
     for dtype in (np.float32, np.float64)
 }
-GIVEN = {"no dest": {}, "dest": {"dest"}, "out": {"out"}, "in place": {"dest", "out"}}
+TARGETS = {"no dest": {}, "dest": {"dest"}, "out": {"out"}, "in place": {"dest", "out"}}
 
 
 class Case(NamedTuple):
@@ -86,9 +86,9 @@ def _rows(rng, size, bins, dtype):
 
 
 def _scattered(ufunc, shape, keys, values, start=0):
-    found, inside = np.full(shape, start, values.dtype), (keys >= 0) & (keys < shape[0])
-    ufunc.at(found, keys[inside], values[inside])
-    return found
+    result, inside = np.full(shape, start, values.dtype), (keys >= 0) & (keys < shape[0])
+    ufunc.at(result, keys[inside], values[inside])
+    return result
 
 
 def _means(shape, keys, values):
@@ -105,18 +105,18 @@ def _kernel(dest, keys, values, bins, **options):
     return KERNELS[values.dtype](keys, values, bins - 40, num_bins=(bins,), dest=dest, **options)
 
 
-def _into(function, given):
-    """Return the case of sums into given arrays: `dest` holds 3, and `out` anything."""
+def _into(function, targets):
+    """Return the case of sums into the caller's arrays: `dest` holds 3, and `out` anything."""
 
     def call(bins, keys, values, target, **options):
-        out = target if "out" in given else None
-        found = function(target if "dest" in given else None, keys, values, bins, out=out, **options)
-        assert out is None or found is out
-        return found
+        out = target if "out" in targets else None
+        result = function(target if "dest" in targets else None, keys, values, bins, out=out, **options)
+        assert out is None or result is out
+        return result
 
     def expected(bins, keys, values, target):
         factor = bins - 40 if function is _kernel else 1
-        return _scattered(np.add, (bins,), keys, factor * values, 3 if "dest" in given else 0)
+        return _scattered(np.add, (bins,), keys, factor * values, 3 if "dest" in targets else 0)
 
     return Case(lambda *drawn: [*_pairs(*drawn), np.full(drawn[2], 3, drawn[3])], call, expected)
 
@@ -131,22 +131,22 @@ def _edges(bins, dtype="f8"):
 
 
 def _exact(bins, keys, values):
-    found = np.zeros(bins, values.dtype)
+    result = np.zeros(bins, values.dtype)
     for k in np.intersect1d(keys, np.arange(bins)):
         parts = values[keys == k]
         real, imaginary = math.fsum(parts.real.tolist()), math.fsum(parts.imag.tolist())
-        found[k] = complex(real, imaginary) if values.dtype.kind == "c" else real
-    return found
+        result[k] = complex(real, imaginary) if values.dtype.kind == "c" else real
+    return result
 
 
 def _of_groups(bins, keys, values, **options):
-    found = clhist.group_by(keys, bins).agg(x=(values, "sum", "max", "count"))["x"]
-    return found["sum"], found["count"]
+    result = clhist.group_by(keys, bins).agg(x=(values, "sum", "max", "count"))["x"]
+    return result["sum"], result["count"]
 
 
 CASES = {
-    **{f"sums, {name}": _into(_reduce, given) for name, given in GIVEN.items()},
-    **{f"a kernel, {name}": _into(_kernel, given) for name, given in GIVEN.items()},
+    **{f"sums, {name}": _into(_reduce, targets) for name, targets in TARGETS.items()},
+    **{f"a kernel, {name}": _into(_kernel, targets) for name, targets in TARGETS.items()},
     "an array twice": Case(
         lambda rng, size, bins, dtype: [_keys(rng, size, bins, dtype)],
         lambda bins, x, **options: clhist.reduce_by_index(bins, "sum", x, x, **options),
@@ -316,7 +316,7 @@ CHANGES = {
 }
 
 
-# Of CUDA's driver: what a call that repeats others makes, and what those make that read a number meanwhile.
+# Functions of CUDA's driver that a repeated call uses, and those of calls that read a number meanwhile.
 ONLY_LAUNCHED = {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}
 READS = {
     *("cuStreamIsCapturing", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"),
@@ -345,26 +345,26 @@ def test_call_n_is_call_1(name, change, library, rng, checks, monkeypatch):
         return bins, arrays, _listed(case.expected(bins, *arrays))
 
     def check(result, expected):
-        for found, right in zip(_listed(result), expected, strict=True):
+        for part, right in zip(_listed(result), expected, strict=True):
             if case.is_exact:
-                np.testing.assert_array_equal(get(found), right)
+                np.testing.assert_array_equal(get(part), right)
             else:
-                np.testing.assert_allclose(get(found), right, rtol=1e-6 if right.dtype == np.float32 else 1e-12)
+                np.testing.assert_allclose(get(part), right, rtol=1e-6 if right.dtype == np.float32 else 1e-12)
 
-    def call(bins, arrays, expected, given=None):
-        result = case.call(bins, *(given or map(put, arrays)), **options)
+    def call(bins, arrays, expected, on_library=None):
+        result = case.call(bins, *(on_library or map(put, arrays)), **options)
         check(result, expected)
         return result
 
     first = drawn()
-    results, given = [call(*first) for _ in range(2)], [put(each) for each in first[1]]
-    call(*first, given)
+    results, same_arrays = [call(*first) for _ in range(2)], [put(each) for each in first[1]]
+    call(*first, same_arrays)
     for _ in range(4):
         bins, arrays, expected = first if change == "nothing" else drawn(**changes)
         on_device = None
         if change == "content":
-            on_device = given
-            for array, content in zip(given, arrays, strict=True):
+            on_device = same_arrays
+            for array, content in zip(same_arrays, arrays, strict=True):
                 array.set(content) if hasattr(array, "set") else np.copyto(array, content)
         elif skip:  # elements from another one on, in a larger array
             wide = [np.concatenate([each.ravel()[:skip], each.ravel()]) for each in arrays]
@@ -377,7 +377,7 @@ def test_call_n_is_call_1(name, change, library, rng, checks, monkeypatch):
         only = READS if "range of the data" in name or name.startswith(("counts", "different")) else set()
         assert {each.split()[0] for each in cuda.calls} <= ONLY_LAUNCHED | only
     if not name.startswith(CHECKED_EACH_TIME):
-        assert len(checks) == checked  # the last of four calls alike is known
+        assert len(checks) == checked  # the last of four calls alike needs no check
     for result in results:
         check(result, first[2])
     again = _listed(call(*first))

@@ -247,7 +247,7 @@ def test_new_sizes_run_as_larger_ones(bins, loaded, queue, rng):
 
 
 def test_new_sizes_skip_the_checks_of_calls_alike(queue, rng, checks):
-    """What depends on the size is checked all the same."""
+    """Checks that depend on the size are made all the same."""
     kernel = clhist.HistogramKernel(
         queue.context,
         operators.add(np.int32),

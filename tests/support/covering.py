@@ -41,7 +41,7 @@ def _rows(sizes: tuple[int, ...], strength: int, seed: str) -> list[tuple[int, .
     }
     waiting = sorted(missing)
     rng.shuffle(waiting)
-    found = []
+    rows_of_axes = []
     for chosen, values in waiting:
         if (chosen, values) not in missing:
             continue
@@ -56,8 +56,8 @@ def _rows(sizes: tuple[int, ...], strength: int, seed: str) -> list[tuple[int, .
                 candidates, key=lambda k: sum((c, tuple({**row, axis: k}[a] for a in c)) in missing for c in others)
             )
         missing -= {(c, tuple(row[a] for a in c)) for c in combinations(axes, strength)}
-        found.append(tuple(row[axis] for axis in axes))
-    return found
+        rows_of_axes.append(tuple(row[axis] for axis in axes))
+    return rows_of_axes
 
 
 def mostly_slow(rows: Sequence[Any], every: int = 3) -> list[Any]:
@@ -74,13 +74,13 @@ def each_value_quick(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
     For axes of which each value is another program, but hardly any pair another fault.
     """
     values = [[(axis, f"{type(value)} {value}") for axis, value in enumerate(row)] for row in rows]
-    taken, quick = {value: 0 for row in values for value in row}, set()
-    while 0 in taken.values():
-        # Of rows with as many new values, one whose other values were taken least.
+    uses, quick = {value: 0 for row in values for value in row}, set()
+    while 0 in uses.values():
+        # Among rows with as many new values, prefer one whose other values were used least.
         best = max(
-            range(len(rows)), key=lambda k: (sum(not taken[v] for v in values[k]), -sum(map(taken.get, values[k])))
+            range(len(rows)), key=lambda k: (sum(not uses[v] for v in values[k]), -sum(map(uses.get, values[k])))
         )
         quick.add(best)
         for value in values[best]:
-            taken[value] += 1
+            uses[value] += 1
     return [pytest.param(*row, marks=[pytest.mark.slow] * (k not in quick)) for k, row in enumerate(rows)]

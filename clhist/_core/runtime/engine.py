@@ -274,7 +274,7 @@ class Engine:
         calls, size, bins, key, separate = self._request(args, call, template, sizes, targets)
         ready = None if calls is None else calls.get(size, bins) or self._of_other_sizes(calls, size, bins, call)
         if ready is None and template is not None and calls is not None and separate and calls.has_any:
-            # What was prepared before the template had its own calls serves sizes that these have no plan for.
+            # Calls that were prepared before the template had its own serve sizes that these have no plan for.
             others = template.origin.calls(call, targets, separate=False)
             if others is not None:
                 ready = others.get(size, bins) or self._of_other_sizes(others, size, bins, call)

@@ -245,9 +245,8 @@ def aliases_of(call: Call, targets: list[Array]) -> tuple[int, ...] | None:
     """
     if call.dest is None and call.out is None:
         return ()
-    if not all(
-        map(may_be_written, _each(call.out))
-    ):  # the caller's signature has the layout of an array, not its flags
+    # The caller's signature has the layout of an array, not its flags.
+    if not all(map(may_be_written, _each(call.out))):
         return None
     numbers = [index_in(array, targets) for argument in (call.dest, call.out) for array in _each(argument)]
     return None if len(targets) > 1 and _may_overlap(targets) else tuple(numbers)
@@ -310,7 +309,7 @@ def signature_of_data(
     return tuple(parts), rest, queue
 
 
-_DeviceArray = cl_array.Array  # a name of this module is found sooner than one of another
+_DeviceArray = cl_array.Array  # a global of this module takes one look-up, not two
 
 
 def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
@@ -327,7 +326,7 @@ def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
         if not on_device and type(array) is not np.ndarray:
             return None
         if array.shape != shape:
-            # Of the first array, or of one that has another length than that.
+            # The first array decides on the length; others of another length have no common key.
             if shape is not None or len(array.shape) != 1 or not array.shape[0]:
                 return None
             shape = array.shape
