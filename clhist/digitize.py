@@ -50,10 +50,11 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     array([1, 2, 3])
     """
     # A repeated call on a device array skips all checks.
+    signature = None
     if type(bins) is np.ndarray and type(right) is bool and is_device_array(x):
         from clhist.binned.digits import repeated_numbers
 
-        repeated = repeated_numbers(x, bins, right, queue)
+        repeated, signature = repeated_numbers(x, bins, right, queue)
         if repeated is not None:
             return repeated
     if type(x) is not np.ndarray and is_labelled(x):
@@ -79,7 +80,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
         return numpy_digitize(x, bins, right)
     from clhist.binned.digits import numbers_by_edges  # PyOpenCL, which few elements do without
 
-    return numbers_by_edges(x, edges, bool(right), queue)
+    return numbers_by_edges(x, edges, bool(right), queue, signature)
 
 
 def _steps(x: np.ndarray, edges: Any) -> int:

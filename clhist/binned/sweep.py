@@ -21,7 +21,7 @@ from clhist._core.runtime.call import Call
 from clhist._core.runtime.call_template import CallTemplate, Sizes, origin_for
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
-from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.signature import Remembered, itself
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.edges import EdgesKind
@@ -267,20 +267,24 @@ def functions_of(axes: Sequence[Kind], *, in_blocks: bool) -> str:
 
 def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[Any]:
     """Return the arguments of an axis behind its data: tables, scalars, and the number of bins."""
-    return [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
+    tables = [_uploaded(queue, array) for array in axis.arrays] if on_device else axis.arrays
+    return [*tables, *axis.scalars, axis.extent]
 
 
-# Tables of axes on devices, by queue and axis: fewer than calls are cached, since some take megabytes.
-_tables: Remembered[tuple[Any, ...]] = Remembered(64)
+# Tables on devices, by queue and array: fewer than calls are cached, since some take megabytes.
+_tables: Remembered[Any] = Remembered(128)
 
 
-def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
-    """Return the tables of an axis on the device, cached; None for arrays of each call."""
-    tables = _tables.get((queue, axis))
-    if tables is None:
-        tables = tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
-        _tables.put((queue, axis), tables)
-    return tables
+def _uploaded(queue: cl.CommandQueue, array: Any) -> Any:
+    """Return a table on the device, cached; None for an array that each call has anew."""
+    if array is None:
+        return None
+    key = queue, itself(array)
+    table = _tables.get(key)
+    if table is None:
+        table = kept_on_device(queue, array)
+        _tables.put(key, table)
+    return table
 
 
 @kept_by_context
