@@ -12,8 +12,8 @@ from clhist._core.opencl.arrays import Array, check_layout, is_device_array
 from clhist._core.runtime.caller import at_caller
 from clhist._core.runtime.reading import check_width, into
 from clhist._core.runtime.small import check_host_way, is_small
-from clhist.bincount import bincount
 from clhist.axes.thresholds import are_exact
+from clhist.bincount import bincount
 from clhist.binned.counts import are_real, can_sum, check_device_dtypes, densities
 from clhist.binned.inputs import (
     are_numbers,

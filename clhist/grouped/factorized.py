@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clhist._core.opencl.arrays import Array, are_plain_numbers, is_device_array
+from clhist._core.opencl.cuda_kinds import direct_only, is_cuda
 from clhist._core.runtime.columns import ColumnData
 from clhist._core.runtime.small import are_few_of_device, is_small
 from clhist.grouped.keys import Numbering, are_hashed, numbered_by_host
@@ -56,8 +57,12 @@ def factorized(
 
 def are_few(keys: Array, queue: cl.CommandQueue | None, sort: bool = True, *, only_keys: bool = False) -> bool:
     """Whether the host numbers the keys faster than the device, or returns them if `only_keys` are needed."""
-    is_less = partial(are_few_of_device, keys.queue) if is_device_array(keys) else is_small
-    if only_keys and is_device_array(keys) and are_plain_numbers(keys):
+    is_device = is_device_array(keys)
+    # Calls on CUDA's arrays that need the keys alone are replayed, which takes less.
+    if is_cuda(keys) and (only_keys or direct_only.on):
+        return False
+    is_less = partial(are_few_of_device, keys.queue) if is_device else is_small
+    if only_keys and is_device and are_plain_numbers(keys):
         return is_less("distinct" if keys.dtype.kind == "f" else "factorize", keys.size, queue)
     if is_less("unique", keys.size, queue):
         return True

@@ -318,7 +318,7 @@ class _Work:
                 return False
         except MemoryError:
             return False  # the caller uses a table, which needs less memory
-        if self._sort:
+        if self._sort and not self._only_keys:
             # Enqueued before the outcome is read, so that the device does not wait for the host.
             samples.put_back(self.memory)
         if (distinct := samples.outcome()) is None:

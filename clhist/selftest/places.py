@@ -15,7 +15,7 @@ from clhist._core.cuda.libraries import Library, library
 from clhist._core.cuda.recognised import recognised
 from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.opencl.cuda_queues import number_of
-from clhist._core.runtime.cuda_calls import direct_only
+from clhist._core.runtime.cuda_calls import directly
 from clhist.errors import NoDeviceError
 from clhist.selftest.checks import NotAvailableError
 
@@ -58,7 +58,7 @@ class Cuda(Host):
 
         # Only these options are arrays.
         arrays = {name: put(value) for name, value in options.items() if name in ("dest", "out")}
-        with direct_only():
+        with directly():
             result = function(*map(put, args), **options | arrays)
         # The caller reads its own array, so copy the result back into it.
         if isinstance(out := options.get("out"), np.ndarray):

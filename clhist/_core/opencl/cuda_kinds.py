@@ -46,6 +46,14 @@ def stands_for(queue: cl.CommandQueue, device: int) -> None:
     _devices[queue.int_ptr] = device
 
 
+class _Strict(threading.local):
+    on = False
+
+
+direct_only = _Strict()
+"""Whether calls of this thread may not compute on copies of CUDA's arrays on the host."""
+
+
 class _Ambient(threading.local):
     memory: CudaMemory | None = None
 
