@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clhist._core.opencl.arrays import Array, are_plain_numbers, is_device_array
-from clhist._core.opencl.cuda_kinds import direct_only, is_cuda
+from clhist._core.opencl.cuda_kinds import is_cuda, is_direct_only
 from clhist._core.runtime.columns import ColumnData
 from clhist._core.runtime.small import are_few_of_device, is_small
 from clhist.grouped.keys import Numbering, are_hashed, numbered_by_host
@@ -27,6 +27,7 @@ def factorized(
     as_is: bool = False,
     on_host: bool | None = None,
     only_keys: bool = False,
+    counts: bool = False,
 ) -> Numbering:
     """Return the numbering of keys of any type that can be hashed and sorted; see `number_keys`.
 
@@ -38,6 +39,8 @@ def factorized(
         The caller's.
     sort, first, missing, as_is, on_host, only_keys
         As of `number_keys`.
+    counts : bool
+        Whether the elements of each key are counted if `keys` is an array of a device; every one then has a key.
 
     Raises
     ------
@@ -52,6 +55,7 @@ def factorized(
     from clhist.grouped.numbering import numbered_by_device  # PyOpenCL, which few keys do without
 
     options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
+    options["counts"] = counts and is_device
     return numbered_by_device(keys, queue, on_host=on_host, by_host=by_host, **options)
 
 
@@ -59,7 +63,7 @@ def are_few(keys: Array, queue: cl.CommandQueue | None, sort: bool = True, *, on
     """Whether the host numbers the keys faster than the device, or returns them if `only_keys` are needed."""
     is_device = is_device_array(keys)
     # Calls on CUDA's arrays that need the keys alone are replayed, which takes less.
-    if is_cuda(keys) and (only_keys or direct_only.on):
+    if is_cuda(keys) and (only_keys or is_direct_only()):
         return False
     is_less = partial(are_few_of_device, keys.queue) if is_device else is_small
     if only_keys and is_device and are_plain_numbers(keys):

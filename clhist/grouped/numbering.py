@@ -42,6 +42,7 @@ from clhist.grouped.sampled_keys import (
     bits_of,
     different,
 )
+from clhist.grouped.sweep import size_kernel
 
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
@@ -527,6 +528,7 @@ def numbered_by_device(
     as_is: bool,
     on_host: bool,
     only_keys: bool,
+    counts: bool,
     by_host: bool = False,
 ) -> Numbering:
     """Return keys as numbers; `by_host`: whether the host numbers them; other parameters are those of `factorized`."""
@@ -539,11 +541,16 @@ def numbered_by_device(
         # Kernels need native byte order; the distinct keys then get the order of the caller back.
         options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
         numbering = number_keys(keys, own_queue, on_host=on_host, **options)
+        if counts and keys.size:
+            count, number = size_kernel(own_queue.context, numbering.numbers.dtype), numbering.keys.size
+            numbering = numbering._replace(counts=count(numbering.numbers, num_bins=number, queue=own_queue))
         return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
     # Few keys, or no kernel for them: number them on the host, and put the results on the device of the keys.
     host = fetched(keys, own_queue) if is_device else keys
     if by_host and only_keys and sort and not first and are_plain_numbers(host):
         return Numbering(keys, to_device(own_queue, distinct(host)), None)
     numbers, *others = numbered_by_host(host, sort, first, missing)
+    if counts:
+        others[-1] = np.bincount(numbers, minlength=len(others[0]))
     placed = (array if array is None or not is_device else to_device(own_queue, array) for array in others)
     return Numbering(numbers if on_host else to_device(own_queue, numbers), *placed)

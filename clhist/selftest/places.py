@@ -13,9 +13,8 @@ import pyopencl.array as cl_array
 from clhist._core.cuda.driver import CudaError
 from clhist._core.cuda.libraries import Library, library
 from clhist._core.cuda.recognised import recognised
-from clhist._core.opencl.cuda_kinds import NotDirectError
+from clhist._core.opencl.cuda_kinds import NotDirectError, direct_only
 from clhist._core.opencl.cuda_queues import number_of
-from clhist._core.runtime.cuda_calls import directly
 from clhist.errors import NoDeviceError
 from clhist.selftest.checks import NotAvailableError
 
@@ -58,7 +57,7 @@ class Cuda(Host):
 
         # Only these options are arrays.
         arrays = {name: put(value) for name, value in options.items() if name in ("dest", "out")}
-        with directly():
+        with direct_only():
             result = function(*map(put, args), **options | arrays)
         # The caller reads its own array, so copy the result back into it.
         if isinstance(out := options.get("out"), np.ndarray):

@@ -11,8 +11,8 @@ from thresholds import threshold
 
 import clhist
 from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
+from clhist._core.opencl.cuda_kinds import direct_only
 from clhist._core.runtime import small
-from clhist._core.runtime.cuda_calls import directly
 from clhist._core.runtime.signature import call_templates
 from clhist.grouped import distinct_keys, keys, numbering
 from clhist.grouped.numbering import number_keys
@@ -103,7 +103,7 @@ def test_few_elements_of_cuda(dtype, monkeypatch):
             assert type(one) is type(other) is cuda_fake.FakeArray
             assert (one.dtype, one.shape) == (other.dtype, other.shape)
             np.testing.assert_array_equal(one.get(), other.get())
-        with directly(), pytest.raises(AssertionError, match="numbered by the device"):
+        with direct_only(), pytest.raises(AssertionError, match="numbered by the device"):
             call()
 
 
