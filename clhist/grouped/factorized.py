@@ -62,8 +62,7 @@ def factorized(
 def are_few(keys: Array, queue: cl.CommandQueue | None, sort: bool = True, *, only_keys: bool = False) -> bool:
     """Whether the host numbers the keys faster than the device, or returns them if `only_keys` are needed."""
     is_device = is_device_array(keys)
-    # Calls on CUDA's arrays that need the keys alone are replayed, which takes less.
-    if is_cuda(keys) and (only_keys or is_direct_only()):
+    if is_cuda(keys) and (is_direct_only() or (only_keys and _is_replayed(keys))):
         return False
     is_less = partial(are_few_of_device, keys.queue) if is_device else is_small
     if only_keys and is_device and are_plain_numbers(keys):
@@ -74,6 +73,13 @@ def are_few(keys: Array, queue: cl.CommandQueue | None, sort: bool = True, *, on
     size = 2 * keys.size if sort and keys.dtype.kind == "f" else keys.size
     # `are_hashed` may import pandas, so ask it last.
     return is_less("factorize", size, queue) and are_hashed(keys)
+
+
+def _is_replayed(keys: Array) -> bool:
+    """Whether a call that needs the distinct keys of an array of CUDA alone is replayed, which takes less."""
+    from clhist.grouped.distinct_keys import way_of  # PyOpenCL, which few keys do without
+
+    return way_of(keys, keys.queue) is not None
 
 
 def factorized_column(

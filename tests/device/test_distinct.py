@@ -89,6 +89,7 @@ def test_few_elements_of_cuda(dtype, monkeypatch):
     x = values_of("i4", 3000, 100)
     on_device = cupy.asarray(x % 2 == 0 if dtype == "bool" else x.astype(dtype))
     calls = [
+        lambda: (clhist.unique(on_device),),
         lambda: clhist.unique(on_device, True, True, True),
         lambda: clhist.unique(on_device.reshape(-1, 2), False, True, sorted=False),
         lambda: clhist.factorize(on_device),
