@@ -202,4 +202,6 @@ def range_ends(extent: tuple[Any, Any] | None, requested: Any) -> tuple[Any, Any
     # Arrays without dimensions are their number, which caches of bins can hash.
     low = low[()] if type(low) is np.ndarray else low
     high = high[()] if type(high) is np.ndarray else high
+    # NumPy subtracts no booleans of its own, which the extent of a device array may be.
+    low, high = (int(end) if isinstance(end, np.bool_) else end for end in (low, high))
     return (low - 0.5, high + 0.5) if low == high else (low, high)
