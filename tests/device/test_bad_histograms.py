@@ -157,6 +157,30 @@ def test_edges_of_another_sign(queue, enqueued):
     assert message == "bins[0]: expected edges of int64 as of the sample, got uint64"
 
 
+BYTES = np.arange(256, dtype="u1").repeat(9)
+LARGE = np.array([2**63 + 5, 2**53 + 1, 5, 7, 2**64 - 1, 2**53] * 9, "u8")
+SIGNED = np.array([-5, 6, 2**53 + 1], "i8")
+
+
+@pytest.mark.parametrize(
+    ("x", "edges"),
+    [
+        (BYTES, [[-1, 64, 255], [0, 128, 300]]),
+        (BYTES.astype("i2"), [np.array([0, 64, 40_000], "u2"), np.array([0, 9], "u4")]),
+        # No integer type has both: on the host NumPy's own comparison decides, whatever the other dimension has.
+        (LARGE, [SIGNED, np.array([0.0, 5.0, 2.0**63])]),
+        (LARGE, [SIGNED, SIGNED.view("u8")[1:]]),
+    ],
+    ids=["bytes", "short", "mixed and float", "mixed"],
+)
+def test_edges_of_another_integer_type(x, edges, queue):
+    expected = np.histogram2d(x, x, edges)[0]
+    np.testing.assert_array_equal(histogram2d(x, x, edges, queue=queue)[0], expected)
+    if x.dtype != np.uint64:
+        on_device = cl_array.to_device(queue, x)
+        np.testing.assert_array_equal(histogram2d(on_device, on_device, edges)[0].get(), expected)
+
+
 @pytest.fixture(scope="module")
 def wrong_weights(queue, other_queue):
     to_device = partial(cl_array.to_device, queue)
