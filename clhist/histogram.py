@@ -299,7 +299,7 @@ def histogram2d(
         number = 1
     # As in numpy.histogram2d, bins of another length are the edges of both dimensions.
     if number not in (1, 2):
-        bins = [np.asarray(bins)] * 2
+        bins = [np.asarray(as_edges("bins", bins))] * 2
     hist, edges = histogramdd([x, y], bins, range, density, weights, **options)
     return hist, edges[0], edges[1]
 

@@ -151,6 +151,21 @@ def test_the_dimension_is_named(bins, message, arrays, enqueued):
     assert check_refused(partial(histogramdd, arrays["rows"]), enqueued, bins=bins).startswith(message)
 
 
+@pytest.mark.parametrize("on_device", [False, True])
+def test_edges_on_a_device(on_device, queue, enqueued):
+    x, edges = np.linspace(0, 1, 9), cl_array.to_device(queue, np.array([0.0, 0.5, 1.0]))
+    x = cl_array.to_device(queue, x) if on_device else x
+    for call in (
+        partial(histogram, x),
+        partial(histogram_bin_edges, x),
+        partial(histogram2d, x, x),
+        partial(stats.binned_statistic, x, x),
+    ):
+        assert check_refused(call, enqueued, bins=edges).startswith("bins: expected edges on the host")
+    for call in (partial(histogramdd, [x, x]), partial(histogram2d, x, x), partial(stats.binned_statistic_2d, x, x, x)):
+        assert check_refused(call, enqueued, bins=[3, edges]).startswith("bins: expected edges on the host")
+
+
 def test_edges_of_another_sign(queue, enqueued):
     x = cl_array.to_device(queue, np.arange(9))
     message = check_refused(partial(histogramdd, [x, x]), enqueued, bins=[np.arange(3, dtype="u8"), 3])
