@@ -11,7 +11,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist import histogram, histogram2d, histogram_bin_edges, histogramdd, stats
+from clhist import histogram, histogram2d, histogram_bin_edges, histogramdd, reduce_by_index, stats
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_optimizer")]
 
@@ -149,6 +149,24 @@ def test_bins_of_another_number_of_dimensions(arrays, enqueued):
 )
 def test_the_dimension_is_named(bins, message, arrays, enqueued):
     assert check_refused(partial(histogramdd, arrays["rows"]), enqueued, bins=bins).startswith(message)
+
+
+@pytest.mark.parametrize("size", [SIZE, 9])
+def test_a_device_array_beside_few_of_numpy(size, queue, enqueued):
+    """However few there are: NumPy would read a device array one element after the other, or not at all."""
+    x, k = np.linspace(0, 1, size, dtype="f4"), np.zeros(size, int)
+    on_device, mask = cl_array.to_device(queue, x), cl_array.to_device(queue, x > 0.5)
+    for call in (
+        partial(histogram, x, where=mask),
+        partial(histogram, x, weights=on_device),
+        partial(histogram_bin_edges, x, 5, where=mask),
+        partial(histogram2d, x, x, where=mask),
+        partial(histogram2d, x, x, weights=on_device),
+        partial(stats.binned_statistic, x, x, "mean", where=mask),
+        partial(stats.binned_statistic, x, on_device, "mean"),
+        partial(reduce_by_index, 5, "sum", k, x, out=cl_array.zeros(queue, 5, "f4")),
+    ):
+        assert "clhist copies nothing between host and device unasked" in check_refused(call, enqueued)
 
 
 @pytest.mark.parametrize("on_device", [False, True])
