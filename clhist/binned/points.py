@@ -85,7 +85,7 @@ class Points(NamedTuple):
 
     def are_countable(self, edges: Sequence[np.ndarray]) -> bool:
         """Return whether kernels can count the points by these edges."""
-        comparable = all(are_usable(each) and not self._has_no_integer_of_both(each) for each in edges)
+        comparable = all(are_usable(one) and not self._has_no_integer_of_both(one) for one in edges)
         return comparable and prod(len(axis_edges) - 1 for axis_edges in edges) < 2**31
 
     def _has_no_integer_of_both(self, axis_edges: np.ndarray) -> bool:
