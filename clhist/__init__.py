@@ -41,28 +41,22 @@ if TYPE_CHECKING:
     from clhist._core.runtime.clear import clear_caches
     from clhist._core.runtime.operator_check import check_operator
     from clhist.accumulator import Accumulator
+    from clhist.bincount import bincount
+    from clhist.digitize import digitize
     from clhist.errors import BuildError, DeviceLostError, NoDeviceError, ProfileError, UnsupportedError
-    from clhist.function_types import (
-        bincount,
-        digitize,
-        factorize,
-        histogram,
-        histogram2d,
-        histogram_bin_edges,
-        histogramdd,
-        reduce_by_index,
-        unique,
-    )
     from clhist.groupby import GroupBy, group_by
     from clhist.grouped.frame_groups import FrameGroupBy
+    from clhist.histogram import histogram, histogram2d, histogram_bin_edges, histogramdd
     from clhist.kernel import HistogramKernel
     from clhist.multi import MultiAccumulator
     from clhist.operators.operator import Operator
     from clhist.partial import Partial, merge
     from clhist.race_factor import RaceFactor
+    from clhist.reduce import reduce_by_index
     from clhist.spec import Spec
     from clhist.statistics.table import quantile
     from clhist.tables import crosstab, cut, date_bin, date_part, qcut, value_counts
+    from clhist.unique import factorize, unique
 
 _SUBMODULES = ("dask", "errors", "flox", "hist", "jax", "ndimage", "operators", "stats", "torch", "typing")
 # Public names are imported when first used: all of them take 0.2 s, what one function needs half of it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator as python_operator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -24,10 +24,33 @@ from clhist._core.runtime.small import MOST_BINS, TOO_BIG, counted_by_numpy
 
 if TYPE_CHECKING:
     import pyopencl as cl
+    from numpy.typing import NDArray
 
-    from clhist.typing import Devices
+    from clhist.typing import DeviceArray, Devices, Values
+
 
 _FLOAT64 = np.dtype(np.float64)
+
+
+@overload
+def bincount(
+    x: DeviceArray, weights: DeviceArray | None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: Any = ..., reproducible: bool = ...,
+) -> DeviceArray: ...  # fmt: skip
+
+
+@overload
+def bincount(
+    x: Values, weights: None = ..., minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: Any = ..., reproducible: bool = ..., devices: Any = ...,
+) -> NDArray[np.intp]: ...  # fmt: skip
+
+
+@overload
+def bincount(
+    x: Values, weights: Values, minlength: int = ..., *, queue: cl.CommandQueue | None = ...,
+    out: Any = ..., reproducible: bool = ..., devices: Any = ...,
+) -> NDArray[np.float64]: ...  # fmt: skip
 
 
 def bincount(

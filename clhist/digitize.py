@@ -18,8 +18,12 @@ from clhist.binned.inputs import are_usable, is_binnable, split_array
 if TYPE_CHECKING:
     import pyopencl as cl
 
+    from clhist.typing import Positions, Values
 
-def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue | None = None) -> Any:
+
+def digitize(
+    x: Positions | Values, bins: Values, right: bool = False, *, queue: cl.CommandQueue | None = None
+) -> Positions:
     """Return the number of the bin of each element: `numpy.digitize` on an OpenCL device.
 
     Parameters
@@ -60,27 +64,28 @@ def digitize(x: Any, bins: Any, right: bool = False, *, queue: cl.CommandQueue |
     if type(x) is not np.ndarray and is_labelled(x):
         bins = refuse_missing("bins", bins, "edges")
         return elementwise(partial(digitize, bins=bins, right=right, queue=queue), x, np.intp)
-    x, missing = split_array("x", x)
+    data: Any
+    data, missing = split_array("x", x)
     if missing is not None:
-        numbers = digitize(x, bins, right, queue=queue)
         # Masked elements were searched as well; the mask hides their numbers.
-        return np.ma.array(numbers, mask=missing)
+        masked: Any = np.ma.array(digitize(data, bins, right, queue=queue), mask=missing)
+        return masked
     edges = bins = refuse_missing("bins", bins, "edges")
-    if is_device_array(x):
-        check_device_dtypes("x", (x,), None)
-    elif is_small("digitize", _steps(x, edges), queue) or not is_binnable(x.dtype):
+    if is_device_array(data):
+        check_device_dtypes("x", (data,), None)
+    elif is_small("digitize", _steps(data, edges), queue) or not is_binnable(data.dtype):
         check_host_way("data that OpenCL has no type for", queue)
-        return numpy_digitize(x, bins, right)
+        return numpy_digitize(data, bins, right)
     # Let NumPy raise its errors about bins first.
-    numpy_digitize(np.empty(0, x.dtype), bins, right)
-    if is_device_array(x):
+    numpy_digitize(np.empty(0, data.dtype), bins, right)
+    if is_device_array(data):
         if not are_usable(edges, fewest=0):
             raise ValueError(f"bins: expected numbers, none of them NaN, got {edges!r}")
     elif not are_usable(edges):
-        return numpy_digitize(x, bins, right)
+        return numpy_digitize(data, bins, right)
     from clhist.binned.digits import numbers_by_edges  # PyOpenCL, which few elements do without
 
-    return numbers_by_edges(x, edges, bool(right), queue, signature)
+    return numbers_by_edges(data, edges, bool(right), queue, signature)
 
 
 def _steps(x: np.ndarray, edges: Any) -> int:

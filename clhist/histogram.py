@@ -6,7 +6,7 @@ NumPy makes the edges and its own comparison decides to which bin a number belon
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -29,9 +29,12 @@ from clhist.binned.inputs import are_plain, as_edges, check_number, elements_whe
 from clhist.binned.points import points_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyopencl as cl
 
-    from clhist.typing import Axes, Devices, HostArray
+    from clhist.typing import A, Axes, Bins, DeviceArray, Devices, Ends, Given, HostArray, Values
+
 
 _device: Any = None  # the module of histograms by a device, which imports PyOpenCL, once a call needs one
 
@@ -47,19 +50,19 @@ def _on_device() -> Any:
 
 
 def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
-    a: Any,
-    bins: Any = 10,
-    range: Any = None,
+    a: Given[A],
+    bins: Bins = 10,
+    range: Ends | None = None,
     density: bool | None = None,
-    weights: Any = None,
+    weights: Given[A] | None = None,
     *,
-    where: Any = None,
+    where: Given[A] | None = None,
     axis: Axes | None = None,
     queue: cl.CommandQueue | None = None,
-    out: Array | None = None,
+    out: A | None = None,
     reproducible: bool = False,
     devices: Devices | None = None,
-) -> tuple[Any, np.ndarray]:
+) -> tuple[A, HostArray]:
     """Count data by bins: `numpy.histogram` on an OpenCL device.
 
     Edges, counts, dtypes, errors and warnings are NumPy's; counts are equal to its counts for data of any dtype, on
@@ -149,6 +152,21 @@ def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: t
     axis, weights, where, out = others
     is_bare = axis is weights is where is out is None
     return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
+
+
+@overload
+def histogramdd(  # type: ignore[overload-overlap]
+    sample: DeviceArray | Sequence[DeviceArray], bins: Any = ..., range: Any = ..., density: bool | None = ...,
+    weights: DeviceArray | None = ..., *, where: Any = ..., queue: cl.CommandQueue | None = ..., out: Any = ...,
+    reproducible: bool = ...,
+) -> tuple[DeviceArray, list[HostArray]]: ...  # fmt: skip
+
+
+@overload
+def histogramdd(
+    sample: Values, bins: Any = ..., range: Any = ..., density: bool | None = ..., weights: Values | None = ..., *,
+    where: Any = ..., queue: cl.CommandQueue | None = ..., out: Any = ..., reproducible: bool = ...,
+) -> tuple[HostArray, list[HostArray]]: ...  # fmt: skip
 
 
 def histogramdd(
@@ -244,18 +262,18 @@ def _are_few_columns(sample: Any, bins: Any, queue: cl.CommandQueue | None, othe
 
 
 def histogram2d(
-    x: Any,
-    y: Any,
-    bins: Any = 10,
-    range: Any = None,
+    x: Given[A],
+    y: Given[A],
+    bins: Bins | Sequence[Bins] = 10,
+    range: Sequence[Ends | None] | None = None,
     density: bool | None = None,
-    weights: Any = None,
+    weights: Given[A] | None = None,
     *,
-    where: Any = None,
+    where: Given[A] | None = None,
     queue: cl.CommandQueue | None = None,
-    out: Array | None = None,
+    out: A | None = None,
     reproducible: bool = False,
-) -> tuple[Any, np.ndarray, np.ndarray]:
+) -> tuple[A, HostArray, HostArray]:
     """Count points by bins of two dimensions: `numpy.histogram2d` on an OpenCL device.
 
     Parameters
@@ -288,31 +306,33 @@ def histogram2d(
     array([[2., 0.],
            [0., 1.]])
     """
-    options: Any = {"where": where, "queue": queue, "out": out, "reproducible": reproducible}
+    options: Any = {"weights": weights, "where": where, "queue": queue, "out": out, "reproducible": reproducible}
+    columns: list[Any] = [x, y]
     if type(x) is not np.ndarray or type(y) is not np.ndarray:
         # What has missing elements stays as it is: histogramdd skips these.
         (of_x, missing_x), (of_y, missing_y) = split_array("x", x), split_array("y", y)
-        x, y = of_x if missing_x is None else x, of_y if missing_y is None else y
-    if len(x) != len(y):
+        columns = [of_x if missing_x is None else x, of_y if missing_y is None else y]
+    if len(columns[0]) != len(columns[1]):
         raise ValueError("x and y must have the same length.")
+    by: Any = bins
     try:
-        number = len(bins)
+        number = len(by)
     except TypeError:
         number = 1
     # As in numpy.histogram2d, bins of another length are the edges of both dimensions.
     if number not in (1, 2):
-        bins = [np.asarray(as_edges("bins", bins))] * 2
-    hist, edges = histogramdd([x, y], bins, range, density, weights, **options)
+        by = [np.asarray(as_edges("bins", bins))] * 2
+    hist, edges = histogramdd(columns, by, range, density, **options)
     return hist, edges[0], edges[1]
 
 
 def histogram_bin_edges(
-    a: Any,
-    bins: Any = 10,
-    range: Any = None,
-    weights: Any = None,
+    a: Given[A],
+    bins: Bins = 10,
+    range: Ends | None = None,
+    weights: Given[A] | None = None,
     *,
-    where: Any = None,
+    where: Given[A] | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> HostArray:
     """Return the edges that `histogram` uses: `numpy.histogram_bin_edges`, for device arrays as well.

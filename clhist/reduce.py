@@ -17,10 +17,13 @@ from clhist.operators.c_types import check_max_abs, supported_dtype
 from clhist.option_types import CallOptions
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pyopencl as cl
     from numpy.typing import DTypeLike
 
-    from clhist.typing import AnyOperator, Devices
+    from clhist.typing import A, AnyOperator, Dest, Devices, HostArray, OnDevice, Others, Scalar, Shape
+
 
 # Options of a call; see `HistogramKernel.__call__`.
 _OPTIONS = {*CallOptions.__annotations__, "return_event"}
@@ -28,21 +31,21 @@ _OPTIONS = {*CallOptions.__annotations__, "return_event"}
 
 @shows(CallOptions)
 def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
-    dest: Any,
+    dest: Dest | Shape,
     op: AnyOperator,
-    indices: Any,
-    values: Any,
+    indices: OnDevice[Dest] | HostArray | Others,
+    values: OnDevice[Dest] | HostArray | Others | Scalar | tuple[A, ...],
     *,
     batched: bool = False,
     offsets: Any = None,
     dtype: DTypeLike | None = None,
     queue: cl.CommandQueue | None = None,
-    out: Any = None,
+    out: Dest | None = None,
     reproducible: bool = False,
     max_abs: float | None = None,
     devices: Devices | None = None,
-    **options: Any,
-) -> Any:
+    **options: Unpack[CallOptions],
+) -> Dest:
     """Combine each value into the bin of its index: ``dest[i] = op(dest[i], v)`` for each pair (i, v).
 
     Futhark's ``reduce_by_index`` (SC'20, Fig. 1b). For a ufunc, this is ``op.at(dest, indices, values)``, in any order.
@@ -135,20 +138,22 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         call: tuple[Any, ...] = dest, op, indices, values, queue, out, reproducible, max_abs
         allocator, wait_for = None, ()
         if not is_alone:
+            more: tuple[Any, ...]
             allocator, wait_for, with_event, more = _split_options(options, offsets)
             call = *call, batched, None if dtype is None else str(supported_dtype(dtype, "dtype")), *more
         if is_device_array(indices):
             # A call with the signature of an earlier one reuses its plan, without checks.
             outcome, key = _reducing().repeated(call, allocator, wait_for)
             if outcome is not None:
-                return (outcome.results[0], outcome.event) if with_event else outcome.results[0]
+                result, event = outcome.results[0], outcome.event
+                return (result, event) if with_event else result  # type: ignore[return-value]  # see `CallOptions`
         _check_options(options, reproducible, max_abs)
         pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
     # The host has no event to return.
     if _is_for_host(pairs, out, queue, bool(options) or with_event or reproducible or offsets is not None):
         return pairs.on_host(out)
     result, event = _reducing().by_kernels(_run(), pairs, key, queue, out, reproducible, max_abs, options, offsets)
-    return (result, event) if with_event else result
+    return (result, event) if with_event else result  # type: ignore[return-value]
 
 
 @cache
@@ -216,7 +221,7 @@ def _by_leading_dimensions(
     return (result, *event) if event else result
 
 
-def _split_options(options: dict[str, Any], offsets: Any) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+def _split_options(options: Any, offsets: Any) -> tuple[Any, Any, Any, tuple[Any, ...]]:
     """Return the allocator, the events to wait for, whether to return one, and the rest of the call's signature.
 
     ``return_event`` is removed from `options`.

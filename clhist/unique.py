@@ -18,9 +18,11 @@ from clhist.grouped.keys import distinct
 if TYPE_CHECKING:
     import pyopencl as cl
 
+    from clhist.typing import Positions, Values
+
 
 def unique(
-    x: Any,
+    x: Positions | Values,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -95,8 +97,12 @@ def unique(
 
 
 def factorize(
-    values: Any, sort: bool = False, use_na_sentinel: bool = True, *, queue: cl.CommandQueue | None = None
-) -> tuple[Any, Any]:
+    values: Positions | Values,
+    sort: bool = False,
+    use_na_sentinel: bool = True,
+    *,
+    queue: cl.CommandQueue | None = None,
+) -> tuple[Positions, Positions]:
     """Return elements as numbers of different values: `pandas.factorize` on an OpenCL device.
 
     Parameters

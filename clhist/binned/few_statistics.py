@@ -8,38 +8,32 @@ from typing import Any
 import numpy as np
 
 from clhist.binned.inputs import are_plain
+from clhist.statistics.host import Grouped, quantile
+from clhist.statistics.outputs import Column
 
 Array = np.ndarray
 _FLOAT64, _NUMBERS = np.dtype(np.float64), frozenset({int, float})
+_COLUMN = Column(_FLOAT64, ("median",), False, 0, _FLOAT64, _FLOAT64)
 
 
 def _mean(numbers: Array, values: Array, size: int) -> Array:
-    counts = np.bincount(numbers, minlength=size)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.bincount(numbers, values, size) / counts
+    return np.bincount(numbers, values, size) / np.bincount(numbers, minlength=size)
 
 
 def _median(numbers: Array, values: Array, size: int) -> Array:
-    order = np.lexsort((values, numbers))
-    numbers, values = numbers[order], values[order]
-    # In this order each bin is a run, with its median in the middle.
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    counts = np.diff(starts, append=numbers.size)
-    result = np.full(size, np.nan)
-    result[numbers[starts]] = (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
-    return result
+    return quantile(Grouped(numbers, values, _COLUMN, size, "greatest"))
 
 
 def _least(numbers: Array, values: Array, size: int) -> Array:
-    # NumPy keeps the last assignment to repeated indices, so write in descending order for the least value.
-    order, result = np.argsort(values)[::-1], np.full(size, np.nan)
-    result[numbers[order]] = values[order]
+    result = np.full(size, np.nan)
+    np.fmin.at(result, numbers, values)  # which takes any value in the place of NaN
     return result
 
 
 def _largest(numbers: Array, values: Array, size: int) -> Array:
-    order, result = np.argsort(values), np.full(size, np.nan)
-    result[numbers[order]] = values[order]
+    result = np.full(size, -np.inf)
+    np.maximum.at(result, numbers, values)
+    result[np.bincount(numbers, minlength=size) == 0] = np.nan
     return result
 
 
@@ -50,9 +44,8 @@ def _deviation(numbers: Array, values: Array, size: int) -> Array:
     first[numbers[::-1]] = np.arange(numbers.size)[::-1]
     values = values - values[first[numbers]]
     counts = np.bincount(numbers, minlength=size)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        deviations = values - (np.bincount(numbers, values, size) / counts)[numbers]
-        return np.sqrt(np.bincount(numbers, deviations * deviations, size) / counts)
+    deviations = values - (np.bincount(numbers, values, size) / counts)[numbers]
+    return np.sqrt(np.bincount(numbers, deviations * deviations, size) / counts)
 
 
 _STATISTICS: dict[str, Callable[[Array, Array, int], Array]] = {
@@ -116,7 +109,8 @@ def few_statistics(
         edges.append(axis)
         numbers.append(places)
     flat = numbers[0] if len(numbers) == 1 else numbers[0] * width + numbers[1]
-    table = _STATISTICS[statistic](flat, values, width ** len(sample)).reshape((width,) * len(sample))
+    with np.errstate(invalid="ignore", divide="ignore"):  # NaN, infinities of both signs, bins without values
+        table = _STATISTICS[statistic](flat, values, width ** len(sample)).reshape((width,) * len(sample))
     # Without the bins outside of the edges.
     core = table[(slice(1, -1),) * len(sample)]
     return core, edges, np.stack(numbers) if expand and len(sample) > 1 else flat

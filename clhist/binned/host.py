@@ -35,7 +35,7 @@ _MOST_COUNTED = 2**15  # numbers of a cached array
 _BLOCK = 2**16  # elements whose weights NumPy's histogram sums in float64 before it rounds
 
 
-def numpy_histogram(a: Array, *args: Any) -> tuple[np.ndarray, np.ndarray]:
+def numpy_histogram(a: Array, *args: Any) -> tuple[Any, np.ndarray]:
     """Call `numpy.histogram`, with clearer errors; warnings of booleans point to the caller."""
     return _with_room(_histogram, a, *args)
 

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 
 from clhist._core.spi import is_device_array, native, refuse_missing
 from clhist.dask.frame_groups import FrameGroupBy
+from clhist.dask.reductions import part_of_block
 from clhist.dask.tree import as_array, blocks_of, check_unmasked, meta_of, on_host, task, tree
 from clhist.grouped.spi import (
     Frame,
@@ -149,11 +150,13 @@ class GroupBy:
 
     def _whole(self, requests: tuple[tuple[str, Column], ...], blocks: Any, split_every: int | None) -> Any:
         """Return the task of the groups that occur, with their accumulators for `requests`."""
-        coded = tuple(categories is not None for categories in self._categories.values())
-        starts = blocks.starts or [None] * len(blocks.rows)
-        rows = zip(starts, blocks.rows, strict=True)
-        parts = [task(_part)(requests, coded, self._one, self._sort, start, *row) for start, row in rows]
+        parts = blocks.tasks(_part, requests, self._coded, self._sort)
         return tree(parts, partial(_joined, sort=self._sort), split_every)
+
+    @property
+    def _coded(self) -> tuple[bool, ...]:
+        """Whether each column of keys has the codes of its categories."""
+        return tuple(categories is not None for categories in self._categories.values())
 
     def agg(
         self,
@@ -252,11 +255,8 @@ class GroupBy:
         if self.num_groups is None:
             whole = task(_results_of_keys)(requests, self._whole(requests, blocks, split_every))
         else:
-            of_groups, starts = (
-                _spec_of(self._dtype, requests, self.num_groups),
-                blocks.starts or [None] * len(blocks.rows),
-            )
-            parts = [task(_partial)(of_groups, start, *row) for start, row in zip(starts, blocks.rows, strict=True)]
+            of_groups = _spec_of(self._dtype, requests, self.num_groups)
+            parts = blocks.tasks(_partial, of_groups)
             whole = task(_results)(of_groups, tree(parts, merge, split_every), self.num_groups)
         shape = (np.nan if self.num_groups is None else self.num_groups,)
         return {
@@ -295,8 +295,7 @@ class GroupBy:
         blocks = blocks_of(**self._keys)
         # Each row finds its group by its key among the merged groups.
         whole = None if self.num_groups is not None else self._whole((), blocks, split_every)
-        coded = tuple(categories is not None for categories in self._categories.values())
-        parts = [task(_of_rows)(whole, results, self.num_groups, coded, self._one, *row) for row in blocks.rows]
+        parts = [task(_of_rows)(whole, results, self.num_groups, self._coded, *row) for row in blocks.rows]
         first = next(iter(self._keys.values()))
         sizes = first.chunks[0] if isinstance(first, da.Array) else [np.nan] * len(parts)
         dtype = results.dtype
@@ -389,11 +388,8 @@ def _number_of_pairs(pairs: _Part, whole: _Part | None, number: int | None) -> n
     if whole is None:
         own = np.asarray(keys[0]).astype(np.int64)
         return np.bincount(own[(own >= 0) & (own < (number or 0))], minlength=number or 0).astype(np.int64)
-    # Number the keys of the groups and of the pairs together: equal keys get equal numbers.
-    columns = [np.concatenate(column) for column in zip(whole.keys, keys, strict=True)]
-    numbers, size, _ = _grouped(columns, len(columns) == 1, True)
-    counts = np.bincount(numbers[whole.number :], minlength=size)
-    return counts[numbers[: whole.number]].astype(np.int64)
+    (of_groups, of_pairs), size, _ = _numbered_together([whole.keys, keys])
+    return np.bincount(of_pairs, minlength=size)[of_groups].astype(np.int64)
 
 
 def _columns(keys: Any) -> list[Any] | None:
@@ -486,9 +482,7 @@ def _partial(of_groups: GroupSpec, start: int | None, keys: Any, *values: Any) -
     arrays = [np.ascontiguousarray(numbers, of_groups.keys)]
     for (name, column), block in zip(of_groups.columns, values, strict=True):
         arrays.append(np.ascontiguousarray(refuse_missing(name, on_host(block)), column.dtype))
-    part = of_groups.spec().partial(*arrays, start=start)
-    # The position of the first element is unknown: claim none, or merging would see the same positions twice.
-    return part if start is not None else replace(part, positions=None)
+    return part_of_block(of_groups.spec(), start, *arrays)
 
 
 @dataclass(frozen=True)
@@ -504,16 +498,10 @@ class _Part:
 
 
 def _part(
-    requests: tuple[tuple[str, Column], ...],
-    coded: tuple[bool, ...],
-    one: bool,
-    sort: bool,
-    start: int | None,
-    *row: Any,
+    requests: tuple[tuple[str, Column], ...], coded: tuple[bool, ...], sort: bool, start: int | None, *row: Any
 ) -> _Part:
     """Return the groups of a block; `row` has the key columns, then the values."""
-    keys = _keys_of_block(coded, row)
-    numbers, number, labels = _grouped(keys, one, sort)
+    numbers, number, labels = _grouped(_keys_of_block(coded, row), sort)
     if not requests:
         return _Part(labels, None)
     values = [numbers if block is None else block for block in row[len(coded) :]]
@@ -529,34 +517,36 @@ def _keys_of_block(coded: tuple[bool, ...], row: Sequence[Any]) -> list[Any]:
 
 
 def _of_rows(
-    whole: _Part | None, results: np.ndarray, number: int | None, coded: tuple[bool, ...], one: bool, *row: Any
+    whole: _Part | None, results: np.ndarray, number: int | None, coded: tuple[bool, ...], *row: Any
 ) -> np.ndarray:
     """Return for each element of a block the result of its group."""
     if whole is None:
         numbers = _keys_of(row[0]).astype(np.int64)
         places = np.where((numbers >= 0) & (numbers < (number or 0)), numbers, -1)
         return np.asarray(picked_or_missing(results, places))
-    numbers, _, labels = _grouped(_keys_of_block(coded, row), one, True)
-    # Number the keys of all groups and of this block together: equal keys get equal numbers.
-    columns = [np.concatenate(column) for column in zip(whole.keys, labels, strict=True)]
-    joined, size, _ = _grouped(columns, len(columns) == 1, True)
+    numbers, _, labels = _grouped(_keys_of_block(coded, row), True)
+    (of_groups, of_block), size, _ = _numbered_together([whole.keys, labels])
     # Both tables end with -1, which the number -1 of a missing key selects.
     group = np.full(size + 1, -1)  # the group of each key
-    group[joined[: whole.number]] = np.arange(whole.number)
-    of_block = np.append(group[joined[whole.number :]], -1)
-    return np.asarray(picked_or_missing(results, of_block[numbers]))
+    group[of_groups] = np.arange(whole.number)
+    return np.asarray(picked_or_missing(results, np.append(group[of_block], -1)[numbers]))
 
 
-def _grouped(keys: Sequence[Any], one: bool, sort: bool) -> tuple[np.ndarray, int, tuple[np.ndarray, ...]]:
+def _grouped(keys: Sequence[Any], sort: bool) -> tuple[np.ndarray, int, tuple[np.ndarray, ...]]:
     """Return the group of each element on the host, how many there are, and their keys in columns."""
-    groups = groups_of(keys[0] if one else list(keys), None, sort, None)
+    groups = groups_of(keys[0] if len(keys) == 1 else list(keys), None, sort, None)
     numbers = groups.numbers.get() if is_device_array(groups.numbers) else groups.numbers
     labels = labels_of(groups.labels, groups.num_groups)
-    return (
-        np.ascontiguousarray(numbers, np.int32),
-        groups.num_groups,
-        labels if isinstance(labels, tuple) else (labels,),
-    )
+    labels = labels if isinstance(labels, tuple) else (labels,)
+    return np.ascontiguousarray(numbers, np.int32), groups.num_groups, labels
+
+
+def _numbered_together(
+    tables: Sequence[Sequence[np.ndarray]], sort: bool = True
+) -> tuple[list[np.ndarray], int, tuple[np.ndarray, ...]]:
+    """Return the groups of several tables of keys, equal ones for equal keys, how many there are, and their keys."""
+    numbers, number, labels = _grouped([np.concatenate(column) for column in zip(*tables, strict=True)], sort)
+    return np.split(numbers, np.cumsum([len(columns[0]) for columns in tables[:-1]])), number, labels
 
 
 def _joined(parts: Sequence[_Part], sort: bool) -> _Part:
@@ -564,13 +554,11 @@ def _joined(parts: Sequence[_Part], sort: bool) -> _Part:
     some = [part for part in parts if part.number]
     if len(some) < 2:
         return some[0] if some else parts[0]
-    columns = [np.concatenate(column) for column in zip(*(part.keys for part in some), strict=True)]
-    numbers, number, labels = _grouped(columns, len(columns) == 1, sort)
+    places, number, labels = _numbered_together([part.keys for part in some], sort)
     if some[0].partial is None:
         return _Part(labels, None)
     outputs = some[0].partial.outputs
     whole = Partial(outputs, neutral_arrays(outputs, [(number,)] * len(outputs.operators)), 0, 0, ())
-    places = np.split(numbers, np.cumsum([part.number for part in some[:-1]]))
     for place, part in zip(places, some, strict=True):
         assert part.partial is not None
         # Within a part each group occurs once, so bins can be gathered, combined and scattered back.

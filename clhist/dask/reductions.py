@@ -139,12 +139,11 @@ def partial_of(spec: Any, blocks: Blocks, split_every: int | None) -> Any:
     """Return the partial result of all blocks; `spec` may be what a task returns."""
     if isinstance(spec, Spec):
         check_pickles("spec", spec)
-    starts = blocks.starts or [None] * len(blocks.rows)
-    part = task(_partial)
-    return tree([part(spec, start, *row) for start, row in zip(starts, blocks.rows, strict=True)], merge, split_every)
+    return tree(blocks.tasks(part_of_block, spec), merge, split_every)
 
 
-def _partial(spec: Spec, start: int | None, *arrays: Any) -> Partial:
+def part_of_block(spec: Spec, start: int | None, *arrays: Any) -> Partial:
+    """Return the partial result of a block whose first element has the position `start`."""
     part = spec.partial(*(on_host(array) for array in arrays), start=start)
     # The position of the first element is unknown: claim none, or merging would see the same positions twice.
     return part if start is not None else replace(part, positions=None)
@@ -183,8 +182,7 @@ def sharded(
     shards = integer("shards", shards, 1)
     # Rounded up: the last shard may be smaller, and few bins may need fewer shards.
     size = -(-num_bins // shards)
-    starts = blocks.starts or [None] * len(blocks.rows)
-    split = [task(_split)(operator, size, shards, start, *row) for start, row in zip(starts, blocks.rows, strict=True)]
+    split = blocks.tasks(_split, operator, size, shards)
     width = SPLIT_EVERY if split_every is None else split_every
     chunks = []
     for k, begin in enumerate(range(0, num_bins, size)):

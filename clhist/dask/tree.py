@@ -37,6 +37,11 @@ class Blocks:
     starts: tuple[int, ...] | None
     size: int | None
 
+    def tasks(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Return a task for each block: `function` of `args`, the start of the block or None, and its row."""
+        starts = self.starts or [None] * len(self.rows)
+        return [task(function)(*args, start, *row) for start, row in zip(starts, self.rows, strict=True)]
+
 
 def blocks_of(**collections: Any) -> Blocks:
     """Return the blocks of collections by the names of their arguments.

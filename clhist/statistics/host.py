@@ -47,7 +47,7 @@ class Grouped:
         elif self.nan == "skipped" and values.dtype.kind in "fc":
             counts &= values == values
         self.positions: Array | None = None
-        if not counts.all():
+        if np.count_nonzero(counts) < counts.size:  # which takes a fraction of the time of `all`
             self.positions = np.flatnonzero(counts)
             groups, values = groups[self.positions], values[self.positions]
         self.groups, self.values = groups, values

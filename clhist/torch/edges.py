@@ -12,7 +12,7 @@ from clhist.torch import operators
 from clhist.torch.checks import SUMMED, check_integers, check_no_tangent, check_size, check_tensor, reproducibility
 from clhist.torch.groups import is_sorted, size_of
 from clhist.torch.operators import as_array, as_tensor, by_rows
-from clhist.torch.registration import operator_function, refuse_vmap, register_fake, register_operator
+from clhist.torch.registration import operator_function, refuse_vmap, register_operator
 
 
 def gather_scatter(
@@ -90,9 +90,14 @@ def gather_scatter(
     return _messages(x, col, row, weight, dim_size, is_same, is_sorted(sorted))
 
 
+def _messages_shape(x: torch.Tensor, col: Any, row: Any, weight: Any, dim_size: int, *_: Any) -> torch.Tensor:
+    return x.new_empty((dim_size, *x.shape[1:]))
+
+
 @register_operator(
     "gather_scatter(Tensor x, Tensor col, Tensor row, Tensor? weight, SymInt dim_size, bool reproducible, "
-    "bool is_sorted=False) -> Tensor"
+    "bool is_sorted=False) -> Tensor",
+    _messages_shape,
 )
 def _gather_scatter(
     x: torch.Tensor,
@@ -130,20 +135,13 @@ def _summed(x: Any, col: Any, row: Any, weights: Any, shape: tuple[int, ...], is
     return reduce_mapped(shape, add(x.dtype), row, value, arrays, {"sources": x.shape[0]}, is_sorted=is_sorted)
 
 
-@register_fake("gather_scatter")
-def _(
-    x: torch.Tensor,
-    col: torch.Tensor,
-    row: torch.Tensor,
-    weight: torch.Tensor | None,
-    dim_size: int,
-    reproducible: bool,
-    is_sorted: bool = False,
-) -> torch.Tensor:
-    return x.new_empty((dim_size, *x.shape[1:]))
+def _dots_shape(first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, _: Any) -> torch.Tensor:
+    return first.new_empty(first_rows.shape[0])
 
 
-@register_operator("row_dots(Tensor first, Tensor second, Tensor first_rows, Tensor second_rows) -> Tensor")
+@register_operator(
+    "row_dots(Tensor first, Tensor second, Tensor first_rows, Tensor second_rows) -> Tensor", _dots_shape
+)
 def _row_dots(
     first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, second_rows: torch.Tensor
 ) -> torch.Tensor:
@@ -153,11 +151,6 @@ def _row_dots(
 
 
 _dots_of = takes_cuda(row_dots)
-
-
-@register_fake("row_dots")
-def _(first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, second_rows: torch.Tensor) -> torch.Tensor:
-    return first.new_empty(first_rows.shape[0])
 
 
 def _messages_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from clhist.torch import operators
 from clhist.torch.checks import check_empty, check_values, reproducibility
 from clhist.torch.groups import by_groups, dimension_back, is_sorted
 from clhist.torch.operators import as_array, as_tensor, by_rows
-from clhist.torch.registration import NO_VMAP, operator_function, register_fake, register_operator, register_vmap
+from clhist.torch.registration import like_first, map_rows, operator_function, register_operator, rows_of_bins
 from clhist.torch.rows import reduce_rows
 
 
@@ -132,7 +131,7 @@ def logsumexp(
 
 
 @register_operator(
-    "softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor"
+    "softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor", like_first
 )
 def _softmax(
     src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
@@ -156,7 +155,8 @@ def _normalised(src: Any, indices: Any, shape: tuple[int, ...], reproducible: bo
 
 @register_operator(
     "softmax_gradient(Tensor result, Tensor grad, Tensor index, SymInt dim_size, bool reproducible,"
-    " bool is_sorted=False) -> Tensor"
+    " bool is_sorted=False) -> Tensor",
+    like_first,
 )
 def _softmax_gradient(
     result: torch.Tensor,
@@ -190,7 +190,8 @@ def _gradient_of(result: Any, grad: Any, indices: Any, shape: tuple[int, ...], p
 
 
 @register_operator(
-    "log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor"
+    "log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor",
+    rows_of_bins,
 )
 def _log_sums_of(
     src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
@@ -221,32 +222,6 @@ def _sums_of_powers(
 ) -> Any:
     powers = row_kernels.exponentials(src, shift, indices, number_of(src.dtype))
     return reduce_rows(shape, "sum", indices, powers, reproducible=reproducible, is_sorted=is_sorted)
-
-
-@register_fake("softmax")
-def _(
-    src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
-) -> torch.Tensor:
-    return src.new_empty(src.shape)
-
-
-@register_fake("softmax_gradient")
-def _(
-    result: torch.Tensor,
-    grad: torch.Tensor,
-    index: torch.Tensor,
-    dim_size: int,
-    reproducible: bool,
-    is_sorted: bool = False,
-) -> torch.Tensor:
-    return result.new_empty(result.shape)
-
-
-@register_fake("log_sums")
-def _(
-    src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
-) -> torch.Tensor:
-    return src.new_empty((dim_size, *src.shape[1:]))
 
 
 def _softmax_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -293,25 +268,6 @@ def _log_sums_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | Non
 _of_groups = operator_function("softmax", _softmax, _softmax_backward, _softmax_setup)
 _gradient = operator_function("softmax_gradient", _softmax_gradient, _gradient_backward, _gradient_setup)
 _log_sums = operator_function("log_sums", _log_sums_of, _log_sums_backward, _log_sums_setup)
-
-
-def _map_rows(name: str, call: Any, number: int) -> None:
-    """Let `torch.vmap` map a batch of rows by one index: each sample becomes a component of the rows."""
-
-    def rule(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[torch.Tensor, int]:
-        if in_dims[number] is not None:
-            raise RuntimeError(NO_VMAP.format(f"{name} of a batch of indices"))
-        size = next(value.shape[at] for value, at in zip(args, in_dims, strict=True) if at is not None)
-        rows = [
-            # An operand without the batch dimension is repeated for each sample.
-            (value.unsqueeze(-1).expand(*value.shape, size) if at is None else value.movedim(at, -1)).contiguous()
-            for value, at in zip(args[:number], in_dims, strict=False)
-        ]
-        return call(*rows, *args[number:]), rows[0].dim() - 1
-
-    register_vmap(name)(rule)
-
-
-_map_rows("softmax", _of_groups, 1)
-_map_rows("softmax_gradient", _gradient, 2)
-_map_rows("log_sums", _log_sums, 1)
+map_rows("softmax", _of_groups, "softmax of")
+map_rows("softmax_gradient", _gradient, "softmax_gradient of", (0, 1), 2)
+map_rows("log_sums", _log_sums, "log_sums of")

@@ -15,7 +15,13 @@ from clhist.torch import operators
 from clhist.torch.checks import SPREADS, check_empty, check_values, reproducibility
 from clhist.torch.groups import by_groups, dimension_back, is_sorted
 from clhist.torch.operators import as_array, as_tensor, by_rows, divided
-from clhist.torch.registration import operator_function, refuse_vmap, register_fake, register_operator
+from clhist.torch.registration import (
+    like_first,
+    operator_function,
+    refuse_vmap,
+    register_operator,
+    rows_of_bins,
+)
 from clhist.torch.rows import combine_rows, count_rows
 
 _WIDE = (torch.float32, torch.float64)  # dtypes of sums that a mean can be computed from
@@ -209,9 +215,15 @@ def _with_empty(result: torch.Tensor, counts: torch.Tensor, correction: int, emp
     return torch.where(by_rows(counts, result) > correction, result, torch.nan if empty is None else empty)
 
 
+def _moments_shape(src: torch.Tensor, index: torch.Tensor, dim_size: int, *_: Any) -> tuple[torch.Tensor, ...]:
+    mean, variance = (rows_of_bins(src, index, dim_size) for _ in range(2))
+    return mean, variance, index.new_empty(dim_size, dtype=torch.int64)
+
+
 @register_operator(
     "moments(Tensor src, Tensor index, SymInt dim_size, int correction, bool reproducible, bool is_sorted=False) -> "
-    "(Tensor, Tensor, Tensor)"
+    "(Tensor, Tensor, Tensor)",
+    _moments_shape,
 )
 def _moments_of(
     src: torch.Tensor, index: torch.Tensor, dim_size: int, correction: int, reproducible: bool, is_sorted: bool = False
@@ -266,17 +278,14 @@ def _means_and_variances(src: Any, indices: Any, shape: tuple[int, ...], is_sort
     return means, row_kernels.means(squares, counts, src.dtype), counts
 
 
-@register_fake("moments")
-def _(
-    src: torch.Tensor, index: torch.Tensor, dim_size: int, correction: int, reproducible: bool, is_sorted: bool = False
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    shape = (dim_size, *src.shape[1:])
-    return src.new_empty(shape), src.new_empty(shape), index.new_empty(dim_size, dtype=torch.int64)
+def _spread_shape(src: Any, mean: torch.Tensor, index: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return mean.new_empty(mean.shape), index.new_empty(mean.shape[0], dtype=torch.int64)
 
 
 @register_operator(
     "spread(Tensor src, Tensor mean, Tensor index, int correction, bool is_root, float? empty, bool is_sorted=False)"
-    " -> (Tensor, Tensor)"
+    " -> (Tensor, Tensor)",
+    _spread_shape,
 )
 def _spread_of(
     src: torch.Tensor,
@@ -307,22 +316,10 @@ def _spreads_and_counts(
     return row_kernels.spreads(squares, counts, correction, empty, is_root=is_root), counts
 
 
-@register_fake("spread")
-def _(
-    src: torch.Tensor,
-    mean: torch.Tensor,
-    index: torch.Tensor,
-    correction: int,
-    is_root: bool,
-    empty: float | None,
-    is_sorted: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return mean.new_empty(mean.shape), index.new_empty(mean.shape[0], dtype=torch.int64)
-
-
 @register_operator(
     "spread_gradient(Tensor src, Tensor mean, Tensor spread, Tensor index, Tensor grad, Tensor counts, int correction,"
-    " bool is_root) -> Tensor"
+    " bool is_root) -> Tensor",
+    like_first,
 )
 def _spread_gradient(
     src: torch.Tensor,
@@ -343,21 +340,9 @@ def _spread_gradient(
 _spread_sloped = takes_cuda(row_kernels.spread_gradient)
 
 
-@register_fake("spread_gradient")
-def _(
-    src: torch.Tensor,
-    mean: torch.Tensor,
-    spread: torch.Tensor,
-    index: torch.Tensor,
-    grad: torch.Tensor,
-    counts: torch.Tensor,
-    correction: int,
-    is_root: bool,
-) -> torch.Tensor:
-    return src.new_empty(src.shape)
-
-
-@register_operator("moments_gradient(Tensor src, Tensor mean, Tensor index, Tensor slope, Tensor added) -> Tensor")
+@register_operator(
+    "moments_gradient(Tensor src, Tensor mean, Tensor index, Tensor slope, Tensor added) -> Tensor", like_first
+)
 def _moments_gradient(
     src: torch.Tensor, mean: torch.Tensor, index: torch.Tensor, slope: torch.Tensor, added: torch.Tensor
 ) -> torch.Tensor:
@@ -367,13 +352,6 @@ def _moments_gradient(
 
 
 _sloped = takes_cuda(row_kernels.moments_gradient)
-
-
-@register_fake("moments_gradient")
-def _(
-    src: torch.Tensor, mean: torch.Tensor, index: torch.Tensor, slope: torch.Tensor, added: torch.Tensor
-) -> torch.Tensor:
-    return src.new_empty(src.shape)
 
 
 def _moments_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:

@@ -17,13 +17,13 @@ from clhist._core.spi import is_cuda, library, reduce_mapped, row_kernels, takes
 from clhist.operators.halves import number_of
 from clhist.torch.eager import direct
 from clhist.torch.registration import (
-    NO_VMAP,
+    map_rows,
     operator_function,
     refuse_vmap,
-    register_fake,
     register_gradient,
     register_operator,
-    register_vmap,
+    rows_by_index,
+    rows_of_bins,
 )
 from clhist.torch.rows import combine_rows, count_rows
 
@@ -51,7 +51,8 @@ def divided(total: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
 
 @register_operator(
     "scatter(Tensor src, Tensor index, SymInt dim_size, str reduce, bool reproducible, float? empty=None, "
-    "bool is_sorted=False) -> Tensor"
+    "bool is_sorted=False) -> Tensor",
+    rows_of_bins,
 )
 def _scatter(
     src: torch.Tensor,
@@ -76,32 +77,25 @@ _combined = takes_cuda(combine_rows)
 _counts = takes_cuda(count_rows)
 
 
-@register_fake("scatter")
-def _(
-    src: torch.Tensor,
-    index: torch.Tensor,
-    dim_size: int,
-    reduce: str,
-    reproducible: bool,
-    empty: float | None = None,
-    is_sorted: bool = False,
-) -> torch.Tensor:
-    return src.new_empty((dim_size, *src.shape[1:]))
+def _count_shape(index: torch.Tensor, dim_size: int) -> torch.Tensor:
+    return index.new_empty(dim_size, dtype=torch.int64)
 
 
-@register_operator("count(Tensor index, SymInt dim_size) -> Tensor")
+@register_operator("count(Tensor index, SymInt dim_size) -> Tensor", _count_shape)
 def _count(index: torch.Tensor, dim_size: int) -> torch.Tensor:
     if not dim_size:
         return index.new_empty(0, dtype=torch.int64)
     return as_tensor(_counts(as_array(index), dim_size))
 
 
-@register_fake("count")
-def _(index: torch.Tensor, dim_size: int) -> torch.Tensor:
-    return index.new_empty(dim_size, dtype=torch.int64)
+def _bincount_shape(input: torch.Tensor, weights: torch.Tensor | None, *_: Any) -> torch.Tensor:
+    size = torch.library.get_ctx().new_dynamic_size()
+    return input.new_empty(size, dtype=torch.int64 if weights is None else sum_dtype(weights))
 
 
-@register_operator("bincount(Tensor input, Tensor? weights, SymInt minlength, bool reproducible) -> Tensor")
+@register_operator(
+    "bincount(Tensor input, Tensor? weights, SymInt minlength, bool reproducible) -> Tensor", _bincount_shape
+)
 def _bincount(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reproducible: bool) -> torch.Tensor:
     if weights is None:
         return as_tensor(clhist.bincount(as_array(input), minlength=minlength)).to(torch.int64)
@@ -109,13 +103,11 @@ def _bincount(input: torch.Tensor, weights: torch.Tensor | None, minlength: int,
     return sums.to(sum_dtype(weights))
 
 
-@register_fake("bincount")
-def _(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reproducible: bool) -> torch.Tensor:
-    size = torch.library.get_ctx().new_dynamic_size()
-    return input.new_empty(size, dtype=torch.int64 if weights is None else sum_dtype(weights))
+def _segment_index_shape(ptr: torch.Tensor, size: int) -> torch.Tensor:
+    return ptr.new_empty(size, dtype=torch.int32)
 
 
-@register_operator("segment_index(Tensor ptr, SymInt size) -> Tensor")
+@register_operator("segment_index(Tensor ptr, SymInt size) -> Tensor", _segment_index_shape)
 def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
     # Offsets of CUDA are not checked: reading them on the host would wait for the device.
     if ptr.is_cuda:
@@ -131,14 +123,18 @@ def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
     return torch.repeat_interleave(segments, repeats, output_size=size)
 
 
-@register_fake("segment_index")
-def _(ptr: torch.Tensor, size: int) -> torch.Tensor:
-    return ptr.new_empty(size, dtype=torch.int32)
+def _histogramdd_shape(
+    columns: Sequence[torch.Tensor], bins: Any, range: Any, edges: Any, weight: torch.Tensor | None, _: Any
+) -> list[torch.Tensor]:
+    sizes = [array.shape[0] - 1 for array in edges] if edges else bins
+    hist = columns[0].new_empty(tuple(sizes), dtype=hist_dtype(weight))
+    return [hist, *(torch.empty(size + 1, dtype=torch.float64) for size in sizes)]
 
 
 @register_operator(
     "histogramdd(Tensor[] columns, SymInt[] bins, float[] range, Tensor[] edges, Tensor? weight, bool reproducible)"
-    " -> Tensor[]"
+    " -> Tensor[]",
+    _histogramdd_shape,
 )
 def _histogramdd(
     columns: Sequence[torch.Tensor],
@@ -166,21 +162,7 @@ def _histogramdd(
     return [as_tensor(hist).to(dtype).contiguous(), *arrays]
 
 
-@register_fake("histogramdd")
-def _(
-    columns: Sequence[torch.Tensor],
-    bins: Sequence[int],
-    range: Sequence[float],
-    edges: Sequence[torch.Tensor],
-    weight: torch.Tensor | None,
-    reproducible: bool,
-) -> list[torch.Tensor]:
-    sizes = [array.shape[0] - 1 for array in edges] if edges else bins
-    hist = columns[0].new_empty(tuple(sizes), dtype=hist_dtype(weight))
-    return [hist, *(torch.empty(size + 1, dtype=torch.float64) for size in sizes)]
-
-
-@register_operator("gather(Tensor table, Tensor index) -> Tensor")
+@register_operator("gather(Tensor table, Tensor index) -> Tensor", rows_by_index)
 def _gather(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     shape = (index.shape[0], *table.shape[1:])
     if 0 in (*shape, *table.shape):
@@ -191,12 +173,9 @@ def _gather(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 _gathered = takes_cuda(row_kernels.gather)
 
 
-@register_fake("gather")
-def _(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    return table.new_empty((index.shape[0], *table.shape[1:]))
-
-
-@register_operator("scatter_gradient(Tensor grad, Tensor index, str reduce, Tensor? src, Tensor? result) -> Tensor")
+@register_operator(
+    "scatter_gradient(Tensor grad, Tensor index, str reduce, Tensor? src, Tensor? result) -> Tensor", rows_by_index
+)
 def _scatter_gradient(
     grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
 ) -> torch.Tensor:
@@ -235,13 +214,6 @@ def _is_winner(src: Any, extremes: Any) -> str:
     won = f"x[{{element}}] == {best}"
     has_nan = number_of(src.dtype).kind == "f"
     return f"({won} || (x[{{element}}] != x[{{element}}] && {best} != {best}))" if has_nan else f"({won})"
-
-
-@register_fake("scatter_gradient")
-def _(
-    grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
-) -> torch.Tensor:
-    return grad.new_empty((index.shape[0], *grad.shape[1:]))
 
 
 def sum_dtype(weights: torch.Tensor) -> torch.dtype:
@@ -374,43 +346,9 @@ segment_index = direct(torch.ops.clhist.segment_index.default, _segment_index)
 register_gradient("histogramdd", _histogramdd_backward, _histogramdd_setup)
 # Lists of tensors have a gradient by the dispatcher alone.
 histogramdd = direct(torch.ops.clhist.histogramdd.default, _histogramdd)
-
-
-@register_vmap("scatter")
-def _(
-    info: Any, in_dims: Sequence[Any], src: torch.Tensor, index: torch.Tensor, *rest: Any
-) -> tuple[torch.Tensor, int]:
-    """Run a batch of values by one index as one call, in which each sample is a component of the rows."""
-    if in_dims[1] is not None:
-        raise RuntimeError(NO_VMAP.format("scatter of a batch of indices"))
-    return scatter(src.movedim(in_dims[0], -1).contiguous(), index, *rest), src.dim() - 1
-
-
-@register_vmap("gather")
-def _(info: Any, in_dims: Sequence[Any], table: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, int]:
-    if in_dims[1] is not None:
-        raise RuntimeError(NO_VMAP.format("a gradient by a batch of indices"))
-    return gather(table.movedim(in_dims[0], -1).contiguous(), index), table.dim() - 1
-
-
-@register_vmap("scatter_gradient")
-def _(
-    info: Any, in_dims: Sequence[Any], grad: torch.Tensor, index: torch.Tensor, reduce: str, *values: Any
-) -> tuple[torch.Tensor, int]:
-    """Run a batch of gradients by one index as one call, in which each sample is a component of the rows."""
-    if in_dims[1] is not None:
-        raise RuntimeError(NO_VMAP.format("a gradient by a batch of indices"))
-    dims = in_dims[0], *in_dims[3:]
-    operands = (grad, *values)
-    size = next(t.shape[d] for t, d in zip(operands, dims, strict=True) if d is not None)
-    rows: list[Any] = [
-        t if t is None else (t.unsqueeze(-1).expand(*t.shape, size) if d is None else t.movedim(d, -1)).contiguous()
-        for t, d in zip(operands, dims, strict=True)
-    ]
-    # All operands now have the batch as their last dimension, and share the index.
-    return scatter_gradient(rows[0], index, reduce, *rows[1:]), rows[0].dim() - 1
-
-
+map_rows("scatter", scatter, "scatter of")
+map_rows("gather", gather, "a gradient by")
+map_rows("scatter_gradient", scatter_gradient, "a gradient by", (0, 3, 4))
 for _refused, _words in (("count", "a count"), ("bincount", "bincount"), ("segment_index", "a batch of offsets")):
     refuse_vmap(_refused, _words)
 refuse_vmap("histogramdd", "a histogram")

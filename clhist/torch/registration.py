@@ -5,7 +5,7 @@ Operators are registered by `torch.library.Library`: a call costs a third of one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -17,11 +17,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Kept for the life of the process: registrations end with their library.
 LIBRARY = torch.library.Library("clhist", "DEF")
-NO_VMAP = "clhist.torch: {} is not under torch.vmap; make one index of the number of the sample and that of the bin"
+_NO_VMAP = "clhist.torch: {} is not under torch.vmap; make one index of the number of the sample and that of the bin"
 
 
-def register_operator(schema: str) -> Callable[[F], F]:
-    """Register the kernel of an operator for tensors of the CPU and of CUDA."""
+def register_operator(schema: str, result: Callable[..., Any]) -> Callable[[F], F]:
+    """Register the kernel of an operator for tensors of the CPU and of CUDA.
+
+    Parameters
+    ----------
+    schema : str
+        Name, parameters and results.
+    result : callable
+        Takes the arguments of the operator and returns empty tensors of the shapes and dtypes of its results.
+    """
     name = schema.partition("(")[0]
 
     def register(kernel: F) -> F:
@@ -29,14 +37,25 @@ def register_operator(schema: str) -> Callable[[F], F]:
         LIBRARY.define(schema, tags=(torch.Tag.needs_fixed_stride_order,))
         for key in ("CPU", "CUDA"):
             LIBRARY.impl(name, kernel, key)
+        torch.library.register_fake(f"clhist::{name}", result, lib=LIBRARY)
         return kernel
 
     return register
 
 
-def register_fake(name: str) -> Callable[[F], F]:
-    """Register the shapes of an operator."""
-    return torch.library.register_fake(f"clhist::{name}", lib=LIBRARY)
+def like_first(first: torch.Tensor, *_: Any) -> torch.Tensor:
+    """Return the result of an operator that has the shape and dtype of its first tensor."""
+    return first.new_empty(first.shape)
+
+
+def rows_by_index(rows: torch.Tensor, index: torch.Tensor, *_: Any) -> torch.Tensor:
+    """Return the result of an operator that takes or makes one row for each entry of `index`."""
+    return rows.new_empty((index.shape[0], *rows.shape[1:]))
+
+
+def rows_of_bins(rows: torch.Tensor, index: torch.Tensor, dim_size: int, *_: Any) -> torch.Tensor:
+    """Return the result of an operator that combines rows by index."""
+    return rows.new_empty((dim_size, *rows.shape[1:]))
 
 
 def register_gradient(name: str, backward: Callable[..., Any], setup: Callable[..., Any] | None) -> None:
@@ -44,18 +63,48 @@ def register_gradient(name: str, backward: Callable[..., Any], setup: Callable[.
     torch.library.register_autograd(f"clhist::{name}", backward, setup_context=setup, lib=LIBRARY)
 
 
-def register_vmap(name: str) -> Callable[[F], F]:
-    """Register the rule of an operator under `torch.vmap`."""
-    return torch.library.register_vmap(f"clhist::{name}", lib=LIBRARY)
+def map_rows(
+    name: str, call: Callable[..., Any], refused: str, operands: tuple[int, ...] = (0,), index: int = 1
+) -> None:
+    """Let `torch.vmap` map a batch of rows by one index as one call: each sample becomes a component of the rows.
+
+    Parameters
+    ----------
+    name : str
+        Of the operator.
+    call : callable
+        Calls it.
+    refused : str
+        What the error of a batch of indices names.
+    operands : tuple of int
+        Places of the arguments that have rows; others follow as they are.
+    index : int
+        Place of the index.
+    """
+
+    def rule(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[torch.Tensor, int]:
+        if in_dims[index] is not None:
+            raise RuntimeError(_NO_VMAP.format(f"{refused} a batch of indices"))
+        size = next(args[place].shape[in_dims[place]] for place in operands if in_dims[place] is not None)
+        mapped = list(args)
+        for place in operands:
+            rows, dim = args[place], in_dims[place]
+            if rows is not None:
+                # An operand without the batch dimension is repeated for each sample.
+                rows = rows.unsqueeze(-1).expand(*rows.shape, size) if dim is None else rows.movedim(dim, -1)
+                mapped[place] = rows.contiguous()
+        return call(*mapped), mapped[0].dim() - 1
+
+    torch.library.register_vmap(f"clhist::{name}", rule, lib=LIBRARY)
 
 
 def refuse_vmap(name: str, description: str) -> None:
     """Let an operator raise RuntimeError under `torch.vmap`."""
 
     def rule(*_: Any) -> Any:
-        raise RuntimeError(NO_VMAP.format(description))
+        raise RuntimeError(_NO_VMAP.format(description))
 
-    register_vmap(name)(rule)
+    torch.library.register_vmap(f"clhist::{name}", rule, lib=LIBRARY)
 
 
 def operator_function(

@@ -52,9 +52,8 @@ def reduce_rows(
             return result
     # Sums and products of narrow types would be wider by default; PyTorch Geometric's have the dtype of `src`.
     options: dict[str, Any] = {"dtype": dtype or src.dtype} if reduce in ("sum", "prod") else {}
-    dest: Any = shape if len(shape) > 1 else shape[0]
     named: Any = reduce
-    return reduce_by_index(dest, named, indices, src, reproducible=reproducible, **options)
+    return reduce_by_index(shape, named, indices, src, reproducible=reproducible, **options)
 
 
 def combine_rows(
@@ -86,8 +85,7 @@ def combine_rows(
     if reduce != "mean":
         return reduce_rows(shape, reduce, indices, src, reproducible=reproducible, is_sorted=is_sorted)
     if not reproducible:
-        dest: Any = shape if len(shape) > 1 else shape[0]
-        return reduce_by_index(dest, mean(mean_dtype), indices, src)
+        return reduce_by_index(shape, mean(mean_dtype), indices, src)
     # Reproducible means are exact sums, divided once.
     number = number_of(src.dtype)
     sums = reduce_rows(shape, "sum", indices, src, dtype=number, reproducible=True, is_sorted=is_sorted)
@@ -111,8 +109,7 @@ def _by_count(
             return result
     # These kernels work in the dtype of the values, so means of another dtype need another way.
     by_count = None if mean_dtype != src.dtype else operator_by_count(reduce, indices, src, shape, empty)
-    dest: Any = shape if len(shape) > 1 else shape[0]
-    return None if by_count is None else reduce_by_index(dest, by_count, indices, src, update="gather")
+    return None if by_count is None else reduce_by_index(shape, by_count, indices, src, update="gather")
 
 
 def count_rows(indices: Any, bins: int) -> Any:

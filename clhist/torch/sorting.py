@@ -12,7 +12,7 @@ from clhist.grouped.spi import counting_sort as sort_by_counting
 from clhist.torch.checks import check_integers, check_size
 from clhist.torch.eager import direct
 from clhist.torch.operators import as_array, as_tensor
-from clhist.torch.registration import refuse_vmap, register_fake, register_operator
+from clhist.torch.registration import refuse_vmap, register_operator
 
 _MOST_KEYS = 2**31 - 1  # keys are sorted as 32-bit words
 
@@ -88,7 +88,16 @@ def counting_sort(ids: torch.Tensor, length: int) -> CountingSort:
     return CountingSort(*_sort(ids, length))
 
 
-@register_operator("counting_sort(Tensor ids, SymInt length) -> (Tensor, Tensor, Tensor)")
+def _sort_shape(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    number = torch.int64
+    return (
+        ids.new_empty(length, dtype=number),
+        ids.new_empty(length + 1, dtype=number),
+        ids.new_empty(ids.shape[0], dtype=number),
+    )
+
+
+@register_operator("counting_sort(Tensor ids, SymInt length) -> (Tensor, Tensor, Tensor)", _sort_shape)
 def _counting_sort(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if not (ids.shape[0] and length):
         # Nothing to launch: no id is counted, and each keeps its position.
@@ -100,16 +109,6 @@ def _counting_sort(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.
 
 
 _sorted: Any = takes_cuda(sort_by_counting)
-
-
-@register_fake("counting_sort")
-def _(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    number = torch.int64
-    return (
-        ids.new_empty(length, dtype=number),
-        ids.new_empty(length + 1, dtype=number),
-        ids.new_empty(ids.shape[0], dtype=number),
-    )
 
 
 _sort = direct(torch.ops.clhist.counting_sort.default, _counting_sort)

@@ -92,11 +92,8 @@ def test_the_table_of_public_names_is_what_type_checkers_see():
     homes = {each.name: node.module for node in block.body for each in node.names}
     modules = {name for name, module in homes.items() if module == "clhist"}
     assert modules | {"dask", "flox", "hist", "jax", "torch"} == set(clhist._SUBMODULES)  # which need extras
-    # Of functions they see signatures; tests/unit/test_function_types.py compares these with the functions.
-    typed = {name for name, module in homes.items() if module == "clhist.function_types"}
-    assert typed <= set(clhist._HOMES)
-    assert {name: f"clhist.{home}" for name, home in clhist._HOMES.items() if name not in typed} == {
-        name: module for name, module in homes.items() if name not in modules | typed
+    assert {name: f"clhist.{home}" for name, home in clhist._HOMES.items()} == {
+        name: module for name, module in homes.items() if name not in modules
     }
     assert {*homes, "__version__"} - {"errors", "typing"} == set(clhist.__all__)
 

@@ -27,7 +27,7 @@ _LANES, _GPU_GROUPS, _CPU_SHARES = 256, 16, 8  # work-items of a group; groups, 
 _LONG = 2**31  # vectors, from which their numbers need 64 bits
 
 
-def gather(table: Array, indices: Array, queue: cl.CommandQueue | None = None) -> Array:
+def gather(table: Array, indices: Array) -> Array:
     """Return the row of `table` that each index names, and zeros for an index outside the table.
 
     Parameters
@@ -36,21 +36,19 @@ def gather(table: Array, indices: Array, queue: cl.CommandQueue | None = None) -
         Contiguous; numbers of any dtype.
     indices : array of shape (N,) of integers
         Of the same kind as `table`.
-    queue : pyopencl.CommandQueue, optional
-        Where the kernel runs. Defaults to that of the arrays, or the default queue.
 
     Returns
     -------
     array of shape (N, ...)
         Of the kind and dtype of `table`.
     """
-    return _run("gather", (table, indices), (*indices.shape, *table.shape[1:]), table.dtype, queue)
+    return _run("gather", (table, indices), (*indices.shape, *table.shape[1:]), table.dtype)
 
 
-def mean_gradient(gradient: Array, indices: Array, counts: Array, queue: cl.CommandQueue | None = None) -> Array:
+def mean_gradient(gradient: Array, indices: Array, counts: Array) -> Array:
     """Return `gather` of gradients of means, each divided by the count of its bin (int64, of shape (H,))."""
     shape = (*indices.shape, *gradient.shape[1:])
-    return _run("mean_gradient", (gradient, indices, counts), shape, gradient.dtype, queue)
+    return _run("mean_gradient", (gradient, indices, counts), shape, gradient.dtype)
 
 
 def means(sums: Array, counts: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None) -> Array:
@@ -58,55 +56,45 @@ def means(sums: Array, counts: Array, dtype: np.dtype, queue: cl.CommandQueue | 
 
     Bins of several histograms follow each other: `counts` has a number for each.
     """
-    return _run("mean", (sums, counts), sums.shape, dtype, queue)
+    return _run("mean", (sums, counts), sums.shape, dtype, queue=queue)
 
 
 def write_means(sums: Array, counts: Array, out: Array, queue: cl.CommandQueue) -> cl.Event:
     """Write `means` to an array, and return the event after which they are there."""
-    return _outcome("mean", (sums, counts), sums.shape, out.dtype, queue, out=out).event
+    return _outcome("mean", (sums, counts), sums.shape, out.dtype, queue=queue, out=out).event
 
 
-def filled(values: Array, counts: Array, empty: float, queue: cl.CommandQueue | None = None) -> Array:
+def filled(values: Array, counts: Array, empty: float) -> Array:
     """Return the rows of `values`, and rows of `empty` for bins whose count is 0."""
-    return _run("filled", (values, counts), values.shape, values.dtype, queue, empty)
+    return _run("filled", (values, counts), values.shape, values.dtype, empty)
 
 
-def exponentials(
-    source: Array, maxima: Array, indices: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None
-) -> Array:
+def exponentials(source: Array, maxima: Array, indices: Array, dtype: np.dtype) -> Array:
     """Return ``exp(source - maxima[bin])`` of each component as an array of `dtype`; 0 of rows outside the bins."""
-    return _run("exponential", (source, maxima, indices), source.shape, dtype, queue)
+    return _run("exponential", (source, maxima, indices), source.shape, dtype)
 
 
-def quotients(
-    source: Array, divisors: Array, indices: Array, dtype: np.dtype, queue: cl.CommandQueue | None = None
-) -> Array:
+def quotients(source: Array, divisors: Array, indices: Array, dtype: np.dtype) -> Array:
     """Return ``source / divisors[bin]`` of each component as an array of `dtype`; 0 of rows outside the bins."""
-    return _run("quotient", (source, divisors, indices), source.shape, dtype, queue)
+    return _run("quotient", (source, divisors, indices), source.shape, dtype)
 
 
-def softmax_gradient(
-    result: Array, sums: Array, indices: Array, gradient: Array, queue: cl.CommandQueue | None = None
-) -> Array:
+def softmax_gradient(result: Array, sums: Array, indices: Array, gradient: Array) -> Array:
     """Return ``result * (gradient - sums[bin])``: `sums` are those of ``result * gradient`` of each bin."""
-    return _run("softmax_gradient", (result, sums, indices, gradient), result.shape, result.dtype, queue)
+    return _run("softmax_gradient", (result, sums, indices, gradient), result.shape, result.dtype)
 
 
-def moments_gradient(
-    source: Array, means: Array, indices: Array, slope: Array, gradient: Array, queue: cl.CommandQueue | None = None
-) -> Array:
+def moments_gradient(source: Array, means: Array, indices: Array, slope: Array, gradient: Array) -> Array:
     """Return ``(source - means[bin]) * slope[bin] + gradient[bin]``: the gradient of means and variances."""
-    return _run("moments_gradient", (source, means, indices, slope, gradient), source.shape, source.dtype, queue)
+    return _run("moments_gradient", (source, means, indices, slope, gradient), source.shape, source.dtype)
 
 
-def spreads(
-    squares: Array, counts: Array, correction: int, empty: float, *, is_root: bool, queue: cl.CommandQueue | None = None
-) -> Array:
+def spreads(squares: Array, counts: Array, correction: int, empty: float, *, is_root: bool) -> Array:
     """Return variances, or their roots, from sums of squares of deviations and the number of rows of each bin.
 
     Bins of at most `correction` rows have `empty`.
     """
-    return _run("spread", (squares, counts), squares.shape, squares.dtype, queue, correction, is_root, empty)
+    return _run("spread", (squares, counts), squares.shape, squares.dtype, correction, is_root, empty)
 
 
 def spread_gradient(
@@ -119,21 +107,13 @@ def spread_gradient(
     correction: int,
     *,
     is_root: bool,
-    queue: cl.CommandQueue | None = None,
 ) -> Array:
     """Return the gradient of `spreads`; 0 where a root is 0, and in bins of at most `correction` rows."""
     arrays = source, means, spreads, indices, gradient, counts
-    return _run("spread_gradient", arrays, source.shape, source.dtype, queue, correction, is_root)
+    return _run("spread_gradient", arrays, source.shape, source.dtype, correction, is_root)
 
 
-def extreme_gradient(
-    source: Array,
-    extremes: Array,
-    indices: Array,
-    gradient: Array,
-    winners: Array,
-    queue: cl.CommandQueue | None = None,
-) -> Array:
+def extreme_gradient(source: Array, extremes: Array, indices: Array, gradient: Array, winners: Array) -> Array:
     """Return the gradient of minima or maxima: that of each bin, shared equally by the values that are its extreme.
 
     Parameters
@@ -145,8 +125,8 @@ def extreme_gradient(
     indices : array of shape (N,) of integers
         The bin of each row of values.
     """
-    share = _run("share", (gradient, winners), gradient.shape, gradient.dtype, queue)
-    return _run("extreme_share", (source, extremes, indices, share), source.shape, gradient.dtype, queue)
+    share = _run("share", (gradient, winners), gradient.shape, gradient.dtype)
+    return _run("extreme_share", (source, extremes, indices, share), source.shape, gradient.dtype)
 
 
 def extreme_gradient_by_ties(source: Array, extremes: Array, indices: Array, gradient: Array) -> Array:
@@ -155,8 +135,8 @@ def extreme_gradient_by_ties(source: Array, extremes: Array, indices: Array, gra
     The gradient of each bin is divided before it is gathered, so that one table less is read for each row.
     """
     # The counts of winners begin as zeros, to which the second kernel adds one for each tie.
-    winners = _run("none", (extremes,), extremes.shape, np.dtype(np.int32), None)
-    _outcome("ties", (source, extremes, indices), source.shape, winners.dtype, None, out=winners)
+    winners = _run("none", (extremes,), extremes.shape, np.dtype(np.int32))
+    _outcome("ties", (source, extremes, indices), source.shape, winners.dtype, out=winners)
     return extreme_gradient(source, extremes, indices, gradient, winners)
 
 
@@ -165,11 +145,11 @@ def _run(
     arrays: tuple[Array, ...],
     shape: tuple[int, ...],
     dtype: np.dtype,
-    queue: cl.CommandQueue | None,
     *numbers: float,
+    queue: cl.CommandQueue | None = None,
 ) -> Array:
     """Run the kernel of this kind on contiguous arrays and return the new array of this shape."""
-    return _outcome(kind, arrays, shape, dtype, queue, *numbers).results[0]
+    return _outcome(kind, arrays, shape, dtype, *numbers, queue=queue).results[0]
 
 
 def _outcome(
@@ -177,8 +157,8 @@ def _outcome(
     arrays: tuple[Array, ...],
     shape: tuple[int, ...],
     dtype: np.dtype,
-    queue: cl.CommandQueue | None,
     *numbers: float,
+    queue: cl.CommandQueue | None = None,
     out: Array | None = None,
 ) -> Outcome:
     named = dict(zip(ARRAYS[kind], arrays, strict=True))
