@@ -17,8 +17,8 @@ from clhist._core.cuda.driver import Event, driver
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
 from clhist._core.opencl.arrays import strides_of
+from clhist._core.opencl.bare_arrays import array_in
 from clhist._core.opencl.cuda_kinds import NotDirectError, memory_of_call, register
-from clhist._core.opencl.new_arrays import array_in
 from clhist._core.recording import note, unheard
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned, strides_of
+from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned
+from clhist._core.opencl.bare_arrays import array_in
 from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.host_memory import LEAST_KEPT, host_memory
 from clhist._core.opencl.memory import PATIENCE, free_idle, pool_of
@@ -20,9 +21,6 @@ HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
 
 _READ_WRITE = cl.mem_flags.READ_WRITE
-_SET = {"queue", "context", "shape", "dtype", "strides", "events", "nbytes", "size", "allocator", "base_data", "offset"}
-# Other attributes of an array, whatever the version of PyOpenCL.
-_OTHERS = [pair for pair in vars(cl_array.Array(None, (0,), np.dtype(np.uint8))).items() if pair[0] not in _SET]
 
 
 @cache
@@ -123,33 +121,6 @@ def empty(
     memory = _with_room(device, make, nbytes, shape, dtype) if nbytes else None
     # The allocator is the caller's: what is computed of the array may be for another queue.
     return array_in(queue, shape, dtype, memory, allocator)
-
-
-def array_in(
-    queue: Any,
-    shape: tuple[int, ...],
-    dtype: np.dtype,
-    memory: Any,
-    allocator: Any = None,
-    offset: int = 0,
-    kind: type[cl_array.Array] = cl_array.Array,
-) -> Array:
-    """Return a contiguous device array in this memory; the constructor takes ten times as long."""
-    new: Any = object.__new__(kind)
-    itemsize = dtype.itemsize
-    if len(shape) == 1:
-        (size,) = shape
-        new.strides = (itemsize,)
-    else:
-        size = prod(shape)
-        new.strides = strides_of(shape, itemsize)
-    # One by one: an update of `__dict__` takes twice as long, and slows down each later access.
-    new.queue, new.context = queue, None if queue is None else queue.context
-    new.shape, new.dtype, new.size, new.nbytes = shape, dtype, size, size * itemsize
-    new.base_data, new.offset, new.events, new.allocator = memory, offset, [], allocator
-    for name, value in _OTHERS:
-        setattr(new, name, value)
-    return new
 
 
 def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
