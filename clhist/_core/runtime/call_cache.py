@@ -388,7 +388,7 @@ def shape_of_bins(num_bins: Any) -> tuple[int, ...] | None:
     """Return the shape of a number of bins, or of numbers; None unless they are of Python."""
     if type(num_bins) is int:
         return (num_bins,)
-    return num_bins if type(num_bins) is tuple and all(type(number) is int for number in num_bins) else None
+    return num_bins if type(num_bins) is tuple and {int}.issuperset(map(type, num_bins)) else None
 
 
 def planned_shape(shape: tuple[int, ...]) -> tuple[int, ...]:

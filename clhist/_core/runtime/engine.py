@@ -127,6 +127,8 @@ class Engine:
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
         self._calls = CallCache(self._preparation, source)
+        pairs = zip(source.operators, source.max_pairs, strict=True)
+        self._limited = [(operator, most or 1) for operator, most in pairs if operator.most_values is not None]
         self._custom = any(operator.is_custom for operator in source.operators)
         self._preparation.check_fp64()
 
@@ -244,8 +246,8 @@ class Engine:
 
     def check_counts(self, size: int) -> None:
         """Raise OverflowError if a bin may get more values from `size` elements than its operator can take."""
-        for operator, most in zip(self.source.operators, self.source.max_pairs, strict=True):
-            check_number(operator, size * (most or 1))
+        for operator, most in self._limited:
+            check_number(operator, size * most)
 
     def check(self, args: Sequence[Any], call: Call) -> CheckedCall:
         """Return the arguments of a call, checked.

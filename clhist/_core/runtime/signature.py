@@ -177,7 +177,7 @@ def signature_of_call(
 
 def _key_of_bins(bins: Any) -> int | tuple[Any, ...]:
     """Return the key of the bins of a call, a number or a shape itself."""
-    if type(bins) is int or (type(bins) is tuple and all(type(length) is int for length in bins)):
+    if type(bins) is int or (type(bins) is tuple and {int}.issuperset(map(type, bins))):
         return bins
     return "bins", alike(bins)
 
