@@ -93,7 +93,7 @@ def entry(function: F) -> F:
                 getattr(multi_device, f"{function.__name__}_over"), function, args, options, "with devices="
             )
         # Neither tensors nor CUDA arrays occur: arguments and results need no conversion.
-        if are_plain(args) and (not options or are_plain(options.values())):
+        if are_plain((*args, *options.values())):
             return own(*args, **options)
         result = function(*args, **options)
         if is_of_host or not any_host_tensor((*args, *options.values())):

@@ -32,7 +32,7 @@ from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
 
 # Uses of a shared plan after which a call gets one for its exact size.
-_MANY_USES = 32
+MANY_USES = 32
 
 Operands = tuple[list[Array | None], Sequence[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
 
@@ -141,7 +141,7 @@ class SizedCall:
     @property
     def is_often(self) -> bool:
         """Whether the call is so frequent that a plan for its exact size pays off."""
-        return self.uses >= _MANY_USES
+        return self.uses >= MANY_USES
 
     def of_sizes(self, sizes: tuple[int, ...], shape: tuple[int, ...]) -> SizedCall:
         """Return the call for other sizes that the plan serves, with a use count of its own."""
@@ -153,11 +153,16 @@ class SizedCall:
         # Only a call of one part and one result is certain to have enqueued nothing when memory is refused.
         if not self.is_shared or not self.executable.prepared.is_of_one:
             return False
-        self.uses = _MANY_USES
+        self.uses = MANY_USES
         return True
 
-    def run(self, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
-        """Enqueue the call with these arrays and scalars, and count a use of a shared plan."""
+    def run(self, arrays: list[Any], scalars: Sequence[Any], call: Call, targets: Sequence[Array]) -> Outcome:
+        """Enqueue the call with the arrays and scalars of the map, and count a use of a shared plan.
+
+        Add those of the results to `arrays`, some of the `targets` or requests for new ones.
+        """
+        for k in self.targets:
+            arrays.append(self.new if k is None else targets[k])
         if self.new is not None:
             self.uses += 1
             # A replay does not pass here, so the recording contains the call.

@@ -29,7 +29,7 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
-from clhist._core.runtime.call_cache import CallCache, Operands, SizedCall, SizedCalls
+from clhist._core.runtime.call_cache import MANY_USES, CallCache, Operands, SizedCall, SizedCalls
 from clhist._core.runtime.call_template import CallTemplate, Sizes
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.prepare import numbered
@@ -304,19 +304,15 @@ class Engine:
         calls: SizedCalls = self._calls.get(alike) or SizedCalls()
         sizes = size, bins
         prepared = calls.get(sizes) or self._of_other_sizes(calls, sizes, call)
-        if prepared is None or (prepared.new is not None and prepared.is_often):
-            exact = prepared is not None
-        else:
-            arrays = [args[n] for n in self._arrays]
-            for k in prepared.targets:
-                arrays.append(prepared.new if k is None else targets[k])
+        if prepared is not None and prepared.uses < MANY_USES:
+            scalars = self._taken(prepared, args, call)
             try:
-                return prepared.run(arrays, self._taken(prepared, args, call), call)
+                return prepared.run([args[n] for n in self._arrays], scalars, call, targets)
             except OutOfMemoryError:
-                # A shared plan may have more bins than this call: an exact plan takes less memory.
-                if not (exact := prepared.ends_for_less()):
+                if not prepared.ends_for_less():
                     raise
-        return self._first(_Request(args, call, targets, calls, sizes, (), alike), exact=exact)
+        # A shared plan was used often, or its spare bins did not fit memory: the plan is then for these sizes alone.
+        return self._first(_Request(args, call, targets, calls, sizes, (), alike), exact=prepared is not None)
 
     def run_template(self, template: CallTemplate, arrays: Sequence[Any], call: Call, sizes: Sizes) -> Outcome:
         """Do the same for a call of a template: only the first of its calls is checked.
@@ -336,43 +332,49 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        aliases: tuple[int, ...] | None = ()
-        # Most calls have new results.
-        if call.dest is not None or call.out is not None:
-            aliases = aliases_of(call, targets)
-        # Too few calls of a template: they share what other templates of its origin prepared.
-        separate = template.is_separate(arrays)
-        by_aliases = template.separate if separate else template.origin.shared
-        calls = by_aliases.get(aliases)
-        if calls is None and aliases is not None:
-            calls = by_aliases[aliases] = SizedCalls()
-        prepared = calls and (calls.get(sizes) or self._of_other_sizes(calls, sizes, call))
-        if prepared is None and separate and calls is not None and calls.has_any:
-            # Calls that were prepared before the template had its own serve sizes that these have no plan for.
-            others = template.origin.shared.get(aliases)
-            prepared = others and (others.get(sizes) or self._of_other_sizes(others, sizes, call))
-            if prepared is not None:
-                separate, calls = False, others
-        if prepared is None or (prepared.new is not None and prepared.is_often):
-            exact = prepared is not None
-        else:
-            all_arrays = [*arrays] if separate else template.with_tables(arrays)
-            for k in prepared.targets:
-                all_arrays.append(prepared.new if k is None else targets[k])
+        calls, prepared, separate = self._of_template(template, arrays, call, sizes, targets)
+        if prepared is not None and prepared.uses < MANY_USES:
             # The same list tells the executable that its kernels have these arguments.
             origin, scalars = prepared.scalars
             if origin is not template:
                 scalars = [*template.scalars(sizes.numbers, all_of_them=not separate), *prepared.sizes]
                 prepared.scalars = template, scalars
             try:
-                return prepared.run(all_arrays, scalars, call)
+                return prepared.run([*arrays] if separate else template.with_tables(arrays), scalars, call, targets)
             except OutOfMemoryError:
-                if not (exact := prepared.ends_for_less()):
+                if not prepared.ends_for_less():
                     raise
         args = template.with_slots(arrays, sizes.numbers)
         call = template.call_with(call.dest, call.out, call.allocator, call.wait_for, call.begun, sizes)
         fixed = template.fixed if separate else ()
-        return self._first(_Request(args, call, targets, calls, sizes, fixed), exact=exact)
+        return self._first(_Request(args, call, targets, calls, sizes, fixed), exact=prepared is not None)
+
+    def _of_template(
+        self, template: CallTemplate, arrays: Sequence[Any], call: Call, sizes: Sizes, targets: list[Array]
+    ) -> tuple[SizedCalls | None, SizedCall | None, bool]:
+        """Return where a call of `run_template` is stored, the prepared call or None, and whether it takes slots alone.
+
+        The arrays of `dest` and `out` are added to `targets`.
+        """
+        # Too few calls of a template: they share what other templates of its origin prepared.
+        separate = template.is_separate(arrays)
+        by_aliases = template.separate if separate else template.origin.shared
+        # Most calls have new results.
+        aliases = () if call.dest is None and call.out is None else aliases_of(call, targets)
+        if aliases is None:
+            return None, None, separate
+        calls = by_aliases.get(aliases)
+        if calls is None:
+            calls = by_aliases[aliases] = SizedCalls()
+        prepared = calls.get(sizes) or self._of_other_sizes(calls, sizes, call)
+        if prepared is None and separate and calls.has_any:
+            # Calls that were prepared before the template had its own serve sizes that these have no plan for.
+            others = template.origin.shared.get(aliases)
+            if others is not None:
+                prepared = others.get(sizes) or self._of_other_sizes(others, sizes, call)
+                if prepared is not None:
+                    return others, prepared, False
+        return calls, prepared, separate
 
     def _of_other_sizes(self, calls: SizedCalls, sizes: tuple[Any, ...], call: Call) -> SizedCall | None:
         """Return the prepared call of a request by that of other sizes whose plan serves these; None if there is none.
@@ -408,13 +410,13 @@ class Engine:
             return by_pieces(self, checked, call, step)
         prepared, operands = self.prepare(checked, call, fixed, exact=exact)
         try:
-            outcome = prepared.run(*operands, call)
+            outcome = prepared.run(*operands, call, ())
         except OutOfMemoryError:
             # The exact plan of this call has no spare bins, so it may still fit.
             if not prepared.ends_for_less():
                 raise
             prepared, operands = self.prepare(checked, call, fixed, exact=True)
-            outcome = prepared.run(*operands, call)
+            outcome = prepared.run(*operands, call, ())
         # A repeat passes its arguments to kernels as they are, so none may have been copied or converted.
         if calls is None or not all(map(is_taken, args, checked.values)):
             return outcome
