@@ -125,7 +125,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
     # Small plain arrays skip the checks below, which would dominate their time.
-    if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
+    if type(a) is np.ndarray and _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
     arrays, form, repeat = (a, weights, where, out), (bins, range, axis, reproducible), None
     # A repeated call of the device skips all checks. NumPy may count its own arrays, which needs no signature.
