@@ -1,27 +1,14 @@
-"""The types of the functions of `clhist.stats` and `clhist.ndimage`, which each takes as its own by a decorator."""
+"""The types of the functions of `clhist.ndimage`, which each takes as its own by a decorator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, Unpack, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from clhist.typing import (
-        A,
-        Arrays,
-        Asked,
-        BinnedStatistic2dResult,
-        BinnedStatisticddResult,
-        BinnedStatisticResult,
-        BinOptions,
-        Ends,
-        Function,
-        Given,
-        HostArray,
-        Values,
-    )
+    from clhist.typing import A, Arrays, Function, Given, HostArray
 
 _Number = TypeVar("_Number", covariant=True)
 _Place = TypeVar("_Place")
@@ -71,52 +58,6 @@ class Extrema(Protocol):
     def __call__(self, input: Given[A], labels: Given[A], index: Arrays) -> tuple[A, A, list[Place], list[Place]]: ...
 
 
-class BinnedStatistic(Protocol):
-    """One statistic, or several by name, by the bins of one dimension."""
-
-    def __call__(
-        self,
-        x: Given[A],
-        values: Given[A] | None,
-        statistic: Asked = ...,
-        bins: int | Values = ...,
-        range: Ends | Sequence[Ends] | None = ...,
-        **options: Unpack[BinOptions],
-    ) -> BinnedStatisticResult[A, Asked]: ...
-
-
-class BinnedStatistic2d(Protocol):
-    """The same by those of two."""
-
-    def __call__(  # as the function
-        self,
-        x: Given[A],
-        y: Given[A],
-        values: Given[A] | None,
-        statistic: Asked = ...,
-        bins: int | Values = ...,
-        range: Sequence[Ends] | None = ...,
-        expand_binnumbers: bool = ...,
-        **options: Unpack[BinOptions],
-    ) -> BinnedStatistic2dResult[A, Asked]: ...
-
-
-class BinnedStatisticDd(Protocol):
-    """The same by those of several."""
-
-    def __call__(  # as the function
-        self,
-        sample: Given[A] | Sequence[Given[A]],
-        values: Given[A] | None,
-        statistic: Asked = ...,
-        bins: int | Values = ...,
-        range: Sequence[Ends] | None = ...,
-        expand_binnumbers: bool = ...,
-        binned_statistic_result: object = ...,
-        **options: Unpack[BinOptions],
-    ) -> BinnedStatisticddResult[A, Asked]: ...
-
-
 def _same(function: Any) -> Any:
     return function
 
@@ -127,6 +68,3 @@ places_of_regions: Callable[[Function], PlacesOfRegions[Place]] = _same
 centres_of_regions: Callable[[Function], PlacesOfRegions[Centre]] = _same
 histogram_of_regions: Callable[[Function], HistogramOfRegions] = _same
 extrema_of_regions: Callable[[Function], Extrema] = _same
-of_bins: Callable[[Function], BinnedStatistic] = _same
-of_bins_2d: Callable[[Function], BinnedStatistic2d] = _same
-of_bins_dd: Callable[[Function], BinnedStatisticDd] = _same

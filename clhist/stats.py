@@ -36,14 +36,17 @@ from clhist.binned.statistic_results import (
 from clhist.operators.c_types import check_booleans, supported_dtype
 from clhist.operators.halves import number_of
 from clhist.operators.names import FUNCTIONS
-from clhist.statistic_types import of_bins, of_bins_2d, of_bins_dd
 from clhist.statistics.quantiles import probability
 from clhist.statistics.table import BINNED
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pyopencl as cl
 
+    from clhist import typing as types
     from clhist.binned.sweep import Binned
+    from clhist.typing import A, Arrays, Asked, BinOptions, Ends, Given, Values
 
 __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
 
@@ -51,24 +54,23 @@ __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
 _BY_FUNCTION = {getattr(np, name): name for name in BINNED if name in FUNCTIONS.values() and hasattr(np, name)}
 
 
-@of_bins_dd
 @takes_cuda
 def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
-    sample: Any,
-    values: Any,
-    statistic: Any = "mean",
-    bins: Any = 10,
-    range: Any = None,
+    sample: Given[A] | Sequence[Given[A]],
+    values: Given[A] | None,
+    statistic: Asked = "mean",  # type: ignore[assignment]
+    bins: int | Values = 10,
+    range: Sequence[Ends] | None = None,
     expand_binnumbers: bool = False,
     binned_statistic_result: Any = None,
     *,
-    where: Any = None,
+    where: Arrays | None = None,
     queue: cl.CommandQueue | None = None,
     reproducible: bool = False,
     binnumber: bool = True,
     q: float | None = None,
-    weights: Any = None,
-) -> Any:
+    weights: Arrays | None = None,
+) -> types.BinnedStatisticddResult[A, Asked]:
     """Compute a statistic of the values in each bin: `scipy.stats.binned_statistic_dd` on an OpenCL device.
 
     Parameters
@@ -147,13 +149,14 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     _check_kind(sample, values, statistic, names, binned_statistic_result)
     points = points_of(sample)
     bins = as_edges("bins", bins)
-    values, missing = _missing_elements(points, values, weights)
+    data: Any
+    data, missing = _missing_elements(points, values, weights)
     if points is not None and missing is not None:
-        arrays = {"values": values, "weights": weights, "where": where}
+        arrays = {"values": data, "weights": weights, "where": where}
         return _of_present(
             points, arrays, missing, statistic, bins, range, expand_binnumbers, again, binnumber, options
         )
-    values_array = None if are_counts(names) else as_array("values", values)
+    values_array = None if are_counts(names) else as_array("values", data)
     weights = _quantile_weights(names, q, weights, points)
     # Options that SciPy lacks: they are refused if SciPy has to compute the statistic.
     options = {"reproducible": reproducible and rounds(names), "q": q, "statistic": unknown(names)}
@@ -176,15 +179,16 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     # SciPy computes callables, complex values, reused bin numbers, unsupported dtypes and few points.
     if points is None or edges is None or names is None or not by_kernels:
         forms = {"expand": expand_binnumbers, "again": again, "where": where, "binnumber": binnumber}
-        return by_scipy(points, sample, values, statistic, names, bins, range, edges, **forms)
+        return by_scipy(points, sample, data, statistic, names, bins, range, edges, **forms)
     assert queue is not None
-    leading_shape = tuple(values.shape if is_device_array(values) else np.shape(values))[:-1]
+    leading_shape = tuple(data.shape if is_device_array(data) else np.shape(data))[:-1]
     expand, more = expand_binnumbers if binnumber else None, {"reproducible": reproducible, "q": q, "weights": weights}
     results, numbers = _by_kernels(
         points, values_array, leading_shape, names, edges, flat(where), queue, expand=expand, **more
     )
     chosen = results if isinstance(statistic, list | tuple) else results[names[0]]
-    return BinnedStatisticddResult(chosen, edges, numbers)
+    result: Any = BinnedStatisticddResult(chosen, edges, numbers)
+    return result
 
 
 def _missing_elements(points: Points | None, values: Any, weights: Any) -> tuple[Any, np.ndarray | None]:
@@ -297,11 +301,15 @@ def _by_kernels(
     return results, None if expand is None else _numbers(points, edges, binned, queue, expand)
 
 
-@of_bins
 @takes_cuda
 def binned_statistic(
-    x: Any, values: Any, statistic: Any = "mean", bins: Any = 10, range: Any = None, **options: Any
-) -> Any:
+    x: Given[A],
+    values: Given[A] | None,
+    statistic: Asked = "mean",  # type: ignore[assignment]
+    bins: int | Values = 10,
+    range: Ends | Sequence[Ends] | None = None,
+    **options: Unpack[BinOptions],
+) -> types.BinnedStatisticResult[A, Asked]:
     """Compute a statistic of the values in each bin of one dimension: `scipy.stats.binned_statistic`.
 
     Parameters
@@ -329,26 +337,28 @@ def binned_statistic(
     array([2., 5.])
     """
     # As in SciPy, a sequence has the edges unless it has one item.
-    if hasattr(bins, "__len__") and len(bins) != 1:
-        bins = [_as_floats(bins)]
-    if hasattr(range, "__len__") and len(range) == 2:
-        range = [range]
-    result = binned_statistic_dd([x], values, statistic, bins, range, **options)
-    return BinnedStatisticResult(result.statistic, result.bin_edges[0], result.binnumber)
+    by: Any = bins
+    if hasattr(by, "__len__") and len(by) != 1:
+        by = [_as_floats(by)]
+    ends: Any = range
+    if hasattr(ends, "__len__") and len(ends) == 2:
+        ends = [ends]
+    of_dd = binned_statistic_dd([x], values, statistic, by, ends, **options)
+    result: Any = BinnedStatisticResult(of_dd.statistic, of_dd.bin_edges[0], of_dd.binnumber)
+    return result
 
 
-@of_bins_2d
 @takes_cuda
 def binned_statistic_2d(
-    x: Any,
-    y: Any,
-    values: Any,
-    statistic: Any = "mean",
-    bins: Any = 10,
-    range: Any = None,
+    x: Given[A],
+    y: Given[A],
+    values: Given[A] | None,
+    statistic: Asked = "mean",  # type: ignore[assignment]
+    bins: int | Values = 10,
+    range: Sequence[Ends] | None = None,
     expand_binnumbers: bool = False,
-    **options: Any,
-) -> Any:
+    **options: Unpack[BinOptions],
+) -> types.BinnedStatistic2dResult[A, Asked]:
     """Compute a statistic of the values in each bin of two dimensions: `scipy.stats.binned_statistic_2d`.
 
     Parameters
@@ -377,11 +387,13 @@ def binned_statistic_2d(
            [0., 1.]])
     """
     # As in SciPy, a sequence of another length than 1 or 2 has the edges of both dimensions.
-    if hasattr(bins, "__len__") and len(bins) not in (1, 2):
-        bins = [_as_floats(bins)] * 2
-    result = binned_statistic_dd([x, y], values, statistic, bins, range, expand_binnumbers, **options)
-    x_edge, y_edge = result.bin_edges
-    return BinnedStatistic2dResult(result.statistic, x_edge, y_edge, result.binnumber)
+    by: Any = bins
+    if hasattr(by, "__len__") and len(by) not in (1, 2):
+        by = [_as_floats(by)] * 2
+    of_dd = binned_statistic_dd([x, y], values, statistic, by, range, expand_binnumbers, **options)
+    x_edge, y_edge = of_dd.bin_edges
+    result: Any = BinnedStatistic2dResult(of_dd.statistic, x_edge, y_edge, of_dd.binnumber)
+    return result
 
 
 def _as_floats(bins: Any) -> np.ndarray:

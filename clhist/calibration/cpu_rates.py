@@ -12,7 +12,7 @@ from clhist import operators
 from clhist._core.devices.profile import Profile
 from clhist._core.model.private import GRID, KINDS, WORK_ITEMS, cells_name, tiles_name
 from clhist._core.model.times import CELLS
-from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
+from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
 
@@ -78,7 +78,7 @@ def cpu_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
             # The time of filling is an estimate: a tenth of the run remains in any case.
             samples = [size / max(run - filling, run / 10) for run in (sum(stages) * 1e9 for stages in every)]
             method = f"{size} elements, {cells} uniform bins, {how}"
-            rates[name] = Measurement(max(samples), "G/s", spread_of(samples), method)
+            rates[name] = Measurement.largest(samples, "G/s", method)
     return rates
 
 
@@ -91,4 +91,4 @@ def _filling(bench: Bench, profile: Profile, timed, bins: cl_array.Array, values
     ]
     samples = [cells / run for run in runs]
     method = f"a copy of {GRID[-1]} bins of 4 bytes for each of {profile.hardware_threads} work-items"
-    return Measurement(max(samples), "G/s", spread_of(samples), method)
+    return Measurement.largest(samples, "G/s", method)

@@ -51,6 +51,16 @@ class Measurement:
     spread: float
     method: str
 
+    @classmethod
+    def median(cls, samples: Sequence[float], unit: str, method: str) -> Measurement:
+        """Return the median of several runs."""
+        return cls(statistics.median(samples), unit, _spread(samples), method)
+
+    @classmethod
+    def largest(cls, samples: Sequence[float], unit: str, method: str) -> Measurement:
+        """Return the largest of several runs."""
+        return cls(max(samples), unit, _spread(samples), method)
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -92,7 +102,7 @@ class Bench:
         return seconds
 
 
-def spread_of(samples: Sequence[float]) -> float:
+def _spread(samples: Sequence[float]) -> float:
     """Return the largest less the smallest, relative to the median; infinite where that is 0 and not all are."""
     spread = max(samples) - min(samples)
     return spread / statistics.median(samples) if statistics.median(samples) else spread and math.inf
@@ -146,7 +156,7 @@ def bandwidth(bench: Bench, memory: int) -> Measurement:
     """Return the rate of reading once an array much larger than any cache, in GB/s: that of a plain sum."""
     size = min(memory // 4, bench.device.max_mem_alloc_size, (512 if bench.quick else 2048) * MIB)
     samples = [size / seconds / 1e9 for seconds in _read(bench, size, 1)]
-    return Measurement(statistics.median(samples), "GB/s", spread_of(samples), f"reading {size // MIB} MiB once")
+    return Measurement.median(samples, "GB/s", f"reading {size // MIB} MiB once")
 
 
 def _read(bench: Bench, size: int, rounds: int, runs: int | None = None) -> list[float]:
@@ -250,7 +260,7 @@ def residents(bench: Bench) -> Measurement:
         groups = 64 * bench.device.max_compute_units
         kernel(bench.queue, (group * groups,), (group,), present.data, most.data, np.uint32(2000)).wait()
         samples.append(float(most.get()[0]) * group)
-    return Measurement(max(samples), "work-items", spread_of(samples), "most groups of 256 that were present at a time")
+    return Measurement.largest(samples, "work-items", "most groups of 256 that were present at a time")
 
 
 _PAIRS = 50  # of calls with two launches and one
@@ -277,9 +287,9 @@ def launch(bench: Bench) -> Measurement:
     for _ in range(bench.runs):
         # Both times of a pair follow each other, so that a slower clock affects both.
         pairs = [(seconds(1), seconds(2)) for _ in range(_PAIRS)]
-        samples.append(max(0.0, statistics.median(two - one for one, two in pairs)))
+        samples.append(1e6 * max(0.0, statistics.median(two - one for one, two in pairs)))
     text = f"median of {_PAIRS} pairs of two kernels and one, both empty, to the end of the last"
-    return Measurement(statistics.median(samples) * 1e6, "us", spread_of(samples), text)
+    return Measurement.median(samples, "us", text)
 
 
 # Each with a value that changes every bin it meets: a compare-exchange that would write nothing is not made.
@@ -326,7 +336,6 @@ def update_rates(bench: Bench, bins: int = 2048) -> dict[str, Measurement]:
                     _, stages = kernel.timed(x, _VALUE, num_bins=bins, queue=bench.queue, **choices)
                     samples.append(x.size / stages["sweep"] / 1e9)
                 where = "all in one bin" if contention == "high" else f"{bins} uniform bins"
-                rates[f"{name}, {memory}, {contention} contention"] = Measurement(
-                    statistics.median(samples), "G/s", spread_of(samples), f"{x.size} updates, {where}, one copy"
-                )
+                method = f"{x.size} updates, {where}, one copy"
+                rates[f"{name}, {memory}, {contention} contention"] = Measurement.median(samples, "G/s", method)
     return rates

@@ -32,7 +32,7 @@ from clhist._core.model.times import (
     Times,
     rate_name,
 )
-from clhist.calibration.measure import MIB, Bench, Measurement, spread_of
+from clhist.calibration.measure import MIB, Bench, Measurement
 from clhist.errors import BuildError
 from clhist.kernel import HistogramKernel
 from clhist.operators.operator import Operator
@@ -147,9 +147,8 @@ def _overheads(timer: _Timer, profile: Profile) -> dict[str, Measurement]:
     few = replace(timer, size=_FEW_ELEMENTS, inputs={}).seconds(1, memory="local", passes=1)
     if not few:
         return {}
-    rates = {
-        SHORT: Measurement(1e6 * statistics.median(few) / 2, "us", spread_of(few), f"{_FEW_ELEMENTS} elements, one bin")
-    }
+    halves = [0.5e6 * seconds for seconds in few]
+    rates = {SHORT: Measurement.median(halves, "us", f"{_FEW_ELEMENTS} elements, one bin")}
     # Half of the local memory against a sixteenth: what both calls have in common cancels.
     bins, choices = profile.local_memory // 8, {"memory": "local", "copies": 1}
     seconds = _longer(timer.seconds(bins // 8, **choices), timer.seconds(bins, **choices))
@@ -234,7 +233,7 @@ class _Timer:
         # The overhead is a prediction: a tenth of the time remains in any case.
         samples = [self.size / max(seconds - overhead, seconds / 10) / 1e9 for seconds in runs]
         method = f"{self.size} elements, {num_bins} uniform bins, without {1e6 * overhead:.0f} us for kernels and cells"
-        return {rate_name(self.kind, what): Measurement(statistics.median(samples), "G/s", spread_of(samples), method)}
+        return {rate_name(self.kind, what): Measurement.median(samples, "G/s", method)}
 
     def further(
         self, what: str, first: str, num_bins: int, rates: Mapping[str, Measurement], **choices: Any
@@ -247,7 +246,7 @@ class _Timer:
         passes = plan.passes - 1
         samples = [passes * self.size / max(seconds - rest, seconds / 10) / 1e9 for seconds in runs]
         method = f"{self.size} elements, {num_bins} uniform bins, {passes} passes beyond the first"
-        return {rate_name(self.kind, what): Measurement(statistics.median(samples), "G/s", spread_of(samples), method)}
+        return {rate_name(self.kind, what): Measurement.median(samples, "G/s", method)}
 
     def _overhead(self, plan: Plan, rates: Mapping[str, Measurement]) -> float:
         """Return the seconds of kernels and cells that `model.times` adds."""

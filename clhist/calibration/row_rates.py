@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 from math import inf
 
@@ -25,7 +24,7 @@ from clhist._core.model.times import (
 from clhist._core.opencl.device import profile_context, trust
 from clhist._core.runtime.call import call_of
 from clhist._core.runtime.scatter import ScatterSpec, arguments_of, elements, scatter_engine
-from clhist.calibration.measure import Bench, Measurement, spread_of
+from clhist.calibration.measure import Bench, Measurement
 
 _CPU_ROWS, _CPU_BINS = 2**20, 1000
 _GPU_ROWS, _GPU_BINS, _GPU_COMPONENTS = 2**21, 100_000, 64
@@ -57,7 +56,7 @@ def row_rates(bench: Bench, profile: Profile) -> dict[str, Measurement]:
 
     def note(name: str, unit: str, samples: list[float], rows: int, components: int) -> None:
         method = f"{rows} rows of {components} components into {bins} uniform bins"
-        measured[name] = Measurement(statistics.median(samples), unit, spread_of(samples), method)
+        measured[name] = Measurement.median(samples, unit, method)
 
     rows, components = _PLACED_ROWS // shrink, _PLACED_COMPONENTS
     runs = _stages(bench, rows, bins, components, is_element=False)

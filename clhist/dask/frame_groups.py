@@ -80,12 +80,7 @@ class FrameGroupBy:
         import pandas
 
         check_booleans(skipna=skipna)
-        outputs = {
-            name: (self._names[0], ("size",))
-            if isinstance(request, str) and request == "size"
-            else self._checked(name, request)
-            for name, request in columns.items()
-        }
+        outputs = {name: self._checked(name, request) for name, request in columns.items()}
         options: dict[str, Any] = {"skipna": skipna, "ddof": ddof, "dtype": dtype}
         # With min_count, each column needs its count beside the statistics.
         inputs: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,28 +61,19 @@ __all__ = [
 ]
 
 _ALIASES = {"any": "logical_or", "all": "logical_and"}
+# Modules of those that are not in `arithmetic`.
+_HOMES = {
+    **dict.fromkeys(("argmax", "argmin", "first", "last"), "positional"),
+    **dict.fromkeys(("mean", "standard_deviation", "variance"), "statistics"),
+    "as_operator": "ufuncs",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Imported by the first use of an operator: what NumPy counts needs none.
-    if name in ("argmax", "argmin", "first", "last"):
-        from clhist.operators import positional
-
-        home: Any = positional
-    elif name in ("mean", "standard_deviation", "variance"):
-        from clhist.operators import statistics
-
-        home = statistics
-    elif name == "as_operator":
-        from clhist.operators import ufuncs
-
-        home = ufuncs
-    else:
-        from clhist.operators import arithmetic
-
-        home = arithmetic
+    home = import_module(f"clhist.operators.{_HOMES.get(name, 'arithmetic')}")
     value = globals()[name] = getattr(home, _ALIASES.get(name, name))
     return value
 

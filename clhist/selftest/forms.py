@@ -19,7 +19,7 @@ from clhist.selftest.digests import DTYPES, exact_sums
 from clhist.selftest.functions import FUNCTIONS
 from clhist.selftest.inputs import BATCHES, DISTRIBUTIONS, OFFSETS, TINY_BATCHES, drawn
 from clhist.selftest.places import HOST, Host, PlacedKernel
-from clhist.selftest.reference import assert_same, folded
+from clhist.selftest.reference import folded, same_as
 from clhist.selftest.updates import expect
 from clhist.typing import Memory, Update
 
@@ -106,7 +106,7 @@ def _distributions(at: Setting) -> None:
         # With few bins work-items contend; many leave room for fewer copies.
         for num_bins in (7, 999):
             bins = drawn(name, at.rng, at.few(4001), num_bins)
-            expect(partial(assert_same, expected=reference(np.add, bins, 1, num_bins)), kernel(bins, num_bins=num_bins),
+            expect(same_as(reference(np.add, bins, 1, num_bins)), kernel(bins, num_bins=num_bins),
                    bins=name, H=num_bins)  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def _lengths(at: Setting) -> None:
         if size > at.few(size):
             break
         bins, values = at.pairs(size, 5)
-        same = partial(assert_same, expected=reference(np.add, bins, values, 5))
+        same = same_as(reference(np.add, bins, values, 5))
         expect(same, kernel(bins, values, num_bins=5), N=size)
 
 
@@ -128,7 +128,7 @@ def _index_types(at: Setting) -> None:
         bins = np.r_[at.rng.integers(0, 41, 1000).astype(dtype), np.array([largest, largest - 1, 40], dtype)]
         expected = np.bincount(bins[bins < 41].astype(int), minlength=41).astype(np.int32)
         result = at.call(reduce_by_index, np.zeros(41, np.int32), np.add, bins, 1, queue=at.queue)
-        expect(partial(assert_same, expected=expected), result, dtype=np.dtype(dtype))
+        expect(same_as(expected), result, dtype=np.dtype(dtype))
 
 
 def _nan(at: Setting) -> None:
@@ -144,15 +144,15 @@ def _nan(at: Setting) -> None:
     floats[bins == 3] = np.nan
     floats[1::211] = np.inf
     results = kernel(bins, floats, num_bins=_BINS)
-    expect(partial(assert_same, expected=reference(np.maximum, bins, floats, _BINS, dtype=np.float32)), results["most"])
+    expect(same_as(reference(np.maximum, bins, floats, _BINS, dtype=np.float32)), results["most"])
     start = np.full(_BINS, np.nan, np.float32)
-    expect(partial(assert_same, expected=reference(np.fmax, bins, floats, _BINS, start)), results["number"])
+    expect(same_as(reference(np.fmax, bins, floats, _BINS, start)), results["number"])
 
 
 def _dest_and_out(at: Setting) -> None:
     kernel = at.summing()
     (bins, values), dest = at.pairs(), at.rng.integers(-99, 99, _BINS, np.int32)
-    same = partial(assert_same, expected=reference(np.add, bins, values, _BINS, dest))
+    same = same_as(reference(np.add, bins, values, _BINS, dest))
     expect(same, kernel(bins, values, num_bins=_BINS, dest=dest), dest="given")
     out = np.full(_BINS, 77, np.int32)
     expect(same, kernel(bins, values, num_bins=_BINS, dest=dest, out=out), out="another")
@@ -172,9 +172,9 @@ def _fields(at: Setting) -> None:
     fields = at.call(reduce_by_index, (most, where), argmax, bins, values.astype(np.float32), queue=at.queue)
     expected = reference(np.maximum, bins, values, _BINS, dtype=np.float32)
     first = [np.flatnonzero((bins == k) & (values == expected[k]))[:1] for k in range(_BINS)]
-    expect(partial(assert_same, expected=expected), fields[0], field="value")
+    expect(same_as(expected), fields[0], field="value")
     indices = np.array([k[0] if k.size else 2**31 - 1 for k in first], np.int32)
-    expect(partial(assert_same, expected=indices), fields[1], field="index")
+    expect(same_as(indices), fields[1], field="index")
 
 
 def _fused(at: Setting) -> None:
@@ -197,14 +197,14 @@ def _fused(at: Setting) -> None:
             "few": reference(np.add, np.arange(size) % 3, 1, 3),
         }
         for name in outputs:
-            expect(partial(assert_same, expected=expected[name]), results[name], output=name, N=size)
+            expect(same_as(expected[name]), results[name], output=name, N=size)
 
 
 def _several_emits(at: Setting) -> None:
     kernel = at.kernel(_ONE, "const int *bins", "for (int k = 0; k < 3; ++k) EMIT(bins[i] + k, k + 1)", emits=3)
     bins, _ = at.pairs()
     expected = sum(reference(np.add, bins + k, k + 1, _BINS) for k in range(3))
-    expect(partial(assert_same, expected=np.asarray(expected, np.int32)), kernel(bins, num_bins=_BINS))
+    expect(same_as(np.asarray(expected, np.int32)), kernel(bins, num_bins=_BINS))
 
 
 def _batched(bins: np.ndarray, offsets: Any, num_bins: int) -> np.ndarray:
@@ -218,23 +218,21 @@ def _even_batches(at: Setting) -> None:
         expected = _batched(bins, np.arange(count + 1) * elements, num_bins)
         for memory in (None, "global"):
             result = kernel(bins, num_bins=num_bins, num_histograms=count, memory=memory)
-            expect(
-                partial(assert_same, expected=expected), result, histograms=count, N=elements, H=num_bins, memory=memory
-            )
+            expect(same_as(expected), result, histograms=count, N=elements, H=num_bins, memory=memory)
 
 
 def _ragged_batches(at: Setting) -> None:
     kernel = at.counting()
     bins = drawn("uniform, some outside", at.rng, 1000, 5)
     for name, offsets in OFFSETS.items():
-        same = partial(assert_same, expected=_batched(bins, offsets, 5))
+        same = same_as(_batched(bins, offsets, 5))
         expect(same, kernel(bins, num_bins=5, offsets=np.array(offsets)), offsets=name)
     # So many elements of so few bins that each work-item has a copy.
     kernel = at.kernel(operators.saturating_add(np.int32, 10**6), "const int *bins", "EMIT(bins[i], 1)")
     size = at.few(50_000)
     bins, offsets = drawn("uniform, some outside", at.rng, size, 5), [0, 30, 30, size - 1000]
     result = kernel(bins, num_bins=5, offsets=offsets, memory="global")
-    expect(partial(assert_same, expected=_batched(bins, offsets, 5)), result, N=size, memory="global")
+    expect(same_as(_batched(bins, offsets, 5)), result, N=size, memory="global")
 
 
 def _vectors(at: Setting) -> None:
@@ -242,14 +240,14 @@ def _vectors(at: Setting) -> None:
     points = at.rng.integers(-9, 9, (bins.size, 3)).astype(np.float32)
     expected = np.stack([reference(np.add, bins, points[:, k], _BINS, dtype=np.float32) for k in range(3)], axis=1)
     result = at.call(reduce_by_index, np.zeros((_BINS, 3), np.float32), np.add, bins, points, queue=at.queue)
-    expect(partial(assert_same, expected=expected), result)
+    expect(same_as(expected), result)
 
 
 def _passes(at: Setting) -> None:
     kernel = at.summing()
     for num_bins in (5003,) if at.tiny else (5003, 20_011):
         bins, values = at.pairs(9001, num_bins)
-        same = partial(assert_same, expected=reference(np.add, bins, values, num_bins))
+        same = same_as(reference(np.add, bins, values, num_bins))
         for choices in _CHOICES:
             expect(same, kernel(bins, values, num_bins=num_bins, **choices), H=num_bins, **choices)
 
@@ -257,7 +255,7 @@ def _passes(at: Setting) -> None:
 def _hashed_locks(at: Setting) -> None:
     kernel = at.summing()
     bins, values = at.pairs()
-    same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
+    same = same_as(reference(np.add, bins, values, _BINS))
     for memory in ("local", "global"):
         result = kernel(bins, values, num_bins=_BINS, update="lock", memory=memory, locks=8, copies=2)
         expect(same, result, memory=memory)
@@ -276,12 +274,12 @@ def _packed_counters(at: Setting) -> None:
             # Counters of 16 bits overflow only if one bin gets most elements; narrower ones do so with fewer.
             overflows = 20_011 if bits < 16 or name.startswith("uniform") else size
             bins = drawn(name, at.rng, at.few(size, overflows), num_bins)
-            same = partial(assert_same, expected=reference(np.add, bins, 1, num_bins))
+            same = same_as(reference(np.add, bins, 1, num_bins))
             expect(same, kernel(bins, num_bins=num_bins, counter_bits=bits), bins=name, counter_bits=bits)
     if not at.tiny:  # in passes, with partitioned pairs behind
         num_bins = 3 * most
         bins = drawn("half in one", at.rng, size, num_bins)
-        same = partial(assert_same, expected=reference(np.add, bins, 1, num_bins))
+        same = same_as(reference(np.add, bins, 1, num_bins))
         expect(same, kernel(bins, num_bins=num_bins, counter_bits=4), passes=2)
 
 
@@ -296,7 +294,7 @@ def _held_bins(at: Setting) -> None:
             bins, values = drawn(name, at.rng, size, 97), at.rng.integers(-9, 9, size).astype(np.float32)
             expected = reference(np.add, bins, values, 97, dtype=np.float32)
             result = kernel(bins, values, num_bins=97, update=update, memory=memory)
-            expect(partial(assert_same, expected=expected), result, bins=name, update=update, memory=memory)
+            expect(same_as(expected), result, bins=name, update=update, memory=memory)
 
 
 def _private_copies(at: Setting) -> None:
@@ -311,7 +309,7 @@ def _private_copies(at: Setting) -> None:
         tiles = []
     for distribution in ("uniform, some outside", "half in one"):
         bins = drawn(distribution, at.rng, values.size, _BINS)
-        same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
+        same = same_as(reference(np.add, bins, values, _BINS))
         for choices in (*in_turn, *tiles):
             result = kernel(bins, values, num_bins=_BINS, update="private", **choices)
             expect(same, result, bins=distribution, **choices)
@@ -319,7 +317,7 @@ def _private_copies(at: Setting) -> None:
 
 def _streams(at: Setting) -> None:
     bins, values = at.pairs()
-    expected = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
+    expected = same_as(reference(np.add, bins, values, _BINS))
     stream = at.summing().accumulator(_BINS, chunk_bytes=4096, queue=at.queue)
     at.call(stream.add, bins, values)
     expect(expected, at.call(stream.result), chunk_bytes=4096)
@@ -334,13 +332,13 @@ def _streams(at: Setting) -> None:
     for part in np.array_split(np.arange(bins.size), 3):
         at.call(argmax.add, bins[part], values[part])
     most = reference(np.maximum, bins, values, _BINS, np.full(_BINS, -(2**31), np.int32))
-    expect(partial(assert_same, expected=most), np.asarray(at.call(argmax.result)["value"]), operator="argmax")
+    expect(same_as(most), np.asarray(at.call(argmax.result)["value"]), operator="argmax")
 
 
 def _bincount(at: Setting) -> None:
     # Values that repeat, the greatest one of a dtype, and one far above all others.
     for x in (np.arange(5000) % 77, np.r_[np.zeros(9999, np.uint8), np.uint8(255)], np.r_[np.zeros(5000, int), 10**5]):
-        expect(partial(assert_same, expected=np.bincount(x)), at.call(bincount, x, queue=at.queue), largest=x.max())
+        expect(same_as(np.bincount(x)), at.call(bincount, x, queue=at.queue), largest=x.max())
     weights = at.rng.integers(0, 99, 5000) / 4
     x = np.arange(5000) % 77
     try:
@@ -349,14 +347,14 @@ def _bincount(at: Setting) -> None:
         if "double precision" in str(error):
             return
         raise
-    expect(partial(assert_same, expected=np.bincount(x, weights)), result, weights=True)
+    expect(same_as(np.bincount(x, weights)), result, weights=True)
 
 
 def _device_arrays(at: Setting) -> None:
     if at.place.is_cuda:
         raise NotAvailableError("arrays of PyOpenCL are for OpenCL")
     bins, values = at.pairs()
-    same = partial(assert_same, expected=reference(np.add, bins[1:], values[1:], _BINS))
+    same = same_as(reference(np.add, bins[1:], values[1:], _BINS))
     queues, properties = [at.queue], cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
     # Out of order, commands wait for events alone, so a missing one shows.
     if at.queue.device.queue_properties & properties:
@@ -373,7 +371,7 @@ def _device_arrays(at: Setting) -> None:
 
 def _race_factor(at: Setting) -> None:
     bins, values = at.pairs()
-    same = partial(assert_same, expected=reference(np.add, bins, values, _BINS))
+    same = same_as(reference(np.add, bins, values, _BINS))
     expect(same, at.summing()(bins, values, num_bins=_BINS, race_factor="sample"))
 
 
@@ -384,7 +382,7 @@ def _long_counters(at: Setting) -> None:
     # Elements before 2^31 - 95 emit nothing: the histogram stays small, but their numbers need 64 bits.
     kernel = at.kernel(_ONE, "long before", "if (i >= before) EMIT(i - before, 1)")
     result = kernel(size - 100, size=size, num_bins=101, queue=at.queue)
-    expect(partial(assert_same, expected=np.r_[np.ones(100, np.int32), np.zeros(1, np.int32)]), result, N=size)
+    expect(same_as(np.r_[np.ones(100, np.int32), np.zeros(1, np.int32)]), result, N=size)
 
 
 # A check for each dtype: some compilers take minutes for the kernels of all.

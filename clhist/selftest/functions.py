@@ -11,7 +11,7 @@ import numpy as np
 import clhist
 from clhist._core.opencl.device import device_features
 from clhist.selftest.checks import NotAvailableError
-from clhist.selftest.reference import assert_same
+from clhist.selftest.reference import same_as
 from clhist.selftest.updates import checked_input, expect
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def groups(at: Setting) -> None:
     grouped = clhist.group_by(keys, queue=at.queue)
     results = grouped.agg(v=(values, ["sum", "max", "first", "median"]))["v"]
     wanted, numbers = np.unique(keys, return_inverse=True)
-    expect(partial(assert_same, expected=wanted), np.asarray(grouped.keys), of="keys")
+    expect(same_as(wanted), np.asarray(grouped.keys), of="keys")
     parts = [values[numbers == k] for k in range(wanted.size)]
     for name, function in (("sum", np.sum), ("max", np.max), ("first", lambda part: part[0]), ("median", np.median)):
         expect(partial(_assert_close, expected=[function(part) for part in parts]), results[name], statistic=name)
@@ -63,10 +63,10 @@ def histograms(at: Setting) -> None:
     for bins in (10, np.array([-2.0, -0.5, 0.1, 0.2, 3.0])):
         counts, edges = clhist.histogram(x, bins, queue=at.queue)
         expected = np.histogram(x, bins)
-        expect(partial(assert_same, expected=expected[0].astype(counts.dtype)), counts, bins=np.size(bins))
+        expect(same_as(expected[0].astype(counts.dtype)), counts, bins=np.size(bins))
         expect(partial(_assert_close, expected=expected[1]), edges, bins=np.size(bins), of="edges")
         places = clhist.digitize(x, edges, queue=at.queue)
-        expect(partial(assert_same, expected=np.digitize(x, edges).astype(places.dtype)), places, bins=np.size(bins))
+        expect(same_as(np.digitize(x, edges).astype(places.dtype)), places, bins=np.size(bins))
     counts = clhist.histogram2d(x, y, (7, 9), queue=at.queue)[0]
     expect(partial(_assert_close, expected=np.histogram2d(x, y, (7, 9))[0]), counts, dimensions=2)
 
@@ -78,7 +78,7 @@ def distinct(at: Setting) -> None:
         x = at.rng.integers(-(2**20), 2**20, 999)[at.rng.integers(0, 999, _LARGE)].astype(dtype)
         results, expected = clhist.unique(x, return_counts=True, queue=at.queue), np.unique(x, return_counts=True)
         for name, got, wanted in zip(("values", "counts"), results, expected, strict=True):
-            expect(partial(assert_same, expected=wanted), got, dtype=np.dtype(dtype), of=name)
+            expect(same_as(wanted), got, dtype=np.dtype(dtype), of=name)
 
 
 def _leave_out(at: Setting) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from math import hypot, lcm
 from typing import Any
 
@@ -103,6 +104,11 @@ def assert_close(result: np.ndarray, expected: Sequence[Rational], bounds: Seque
     wrong = [k for k, (error, bound) in enumerate(zip(errors, bounds, strict=True)) if not error <= bound]
     if wrong:
         raise AssertionError(f"bins {wrong}: errors {[errors[k] for k in wrong]} exceed {[bounds[k] for k in wrong]}")
+
+
+def same_as(expected: np.ndarray) -> Callable[[np.ndarray], None]:
+    """Return the check that a result equals `expected`."""
+    return partial(assert_same, expected=expected)
 
 
 def assert_same(result: np.ndarray, expected: np.ndarray) -> None:

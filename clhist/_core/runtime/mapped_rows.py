@@ -103,8 +103,7 @@ def reduce_mapped(
     # Sorted rows are gathered where that is possible and predicted to be faster, or else combined as any others.
     if is_sorted and (result := reduce_sorted(shape, operator, indices, value, arrays, numbers)) is not None:
         return result
-    spec, queue = _spec(shape, operator, indices, value, arrays, numbers or {}, is_sorted=False)
-    return _reduced(spec, queue, shape, indices, arrays, numbers or {}, FREE)
+    return _reduced(shape, operator, indices, value, arrays, numbers or {}, is_sorted=False)
 
 
 def reduce_sorted(
@@ -119,15 +118,10 @@ def reduce_sorted(
 
     Parameters are those of `reduce_mapped`. The operator may depend on the number of values of a bin.
     """
-    if not indices.size:
-        return None
-    spec, queue = _spec(shape, operator, indices, value, arrays, numbers or {}, is_sorted=True)
-    if not _gathers(queue.context, queue.device, spec, indices.size * spec.elements_of_row, shape):
-        return None
-    return _reduced(spec, queue, shape, indices, arrays, numbers or {}, _SORTED)
+    return _reduced(shape, operator, indices, value, arrays, numbers or {}, is_sorted=True) if indices.size else None
 
 
-def _spec(
+def _reduced(
     shape: tuple[int, ...],
     operator: Operator,
     indices: Array,
@@ -136,27 +130,19 @@ def _spec(
     numbers: Mapping[str, int],
     *,
     is_sorted: bool,
-) -> tuple[MappedRows, cl.CommandQueue]:
-    """Return the parameters of the engine, and the queue of the arrays."""
+) -> Array | None:
+    """Combine computed rows; sorted ones are gathered, or None is returned where they should not be."""
     on_device = is_device_array(indices)
     queue = queue_for(None, indices.context if on_device else None, queue_of(indices, *arrays.values()))
     vector = prod(shape[1:])
     by_rows = vector > 1 and planning_profile(queue.device).kind == "cpu"
     dtypes = tuple((name, array.dtype) for name, array in arrays.items())
-    return MappedRows(operator, indices.dtype, dtypes, value, vector, by_rows, tuple(numbers), is_sorted), queue
-
-
-def _reduced(
-    spec: MappedRows,
-    queue: cl.CommandQueue,
-    shape: tuple[int, ...],
-    indices: Array,
-    arrays: Mapping[str, Array],
-    numbers: Mapping[str, int],
-    choices: Choices,
-) -> Array:
-    call = Call(shape, size=indices.size * spec.elements_of_row, queue=queue, choices=choices)
-    rows = (shape[0],) if spec.vector > 1 else ()
+    spec = MappedRows(operator, indices.dtype, dtypes, value, vector, by_rows, tuple(numbers), is_sorted)
+    size = indices.size * spec.elements_of_row
+    if is_sorted and not _gathers(queue.context, queue.device, spec, size, shape):
+        return None
+    call = Call(shape, size=size, queue=queue, choices=_SORTED if is_sorted else FREE)
+    rows = (shape[0],) if vector > 1 else ()
     outcome = _engine(queue.context, spec).run((indices, *arrays.values(), *numbers.values(), *rows), call)
     return outcome.results[0]
 
