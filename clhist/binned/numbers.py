@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,12 +138,12 @@ class NumbersCall:
     def _of(cls, spec: NumbersSpec, binned: Binned, queue: cl.CommandQueue, numbers: Sequence[int]) -> NumbersCall:
         args, dtypes = binned.template(queue)
         values = dict(zip(spec.declarations, [*args, *numbers], strict=True))
-        tables = {text: values[text] for text in spec.tables}
+        tables = {text: value for text, value in values.items() if _is_table(text)}
         if cuda_device_of(queue) is None:
             executable = _executable(queue.context, queue, spec)
         else:  # a launch on CUDA is replayed with the caller's arrays alone
             executable, tables = _made(queue, spec, tables), {}
-        scalars = [_dtype_of(text).type(values[text]) for text in spec.numbers]
+        scalars = [_dtype_of(text).type(value) for text, value in values.items() if "*" not in text]
         is_searched = any(axis.is_searched for axis in binned.axes)
         return cls(queue, executable, list(tables.values()), dtypes, scalars, is_searched)
 
@@ -221,7 +222,7 @@ class NumbersSpec(NamedTuple):
     @property
     def tables(self) -> list[str]:
         """Those of the arrays of axes; the others are the caller's."""
-        return [text for text in self.declarations if "*" in text and not _is_data(text)]
+        return [text for text in self.declarations if _is_table(text)]
 
     @property
     def arrays(self) -> list[str]:
@@ -300,6 +301,12 @@ def _is_data(declaration: str) -> bool:
     )
 
 
+def _is_table(declaration: str) -> bool:
+    """Whether it is of an array of an axis."""
+    return "*" in declaration and not _is_data(declaration)
+
+
+@lru_cache(maxsize=256)
 def _dtype_of(number: str) -> np.dtype:
     """Return the dtype of a declared number."""
     dtype = dtype_of(number.rpartition(" ")[0])
