@@ -200,11 +200,16 @@ class SizedCalls:
         if shape is None or size is None:
             return None
         # A plan for exactly these bins comes first.
-        for planned in (shape,) if exact_bins else (shape, planned_shape(shape)):
-            call = self._close.get((planned_size(size), planned))
-            if call is not None and (call.borrows is None or call.borrows()):
-                return call, shape
-        return None
+        planned = planned_size(size)
+        call = self._usable((planned, shape))
+        if call is None and not exact_bins:
+            call = self._usable((planned, planned_shape(shape)))
+        return None if call is None else (call, shape)
+
+    def _usable(self, planned: _Planned) -> SizedCall | None:
+        """Return the call of a shared plan for so many elements and bins, unless it was borrowed often enough."""
+        call = self._close.get(planned)
+        return call if call is None or call.borrows is None or call.borrows() else None
 
     def put(self, sizes: tuple[Any, ...], call: SizedCall, *, any_size: bool = False) -> None:
         """Store a call; with `any_size`, also for other sizes that its plan serves."""

@@ -467,6 +467,8 @@ class Engine:
         Their order is that of the prepared scalars: those of the map, the lower bound, and the sizes.
         """
         previous, before = prepared.scalars
+        if previous == []:  # as of maps of arrays alone
+            return before
         values = [args[n] for n in self._scalars]
         if call.largest is not None:
             values.append(call.largest.lower_bound)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import prod
-from operator import is_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.kernels.arguments import same_scalar
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, note_event
 from clhist._core.opencl.cuda_kinds import cuda_device_of
@@ -38,9 +38,6 @@ from clhist._core.runtime.prepared import (
 
 if TYPE_CHECKING:
     from clhist._core.runtime.chain import Chain
-
-
-_UNSET = object()
 
 
 class _Command:
@@ -86,16 +83,17 @@ class _Command:
             else:
                 arguments.append(value)
         self.arguments, self.typed = kernel.typed(arguments), kernel.typed
-        self.current: list[Any] = [_UNSET] * len(self.numbers)
+        self.current: list[Any] = [None] * len(self.numbers)
         self.token = new_token()
 
     def set(self, numbers: Sequence[Any]) -> None:
-        """Set the offsets and scalars of the next launch; the same objects keep the kernel's arguments as they are."""
+        """Set the offsets and scalars of the next launch; equal ones keep the kernel's arguments as they are."""
         values = [numbers[k] for _, k in self.numbers]
-        if all(map(is_, values, self.current)):
+        pairs = zip(values, self.current, strict=True)
+        if all(value is before or same_scalar(value, before) for value, before in pairs):
             return
         # An exception may arrive between any two steps, so the numbers count as unset until the last one.
-        self.current = [_UNSET] * len(values)
+        self.current = [None] * len(values)
         arguments = [*self.arguments]
         for (n, _), value in zip(self.numbers, values, strict=True):
             arguments[n] = value

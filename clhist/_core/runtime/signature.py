@@ -30,6 +30,8 @@ _FLAGS = 0x500  # NumPy's flags "aligned" and "writeable", as bits of `flags.num
 _MOST_BYTES = 1 << 16  # of a NumPy array whose content is compared
 _MOST_ITEMS = 64  # of a sequence, which takes longer
 
+_DeviceArray = cl_array.Array  # a global of this module takes one look-up, not two
+
 T = TypeVar("T")
 
 
@@ -167,7 +169,9 @@ def signature_of_call(
             queue = _queue_in(context)
         if (call.dest is not None or call.out is not None) and not _add_targets(parts, call, targets, is_batch):
             return None
-        bins, rest = _key_of_bins(call.num_bins), _key_of_options(call)
+        bins, rest = call.num_bins, _key_of_options(call)
+        if type(bins) is not int:
+            bins = _key_of_bins(bins)
     except UnknownError:
         return None
     # Profiles decide on plans, so the settings that select one are a part of every signature.
@@ -175,9 +179,9 @@ def signature_of_call(
     return key, values[sizing].size if size is None and sizing is not None else size, bins
 
 
-def _key_of_bins(bins: Any) -> int | tuple[Any, ...]:
-    """Return the key of the bins of a call, a number or a shape itself."""
-    if type(bins) is int or (type(bins) is tuple and {int}.issuperset(map(type, bins))):
+def _key_of_bins(bins: Any) -> tuple[Any, ...]:
+    """Return the key of the bins of a call that are no number, a shape itself."""
+    if type(bins) is tuple and {int}.issuperset(map(type, bins)):
         return bins
     return "bins", alike(bins)
 
@@ -201,7 +205,7 @@ def _add_arrays(
     for argument, value in zip(arguments, values):  # noqa: B905  # as many, and `strict` takes time in each call
         if not argument.is_array:
             continue
-        if isinstance(value, cl_array.Array):
+        if isinstance(value, _DeviceArray):
             on_device = True
             if not argument.is_const and not may_be_written(value):
                 raise UnknownError
@@ -294,9 +298,6 @@ def signature_of_data(
         is_on_device = isinstance(first, _DeviceArray) or any(isinstance(array, _DeviceArray) for array in arrays)
         queue = None if is_on_device else default_queue()
     return tuple(parts), (*rest, *profile_names()), queue
-
-
-_DeviceArray = cl_array.Array  # a global of this module takes one look-up, not two
 
 
 def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
@@ -411,7 +412,7 @@ def _content(value: np.ndarray) -> Hashable:
 
 def _like(array: Array) -> Hashable:
     """Return the key of an array without its content; the queue of a PyOpenCL array implies its context."""
-    if isinstance(array, cl_array.Array):
+    if isinstance(array, _DeviceArray):
         # Alignment instead of the address: it decides on wide loads, and new arrays of one kind share a signature.
         where = array.queue or array.context
         return array.dtype, array.shape, array.strides, where, array.offset % _LOAD_BYTES == 0
@@ -454,16 +455,16 @@ def _target(value: Any, targets: list[Array], shape: Any) -> Hashable:
 
 def without_length(array: Array) -> Hashable:
     """Return the key of an array as of `_like`, without the length of the first dimension if it is contiguous."""
-    shape, dtype = array.shape, array.dtype
+    shape, dtype, row = array.shape, array.dtype, ()
     if len(shape) == 1:
         is_whole = array.strides[0] == dtype.itemsize and shape[0] > 0
     else:
-        is_whole = array.size > 0 and bool(array.flags.c_contiguous)
+        is_whole, row = array.size > 0 and bool(array.flags.c_contiguous), shape[1:]
     if not is_whole:
         return _like(array)
-    if isinstance(array, cl_array.Array):
-        return dtype, shape[1:], array.queue or array.context, array.offset % _LOAD_BYTES == 0
-    return np.ndarray, dtype, shape[1:], address_of(array) % _LOAD_BYTES == 0, array.flags.num & _FLAGS
+    if isinstance(array, _DeviceArray):
+        return dtype, row, array.queue or array.context, array.offset % _LOAD_BYTES == 0
+    return np.ndarray, dtype, row, address_of(array) % _LOAD_BYTES == 0, array.flags.num & _FLAGS
 
 
 def _may_overlap(targets: Sequence[Array]) -> bool:
