@@ -54,10 +54,11 @@ def digitize(
     array([1, 2, 3])
     """
     # A repeated call on a device array skips all checks.
+    signature = None
     if type(bins) is np.ndarray and type(right) is bool and is_device_array(x):
         from clhist.binned.digits import repeated_numbers
 
-        repeated = repeated_numbers(x, bins, right, queue)
+        repeated, signature = repeated_numbers(x, bins, right, queue)
         if repeated is not None:
             return repeated
     if type(x) is not np.ndarray and is_labelled(x):
@@ -84,7 +85,7 @@ def digitize(
         return numpy_digitize(data, bins, right)
     from clhist.binned.digits import numbers_by_edges  # PyOpenCL, which few elements do without
 
-    return numbers_by_edges(data, edges, bool(right), queue)
+    return numbers_by_edges(data, edges, bool(right), queue, signature)
 
 
 def _steps(x: np.ndarray, edges: Any) -> int:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from clhist._core.kinds import PLAIN, imported, may_be_cuda
+from clhist._core.kinds import are_plain, imported, may_be_cuda
 from clhist._core.opencl import lost
 from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.labelled import any_host_tensor, as_tensors, unlabelled
@@ -78,9 +78,6 @@ def entry(function: F) -> F:
             if not names.issuperset(options) and "options" not in names:
                 # The function itself says what it expects.
                 return function(*args, **options)
-            plain = PLAIN.issuperset(map(type, options.values()))
-        else:
-            plain = True
         if data:
             value = args[place] if len(args) > place else options.get(data)
             # Types that were searched for Dask's methods before cost one look-up in a set.
@@ -96,7 +93,7 @@ def entry(function: F) -> F:
                 getattr(multi_device, f"{function.__name__}_over"), function, args, options, "with devices="
             )
         # Neither tensors nor CUDA arrays occur: arguments and results need no conversion.
-        if plain and PLAIN.issuperset(map(type, args)):
+        if are_plain((*args, *options.values())):
             return own(*args, **options)
         result = function(*args, **options)
         if is_of_host or not any_host_tensor((*args, *options.values())):

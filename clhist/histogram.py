@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from clhist._core.opencl.arrays import Array, is_device_array
+from clhist._core.opencl.arrays import Array, common_kind, is_device_array
 from clhist._core.runtime.labelled import has_names, histogram_along
 from clhist._core.runtime.missing import any_missing
 from clhist._core.runtime.small import check_host_way
-from clhist.binned.counts import checked_data, may_round
+from clhist.binned.counts import checked_data, may_round, present
 from clhist.binned.host import (
     are_few,
     are_for_numpy,
@@ -125,7 +125,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     (array([2, 1]), array([0. , 0.5, 1. ]))
     """
     # Small plain arrays skip the checks below, which would dominate their time.
-    if _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
+    if type(a) is np.ndarray and _are_few_numbers(a, bins, queue, (axis, weights, where, out)):
         return numpy_histogram(a, bins, range, density)
     arrays, form, repeat = (a, weights, where, out), (bins, range, axis, reproducible), None
     # A repeated call of the device skips all checks. NumPy may count its own arrays, which needs no signature.
@@ -142,6 +142,7 @@ def histogram(  # noqa: PLR0913  # NumPy's arguments, and ours
     # Counts are exact in any order: only sums that may round need the reproducible form.
     options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
     if not is_device_array(a) and is_for_numpy(a, bins, weights, queue, options):
+        common_kind(present(a=a, weights=weights, where=where, out=out))
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     return _on_device().histogram(data, bins, density, queue, arrays, form, repeat)
 
@@ -244,6 +245,7 @@ def histogramdd(
         points, weights, where = points.without(missing), *without(missing, weights, where)
     options = {"reproducible": reproducible and may_round(weights)}
     if are_for_numpy(points, weights, queue, options):
+        common_kind(present(sample=points.arrays, weights=weights, where=where, out=out))
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     data, form = (points, weights, where), (bins, range, reproducible)
     return _on_device().histogramdd(data, form, density, out, queue, key)
@@ -319,7 +321,7 @@ def histogram2d(
         number = 1
     # As in numpy.histogram2d, bins of another length are the edges of both dimensions.
     if number not in (1, 2):
-        by = [np.asarray(bins)] * 2
+        by = [np.asarray(as_edges("bins", bins))] * 2
     hist, edges = histogramdd(columns, by, range, density, **options)
     return hist, edges[0], edges[1]
 
@@ -360,5 +362,6 @@ def histogram_bin_edges(
     bins = as_edges("bins", bins)
     a, weights, where = checked_data(a, weights, where)
     if not is_device_array(a):
+        common_kind(present(a=a, weights=weights, where=where))
         return numpy_edges(elements_where(a, where), bins, range, elements_where(weights, where))
     return _on_device().edges_of_array(a, bins, range, weights, where, queue)

@@ -150,7 +150,7 @@ def reduce_by_index(  # noqa: PLR0913  # NumPy's and Futhark's arguments
         _check_options(options, reproducible, max_abs)
         pairs = checked_pairs(dest, op, indices, values, in_batch, offsets, dtype, out)
     # The host has no event to return.
-    if _is_for_host(pairs, queue, bool(options) or with_event or reproducible or offsets is not None):
+    if _is_for_host(pairs, out, queue, bool(options) or with_event or reproducible or offsets is not None):
         return pairs.on_host(out)
     result, event = _reducing().by_kernels(_run(), pairs, key, queue, out, reproducible, max_abs, options, offsets)
     return (result, event) if with_event else result  # type: ignore[return-value]
@@ -172,9 +172,11 @@ def _run() -> Any:
     return run
 
 
-def _is_for_host(pairs: Pairs, queue: cl.CommandQueue | None, of_kernels: bool) -> bool:
+def _is_for_host(pairs: Pairs, out: Any, queue: cl.CommandQueue | None, of_kernels: bool) -> bool:
     """Whether the host computes the pairs: they are few, and no option needs kernels."""
     if of_kernels or queue is not None or pairs.on_device or pairs.fields or pairs.operator.host is None:
+        return False
+    if is_device_array(out):  # refused with the rest of the call's arrays
         return False
     # Many bins cost the host time, too, however few pairs there are.
     return not small.pays_off("reduce_by_index", max(pairs.indices.size, pairs.shape[0]))

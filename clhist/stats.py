@@ -165,10 +165,13 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     # Edges are made before the choice between host and device, so that both have the same bins.
     if points is not None and again is None and points.dims and is_binnable(points.dtype):
         where = mask_array(where, (points.size,))
+        named = present(sample=points.arrays, values=values_array, where=where, weights=weights)
         if by_kernels:
             from clhist.binned.device_inputs import queue_for
 
-            queue = queue_for(queue, present(sample=points.arrays, values=values_array, where=where, weights=weights))
+            queue = queue_for(queue, named)
+        else:
+            common_kind(named)
         _check_length(values_array, points.size)
         from clhist.binned.statistic_edges import statistic_edges
 

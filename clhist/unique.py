@@ -81,7 +81,7 @@ def unique(
         return distinct(x)
     x, shape = _flat("x", x, queue)
     # A column with missing elements needs numbers in any case.
-    options = {} if isinstance(x, ColumnData) else {"only_keys": only_keys}
+    options = {} if isinstance(x, ColumnData) else {"only_keys": only_keys, "counts": return_counts}
     numbering = _numbered(x, queue, sort=sorted, first=return_index, missing=True, **options)
     results = [numbering.keys]
     if return_index:
@@ -89,7 +89,10 @@ def unique(
     if return_inverse:
         results.append(numbering.numbers if len(shape) == 1 else numbering.numbers.reshape(shape))
     if return_counts:
-        results.append(bincount(numbering.numbers, minlength=len(numbering.keys), queue=queue))
+        counts = numbering.counts
+        if counts is None:
+            counts = bincount(numbering.numbers, minlength=len(numbering.keys), queue=queue)
+        results.append(counts)
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -6,6 +6,7 @@ CUDA's driver and the libraries of its arrays are not imported here: most progra
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +29,17 @@ def may_be_cuda(value: Any) -> bool:
         kinds = {*map(type, value)} - PLAIN  # empty for most sequences: one check per type, not per entry
         return bool(kinds) and any(may_be_cuda(entry) for entry in value if type(entry) in kinds)
     return recognised_kind(value) is not None
+
+
+def are_plain(values: Collection[Any]) -> bool:
+    """Whether all arguments are `PLAIN`, or lists and tuples of such objects."""
+    if PLAIN.issuperset(map(type, values)):
+        return True
+    for value in values:
+        kind = type(value)
+        if kind not in PLAIN and not ((kind is tuple or kind is list) and PLAIN.issuperset(map(type, value))):
+            return False
+    return True
 
 
 # What arrays of other libraries and the libraries that see them raise of what they cannot share.

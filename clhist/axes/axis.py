@@ -14,7 +14,7 @@ from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import ROUNDED, SMALLEST, Cells, even_guess
 from clhist.axes.kinds import Kind
-from clhist.axes.thresholds import Thresholds
+from clhist.axes.thresholds import Thresholds, are_exact
 
 _EPSILONS = {char: float(np.finfo(char).eps) for char in "fd"}
 _NARROW = 2.0**-12  # of a margin, in bins: a block of elements then rarely has one so near to an edge
@@ -89,8 +89,10 @@ def even_axis(edges: Array, low: Any, high: Any, *, fp64: bool) -> Axis | None:
     The axis equals that of `axis_of`, but its margin is a bound from scalars, which takes a tenth of the time.
     """
     dtype, number = edges.dtype, len(edges) - 1
-    of_range = float, dtype.type
-    if dtype.char not in "fd" or type(low) not in of_range or type(high) not in of_range or has_no_type(dtype, fp64):
+    if dtype.char not in "fd" or has_no_type(dtype, fp64):
+        return None
+    # Other scalars of NumPy keep their dtype, in which it compares the data with them.
+    if not all(type(end) is dtype.type or are_exact(end) for end in (low, high)):
         return None
     least, most = edges.item(0), edges.item(number)  # the range in the dtype of the data, as NumPy compares it
     extent = most - least

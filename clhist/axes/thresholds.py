@@ -46,6 +46,11 @@ class Thresholds:
         return not len(self.keys) or self.last < int(self.keys[0])
 
 
+def are_exact(*numbers: Any) -> bool:
+    """Whether numbers are Python's, and float64 holds them: NumPy then treats integers as it treats floats."""
+    return all(type(x) is float or (type(x) is int and -EXACT <= x <= EXACT) for x in numbers)
+
+
 def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Thresholds:
     """Return thresholds of bins that are closed on the left, the last one on both sides, as NumPy's.
 

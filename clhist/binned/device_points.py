@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array
-from clhist.axes.thresholds import Thresholds, numpy_bins
+from clhist.axes.thresholds import Thresholds, are_exact, numpy_bins
 from clhist.binned.counts import flat
 from clhist.binned.device_inputs import numpy_axis
 from clhist.binned.extent import extent
@@ -127,5 +127,5 @@ def _plain_edges(bins: Any, requested: Any, data_extent: Any) -> list[np.ndarray
         return []
     if not fine:
         return []
-    even = counted_edges(number, low, high) if type(low) is type(high) is float else None
+    even = counted_edges(number, low, high) if are_exact(low, high) else None
     return [np.linspace(low, high, number + 1) if even is None else even]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,25 @@ from clhist.binned.numbers import NumbersCall, steps_axis
 from clhist.binned.sweep import Binned
 
 
-def repeated_numbers(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array | None:
-    """Return the bin numbers of a device array if the call has the signature of an earlier one, or None."""
-    call: NumbersCall | None = call_templates.get(signature_of_data((x,), queue, "digitize", edges, right))
-    return None if call is None or call.is_provisional else _numbers(call, x)
-
-
-def numbers_by_edges(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array:
-    """Return the bin number of each element; the arguments are the validated ones of `clhist.digitize`."""
-    edges = np.asarray(edges)
+def repeated_numbers(
+    x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None
+) -> tuple[Array | None, Hashable]:
+    """Return the bin numbers of a device array if an earlier call has the signature, or None; and the signature."""
     signature = signature_of_data((x,), queue, "digitize", edges, right)
+    call: NumbersCall | None = call_templates.get(signature)
+    return None if call is None or call.is_provisional else _numbers(call, x), signature
+
+
+def numbers_by_edges(
+    x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None, signature: Hashable = None
+) -> Array:
+    """Return the bin number of each element; the arguments are the validated ones of `clhist.digitize`.
+
+    `signature` is that of `repeated_numbers`, if it is known.
+    """
+    edges = np.asarray(edges)
+    if signature is None:
+        signature = signature_of_data((x,), queue, "digitize", edges, right)
     call: NumbersCall | None = call_templates.get(signature)
     if call is None or call.is_provisional:
         queue = queue_for(queue, [("x", x)])

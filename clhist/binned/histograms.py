@@ -86,8 +86,9 @@ def repeated_call(
         return None, (None, None, True)
     # Rows of a batch have a length each, so calls with an axis are of one size.
     size = size_class(a.size) if axis is None else a.size
-    options = range, axis, reproducible, _density_of(out, density), size
-    key = signature_of_data(arrays, queue, bins, *options, results=1)
+    # The dtype of `out` depends on `density`, which nothing else does.
+    of_out = None if out is None else density
+    key = signature_of_data(arrays, queue, bins, range, axis, reproducible, of_out, size, results=1)
     result, data_extent, is_new = repeated(key, (a, where, weights), density, out)
     if is_new and key is not None and out is None and axis is None:
         result, data_extent = _with_other_bins(key, (a, where, weights), bins, range, density, data_extent)
@@ -179,11 +180,6 @@ def histogram(
         store(key, prepared, (data_extent,) if range is None and np.ndim(bins) == 0 else None)
         store_for_any_bins(key, prepared)
     return prepared.finished(hist, density, out), edges
-
-
-def _density_of(out: Array | None, density: bool | None) -> bool | None:
-    """Return `density` for a signature; None without `out`, whose dtype is all that depends on it."""
-    return None if out is None else density
 
 
 def _check_out(
@@ -285,7 +281,7 @@ def repeated_points(
     if not are_fixed(bins, range):
         return None, None
     weights, where, out = arrays
-    options = range, reproducible, _density_of(out, density), size_class(points.size)
+    options = range, reproducible, None if out is None else density, size_class(points.size)
     key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options, results=1)
     cached: PreparedHistogram | None = call_templates.get(key)
     if cached is None or cached.is_provisional:

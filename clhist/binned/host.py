@@ -12,6 +12,7 @@ from clhist._core.opencl.arrays import Array, check_layout, is_device_array
 from clhist._core.runtime.caller import at_caller
 from clhist._core.runtime.reading import check_width, into
 from clhist._core.runtime.small import check_host_way, is_small
+from clhist.axes.thresholds import are_exact
 from clhist.bincount import bincount
 from clhist.binned.counts import are_real, can_sum, check_device_dtypes, densities
 from clhist.binned.inputs import (
@@ -91,15 +92,20 @@ def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
 
 def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
     """Return NumPy's edges of equal-width bins for data of `dtype`."""
-    if type(bins) is int and bins > 0 and type(ends) is tuple and list(map(type, ends)) == [float, float]:
-        edges = counted_edges(bins, *ends) if dtype == np.float64 else None
+    if type(bins) is int and bins > 0 and type(ends) in (tuple, list) and len(ends) == 2 and dtype == np.float64:
+        is_exact = all(type(end) is np.float64 or are_exact(end) for end in ends)
+        edges = counted_edges(bins, *ends) if is_exact else None
         if edges is not None:
             return edges
     return numpy_edges(np.empty(0, dtype), bins, ends)
 
 
 def counted_edges(bins: int, low: float, high: float) -> np.ndarray | None:
-    """Return what `numpy.linspace` returns, in a quarter of its time; None of many bins, or if edges may be equal."""
+    """Return what `numpy.linspace` returns, in a quarter of its time; None of many bins, or if edges may be equal.
+
+    The ends `are_exact`.
+    """
+    low, high = float(low), float(high)
     step = (high - low) / bins
     if bins > _MOST_COUNTED or not max(abs(low), abs(high)) * 2.0**-48 < step < np.inf:
         return None

@@ -49,14 +49,18 @@ def as_edges(name: str, value: Any) -> Any:
 
     Raises
     ------
-    ValueError
-        If an edge is missing.
+    TypeError, ValueError
+        If they are in device memory, or an edge is missing.
     """
-    if type(value) in (int, str, np.ndarray) or is_device_array(value):
+    if type(value) in (int, str, np.ndarray):
         return value
+    # NumPy would copy a device array one element after the other, and make edges of objects.
+    if is_device_array(value):
+        raise TypeError(f"{name}: expected edges on the host, got a device array; pass {name}.get()")
     # Bins of several dimensions: check the edges of each.
     if isinstance(value, list | tuple):
-        return value if have_none_missing(value) else type(value)(as_edges(name, part) for part in value)
+        are_right = have_none_missing(value) and not any(map(is_device_array, value))
+        return value if are_right else type(value)(as_edges(name, part) for part in value)
     return value if np.ndim(value) == 0 else refuse_missing(name, value, "edges")
 
 
@@ -202,4 +206,6 @@ def range_ends(extent: tuple[Any, Any] | None, requested: Any) -> tuple[Any, Any
     # Arrays without dimensions are their number, which caches of bins can hash.
     low = low[()] if type(low) is np.ndarray else low
     high = high[()] if type(high) is np.ndarray else high
+    # NumPy subtracts no booleans of its own, which the extent of a device array may be.
+    low, high = (int(end) if isinstance(end, np.bool_) else end for end in (low, high))
     return (low - 0.5, high + 0.5) if low == high else (low, high)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,15 +137,15 @@ class NumbersCall:
     @classmethod
     def _of(cls, spec: NumbersSpec, binned: Binned, queue: cl.CommandQueue, numbers: Sequence[int]) -> NumbersCall:
         args, dtypes = binned.template(queue)
-        values = dict(zip(spec.declarations, [*args, *numbers], strict=True))
-        tables = {text: values[text] for text in spec.tables}
+        args, places = [*args, *numbers], _places(spec)
+        tables = [args[n] for n in places.tables]
         if cuda_device_of(queue) is None:
             executable = _executable(queue.context, queue, spec)
         else:  # a launch on CUDA is replayed with the caller's arrays alone
-            executable, tables = _made(queue, spec, tables), {}
-        scalars = [_dtype_of(text).type(values[text]) for text in spec.numbers]
+            executable, tables = _made(queue, spec, tables), []
+        scalars = [kind(args[n]) for n, kind in places.numbers]
         is_searched = any(axis.is_searched for axis in binned.axes)
-        return cls(queue, executable, list(tables.values()), dtypes, scalars, is_searched)
+        return cls(queue, executable, tables, dtypes, scalars, is_searched)
 
     @property
     def is_provisional(self) -> bool:
@@ -221,7 +222,7 @@ class NumbersSpec(NamedTuple):
     @property
     def tables(self) -> list[str]:
         """Those of the arrays of axes; the others are the caller's."""
-        return [text for text in self.declarations if "*" in text and not _is_data(text)]
+        return [text for text in self.declarations if _is_table(text)]
 
     @property
     def arrays(self) -> list[str]:
@@ -255,6 +256,22 @@ class NumbersSpec(NamedTuple):
         return "\n".join(["long number = 0;", *steps, "result[i] = falling ? edges0 - number : number;"])
 
 
+class _Places(NamedTuple):
+    """The positions of tables among the declarations of a spec, and of numbers, with the type of each."""
+
+    tables: tuple[int, ...]
+    numbers: tuple[tuple[int, type[np.generic]], ...]
+
+
+@lru_cache(maxsize=256)
+def _places(spec: NumbersSpec) -> _Places:
+    declared = list(enumerate(spec.declarations))
+    return _Places(
+        tuple(n for n, text in declared if text in spec.tables),
+        tuple((n, _dtype_of(text).type) for n, text in declared if text in spec.numbers),
+    )
+
+
 def render_numbers(spec: NumbersSpec, *, in_shares: bool) -> str:
     """Return the OpenCL C program; `in_shares`: whether a work-item takes elements that follow each other."""
     result = "int *result" if spec.places else "long *result"
@@ -272,10 +289,10 @@ def render_numbers(spec: NumbersSpec, *, in_shares: bool) -> str:
 
 @kept_by_context
 def _executable(context: cl.Context, queue: cl.CommandQueue, spec: NumbersSpec) -> Executable:
-    return _made(queue, spec, {})
+    return _made(queue, spec, ())
 
 
-def _made(queue: cl.CommandQueue, spec: NumbersSpec, tables: Mapping[str, Any]) -> Executable:
+def _made(queue: cl.CommandQueue, spec: NumbersSpec, tables: Sequence[Any]) -> Executable:
     """Return the kernel; no call passes the `tables`, which are its first arrays."""
     is_cpu = device_kind(queue.device) == "cpu"
     dtype = np.dtype(np.int32 if spec.places else np.int64)
@@ -284,7 +301,7 @@ def _made(queue: cl.CommandQueue, spec: NumbersSpec, tables: Mapping[str, Any]) 
     lanes = 1 if is_cpu else min(_LANES, queue.device.max_work_group_size)
     items = queue.device.max_compute_units * (_CPU_SHARES if is_cpu else _RESIDENT // lanes * lanes)
     scalars = (*map(_name, spec.numbers), "count")
-    same = {_name(text): table for text, table in tables.items()}
+    same = dict(zip(map(_name, spec.tables), tables, strict=False))  # of no tables none
     source = render_numbers(spec, in_shares=is_cpu)
     return single_kernel(queue, "numbers", source, tuple(slots), scalars, (items, lanes), "numbers of bins", same=same)
 
@@ -300,6 +317,12 @@ def _is_data(declaration: str) -> bool:
     )
 
 
+def _is_table(declaration: str) -> bool:
+    """Whether it is of an array of an axis."""
+    return "*" in declaration and not _is_data(declaration)
+
+
+@lru_cache(maxsize=256)
 def _dtype_of(number: str) -> np.dtype:
     """Return the dtype of a declared number."""
     dtype = dtype_of(number.rpartition(" ")[0])

@@ -77,7 +77,7 @@ class Points(NamedTuple):
         for n, axis_edges in edges.items():
             if not are_usable(axis_edges):
                 raise ValueError(f"bins[{n}]: expected two edges or more, none of them NaN, got {bins[n]!r:.60}")
-            if {self.dtype.kind, axis_edges.dtype.kind} == {"i", "u"}:
+            if self._has_no_integer_of_both(axis_edges):
                 raise ValueError(f"bins[{n}]: expected edges of {self.dtype} as of the sample, got {axis_edges.dtype}")
         shape = shape_of_bins(bins)
         if shape is not None and prod(shape) >= 2**31:
@@ -85,9 +85,14 @@ class Points(NamedTuple):
 
     def are_countable(self, edges: Sequence[np.ndarray]) -> bool:
         """Return whether kernels can count the points by these edges."""
-        # NumPy compares signed with unsigned integers in two ways, which no kernel follows.
-        mixed = {self.dtype.kind, *(axis_edges.dtype.kind for axis_edges in edges)} == {"i", "u"}
-        return all(map(are_usable, edges)) and not mixed and prod(len(axis_edges) - 1 for axis_edges in edges) < 2**31
+        comparable = all(are_usable(one) and not self._has_no_integer_of_both(one) for one in edges)
+        return comparable and prod(len(axis_edges) - 1 for axis_edges in edges) < 2**31
+
+    def _has_no_integer_of_both(self, axis_edges: np.ndarray) -> bool:
+        """Return whether points and edges are integers that no integer type has both of, such as uint64 and int64."""
+        # NumPy compares these in two ways, exactly and as float64, which no kernel follows.
+        both = self.dtype, axis_edges.dtype
+        return all(dtype.kind in "iu" for dtype in both) and np.result_type(*both).kind == "f"
 
 
 def points_of(sample: Any) -> Points | None:

@@ -69,7 +69,7 @@ class PreparedHistogram(NamedTuple):
     def __call__(self, arrays: Sequence[Array | None], size: int, density: bool | None, out: Array | None) -> Array:
         """Return the histogram of `size` elements of other arrays (data, `where`, weights) with the same signature."""
         assert self.sweep is not None
-        (hist,) = self.sweep(arrays, size).values()
+        (hist,) = self.sweep.results(arrays, size)
         # Densities of counts are float64 anyway.
         if hist.dtype != self.dtype and not (density and can_convert(hist) and arrays[-1] is None):
             hist = as_dtype(hist, self.dtype, self.queue)
@@ -186,7 +186,10 @@ def repeated(
     if isinstance(cached, PreparedHistogram) and cached.is_provisional:
         return None, None, False
     # Most arrays are flat already; the test spares them the calls of `flat`.
-    arrays = [x if x is None or (x.ndim == 1 and x.flags.c_contiguous) else flat(x) for x in (a, where, weights)]
+    arrays = [
+        x if x is None or (len(x.shape) == 1 and x.strides[0] == x.dtype.itemsize) else flat(x)
+        for x in (a, where, weights)
+    ]
     # Edges depend on the extent of the data: find it, and look for an earlier call with the same one.
     if isinstance(cached, OfKinds):
         data_extent = extent(arrays[0], arrays[1], cached.of_kinds[0].queue)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -18,10 +17,10 @@ from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate, Sizes, origin_for
+from clhist._core.runtime.call_template import CallTemplate, origin_for, sizes_of
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
-from clhist._core.runtime.signature import Remembered
+from clhist._core.runtime.signature import Remembered, itself
 from clhist.axes.axis import Axis
 from clhist.axes.block_search import ABSENT, BLOCK, LOOP, ahead_of, joint_block
 from clhist.axes.edges import EdgesKind
@@ -267,20 +266,24 @@ def functions_of(axes: Sequence[Kind], *, in_blocks: bool) -> str:
 
 def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[Any]:
     """Return the arguments of an axis behind its data: tables, scalars, and the number of bins."""
-    return [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
+    tables = [_uploaded(queue, array) for array in axis.arrays] if on_device else axis.arrays
+    return [*tables, *axis.scalars, axis.extent]
 
 
-# Tables of axes on devices, by queue and axis: fewer than calls are cached, since some take megabytes.
-_tables: Remembered[tuple[Any, ...]] = Remembered(64)
+# Tables on devices, by queue and array: fewer than calls are cached, since some take megabytes.
+_tables: Remembered[Any] = Remembered(128)
 
 
-def _uploaded(queue: cl.CommandQueue, axis: Axis) -> tuple[Any, ...]:
-    """Return the tables of an axis on the device, cached; None for arrays of each call."""
-    tables = _tables.get((queue, axis))
-    if tables is None:
-        tables = tuple(None if array is None else kept_on_device(queue, array) for array in axis.arrays)
-        _tables.put((queue, axis), tables)
-    return tables
+def _uploaded(queue: cl.CommandQueue, array: Any) -> Any:
+    """Return a table on the device, cached; None for an array that each call has anew."""
+    if array is None:
+        return None
+    key = queue, itself(array)
+    table = _tables.get(key)
+    if table is None:
+        table = kept_on_device(queue, array)
+        _tables.put(key, table)
+    return table
 
 
 @kept_by_context
@@ -449,25 +452,21 @@ class Sweep:
                 dtype = self.dtypes[len(converted)]
                 converted.append(array if dtype is None or array.dtype == dtype else viewed(array, dtype))
         template, size = self.template, self.size if size is None else size
-        sizes = _sizes(size, self.bins, self.in_blocks)
+        sizes = sizes_of(_blocks(size), self.bins, (size,)) if self.in_blocks else sizes_of(size, self.bins)
         call = template.call if dest is None and out is None else template.call_with(dest, out, begun=begun)
-        results = template.engine.run(converted, call, template, sizes).results
+        results = template.engine.run_template(template, converted, call, sizes).results
         # Two results for one name are the parts of a complex sum.
         return results if len(results) == len(self.names) else [joined(results[0], results[1], self.queue)]
 
-    def __call__(self, arrays: Iterable[Any], size: int | None = None) -> dict[str, Any]:
-        """Run the sweep and return the results by name, in their shape without a spare bin; `size` is of `run`."""
+    def results(self, arrays: Iterable[Any], size: int | None = None) -> list[Any]:
+        """Run the sweep and return each result in its shape, without a spare bin; `size` is of `run`."""
         results = self.run(arrays, size=size)
         # With a spare bin the results are flat, and have one bin more.
-        if self.bins != self.shape:
-            results = [shaped(cells, self.shape) for cells in results]
-        return dict(zip(self.names, results, strict=True))
+        return results if self.bins == self.shape else [shaped(cells, self.shape) for cells in results]
 
-
-@lru_cache(maxsize=1024)
-def _sizes(size: int, bins: int | tuple[int, ...], in_blocks: bool) -> Sizes:
-    """Return the sizes of a call; those of a repeat are one object, which is compared sooner."""
-    return Sizes(_blocks(size), bins, (size,)) if in_blocks else Sizes(size, bins)
+    def __call__(self, arrays: Iterable[Any], size: int | None = None) -> dict[str, Any]:
+        """Return `results` by name."""
+        return dict(zip(self.names, self.results(arrays, size), strict=True))
 
 
 def size_class(size: int) -> int:

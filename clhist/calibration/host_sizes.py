@@ -54,7 +54,7 @@ def _calls(bench: Bench) -> dict[str, tuple[Call, Call]]:
         return beginning(arrays[id(array)], size)
 
     def by_host(array: np.ndarray, size: int) -> Any:
-        numbers, keys, _ = numbered_by_host(fetched(there(array, size), queue), False, False, False)
+        numbers, keys, *_ = numbered_by_host(fetched(there(array, size), queue), False, False, False)
         return to_device(queue, numbers), to_device(queue, keys)
 
     def mean(size: int, queue: Any, num_groups: int | None) -> Any:

@@ -5,6 +5,7 @@ A call on CUDA is recorded and replayed, since its launches do not depend on wha
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,14 @@ def distinct_on_device(keys: Array, queue: cl.CommandQueue) -> Array | None:
 
     A GPU sorts numbers in local memory if they are few, and marks bits of integers that lie in a window of values.
     """
+    way = way_of(keys, queue)
+    if way is None:
+        return None
     size, spec = keys.size, KeySpec(keys.dtype)
-    if device_kind(queue.device) == "cpu" or not keys.dtype.isnative or not 0 < size <= _MOST:
-        return None
-    # Arrays of the kind of one whose values were not in a window are not tried.
-    outside = "outside a window", queue, keys.dtype, size
-    if keys.dtype.kind in "iubf" and size * spec.word.itemsize <= SORTED_BYTES:
+    if way == "sort":
         executable = _sorting(queue.context, queue, spec)
-    elif keys.dtype.kind in "iub" and not call_templates.get(outside):
-        executable = _marking(queue.context, queue, spec, next(number for most, number in _GROUPS if size <= most))
     else:
-        return None
+        executable = _marking(queue.context, queue, spec, next(number for most, number in _GROUPS if size <= most))
     room = New((min(size, WINDOW),))
     distinct, state = executable.run(queue, [keys, room, None], sizes(size), True).results
     reading = Reading(state, queue)
@@ -67,7 +65,7 @@ def distinct_on_device(keys: Array, queue: cl.CommandQueue) -> Array | None:
     def of_state(distinct: Any, state: np.ndarray) -> tuple[Any, bool]:
         number, is_outside = state.tolist()
         if is_outside:
-            call_templates.put(outside, True)
+            call_templates.put(_outside(keys, queue), True)
             return None, False
         return beginning(distinct, number), True  # of the caller's library in a replay
 
@@ -77,6 +75,21 @@ def distinct_on_device(keys: Array, queue: cl.CommandQueue) -> Array | None:
         ends_with(None, distinct, of_state)
     values: Array | None = of_state(distinct, reading.get())[0]
     return values
+
+
+def way_of(keys: Array, queue: cl.CommandQueue) -> str | None:
+    """Return how `distinct_on_device` looks for the keys: "sort" or "mark", which may fail; None if it does not."""
+    size, kind = keys.size, keys.dtype.kind
+    if device_kind(queue.device) == "cpu" or not keys.dtype.isnative or not 0 < size <= _MOST:
+        return None
+    if kind in "iubf" and size * KeySpec(keys.dtype).word.itemsize <= SORTED_BYTES:
+        return "sort"
+    return "mark" if kind in "iub" and not call_templates.get(_outside(keys, queue)) else None
+
+
+def _outside(keys: Array, queue: cl.CommandQueue) -> Hashable:
+    """Return the key under which arrays like `keys` are noted whose values were not in a window: they are not tried."""
+    return "outside a window", queue, keys.dtype, keys.size
 
 
 @kept_by_context

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clhist._core.opencl.arrays import Array, are_plain_numbers, is_device_array
+from clhist._core.opencl.cuda_kinds import is_cuda, is_direct_only
 from clhist._core.runtime.columns import ColumnData
 from clhist._core.runtime.small import are_few_of_device, is_small
 from clhist.grouped.keys import Numbering, are_hashed, numbered_by_host
@@ -26,6 +27,7 @@ def factorized(
     as_is: bool = False,
     on_host: bool | None = None,
     only_keys: bool = False,
+    counts: bool = False,
 ) -> Numbering:
     """Return the numbering of keys of any type that can be hashed and sorted; see `number_keys`.
 
@@ -37,6 +39,8 @@ def factorized(
         The caller's.
     sort, first, missing, as_is, on_host, only_keys
         As of `number_keys`.
+    counts : bool
+        Whether the elements of each key are counted if `keys` is an array of a device; every one then has a key.
 
     Raises
     ------
@@ -51,13 +55,17 @@ def factorized(
     from clhist.grouped.numbering import numbered_by_device  # PyOpenCL, which few keys do without
 
     options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
+    options["counts"] = counts and is_device
     return numbered_by_device(keys, queue, on_host=on_host, by_host=by_host, **options)
 
 
 def are_few(keys: Array, queue: cl.CommandQueue | None, sort: bool = True, *, only_keys: bool = False) -> bool:
     """Whether the host numbers the keys faster than the device, or returns them if `only_keys` are needed."""
-    is_less = partial(are_few_of_device, keys.queue) if is_device_array(keys) else is_small
-    if only_keys and is_device_array(keys) and are_plain_numbers(keys):
+    is_device = is_device_array(keys)
+    if is_cuda(keys) and (is_direct_only() or (only_keys and _is_replayed(keys))):
+        return False
+    is_less = partial(are_few_of_device, keys.queue) if is_device else is_small
+    if only_keys and is_device and are_plain_numbers(keys):
         return is_less("distinct" if keys.dtype.kind == "f" else "factorize", keys.size, queue)
     if is_less("unique", keys.size, queue):
         return True
@@ -65,6 +73,13 @@ def are_few(keys: Array, queue: cl.CommandQueue | None, sort: bool = True, *, on
     size = 2 * keys.size if sort and keys.dtype.kind == "f" else keys.size
     # `are_hashed` may import pandas, so ask it last.
     return is_less("factorize", size, queue) and are_hashed(keys)
+
+
+def _is_replayed(keys: Array) -> bool:
+    """Whether a call that needs the distinct keys of an array of CUDA alone is replayed, which takes less."""
+    from clhist.grouped.distinct_keys import way_of  # PyOpenCL, which few keys do without
+
+    return way_of(keys, keys.queue) is not None
 
 
 def factorized_column(

@@ -43,11 +43,14 @@ class Numbering(NamedTuple):
         The different keys, as many as there are groups.
     first : array of int64, optional
         The first position of each of them.
+    counts: array of int64, optional
+        How many elements have each of them, where they were counted.
     """
 
     numbers: Array
     keys: Array
     first: Array | None
+    counts: Array | None = None
 
 
 def numbered(keys: np.ndarray, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:

@@ -42,6 +42,7 @@ from clhist.grouped.sampled_keys import (
     bits_of,
     different,
 )
+from clhist.grouped.sweep import size_kernel
 
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
@@ -318,7 +319,7 @@ class _Work:
                 return False
         except MemoryError:
             return False  # the caller uses a table, which needs less memory
-        if self._sort:
+        if self._sort and not self._only_keys:
             # Enqueued before the outcome is read, so that the device does not wait for the host.
             samples.put_back(self.memory)
         if (distinct := samples.outcome()) is None:
@@ -527,23 +528,46 @@ def numbered_by_device(
     as_is: bool,
     on_host: bool,
     only_keys: bool,
+    counts: bool,
     by_host: bool = False,
 ) -> Numbering:
     """Return keys as numbers; `by_host`: whether the host numbers them; other parameters are those of `factorized`."""
     is_device = is_device_array(keys)
     own_queue = queue or (keys.queue if is_device else None) or default_queue()
-    if not by_host and can_number(keys.dtype, own_queue.device) and keys.size < MOST_ELEMENTS:
-        dtype = keys.dtype
-        if not is_device:
-            keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
-        # Kernels need native byte order; the distinct keys then get the order of the caller back.
-        options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
-        numbering = number_keys(keys, own_queue, on_host=on_host, **options)
-        return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
-    # Few keys, or no kernel for them: number them on the host, and put the results on the device of the keys.
-    host = fetched(keys, own_queue) if is_device else keys
-    if by_host and only_keys and sort and not first and are_plain_numbers(host):
-        return Numbering(keys, to_device(own_queue, distinct(host)), None)
+    if by_host or not can_number(keys.dtype, own_queue.device) or keys.size >= MOST_ELEMENTS:
+        # Few keys, or no kernel for them.
+        alone = by_host and only_keys and sort and not first
+        return _by_host(keys, own_queue, sort, first, missing, on_host=on_host, alone=alone, counts=counts)
+    dtype = keys.dtype
+    if not is_device:
+        keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
+    # Kernels need native byte order; the distinct keys then get the order of the caller back.
+    options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
+    numbering = number_keys(keys, own_queue, on_host=on_host, **options)
+    if counts and keys.size:
+        count, number = size_kernel(own_queue.context, numbering.numbers.dtype), numbering.keys.size
+        numbering = numbering._replace(counts=count(numbering.numbers, num_bins=number, queue=own_queue))
+    return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
+
+
+def _by_host(
+    keys: Array,
+    queue: cl.CommandQueue,
+    sort: bool,
+    first: bool,
+    missing: bool,
+    *,
+    on_host: bool,
+    alone: bool,
+    counts: bool,
+) -> Numbering:
+    """Return keys as numbers by the host, on the device of the keys; `alone`: only the sorted keys of a device."""
+    is_device = is_device_array(keys)
+    host = fetched(keys, queue) if is_device else keys
+    if alone and are_plain_numbers(host):
+        return Numbering(keys, to_device(queue, distinct(host)), None)
     numbers, *others = numbered_by_host(host, sort, first, missing)
-    placed = (array if array is None or not is_device else to_device(own_queue, array) for array in others)
-    return Numbering(numbers if on_host else to_device(own_queue, numbers), *placed)
+    if counts:
+        others[-1] = np.bincount(numbers, minlength=len(others[0]))
+    placed = (array if array is None or not is_device else to_device(queue, array) for array in others)
+    return Numbering(numbers if on_host else to_device(queue, numbers), *placed)

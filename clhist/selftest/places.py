@@ -13,9 +13,8 @@ import pyopencl.array as cl_array
 from clhist._core.cuda.driver import CudaError
 from clhist._core.cuda.libraries import Library, library
 from clhist._core.cuda.recognised import recognised
-from clhist._core.opencl.cuda_kinds import NotDirectError
+from clhist._core.opencl.cuda_kinds import NotDirectError, direct_only
 from clhist._core.opencl.cuda_queues import number_of
-from clhist._core.runtime.cuda_calls import direct_only
 from clhist.errors import NoDeviceError
 from clhist.selftest.checks import NotAvailableError
 

@@ -56,7 +56,10 @@ class _StatisticType(click.Choice):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and quantile_of(value) is not None:
             return value
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{error.message.rstrip('.')}, or a quantile such as 'q90'.", param, ctx)
 
 
 def _each_file(context: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> tuple[Path, ...]:

@@ -81,14 +81,14 @@ class Condition:
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(f"expected a condition such as {EXAMPLE!r}, got {text!r}") from error
+            raise ValueError(f"--where: expected a condition such as {EXAMPLE!r}, got {text!r}") from error
         # Functions are names in the tree, too, but no columns.
         functions = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         names = [n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name) and id(n) not in functions]
         self.names = tuple(dict.fromkeys(names))
         self._text = text
         # Evaluated for no rows, so that a wrong expression is refused before any file is read.
-        _value(self._tree, dict.fromkeys(self.names, np.zeros(0, np.int64)))
+        self._evaluated(dict.fromkeys(self.names, np.zeros(0, np.int64)))
 
     def __call__(self, columns: Mapping[str, Array]) -> Array:
         """Return which rows fulfil the condition.
@@ -99,16 +99,22 @@ class Condition:
             If it cannot be evaluated for these columns; the text names the expression.
         """
         try:
-            with np.errstate(all="ignore"):
-                mask = np.asarray(_value(self._tree, columns))
+            mask = self._evaluated(columns)
         except exact.DifferentRows as rows:
             # Rows with integers and rows with floats as results are evaluated separately.
             mask = np.empty(rows.in_floats.shape, bool)
             for part in (rows.in_floats, ~rows.in_floats):
                 mask[part] = self({name: columns[name][part] for name in self.names})
         if mask.dtype != np.bool_:
-            raise ValueError(f"expected a comparison such as {EXAMPLE!r}, got {self._text!r}")
+            raise ValueError(f"--where: expected a comparison such as {EXAMPLE!r}, got {self._text!r}")
         return mask
+
+    def _evaluated(self, columns: Mapping[str, Array]) -> Array:
+        try:
+            with np.errstate(all="ignore"):
+                return np.asarray(_value(self._tree, columns))
+        except ValueError as error:
+            raise ValueError(f"--where: {error}") from error
 
 
 def _value(node: ast.AST, columns: Mapping[str, Array]) -> Any:

@@ -11,7 +11,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
-from clhist import histogram, histogram2d, histogram_bin_edges, histogramdd, stats
+from clhist import histogram, histogram2d, histogram_bin_edges, histogramdd, reduce_by_index, stats
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("without_optimizer")]
 
@@ -151,10 +151,69 @@ def test_the_dimension_is_named(bins, message, arrays, enqueued):
     assert check_refused(partial(histogramdd, arrays["rows"]), enqueued, bins=bins).startswith(message)
 
 
+@pytest.mark.parametrize("size", [SIZE, 9])
+def test_a_device_array_beside_few_of_numpy(size, queue, enqueued):
+    """However few there are: NumPy would read a device array one element after the other, or not at all."""
+    x, k = np.linspace(0, 1, size, dtype="f4"), np.zeros(size, int)
+    on_device, mask = cl_array.to_device(queue, x), cl_array.to_device(queue, x > 0.5)
+    # The first choice between host and device measures the device's launches.
+    histogram(x, 5)
+    for call in (
+        partial(histogram, x, where=mask),
+        partial(histogram, x, weights=on_device),
+        partial(histogram_bin_edges, x, 5, where=mask),
+        partial(histogram2d, x, x, where=mask),
+        partial(histogram2d, x, x, weights=on_device),
+        partial(stats.binned_statistic, x, x, "mean", where=mask),
+        partial(stats.binned_statistic, x, on_device, "mean"),
+        partial(reduce_by_index, 5, "sum", k, x, out=cl_array.zeros(queue, 5, "f4")),
+    ):
+        assert "clhist copies nothing between host and device unasked" in check_refused(call, enqueued)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_edges_on_a_device(on_device, queue, enqueued):
+    x, edges = np.linspace(0, 1, 9), cl_array.to_device(queue, np.array([0.0, 0.5, 1.0]))
+    x = cl_array.to_device(queue, x) if on_device else x
+    for call in (
+        partial(histogram, x),
+        partial(histogram_bin_edges, x),
+        partial(histogram2d, x, x),
+        partial(stats.binned_statistic, x, x),
+    ):
+        assert check_refused(call, enqueued, bins=edges).startswith("bins: expected edges on the host")
+    for call in (partial(histogramdd, [x, x]), partial(histogram2d, x, x), partial(stats.binned_statistic_2d, x, x, x)):
+        assert check_refused(call, enqueued, bins=[3, edges]).startswith("bins: expected edges on the host")
+
+
 def test_edges_of_another_sign(queue, enqueued):
     x = cl_array.to_device(queue, np.arange(9))
     message = check_refused(partial(histogramdd, [x, x]), enqueued, bins=[np.arange(3, dtype="u8"), 3])
     assert message == "bins[0]: expected edges of int64 as of the sample, got uint64"
+
+
+BYTES = np.arange(256, dtype="u1").repeat(9)
+LARGE = np.array([2**63 + 5, 2**53 + 1, 5, 7, 2**64 - 1, 2**53] * 9, "u8")
+SIGNED = np.array([-5, 6, 2**53 + 1], "i8")
+
+
+@pytest.mark.parametrize(
+    ("x", "edges"),
+    [
+        (BYTES, [[-1, 64, 255], [0, 128, 300]]),
+        (BYTES.astype("i2"), [np.array([0, 64, 40_000], "u2"), np.array([0, 9], "u4")]),
+        # No integer type has both: on the host NumPy's own comparison decides, whatever the other dimension has.
+        (LARGE, [SIGNED, np.array([0.0, 5.0, 2.0**63])]),
+        (LARGE, [SIGNED, SIGNED.view("u8")[1:]]),
+    ],
+    ids=["bytes", "short", "mixed and float", "mixed"],
+)
+def test_edges_of_another_integer_type(x, edges, queue):
+    expected = np.histogram2d(x, x, edges)[0]
+    np.testing.assert_array_equal(histogram2d(x, x, edges, queue=queue)[0], expected)
+    if x.dtype != np.uint64:
+        on_device = cl_array.to_device(queue, x)
+        np.testing.assert_array_equal(histogram2d(on_device, on_device, edges)[0].get(), expected)
 
 
 @pytest.fixture(scope="module")

@@ -235,9 +235,9 @@ def test_plots(given, files, tmp_path):
     [
         (["-c", "mass"], "expected a column among pt, eta, charge, weight; got 'mass'"),
         ([], "expected --column, one of pt, eta, charge, weight"),
-        (["-c", "pt", "--where", "pt >"], "expected a condition such as"),
-        (["-c", "pt", "--where", "pt + 1"], "expected a comparison such as"),
-        (["-c", "pt", "--where", "open(1) > 1"], "expected a function among abs"),
+        (["-c", "pt", "--where", "pt >"], "--where: expected a condition such as"),
+        (["-c", "pt", "--where", "pt + 1"], "--where: expected a comparison such as"),
+        (["-c", "pt", "--where", "open(1) > 1"], "--where: expected a function among abs"),
         (["-c", "pt", "--where", "mass > 1"], "got 'mass'"),
         (["-c", "pt", "--where", "pt.real > 1"], "got 'pt.real'"),
         (["-c", "pt", "-b", "0"], "expected a number, edges such as"),
@@ -251,7 +251,7 @@ def test_plots(given, files, tmp_path):
         (["-c", "pt", "-c", "eta", "-c", "pt"], "expected one or two, got 3"),
         (["-c", "pt", "--by", "weight"], "--by: expected at most 1,000 different values with fractions, got more"),
         (["-c", "pt", "-b", 3, "-b", 4], "at most one for each column"),
-        (["-c", "pt", "-s", "mode"], "'mode' is not one of"),
+        (["-c", "pt", "-s", "mode"], "'median', or a quantile such as 'q90'."),
     ],
 )
 def test_wrong_usage(given, says, files):

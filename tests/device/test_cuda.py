@@ -39,7 +39,7 @@ def test_launches_are_those_of_the_prepared_call(fake, kernel):
     bound = kernel.bind(x, 3, num_bins=77, out=out)
     assert not cuda.launched
     assert bound() is out
-    (part,) = bound._ready.executable.prepared.parts
+    (part,) = bound._prepared.executable.prepared.parts
     assert [launch.name for launch in cuda.launched] == [command.kernel.name for command in part.commands]
     for launch, command in zip(cuda.launched, part.commands, strict=True):
         sizes = tuple(n * m for n, m in zip(launch.groups, launch.group, strict=True))

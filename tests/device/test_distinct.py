@@ -2,6 +2,7 @@
 
 from unittest.mock import Mock
 
+import cuda_fake
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
@@ -10,6 +11,7 @@ from thresholds import threshold
 
 import clhist
 from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
+from clhist._core.opencl.cuda_kinds import direct_only
 from clhist._core.runtime import small
 from clhist._core.runtime.signature import call_templates
 from clhist.grouped import distinct_keys, keys, numbering
@@ -78,6 +80,32 @@ def test_few_elements_of_a_device(dtype, monkeypatch, queue):
             assert type(one) is type(other)
             assert (one.dtype, one.shape) == (other.dtype, other.shape)
             np.testing.assert_array_equal(one.get(), other.get())
+
+
+@pytest.mark.parametrize("dtype", ["bool", "i4", "f8"])
+def test_few_elements_of_cuda(dtype, monkeypatch):
+    """Numbers of elements come from the host, unless data must stay on the device."""
+    _, cupy = cuda_fake.install(monkeypatch)
+    x = values_of("i4", 3000, 100)
+    on_device = cupy.asarray(x % 2 == 0 if dtype == "bool" else x.astype(dtype))
+    calls = [
+        lambda: (clhist.unique(on_device),),
+        lambda: clhist.unique(on_device, True, True, True),
+        lambda: clhist.unique(on_device.reshape(-1, 2), False, True, sorted=False),
+        lambda: clhist.factorize(on_device),
+        lambda: clhist.factorize(on_device, sort=True, use_na_sentinel=False),
+    ]
+    expected = [call() for call in calls]
+    for name in [name for name in small.COSTS if name.endswith(", of a device")]:
+        monkeypatch.setitem(small.COSTS, name, threshold(2**19))
+    monkeypatch.setattr(numbering, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
+    for call, of_device in zip(calls, expected, strict=True):
+        for one, other in zip(call(), of_device, strict=True):
+            assert type(one) is type(other) is cuda_fake.FakeArray
+            assert (one.dtype, one.shape) == (other.dtype, other.shape)
+            np.testing.assert_array_equal(one.get(), other.get())
+        with direct_only(), pytest.raises(AssertionError, match="numbered by the device"):
+            call()
 
 
 def test_signaling_nan_cause_no_warnings(monkeypatch):

@@ -101,6 +101,7 @@ def test_histograms_are_those_of_the_device(dtype, queue):
 
 def test_edges_of_a_range_are_those_of_numpy():
     ends = [(0.0, 5e-324), (-1e308, 1e308), (1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0), (-0.0, 1.0)]
+    ends += [(0, 1), [-7, 3.5], (0, 2**53 + 2), (False, 5), (np.float64(0.1), 3), (np.float32(0.1), 3)]
     ends += [tuple(sorted((10.0 ** RNG.integers(-300, 300, 2) * RNG.normal(size=2)).tolist())) for _ in range(100)]
 
     def outcome(function):

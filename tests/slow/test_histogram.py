@@ -133,9 +133,9 @@ def test_device_arrays(any_profile, size, queue, rng):
 
 @pytest.mark.parametrize("rule", ["auto", "fd", "scott", "doane", "rice", "sqrt", "sturges", "stone"])
 def test_rules_on_device_arrays(rule, queue, rng):
-    for dtype in ("f4", "i2", "f8"):
+    for dtype in ("f4", "i2", "f8", "?"):
         for size in (0, 1, 2, 5, 1000) if rule != "stone" else (0, 200):
-            data = (30 * rng.gamma(2, size=size)).astype(dtype)
+            data = (30 * rng.gamma(2, size=size)).astype(dtype) if dtype != "?" else rng.random(size) < 0.3
             on_device, where = cl_array.to_device(queue, data), rng.random(size) < 0.7
             for range_ in (None, (10, 60)):
                 expected = outcome(np.histogram, data, rule, range_)

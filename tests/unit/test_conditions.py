@@ -189,6 +189,7 @@ def test_what_cannot_be_computed_is_refused(text, says):
         ("not isfinite(x)", [False, False, True, False]),
         ("sqrt(abs(x)) > .5 and ~(n == 4)", [True, True, False, False]),
         ("x / 0 > 1", [False, True, False, True]),
+        ("x > -1 / 0", [True, True, False, True]),
         ("(x != x) | (n >= 4)", [False, False, True, True]),
     ],
 )

@@ -148,8 +148,8 @@ def sorted_pairs(load: Workload) -> Plan:
     reason = cannot_sort(load)
     if reason is not None:
         raise reason
-    if choices.memory == "local":
-        raise ValueError("memory: expected 'global' with update='sort', got 'local'")
+    if choices.memory not in (None, "global"):
+        raise ValueError(f"memory: expected 'global' with update='sort', got {choices.memory!r}")
     for name, value in (("copies", choices.copies), ("passes", choices.passes)):
         if value not in (None, 1):
             raise ValueError(f"{name}: expected 1 with update='sort', got {value}")

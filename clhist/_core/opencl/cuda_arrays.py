@@ -7,7 +7,6 @@ nothing: it stands for the CUDA device, as a queue of the same device by OpenCL,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from clhist._core.cuda.driver import Event, driver
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
 from clhist._core.opencl.arrays import strides_of
+from clhist._core.opencl.bare_arrays import array_in
 from clhist._core.opencl.cuda_kinds import NotDirectError, memory_of_call, register
 from clhist._core.recording import note, unheard
 
@@ -94,13 +94,9 @@ class CudaArray(cl_array.Array):
     def made(cls, memory: CudaMemory, described: Described, queue: cl.CommandQueue) -> CudaArray:
         """Return the array of this description."""
         # The constructor of PyOpenCL's arrays allocates a buffer, or wants one of OpenCL's.
-        array = object.__new__(cls)
-        size = prod(described.shape)
-        array.__dict__.update(
-            queue=queue, context=queue.context, shape=described.shape, dtype=described.dtype, strides=described.strides,
-            events=[], nbytes=described.dtype.itemsize * size, size=size, allocator=None, base_data=memory,
-            offset=described.address, _flags=None,
-        )  # fmt: skip
+        address, strides = described.address, described.strides
+        array: CudaArray = array_in(queue, described.shape, described.dtype, memory, None, address, cls)
+        array.strides = strides
         return array
 
     def now(self, name: str) -> CudaArray:

@@ -6,6 +6,8 @@ Nothing of CUDA is imported here: most programs have no such arrays.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +46,29 @@ def cuda_device_of(queue: cl.CommandQueue) -> int | None:
 def stands_for(queue: cl.CommandQueue, device: int) -> None:
     """Note that a queue, which must be kept, stands for a CUDA device."""
     _devices[queue.int_ptr] = device
+
+
+class _Strict(threading.local):
+    on = False
+
+
+_strict = _Strict()
+
+
+@contextmanager
+def direct_only() -> Iterator[None]:
+    """Let calls of this thread raise UnsupportedError where their data would go through the host."""
+    before = _strict.on
+    try:
+        _strict.on = True
+        yield
+    finally:
+        _strict.on = before
+
+
+def is_direct_only() -> bool:
+    """Whether this thread is in a ``with`` block of `direct_only`."""
+    return _strict.on
 
 
 class _Ambient(threading.local):

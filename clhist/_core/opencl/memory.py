@@ -96,9 +96,6 @@ class _Pool:
 
     def __call__(self, size: int) -> Any:
         """Return at least `size` bytes; those that are new are allocated at once, as by `immediate_allocator`."""
-        # Idle blocks of many sizes add up: they go before more is taken.
-        if self._pool.managed_bytes - self._pool.active_bytes > self._most_idle:
-            self.free()
         try:
             return self._new(size)
         except cl.MemoryError:
@@ -107,15 +104,18 @@ class _Pool:
             return self._new(size)
 
     def _new(self, size: int) -> Any:
-        block = None
+        block, pool = None, self._pool
         try:
             # The bytes before and after belong to this allocation alone, so that they tell whether it is new.
             with self._lock:
-                before = self._pool.managed_bytes
-                block = self._pool.allocate(size)
-                is_new = self._pool.managed_bytes > before
+                before = pool.managed_bytes
+                block = pool.allocate(size)
+                is_new = pool.managed_bytes > before
             if is_new:
                 _touch(self._queue, block)
+                # Idle blocks of many sizes add up.
+                if pool.managed_bytes - pool.active_bytes > self._most_idle:
+                    self.free()
             return block
         except BaseException:  # Ctrl-C too
             if block is not None:
@@ -141,13 +141,18 @@ _pools_lock = threading.Lock()
 
 
 def scratch_allocator(queue: cl.CommandQueue) -> Allocator:
-    """Return where the memory of a call on `queue` comes from: a pool if it runs in order, for the next call's sake."""
+    """Return where the memory of a call on `queue` comes from: its pool, or the device if it runs out of order."""
+    return pool_of(queue) or immediate_allocator(queue)
+
+
+def pool_of(queue: cl.CommandQueue) -> Allocator | None:
+    """Return the memory pool of a queue, which the next call uses again; None of a queue that runs out of order."""
     # Without the lock: one operation on a dictionary, and a pool that is dropped meanwhile still works.
     pool = _pools.get(queue.int_ptr)
     if pool is not None:
         return pool[1]
     if not in_order(queue):
-        return immediate_allocator(queue)
+        return None
     with _pools_lock:
         # Kept is the queue too, whose pointer would be used again; and only so many.
         if queue.int_ptr not in _pools:

@@ -11,16 +11,16 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned, strides_of
+from clhist._core.opencl.arrays import Array, address_of, check_context, common_kind, is_aligned
+from clhist._core.opencl.bare_arrays import array_in
 from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.host_memory import LEAST_KEPT, host_memory
-from clhist._core.opencl.memory import PATIENCE, free_idle, in_order, scratch_allocator
+from clhist._core.opencl.memory import PATIENCE, free_idle, pool_of
 
 HOST_ALIGNMENT = 128  # bytes: what Intel's CPU runtime uses without a copy
 _MOST_BYTES = 2**63 - 1
 
 _READ_WRITE = cl.mem_flags.READ_WRITE
-_ATTRIBUTES = vars(cl_array.Array(None, (0,), np.dtype(np.uint8)))  # of an array without memory and queue
 
 
 @cache
@@ -76,20 +76,15 @@ def shares_memory(device: cl.Device) -> bool:
 def beginning(array: Array, size: int) -> Array:
     """Return the first `size` elements of a contiguous array of one dimension and any library, which share its memory.
 
-    Of PyOpenCL's arrays slices are the same, and take the host ten times as long.
+    Slices of PyOpenCL's arrays are the same, and take the host ten times as long.
     """
     if not isinstance(array, cl_array.Array):
         return array[:size]
     if size == array.size:
         return array
-    return _twin(array, shape=(size,), size=size, nbytes=size * array.dtype.itemsize)
-
-
-def _twin(array: Array, **changed: Any) -> Array:
-    """Return a copy of a device array's description with some of it changed; `copy.copy` takes ten times as long."""
-    twin = object.__new__(type(array))
-    twin.__dict__.update(array.__dict__, **changed)
-    return twin
+    first = array_in(array.queue, (size,), array.dtype, array.base_data, array.allocator, array.offset, type(array))
+    first.events = array.events
+    return first
 
 
 def empty(
@@ -117,30 +112,15 @@ def empty(
 
     device = queue.device
     # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
-    is_pooled = allocator is None and not shares_memory(device) and in_order(queue)
-    source = scratch_allocator(queue) if is_pooled else allocator
+    source = pool_of(queue) if allocator is None and not shares_memory(device) else allocator
     nbytes = prod(shape) * dtype.itemsize
 
-    def make() -> Array:
-        memory = None
-        if nbytes:
-            memory = cl.Buffer(queue.context, _READ_WRITE, nbytes) if source is None else source(nbytes)
-        # The allocator is the caller's: what is computed of the array may be for another queue.
-        return _described(queue, shape, dtype, memory, allocator)
+    def make() -> cl.Buffer:
+        return cl.Buffer(queue.context, _READ_WRITE, nbytes) if source is None else source(nbytes)
 
-    return _with_room(device, make, nbytes, shape, dtype)
-
-
-def _described(
-    queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, memory: cl.Buffer | None, allocator: Any = None
-) -> Array:
-    """Return a contiguous PyOpenCL array in this memory; the constructor takes ten times as long."""
-    size = prod(shape)
-    strides = (dtype.itemsize,) if len(shape) == 1 else strides_of(shape, dtype.itemsize)
-    new = object.__new__(cl_array.Array)
-    new.__dict__.update(_ATTRIBUTES, queue=queue, context=queue.context, shape=shape, dtype=dtype, strides=strides)
-    new.__dict__.update(size=size, nbytes=size * dtype.itemsize, base_data=memory, events=[], allocator=allocator)
-    return new
+    memory = _with_room(device, make, nbytes, shape, dtype) if nbytes else None
+    # The allocator is the caller's: what is computed of the array may be for another queue.
+    return array_in(queue, shape, dtype, memory, allocator)
 
 
 def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
@@ -152,10 +132,11 @@ def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
     # A copy by the queue takes 50 to 200 µs on CPUs and 40 to 110 on an H200; 100,000 numbers with the buffer take 30.
     content, flags = np.ascontiguousarray(array), cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
 
-    def make() -> Array:
-        return _described(queue, array.shape, array.dtype, cl.Buffer(queue.context, flags, 0, content))
+    def make() -> cl.Buffer:
+        return cl.Buffer(queue.context, flags, 0, content)
 
-    return _with_room(queue.device, make, array.nbytes, array.shape, array.dtype)
+    memory = _with_room(queue.device, make, array.nbytes, array.shape, array.dtype)
+    return array_in(queue, array.shape, array.dtype, memory)
 
 
 def kept_on_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
@@ -164,7 +145,7 @@ def kept_on_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
         return _cuda_arrays().kept_on_cuda(queue, array)
     # A copy by the queue takes the host 100 µs.
     memory = read_only_buffer(queue.context, np.ascontiguousarray(array)) if array.nbytes else None
-    return _described(queue, array.shape, array.dtype, memory)
+    return array_in(queue, array.shape, array.dtype, memory)
 
 
 def zeros(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> Array:
@@ -184,13 +165,12 @@ def _memory_of(device: cl.Device) -> int:
     return device.global_mem_size
 
 
-def _with_room(
-    device: cl.Device, make: Callable[[], Array], size: int, shape: tuple[int, ...], dtype: np.dtype
-) -> Array:
-    """Return a new array of so many bytes, if need be in the place of results that are gone; raise MemoryError."""
-    if size > _MOST_BYTES:  # which PyOpenCL has other errors for
-        raise _no_room("device", shape, dtype, "more bytes than there are addresses")
-    if size > _memory_of(device):  # NVIDIA's fails when a kernel gets it
+def _with_room(device: cl.Device, make: Callable[[], Any], size: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Return `make()`, which allocates so many bytes, if need be after idle memory is freed; raise MemoryError."""
+    if size > _memory_of(device):
+        if size > _MOST_BYTES:  # which PyOpenCL has other errors for
+            raise _no_room("device", shape, dtype, "more bytes than there are addresses")
+        # NVIDIA's driver fails only when a kernel gets the memory.
         raise _no_room("device", shape, dtype, f"{device.name.strip()} has {device.global_mem_size} bytes")
     try:
         try:

@@ -125,22 +125,27 @@ class Kernel:
         arguments: Sequence[object],
         wait_for: Sequence[cl.Event] | None,
         token: int = 0,
-        changed: Sequence[int] = (),
+        buffers: Sequence[tuple[int, int]] = (),
+        memory: Sequence[Any] = (),
     ) -> cl.Event:
         """Set the `ordered` arguments and enqueue; the kernel keeps them, so only one thread may be between the two.
 
-        If the call before had the same `token`, a number of `new_token`, only the `changed` ones of them are set.
+        `buffers` are (index of an argument, index of its buffer in `memory`). If the call before had the same `token`,
+        a number of `new_token`, only these arguments are set.
         """
         kernel = self._kernel
         # Arguments belong to the kernel object: another thread must not set its own between these and the launch.
         with self._lock:
             # The kernel still has the arguments of a call before: few of them change, and setting one takes time.
             if token and token == self._token:
-                for n in changed:
-                    kernel.set_arg(n, arguments[n])  # type: ignore[arg-type]
+                for n, k in buffers:
+                    kernel.set_arg(n, memory[k])
             else:
                 self._token = 0  # until all are set
-                kernel.set_args(*arguments)  # type: ignore[arg-type]
+                values = [*arguments]
+                for n, k in buffers:
+                    values[n] = memory[k]
+                kernel.set_args(*values)  # type: ignore[arg-type]
                 self._token = token
             return cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, None, wait_for or None)
 

@@ -95,8 +95,8 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         self._engine, self._args, self._call, self._queue = engine, tuple(args), call, checked.queue
         # A bound call is made for repeats, so it gets a plan of its exact size at once, and its programs are loaded
         # now.
-        self._ready, operands = engine.prepare(checked, call, exact=True)
-        self._ready.executable.load_all(operands[0])
+        self._prepared, operands = engine.prepare(checked, call, exact=True)
+        self._prepared.executable.load_all(operands[0])
         pairs = [(a, value) for a, value in zip(engine.arguments, args, strict=True) if a.is_array]
         self._held = [_BoundArray(a.name, value, written=not a.is_const) for a, value in pairs]
         self._held += [_BoundArray(name, array, written=False) for name, array in _arrays("dest", call.dest)]
@@ -146,7 +146,7 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
     @property
     def plan(self) -> Any:
         """The `Plan`; of a kernel with several operators a tuple, one for each sweep over the input."""
-        _, plans = self._ready.executable.prepared.call
+        _, plans = self._prepared.executable.prepared.call
         return plans[0] if self._engine.outputs.is_single else plans
 
     def timed(self, runs: int = 1) -> list[dict[str, float]]:
@@ -180,7 +180,7 @@ class Bound(OnDevice, Generic[R], instead="what it was bound from can be, where 
         operands = self._operands or engine.operands(engine.check(self._args, call), call)
         events = [*call.wait_for, *checked_events(wait_for)] if wait_for else call.wait_for
         try:
-            return self._ready.executable.run(queue, *operands, self._ready.on_device, events, call.allocator)
+            return self._prepared.executable.run(queue, *operands, self._prepared.on_device, events, call.allocator)
         except NotDirectError as error:  # with less memory than there was when it was bound
             raise UnsupportedError(f"a bound call that CUDA cannot do: {error}") from error
 

@@ -6,8 +6,9 @@ Note [Close sizes share a plan], docs/decisions/0015.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -21,95 +22,19 @@ from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import profile_names
 from clhist._core.recording import heard
 from clhist._core.runtime.build import Builder
-from clhist._core.runtime.call import Call, CheckedCall
+from clhist._core.runtime.call import Call, CheckedCall, Outcome
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.prepare import Preparation, forms_of
-from clhist._core.runtime.prepared import Part
+from clhist._core.runtime.prepared import New, Part
 from clhist._core.runtime.signature import Remembered, itself
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
 
 # Uses of a shared plan after which a call gets one for its exact size.
-_MANY_USES = 32
+MANY_USES = 32
 
 Operands = tuple[list[Array | None], Sequence[Any]]  # arrays and scalars of a call, as `Executable.run` takes them
-
-
-@dataclass(slots=True)
-class Uses:
-    """The use count of a plan that several calls share; a frequent call gets a plan for its exact size.
-
-    `shape` has the bins of the plan, if it serves all sizes that `planned_size` rounds up to the same one. A plan that
-    is borrowed from larger sizes serves them for the first uses alone, which `borrowed` counts.
-    """
-
-    number: int = 0
-    shape: tuple[int, ...] | None = None
-    borrowed: Uses | None = None
-
-    @property
-    def are_many(self) -> bool:
-        return self.number >= _MANY_USES
-
-    def end(self) -> None:
-        """Request a plan for the exact size from now on."""
-        self.number = _MANY_USES
-
-
-@dataclass(slots=True)
-class Ready:
-    """A prepared call on a queue, cached for calls of the same signature.
-
-    Attributes
-    ----------
-    executable : Executable
-        What runs it.
-    queue : pyopencl.CommandQueue
-        Where.
-    on_device : bool
-        Whether arrays are PyOpenCL's.
-    targets : tuple of int or None
-        For each array after those of the map, its index among the arrays of `dest` and `out`; None for a new result.
-    scalars : tuple of (object, list)
-        The origin of the scalars of the previous call, and these as kernels take them, followed by `sizes`.
-    sizes : tuple of int
-        The values of `clhist._core.runtime.prepare.SIZES` that kernels get; empty if the plan is for exact sizes.
-    shape : tuple of int
-        The shape of new results, if kernels get the sizes.
-    uses : Uses, optional
-        The use count of a shared plan; None if the plan is for exact sizes.
-    """
-
-    executable: Executable
-    queue: cl.CommandQueue
-    on_device: bool
-    targets: tuple[int | None, ...] = ()
-    scalars: tuple[Any, list[Any]] = (None, [])
-    sizes: tuple[int, ...] = ()
-    shape: tuple[int, ...] = ()
-    uses: Uses | None = None
-
-    def of_sizes(self, sizes: tuple[int, ...], shape: tuple[int, ...]) -> Ready:
-        """Return the call for other sizes that the plan serves, with a use count of its own."""
-        # `dataclasses.replace` takes three times as long.
-        return Ready(self.executable, self.queue, self.on_device, self.targets, (None, []), sizes, shape, Uses())
-
-    def ends_for_less(self) -> bool:
-        """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
-        # Only a call of one part and one result is certain to have enqueued nothing when memory is refused.
-        if self.uses is None or not self.executable.prepared.is_of_one:
-            return False
-        self.uses.end()
-        return True
-
-    def count(self) -> None:
-        """Count a use of a shared plan."""
-        if self.uses is not None:
-            self.uses.number += 1
-            # A replay does not pass here, so the recording contains the counter.
-            if heard.calls is not None:
-                heard.calls.append(self.uses)
 
 
 _MOST = 256
@@ -120,7 +45,7 @@ _MOST_SIZES = 16
 _FEW, _TIMES, _FIRST = 2**22, 4, 8
 _EACH = "each"  # instead of an executable: calls of these sizes need separate plans
 
-Sizes = tuple[int, tuple[Any, ...]]  # number of elements, and the shape of the results or of each of them
+_Planned = tuple[int, tuple[Any, ...]]  # number of elements, and the shape of the results or of each of them
 
 
 class _Family:
@@ -128,25 +53,31 @@ class _Family:
 
     Attributes
     ----------
-    first : Sizes
+    first : tuple
         The sizes of the first call.
     exact : Remembered
         Executables by the sizes that they are for.
     shared : Remembered
         Executables for fewer elements and bins as well, by the most of them; `_EACH` where there can be none.
-    uses : Remembered
-        How often sizes, or the sizes of an executable that is not there yet, used another executable.
+    borrowed : Remembered
+        How often sizes without an executable of their own used that of larger ones.
     """
 
-    __slots__ = ("exact", "first", "shared", "uses")
+    __slots__ = ("borrowed", "exact", "first", "shared")
 
-    def __init__(self, first: Sizes) -> None:
+    def __init__(self, first: _Planned) -> None:
         self.first = first
         self.exact: Remembered[Executable] = Remembered(_MOST_LATELY)
         self.shared: Remembered[Executable | str] = Remembered(_MOST_SIZES)
-        self.uses: Remembered[Uses] = Remembered(_MOST_LATELY)
+        self.borrowed: Remembered[int] = Remembered(_MOST_LATELY)
 
-    def larger(self, most: Sizes) -> Executable | str | None:
+    def may_borrow(self, most: _Planned) -> bool:
+        """Count a use of a larger plan by these sizes; return whether it is one of the first few."""
+        number = (self.borrowed.get(most) or 0) + 1
+        self.borrowed.put(most, number)
+        return number <= _FIRST
+
+    def larger(self, most: _Planned) -> Executable | str | None:
         """Return the executable of a larger plan for the first few calls of a size; None for later ones.
 
         A plan takes longer than these calls run.
@@ -159,33 +90,108 @@ class _Family:
             # A borrowed plan has spare work-groups and bins, so it may be larger by a limited factor only.
             is_near = size <= planned <= _TIMES * size and shape[1:] == bins[1:]
             if is_near and (bins == shape or (shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
-                uses = self.uses.get(most) or Uses()
-                uses.number += 1
-                self.uses.put(most, uses)
-                return self.shared.get(other) if uses.number <= _FIRST else None
+                return self.shared.get(other) if self.may_borrow(most) else None
         return None
 
 
-class SizedCalls:
-    """The prepared calls that differ in their sizes alone: for these sizes, and for all that are planned together."""
+@dataclass(slots=True, eq=False)
+class SizedCall:
+    """A prepared call on a queue, for calls of one signature and of one size.
 
-    __slots__ = ("_close", "_exact")
+    Attributes
+    ----------
+    executable : Executable
+        What runs it; the executables of shared plans serve other sizes as well.
+    queue : pyopencl.CommandQueue
+        Where.
+    on_device : bool
+        Whether arrays are PyOpenCL's.
+    targets : tuple of int or None
+        For each array after those of the map, its index among the arrays of `dest` and `out`; None for a new result.
+    sizes : tuple of int
+        The values of `clhist._core.runtime.prepare.SIZES` that kernels get; empty if the plan is for exact sizes.
+    new : New or None
+        The new results of a shared plan; None if the plan is for exact sizes.
+    planned : tuple of int or None
+        The shape of the bins of a shared plan, for calls of other sizes.
+    borrows : callable or None
+        Counts a use of a plan that is borrowed from larger sizes; returns whether it may be used again.
+    scalars : tuple of (object, list)
+        The origin of the scalars of the previous call, and these as kernels take them, followed by `sizes`.
+    uses : int
+        How often a shared plan was used.
+    """
+
+    executable: Executable
+    queue: cl.CommandQueue
+    on_device: bool
+    targets: tuple[int | None, ...] = ()
+    sizes: tuple[int, ...] = ()
+    new: New | None = None
+    planned: tuple[int, ...] | None = None
+    borrows: Callable[[], bool] | None = None
+    scalars: tuple[Any, list[Any]] = (None, [])
+    uses: int = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the plan serves other sizes as well, and its executable gets the sizes."""
+        return self.new is not None
+
+    @property
+    def is_often(self) -> bool:
+        """Whether the call is so frequent that a plan for its exact size pays off."""
+        return self.uses >= MANY_USES
+
+    def of_sizes(self, sizes: tuple[int, ...], shape: tuple[int, ...]) -> SizedCall:
+        """Return the call for other sizes that the plan serves, with a use count of its own."""
+        # `dataclasses.replace` takes three times as long.
+        return SizedCall(self.executable, self.queue, self.on_device, self.targets, sizes, New(shape))
+
+    def ends_for_less(self) -> bool:
+        """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
+        # Only a call of one part and one result is certain to have enqueued nothing when memory is refused.
+        if not self.is_shared or not self.executable.prepared.is_of_one:
+            return False
+        self.uses = MANY_USES
+        return True
+
+    def run(self, arrays: list[Any], scalars: Sequence[Any], call: Call, targets: Sequence[Array]) -> Outcome:
+        """Enqueue the call with the arrays and scalars of the map, and count a use of a shared plan.
+
+        Add those of the results to `arrays`, some of the `targets` or requests for new ones.
+        """
+        for k in self.targets:
+            arrays.append(self.new if k is None else targets[k])
+        if self.new is not None:
+            self.uses += 1
+            # A replay does not pass here, so the recording contains the call.
+            if heard.calls is not None:
+                heard.calls.append(self)
+        on_device, events = self.on_device, call.wait_for
+        return self.executable.run(self.queue, arrays, scalars, on_device, events, call.allocator, call.begun)
+
+
+class SizedCalls:
+    """The prepared calls that differ in their sizes alone: for these sizes, and for all that are planned together.
+
+    Sizes are tuples that begin with the number of elements, or None, and the bins.
+    """
+
+    __slots__ = ("_close", "_exact", "get")
 
     def __init__(self) -> None:
-        self._exact: dict[Hashable, Ready] = {}
+        self._exact: dict[Hashable, SizedCall] = {}
         # Apart from those of single sizes, which displace each other.
-        self._close: dict[Hashable, Ready] = {}
+        self._close: dict[Hashable, SizedCall] = {}
+        self.get = self._exact.get  # returns the call of these sizes, or None
 
     @property
     def has_any(self) -> bool:
         """Whether a call is prepared."""
         return bool(self._exact)
 
-    def get(self, size: int | None, bins: Hashable) -> Ready | None:
-        """Return the call of these sizes, or None."""
-        return self._exact.get((size, bins))
-
-    def close(self, size: int | None, bins: Hashable, *, exact_bins: bool) -> tuple[Ready, tuple[int, ...]] | None:
+    def close(self, size: int | None, bins: Hashable, *, exact_bins: bool) -> tuple[SizedCall, tuple[int, ...]] | None:
         """Return a call whose plan serves these sizes as well, and the shape of the bins; None if there is none.
 
         With `exact_bins`, only a plan for just these bins does.
@@ -194,29 +200,32 @@ class SizedCalls:
         if shape is None or size is None:
             return None
         # A plan for exactly these bins comes first.
-        for planned in (shape,) if exact_bins else (shape, planned_shape(shape)):
-            if (ready := self._close.get((planned_size(size), planned))) is not None:
-                if ready.uses is not None and ready.uses.borrowed is not None:
-                    ready.uses.borrowed.number += 1
-                    if ready.uses.borrowed.number > _FIRST:
-                        continue
-                return ready, shape
-        return None
+        planned = planned_size(size)
+        call = self._usable((planned, shape))
+        if call is None and not exact_bins:
+            call = self._usable((planned, planned_shape(shape)))
+        return None if call is None else (call, shape)
 
-    def put(self, size: int | None, bins: Hashable, ready: Ready, *, any_size: bool = False) -> None:
+    def _usable(self, planned: _Planned) -> SizedCall | None:
+        """Return the call of a shared plan for so many elements and bins, unless it was borrowed often enough."""
+        call = self._close.get(planned)
+        return call if call is None or call.borrows is None or call.borrows() else None
+
+    def put(self, sizes: tuple[Any, ...], call: SizedCall, *, any_size: bool = False) -> None:
         """Store a call; with `any_size`, also for other sizes that its plan serves."""
-        self._exact = _with(self._exact, (size, bins), ready)
-        if any_size and size is not None and ready.uses is not None and ready.uses.shape is not None:
-            self._close = _with(self._close, (planned_size(size), ready.uses.shape), ready)
+        self._exact = _with(self._exact, sizes, call)
+        self.get = self._exact.get
+        if any_size and sizes[0] is not None and call.planned is not None:
+            self._close = _with(self._close, (planned_size(sizes[0]), call.planned), call)
 
 
-def _with(calls: dict[Hashable, Ready], key: Hashable, ready: Ready) -> dict[Hashable, Ready]:
+def _with(calls: dict[Hashable, SizedCall], key: Hashable, call: SizedCall) -> dict[Hashable, SizedCall]:
     """Return `calls` with one more; if there are many, a copy without the older half of them."""
     if len(calls) >= _MOST_LATELY:
         calls = dict(calls)  # which other threads do not change
         for old in [*calls][: _MOST_LATELY // 2]:
             del calls[old]
-    calls[key] = ready
+    calls[key] = call
     return calls
 
 
@@ -235,10 +244,10 @@ class CallCache(Remembered[Any]):
         super().__init__(_MOST)
         self._builder, self._arguments = builder, source.arguments
 
-    def executable(
+    def prepared(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
-    ) -> tuple[Executable, tuple[int, ...], Uses | None]:
-        """Return the executable of a call; for a shared plan also the sizes that kernels get, and its use count.
+    ) -> SizedCall:
+        """Return the prepared call of a checked one.
 
         The first call gets a plan of its exact size, and so does a frequent one. Other calls with similar numbers of
         elements, or also of bins, share a plan.
@@ -255,9 +264,10 @@ class CallCache(Remembered[Any]):
             Whether to plan for the size of this call alone.
         """
         batch, largest, size = checked.batch, None if call.largest is None else call.largest[:2], checked.size
+        place = checked.queue, checked.on_device
         # The offsets of a ragged batch are in tables of the launches, so nothing is shared.
         if batch is not None and batch.begins is not None:
-            return self._built(checked, call, fixed), (), None
+            return SizedCall(self._built(checked, call, fixed), *place)
         # Fixed arguments are part of the executable: arrays count by identity, scalars by their bits.
         same = tuple([(n, itself(checked.values[n])) for n in fixed])
         budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
@@ -269,31 +279,30 @@ class CallCache(Remembered[Any]):
         family: _Family = self.get(key) or _Family(own)
         # An executable for exactly these sizes is preferred to a shared one.
         if (executable := family.exact.get(own)) is not None:
-            return executable, (), None
+            return SizedCall(executable, *place)
         # Exact plans are for the first sizes, for frequent ones, and for calls that cannot share a plan.
-        uses = family.uses.get(own) or Uses()
-        if not (exact or own == family.first or uses.are_many or not self._are_planned_together(checked, call)):
-            family.uses.put(own, uses)
+        if not (exact or own == family.first) and self._are_planned_together(checked, call):
             # An entry out of range is reported through the largest bin, so the plan must not have spare bins for it.
             is_exact = family.first[1] == checked.shapes or largest is not None
             shape = checked.shapes[0] if is_exact else planned_shape(checked.shapes[0])
             most = planned_size(size), shape
             close = self._for_close(checked, call, fixed, most, family)
             if close is not None:
-                uses.shape, uses.borrowed = shape, None if family.shared.get(most) is close else family.uses.get(most)
                 self.put(key, family)  # stays where signatures of many sizes displace each other
-                return close, self._builder.sizes(size, prod(checked.shapes[0])), uses
+                sizes, new = self._builder.sizes(size, prod(checked.shapes[0])), New(checked.targets[0].shape)
+                borrows = None if family.shared.get(most) is close else partial(family.may_borrow, most)
+                return SizedCall(close, *place, (), sizes, new, shape, borrows)
         executable = self._built(checked, call, fixed)
         family.exact.put(own, executable)
         self.put(key, family)
-        return executable, (), None
+        return SizedCall(executable, *place)
 
     def _are_planned_together(self, checked: CheckedCall, call: Call) -> bool:
         is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
         return is_free and checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1
 
     def _for_close(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: Sizes, family: _Family
+        self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: _Planned, family: _Family
     ) -> Executable | None:
         """Return the executable for at most `most` elements and bins; None if launches depend on the exact sizes."""
         executable = family.shared.get(most)
@@ -343,7 +352,7 @@ class CallCache(Remembered[Any]):
         checked: CheckedCall,
         call: Call,
         fixed: Sequence[int],
-        most: Sizes | None = None,
+        most: _Planned | None = None,
     ) -> Executable:
         """Plan, build and prepare a call, for at `most` so many elements and bins of a shape if that is given."""
         batch, device = checked.batch, checked.queue.device
@@ -389,7 +398,7 @@ def shape_of_bins(num_bins: Any) -> tuple[int, ...] | None:
     """Return the shape of a number of bins, or of numbers; None unless they are of Python."""
     if type(num_bins) is int:
         return (num_bins,)
-    return num_bins if type(num_bins) is tuple and all(type(number) is int for number in num_bins) else None
+    return num_bins if type(num_bins) is tuple and {int}.issuperset(map(type, num_bins)) else None
 
 
 def planned_shape(shape: tuple[int, ...]) -> tuple[int, ...]:

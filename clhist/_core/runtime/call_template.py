@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyopencl as cl
 
-from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import Allocator
 from clhist._core.runtime.call import Call
 from clhist._core.runtime.call_cache import SizedCalls
-from clhist._core.runtime.signature import aliases_of, call_templates, keys_of_columns
+from clhist._core.runtime.signature import call_templates, keys_of_columns
 from clhist.operators.c_types import scalar
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ class Sizes(NamedTuple):
     numbers: tuple[Any, ...] = ()
 
 
+@lru_cache(maxsize=1024)
+def sizes_of(size: int, bins: int | tuple[int, ...], numbers: tuple[Any, ...] = ()) -> Sizes:
+    """Return the sizes of a call; those of a repeat are one object, which is made and compared sooner."""
+    return Sizes(size, bins, numbers)
+
+
 class CallTemplate:
     """A call of an engine for any sizes, without the arrays of its caller, who stores it by its own signature.
 
@@ -56,7 +62,19 @@ class CallTemplate:
         The template whose calls have arguments of the same kinds. Calls of both share plans.
     """
 
-    __slots__ = ("_by_aliases", "_calls", "_scalars", "args", "arrays", "call", "engine", "fixed", "nbytes", "origin")
+    __slots__ = (
+        "_calls",
+        "_scalars",
+        "args",
+        "arrays",
+        "call",
+        "engine",
+        "fixed",
+        "nbytes",
+        "origin",
+        "separate",
+        "shared",
+    )
 
     def __init__(self, engine: Engine, args: Sequence[Any], call: Call, origin: CallTemplate | None = None) -> None:
         self.engine, self.args, self.call, self._calls = engine, tuple(args), call, 0
@@ -70,8 +88,10 @@ class CallTemplate:
             else:
                 self.arrays.append(value)
                 self.nbytes += 0 if value is None else value.nbytes
-        # The prepared calls, by whether slots alone are passed, and by which arrays of `dest` and `out` are one.
-        self._by_aliases: dict[Hashable, SizedCalls] = {}
+        # The prepared calls, by which arrays of `dest` and `out` are one: `separate` ones take the slots alone,
+        # `shared` ones all arguments of the templates whose origin this is.
+        self.separate: dict[Hashable, SizedCalls] = {}
+        self.shared: dict[Hashable, SizedCalls] = {}
 
     @property
     def has_many_calls(self) -> bool:
@@ -87,20 +107,6 @@ class CallTemplate:
             return True
         self._calls += MANY if arrays and is_cuda(arrays[0]) else 1
         return False
-
-    def calls(self, call: Call, targets: list[Array], *, separate: bool) -> SizedCalls | None:
-        """Return the prepared calls, those of slots alone if `separate`; None if arrays of `dest` and `out` overlap.
-
-        These arrays are added to `targets`.
-        """
-        # Most calls have new results.
-        aliases = () if call.dest is None and call.out is None else aliases_of(call, targets)
-        if aliases is None:
-            return None
-        calls = self._by_aliases.get((separate, aliases))
-        if calls is None:
-            calls = self._by_aliases[separate, aliases] = SizedCalls()
-        return calls
 
     def with_tables(self, arrays: Iterable[Any]) -> list[Any]:
         """Return the arrays of the map, with `arrays` in their slots."""

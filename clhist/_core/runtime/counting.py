@@ -41,6 +41,8 @@ _HAS_COUNTS, _HAS_WEIGHTS = "total != 0", "as_ulong(total) != 0x8000000000000000
 
 # The largest entry of a sample is raised by 1/128: of uniform data, fewer than one set in a million exceeds that.
 _SAMPLE_MARGIN = 128
+# To count so many elements again after a wrong guess takes no longer than a sample, for which the host waits.
+_FEW_ELEMENTS = 2**16
 _FEW_BINS = 2**12  # up to here, unused bins cost a CPU less time than another plan
 # Arrays of uint8 and uint16 with at least so many elements for each value of the type get a bin for each value.
 _ELEMENTS_PER_BIN = 16
@@ -101,11 +103,13 @@ def _every(x: Array) -> int | None:
     return every if x.size >= _ELEMENTS_PER_BIN * every else None
 
 
-def _note(x: Array, largest: int) -> None:
-    """Keep the largest entry of a device array, whose next count begins with an estimate then."""
+def _note(x: Array, largest: int, queue: cl.CommandQueue) -> None:
+    """Store the largest entry of a device array, by which the next count of it, or of a similar one, estimates."""
     if not isinstance(x, np.ndarray):
         # A weak reference: the cache must not keep the array alive.
         call_templates.put(_place(x), ((lambda: None) if is_cuda(x) else weakref.ref(x), largest))
+        if x.size <= _FEW_ELEMENTS and not is_cuda(x):
+            call_templates.put(("largest", queue, x.dtype), largest)
 
 
 def _place(x: Array) -> Hashable:
@@ -116,8 +120,8 @@ def _place(x: Array) -> Hashable:
 def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
     """Return an estimate of the largest entry, and a lower bound of it.
 
-    Both come from a sample, or the estimate from the last count of this array. The array may have been rewritten since,
-    so its lower bound is 0.
+    Both come from a sample, or the estimate from the last count of this array, or of another one of few elements. The
+    array may have been rewritten since, so the lower bound is 0 then.
     """
     if isinstance(x, np.ndarray):
         largest = int(evenly_spread(x, queue).max())
@@ -128,6 +132,10 @@ def _guess(x: Array, queue: cl.CommandQueue) -> tuple[int, int]:
         if is_cuda(x):
             x.check_not_captured()  # the host reads whether the estimate was right
         return cached[1], 0
+    if x.size <= _FEW_ELEMENTS and not is_cuda(x):
+        last: int | None = call_templates.get(("largest", queue, x.dtype))
+        if last is not None and last < _FEW_BINS:
+            return last, 0
     with lost.settled(queue):
         largest = int(evenly_spread(x, queue).max())
     return largest, largest
@@ -160,7 +168,7 @@ def _count(
             call = Call(room, queue=queue, largest=LargestBin(used, "found", lower_bound))
             counts = _found(engine, (x, values), call, queue, lower_bound, is_summed=is_summed)
             if counts is not None:
-                _note(x, counts.size - 1)
+                _note(x, counts.size - 1, queue)
                 return counts
 
     largest, smallest = extremes(x, queue)
@@ -168,7 +176,7 @@ def _count(
         raise ValueError("'list' argument must have no negative elements")
     if largest >= MOST_BINS:
         raise ValueError(TOO_BIG)
-    _note(x, largest)
+    _note(x, largest, queue)
     engine = scatter_engine(queue.context, spec())
     try:
         return engine.run([x, values], Call(max(minlength, largest + 1), queue=queue)).results[0]

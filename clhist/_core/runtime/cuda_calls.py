@@ -6,9 +6,7 @@ What CUDA cannot do goes through the host, with one warning.
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ from clhist._core.cuda.recognised import Recognised, recognised
 from clhist._core.kinds import may_be_cuda
 from clhist._core.model.problem import Choices
 from clhist._core.opencl.cuda_arrays import CudaArray, of_caller
-from clhist._core.opencl.cuda_kinds import NotDirectError, is_inside, results_like
+from clhist._core.opencl.cuda_kinds import NotDirectError, is_direct_only, is_inside, results_like
 from clhist._core.opencl.cuda_queues import cuda_array
 from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.call import Call
@@ -33,24 +31,6 @@ _NUMBERS = ("bins", "range", "minlength", "max_abs", "index", "min", "max", "q")
 _warned: set[str] = set()
 _N, _BINS = 5000, 20_000  # more bins than fit shared memory that a program declares
 _reasons: dict[int, str] = {}  # by the number of the device: what is wrong, if anything
-
-
-class _Strict(threading.local):
-    on = False
-
-
-_strict = _Strict()
-
-
-@contextmanager
-def direct_only() -> Iterator[None]:
-    """Let calls of this thread raise UnsupportedError where their data would go through the host."""
-    before = _strict.on
-    try:
-        _strict.on = True
-        yield
-    finally:
-        _strict.on = before
 
 
 def call_on_cuda(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], only: bool) -> Any:
@@ -120,7 +100,7 @@ def _call(
     except NotDirectError as error:
         reason = str(error)
     # Outside of the except block, so that an error of the other way is not chained to this one.
-    return (_refused if _strict.on else otherwise)(function, names, args, options, reason)
+    return (_refused if is_direct_only() else otherwise)(function, names, args, options, reason)
 
 
 class _Taken:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from clhist._core.kinds import PLAIN, may_be_cuda
+from clhist._core.kinds import are_plain, may_be_cuda
 from clhist._core.opencl.arrays import is_device_array
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,9 +29,9 @@ def takes_cuda_only(function: F) -> F:
 def _taking(function: F, *, only: bool) -> F:
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        # Most calls have plain arguments: these are recognised by one comparison of sets.
+        # Most calls have plain arguments.
         arguments = (*args, *options.values())
-        if PLAIN.issuperset(map(type, arguments)) or not any(map(may_be_cuda, arguments)):
+        if are_plain(arguments) or not any(map(may_be_cuda, arguments)):
             return function(*args, **options)
         return _cuda_calls().call_on_cuda(function, args, options, only)
 

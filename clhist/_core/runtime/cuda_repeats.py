@@ -22,7 +22,7 @@ from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.recording import heard, listening, note
-from clhist._core.runtime.call_cache import Uses
+from clhist._core.runtime.call_cache import SizedCall
 from clhist._core.runtime.cuda_launcher import CudaExecutable, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
 from clhist._core.runtime.signature import UnknownError, alike, call_templates
@@ -138,8 +138,8 @@ class Repeat:
         Returns the result, from a list of the argument arrays and the new arrays.
     ending : Ending or None
         Makes the result if the call reads; its words follow the argument arrays.
-    uses : sequence of Uses
-        Use counts of the shared plans that are launched.
+    shared : sequence of SizedCall
+        The calls by shared plans among them, which count their uses.
     """
 
     def __init__(
@@ -148,12 +148,12 @@ class Repeat:
         steps: list[_Step],
         result: Callable[[list[Any]], Any],
         ending: Ending | None,
-        uses: Sequence[Uses],
+        shared: Sequence[SizedCall],
     ) -> None:
         # Without an owner: a cached replay must not keep an array of its first caller alive.
         self._memory = CudaMemory(memory.library, memory.device, None)
         self._on = driver().on(memory.device)
-        self._steps, self._result, self._uses = steps, result, uses
+        self._steps, self._result, self._shared = steps, result, shared
         self._launches = [step for step in steps if isinstance(step, _Launch)]
         self._readings = [step for step in steps if isinstance(step, _Reading)]
         self._ending = (
@@ -205,12 +205,10 @@ class Repeat:
 
     def is_worth_it(self) -> bool:
         """Count a use; return False once the call is frequent enough to deserve a plan of its exact size."""
-        if not self._uses:
-            return True
-        # A replay passes by `Ready.counted`, so uses of shared plans are counted here.
-        for counter in self._uses:
-            counter.number += 1
-        return not any(counter.are_many for counter in self._uses)
+        # A replay does not call `SizedCall.run`, so uses of shared plans are counted here.
+        for call in self._shared:
+            call.uses += 1
+        return not any(call.is_often for call in self._shared)
 
     def _launched(self, arrays: list[Any], addresses: list[int], stream: int) -> Any:
         library, device = self._memory.library, self._memory.device
@@ -376,8 +374,8 @@ def noted(call: RecognisedCall | None, compute: Callable[[], Any]) -> Any:
 
 def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Repeat:
     ranges = [(entry.address, entry.size) for entry in arguments]  # `_steps` appends new arrays
-    uses = [entry for entry in calls if isinstance(entry, Uses)]
-    calls = [entry for entry in calls if not isinstance(entry, Uses)]
+    shared = [entry for entry in calls if isinstance(entry, SizedCall)]
+    calls = [entry for entry in calls if not isinstance(entry, SizedCall)]
     # A read that makes the result must come last: no launch can depend on what the host has read.
     ending = calls[-1] if calls and isinstance(calls[-1], Ending) else None
     if ending is not None:
@@ -391,7 +389,7 @@ def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Re
     made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
     steps = _steps(calls, ranges, made)
     memory = next(call.memory for call in calls if isinstance(call, CudaRun))
-    return Repeat(memory, steps, _maker(result, ranges, made), ending, uses)
+    return Repeat(memory, steps, _maker(result, ranges, made), ending, shared)
 
 
 def _steps(

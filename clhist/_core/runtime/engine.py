@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -29,12 +29,11 @@ from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.batch import Batch, batch_of, check_batch
 from clhist._core.runtime.build import Builder
 from clhist._core.runtime.call import Call, CheckedCall, Outcome, call_of, named_arrays, queue_for, taken_argument
-from clhist._core.runtime.call_cache import CallCache, Operands, Ready, SizedCalls
+from clhist._core.runtime.call_cache import MANY_USES, CallCache, Operands, SizedCall, SizedCalls
 from clhist._core.runtime.call_template import CallTemplate, Sizes
 from clhist._core.runtime.outputs import Outputs
 from clhist._core.runtime.prepare import numbered
-from clhist._core.runtime.prepared import New
-from clhist._core.runtime.signature import signature_of_call
+from clhist._core.runtime.signature import aliases_of, signature_of_call
 from clhist.operators.c_types import integer, scalar
 from clhist.operators.halves import number_of
 from clhist.operators.operator import Operator
@@ -48,7 +47,34 @@ _LOAD_BYTES = 16
 _WIDER = {"count": "use clhist.operators.add", "reproducible_add": "give it a larger count="}
 
 
-_Request: TypeAlias = tuple[SizedCalls | None, int | None, int | tuple[Any, ...], Hashable, bool]
+class _Request(NamedTuple):
+    """A call that is not repeated as it is.
+
+    Attributes
+    ----------
+    args : sequence
+        The map's arguments.
+    call : Call
+        The other options.
+    targets : sequence of array
+        The arrays of `dest` and `out`.
+    calls : SizedCalls or None
+        The calls of all sizes, which store this one; None of a call that is checked each time.
+    sizes : tuple
+        The number of elements and the bins, as `calls` look them up.
+    fixed : sequence of int
+        Positions of the map's arguments that are equal in all calls of `calls`.
+    key : hashable
+        The key of `calls` in the cache of the engine; None if a template has them.
+    """
+
+    args: Sequence[Any]
+    call: Call
+    targets: Sequence[Array]
+    calls: SizedCalls | None
+    sizes: tuple[Any, ...]
+    fixed: Sequence[int] = ()
+    key: Hashable = None
 
 
 class Engine:
@@ -101,6 +127,8 @@ class Engine:
         self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
         self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
         self._calls = CallCache(self._preparation, source)
+        pairs = zip(source.operators, source.max_pairs, strict=True)
+        self._limited = [(operator, most or 1) for operator, most in pairs if operator.most_values is not None]
         self._custom = any(operator.is_custom for operator in source.operators)
         self._preparation.check_fp64()
 
@@ -218,8 +246,8 @@ class Engine:
 
     def check_counts(self, size: int) -> None:
         """Raise OverflowError if a bin may get more values from `size` elements than its operator can take."""
-        for operator, most in zip(self.source.operators, self.source.max_pairs, strict=True):
-            check_number(operator, size * (most or 1))
+        for operator, most in self._limited:
+            check_number(operator, size * most)
 
     def check(self, args: Sequence[Any], call: Call) -> CheckedCall:
         """Return the arguments of a call, checked.
@@ -251,108 +279,104 @@ class Engine:
         """Return the results of a call with these keywords of `clhist.HistogramKernel.__call__`, but the last three."""
         return self.outputs.collect(self.run(args, call_of(num_bins, options)).results)
 
-    def run(
-        self, args: Sequence[Any], call: Call, template: CallTemplate | None = None, sizes: Sizes | None = None
-    ) -> Outcome:
+    def run(self, args: Sequence[Any], call: Call) -> Outcome:
         """Check, plan, build and enqueue a call; one with the signature of an earlier call is only enqueued.
 
         Parameters
         ----------
         args : sequence
-            The map's arguments; with a `template`, only the arrays for its slots.
+            The map's arguments.
         call : Call
             The other options.
-        template : CallTemplate, optional
-            The cached call that this repeats, with arrays of the same dtypes and dimensions. Only its first call is
-            checked. Which arrays are both in `dest` and `out` may differ.
-        sizes : Sizes, optional
-            Those of a call of a `template`.
         """
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        calls, size, bins, key, separate = self._request(args, call, template, sizes, targets)
-        ready = None if calls is None else calls.get(size, bins) or self._of_other_sizes(calls, size, bins, call)
-        if ready is None and template is not None and calls is not None and separate and calls.has_any:
-            # Calls that were prepared before the template had its own serve sizes that these have no plan for.
-            others = template.origin.calls(call, targets, separate=False)
-            if others is not None:
-                ready = others.get(size, bins) or self._of_other_sizes(others, size, bins, call)
-            calls, separate = (calls, True) if ready is None else (others, False)
-        # A repeated call skips all checks, until its shared plan is used so often that an exact one pays off.
-        if ready is not None and (ready.uses is None or not ready.uses.are_many):
-            arrays, scalars = self._repeated(ready, args, call, template, sizes, targets, separate)
-            try:
-                return _launched(ready, arrays, scalars, call)
-            except OutOfMemoryError:
-                # A shared plan may have more bins than this call: an exact plan takes less memory.
-                if not ready.ends_for_less():
-                    raise
-        # A shared plan was used often, or its bins did not fit memory: the plan is then for these sizes alone.
-        request = calls, size, bins, key, separate
-        return self._anew(args, call, template, sizes, targets, request, exact=ready is not None)
-
-    def _anew(
-        self,
-        args: Sequence[Any],
-        call: Call,
-        template: CallTemplate | None,
-        sizes: Sizes | None,
-        targets: Sequence[Array],
-        request: _Request,
-        *,
-        exact: bool,
-    ) -> Outcome:
-        """Check, plan, build and enqueue a call of `run`, and keep it for its repeats; `exact` is of `prepare`."""
-        calls, size, bins, key, separate = request
-        fixed: Sequence[int] = ()
-        if template is not None and sizes is not None:
-            args = template.with_slots(args, sizes.numbers)
-            call = template.call_with(call.dest, call.out, call.allocator, call.wait_for, call.begun, sizes)
-            fixed = template.fixed if separate else ()
-        outcome, ready, any_size = self._first(args, call, targets, fixed, exact=exact)
-        if calls is not None and ready is not None:
-            calls.put(size, bins, ready, any_size=any_size)
-            self._calls.put(key, calls)
-        return outcome
-
-    def _request(
-        self,
-        args: Sequence[Any],
-        call: Call,
-        template: CallTemplate | None,
-        sizes: Sizes | None,
-        targets: list[Array],
-    ) -> _Request:
-        """Return where a call of these arguments of `run` is looked up.
-
-        Returns
-        -------
-        calls : SizedCalls or None
-            The prepared calls of all sizes; None of a call that is checked each time.
-        size : int or None
-            The number of elements; None if offsets decide on it.
-        bins : int or tuple
-            The bins.
-        key : hashable
-            Of `calls` in the cache of calls; None if a template has them.
-        separate : bool
-            Whether the slots of a template alone are passed.
-        """
-        if template is not None and sizes is not None:
-            # Too few calls of a template: they share what other templates of its origin prepared.
-            separate = template.is_separate(args)
-            calls = (template if separate else template.origin).calls(call, targets, separate=separate)
-            return calls, sizes.size, sizes.bins, None, separate
         key = signature_of_call(self.arguments, args, call, self.context, targets, self.source.sizing)
+        if key is None:
+            return self._first(_Request(args, call, targets, None, ()), exact=False)
+        alike, size, bins = key
         # Arrays of one signature may differ in their lengths; an array that is too short is refused by the check.
-        if key is None or (key.size is not None and any(args[n].size < key.size for n in self.source.sized)):
-            return None, None, (), None, True
-        return self._calls.get(key.alike) or SizedCalls(), key.size, key.bins, key.alike, True
+        if size is not None:
+            for n in self.source.sized:
+                if args[n].size < size:
+                    return self._first(_Request(args, call, targets, None, ()), exact=False)
+        calls: SizedCalls = self._calls.get(alike) or SizedCalls()
+        sizes = size, bins
+        prepared = calls.get(sizes) or self._of_other_sizes(calls, sizes, call)
+        if prepared is not None and prepared.uses < MANY_USES:
+            scalars = self._taken(prepared, args, call)
+            try:
+                return prepared.run([args[n] for n in self._arrays], scalars, call, targets)
+            except OutOfMemoryError:
+                if not prepared.ends_for_less():
+                    raise
+        # A shared plan was used often, or its spare bins did not fit memory: the plan is then for these sizes alone.
+        return self._first(_Request(args, call, targets, calls, sizes, (), alike), exact=prepared is not None)
 
-    def _of_other_sizes(
-        self, calls: SizedCalls, size: int | None, bins: int | tuple[Any, ...], call: Call
-    ) -> Ready | None:
+    def run_template(self, template: CallTemplate, arrays: Sequence[Any], call: Call, sizes: Sizes) -> Outcome:
+        """Do the same for a call of a template: only the first of its calls is checked.
+
+        Parameters
+        ----------
+        template : CallTemplate
+            The cached call that this repeats, with arrays of the same dtypes and dimensions. Which arrays are both in
+            `dest` and `out` may differ.
+        arrays : sequence of array
+            Those for its slots.
+        call : Call
+            The other options, of `CallTemplate.call_with`.
+        sizes : Sizes
+            The number of elements, the bins, and the scalars that depend on them.
+        """
+        if lost.unchecked:
+            lost.check_process()
+        targets: list[Array] = []
+        calls, prepared, separate = self._of_template(template, arrays, call, sizes, targets)
+        if prepared is not None and prepared.uses < MANY_USES:
+            # The same list tells the executable that its kernels have these arguments.
+            origin, scalars = prepared.scalars
+            if origin is not template:
+                scalars = [*template.scalars(sizes.numbers, all_of_them=not separate), *prepared.sizes]
+                prepared.scalars = template, scalars
+            try:
+                return prepared.run([*arrays] if separate else template.with_tables(arrays), scalars, call, targets)
+            except OutOfMemoryError:
+                if not prepared.ends_for_less():
+                    raise
+        args = template.with_slots(arrays, sizes.numbers)
+        call = template.call_with(call.dest, call.out, call.allocator, call.wait_for, call.begun, sizes)
+        fixed = template.fixed if separate else ()
+        return self._first(_Request(args, call, targets, calls, sizes, fixed), exact=prepared is not None)
+
+    def _of_template(
+        self, template: CallTemplate, arrays: Sequence[Any], call: Call, sizes: Sizes, targets: list[Array]
+    ) -> tuple[SizedCalls | None, SizedCall | None, bool]:
+        """Return where a call of `run_template` is stored, the prepared call or None, and whether it takes slots alone.
+
+        The arrays of `dest` and `out` are added to `targets`.
+        """
+        # Too few calls of a template: they share what other templates of its origin prepared.
+        separate = template.is_separate(arrays)
+        by_aliases = template.separate if separate else template.origin.shared
+        # Most calls have new results.
+        aliases = () if call.dest is None and call.out is None else aliases_of(call, targets)
+        if aliases is None:
+            return None, None, separate
+        calls = by_aliases.get(aliases)
+        if calls is None:
+            calls = by_aliases[aliases] = SizedCalls()
+        prepared = calls.get(sizes) or self._of_other_sizes(calls, sizes, call)
+        if prepared is None and separate and calls.has_any:
+            # Calls that were prepared before the template had its own serve sizes that these have no plan for.
+            others = template.origin.shared.get(aliases)
+            if others is not None:
+                prepared = others.get(sizes) or self._of_other_sizes(others, sizes, call)
+                if prepared is not None:
+                    return others, prepared, False
+        return calls, prepared, separate
+
+    def _of_other_sizes(self, calls: SizedCalls, sizes: tuple[Any, ...], call: Call) -> SizedCall | None:
         """Return the prepared call of a request by that of other sizes whose plan serves these; None if there is none.
 
         Raises
@@ -361,80 +385,54 @@ class Engine:
             As `check` does of the number of elements.
         """
         # A plan with spare bins does not report the largest bin.
-        close = calls.close(size, bins, exact_bins=call.largest is not None)
-        if close is None or size is None:
+        close = calls.close(sizes[0], sizes[1], exact_bins=call.largest is not None)
+        if close is None:
             return None
         alike, shape = close
-        self.check_counts(size)
+        self.check_counts(sizes[0])
         # A separate use count lets a frequent size get an exact plan, whatever other sizes do.
-        ready = alike.of_sizes(self._preparation.sizes(size, prod(shape)), shape)
-        calls.put(size, bins, ready)
-        return ready
+        prepared = alike.of_sizes(self._preparation.sizes(sizes[0], prod(shape)), shape)
+        calls.put(sizes, prepared)
+        return prepared
 
-    def _repeated(
-        self,
-        ready: Ready,
-        args: Sequence[Any],
-        call: Call,
-        template: CallTemplate | None,
-        sizes: Sizes | None,
-        targets: Sequence[Array],
-        separate: bool,
-    ) -> Operands:
-        """Return the arrays and scalars of a call as a cached one takes them."""
-        arrays: list[Any]
-        if template is None or sizes is None:
-            arrays = [args[n] for n in self._arrays]
-            scalars = self._taken(ready, args, call)
-        else:
-            arrays = [*args] if separate else template.with_tables(args)
-            origin, scalars = ready.scalars
-            # The same list tells the executable that its kernels have these arguments.
-            if origin is None or origin[0] is not template or origin[1] != sizes.numbers:
-                scalars = [*template.scalars(sizes.numbers, all_of_them=not separate), *ready.sizes]
-                ready.scalars = (template, sizes.numbers), scalars
-        new = None if ready.uses is None else New(ready.shape)
-        for k in ready.targets:
-            arrays.append(new if k is None else targets[k])
-        return arrays, scalars
+    def _first(self, request: _Request, *, exact: bool) -> Outcome:
+        """Check, plan, build and enqueue a call, and store it for its repeats unless arrays had to be copied.
 
-    def _first(
-        self, args: Sequence[Any], call: Call, targets: Sequence[Array], fixed: Sequence[int] = (), *, exact: bool
-    ) -> tuple[Outcome, Ready | None, bool]:
-        """Run a call; return its outcome, what its repeats need unless arrays had to be copied, and `any_size`.
-
-        That is False if calls of other sizes with the same plan might need pieces, which a repeat does not make.
-        `targets` are the arrays that it was given for `dest` and `out`; `fixed` and `exact` are of `prepare`.
+        With `exact`, the plan is for the size of this call alone.
         """
+        args, call, targets, calls, sizes, fixed, key = request
         checked = self.check(args, call)
         # A call that exceeds the memory runs in pieces. Its plan is checked before the first piece is enqueued.
         if (step := self._step(checked, call)) is not None:
             from clhist._core.runtime.pieces import by_pieces
 
             self._calls.check(checked, call, step)
-            return by_pieces(self, checked, call, step), None, False
-        ready, operands = self.prepare(checked, call, fixed, exact=exact)
+            return by_pieces(self, checked, call, step)
+        prepared, operands = self.prepare(checked, call, fixed, exact=exact)
         try:
-            outcome = _launched(ready, *operands, call)
+            outcome = prepared.run(*operands, call, ())
         except OutOfMemoryError:
             # The exact plan of this call has no spare bins, so it may still fit.
-            if not ready.ends_for_less():
+            if not prepared.ends_for_less():
                 raise
-            ready, operands = self.prepare(checked, call, fixed)
-            outcome = _launched(ready, *operands, call)
+            prepared, operands = self.prepare(checked, call, fixed, exact=True)
+            outcome = prepared.run(*operands, call, ())
         # A repeat passes its arguments to kernels as they are, so none may have been copied or converted.
-        if not all(map(is_taken, args, checked.values)):
-            return outcome, None, False
+        if calls is None or not all(map(is_taken, args, checked.values)):
+            return outcome
         numbers: list[int | None] = []
         for array in numbered(checked.targets)[1]:
             number = None if array is None else next((n for n, target in enumerate(targets) if target is array), -1)
             numbers.append(number)
-        ready.targets = tuple(numbers)
+        prepared.targets = tuple(numbers)
         # -1 is an array that is none of the caller's, such as the copy of a `dest` that overlaps `out`.
-        if -1 in numbers:
-            return outcome, None, False
-        any_size = checked.on_device or self._takes_all_at_once(checked.queue.device)
-        return outcome, ready, any_size or self._step(replace(checked, size=planned_size(checked.size)), call) is None
+        if -1 not in numbers:
+            # Calls of other sizes with the same plan might need pieces, which a repeat does not make.
+            any_size = checked.on_device or self._takes_all_at_once(checked.queue.device)
+            any_size = any_size or self._step(replace(checked, size=planned_size(checked.size)), call) is None
+            calls.put(sizes, prepared, any_size=any_size)
+            self._calls.put(key, calls)
+        return outcome
 
     def _step(self, checked: CheckedCall, call: Call) -> int | None:
         """Return the number of elements of a piece if all, or their pairs, do not fit memory; None for all at once.
@@ -463,16 +461,18 @@ class Engine:
         """Whether no array of NumPy is too large for the device: it is a CPU, planned for as one."""
         return shares_memory(device) and self.profile_of(device).kind == "cpu"
 
-    def _taken(self, ready: Ready, args: Sequence[Any], call: Call) -> list[Any]:
+    def _taken(self, prepared: SizedCall, args: Sequence[Any], call: Call) -> list[Any]:
         """Return the scalars as kernels take them, those of the last call if they are equal; raise as `scalar` does.
 
         Their order is that of the prepared scalars: those of the map, the lower bound, and the sizes.
         """
+        previous, before = prepared.scalars
+        if previous == []:  # as of maps of arrays alone
+            return before
         values = [args[n] for n in self._scalars]
         if call.largest is not None:
             values.append(call.largest.lower_bound)
-        previous, before = ready.scalars
-        scalars = before if previous is not None else [*(None for _ in values), *ready.sizes]
+        scalars = before if previous is not None else [*(None for _ in values), *prepared.sizes]
         # Repeats mostly pass the same objects or equal ints: these need no call of `same_scalar` and no conversion.
         for k, value in enumerate(values):
             if previous is not None:
@@ -485,7 +485,7 @@ class Engine:
             scalars[k] = scalar(self.arguments[self._scalars[k]], value) if k < len(self._scalars) else value
         # The same list tells the executable that its kernels have these arguments.
         if scalars is not before:
-            ready.scalars = values, scalars
+            prepared.scalars = values, scalars
         return scalars
 
     def check_plan(self, checked: CheckedCall, call: Call) -> None:
@@ -494,22 +494,20 @@ class Engine:
 
     def prepare(
         self, checked: CheckedCall, call: Call, fixed: Sequence[int] = (), *, exact: bool = False
-    ) -> tuple[Ready, Operands]:
+    ) -> tuple[SizedCall, Operands]:
         """Plan, build and prepare a checked call; return it with its arrays and scalars.
 
         `fixed` are the positions of the map's arguments that are equal in all its calls; these are left out of the
         arrays and scalars. With `exact`, the plan is for the size of this call alone.
         """
         numbers, targets = numbered(checked.targets)
-        executable, sizes, uses = self._calls.executable(checked, call, fixed, numbers, exact=exact)
+        prepared = self._calls.prepared(checked, call, fixed, numbers, exact=exact)
         if self._custom and checked.size:  # which enqueues kernels: what is refused has been by now
             self._check_operators(checked, call)
-        shape = checked.targets[0].shape
-        ready = Ready(executable, checked.queue, checked.on_device, sizes=sizes, shape=shape, uses=uses)
         arrays, scalars = self._operands(checked, call, targets, fixed)
-        if uses is not None:
-            arrays = [New(shape) if array is None else array for array in arrays]
-        return ready, (arrays, [*scalars, *sizes])
+        if prepared.new is not None:
+            arrays = [prepared.new if array is None else array for array in arrays]
+        return prepared, (arrays, [*scalars, *prepared.sizes])
 
     def _check_operators(self, checked: CheckedCall, call: Call) -> None:
         """Check the custom operators once on each device, on values that this call emits, where it has any."""
@@ -546,12 +544,6 @@ class Engine:
         arrays = [values[n] for n in self._arrays if n not in fixed]
         scalars = [values[n] for n in self._scalars if n not in fixed]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.lower_bound]
-
-
-def _launched(ready: Ready, arrays: Sequence[Any], scalars: Sequence[Any], call: Call) -> Outcome:
-    ready.count()
-    run, on_device = ready.executable.run, ready.on_device
-    return run(ready.queue, arrays, scalars, on_device, call.wait_for, call.allocator, call.begun)
 
 
 @kept_by_context

@@ -51,6 +51,9 @@ class Executable(ABC):
             (tuple(n - first for n in result.slots), result.has_fields, result.label, result.operator)
             for result in prepared.results
         ]
+        # The slot of the result if there is one array of it, as of most calls.
+        (slots, has_fields, *_), *others = self._results
+        self._result_slot = None if has_fields or others else slots[0]
         # Index of each slot in the call's memory or in its numbers (offsets, then scalars).
         self._places: dict[Any, int] = {}
         for n, slot in enumerate(self._slots):
@@ -151,6 +154,8 @@ class Executable(ABC):
 
     def _collected(self, arrays: Sequence[Any]) -> list[Any]:
         """Return each result as an array, or as a tuple of the arrays of its fields."""
+        if self._result_slot is not None:
+            return [arrays[self._result_slot]]
         results = []
         for slots, has_fields, _, _ in self._results:
             results.append(tuple([arrays[n] for n in slots]) if has_fields else arrays[slots[0]])

@@ -50,7 +50,6 @@ class _Command:
     __slots__ = (
         "arguments",
         "buffers",
-        "changed",
         "current",
         "enqueue",
         "global_size",
@@ -77,7 +76,7 @@ class _Command:
             elif isinstance(value, Slot) and value in same:
                 arguments.append(same[value])
             elif isinstance(value, Slot | Scratch):
-                # Filled in at each call; None until then, so that no buffer is kept alive.
+                # Each call passes its own to the kernel.
                 is_buffer = isinstance(value, Scratch) or value.what == MEMORY
                 (self.buffers if is_buffer else self.numbers).append((n, places[value]))
                 arguments.append(None)
@@ -85,38 +84,28 @@ class _Command:
                 arguments.append(value)
         self.arguments, self.typed = kernel.typed(arguments), kernel.typed
         self.current: list[Any] = [None] * len(self.numbers)
-        self.changed, self.token = [n for n, _ in self.buffers], new_token()
+        self.token = new_token()
 
     def set(self, numbers: Sequence[Any]) -> None:
         """Set the offsets and scalars of the next launch; equal ones keep the kernel's arguments as they are."""
-        changed: list[tuple[int, Any]] = []
-        for m, (n, k) in enumerate(self.numbers):
-            value, before = numbers[k], self.current[m]
-            if value is not before:
-                if same_scalar(value, before):
-                    self.current[m] = value
-                    continue
-                # An exception may arrive between any two steps, so the number counts as unset until the last one.
-                self.current[m] = None
-                self.arguments[n] = value
-                changed.append((m, value))
-        if changed:
-            self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
-            self.arguments = self.typed(self.arguments)
-            for m, value in changed:
-                self.current[m] = value
+        values = [numbers[k] for _, k in self.numbers]
+        pairs = zip(values, self.current, strict=True)
+        if all(value is before or same_scalar(value, before) for value, before in pairs):
+            return
+        # An exception may arrive between any two steps, so the numbers count as unset until the last one.
+        self.current = [None] * len(values)
+        arguments = [*self.arguments]
+        for (n, _), value in zip(self.numbers, values, strict=True):
+            arguments[n] = value
+        self.token = new_token()  # makes `enqueue` set all arguments: faster than setting one number
+        self.arguments = self.typed(arguments)
+        self.current = values
 
     def run(self, queue: cl.CommandQueue, memory: Sequence[Any], wait_for: Sequence[cl.Event] | None) -> cl.Event:
         """Enqueue the launch with the buffers of a call, and return its event."""
-        arguments = self.arguments
-        for n, k in self.buffers:
-            arguments[n] = memory[k]
-        changed = self.changed
-        try:
-            return self.enqueue(queue, self.global_size, self.local_size, arguments, wait_for, self.token, changed)
-        finally:
-            for n in changed:
-                arguments[n] = None  # hold no reference to the caller's buffers
+        return self.enqueue(
+            queue, self.global_size, self.local_size, self.arguments, wait_for, self.token, self.buffers, memory
+        )
 
 
 class _Part(NamedTuple):
@@ -210,15 +199,16 @@ class OpenCLExecutable(Executable):
             if queue is not self._queue:
                 self._queue, self._in_order, self._last = queue, in_order(queue), None
             last = self._last  # an in-order queue waits for it anyway, so no list of events needs it
-            waiting: list[cl.Event] = list(wait_for)
-            call_arrays: list[Any] = list(arrays)
-            for n, array in enumerate(arrays):
+            waiting: list[cl.Event] = [*wait_for]
+            call_arrays: list[Any] = []
+            for array in arrays:
                 if array is None or type(array) is New:
-                    call_arrays[n] = array = self._new(n, queue, allocator, array)
+                    array = self._new(len(call_arrays), queue, allocator, array)
                 else:
                     for event in array.events:
                         if event is not last:
                             waiting.append(event)
+                call_arrays.append(array)
                 # An array without elements has no buffer, and its offset means nothing.
                 buffer = array.base_data
                 memory.append(buffer)

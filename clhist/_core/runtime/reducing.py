@@ -15,7 +15,7 @@ from clhist._core.model.updates import GATHER
 from clhist._core.opencl.arrays import is_array, is_device_array, overlap
 from clhist._core.runtime.call import Call, Outcome, call_of, queue_for, queue_of
 from clhist._core.runtime.call import checked_events as checked_events
-from clhist._core.runtime.call_template import CallTemplate, Sizes
+from clhist._core.runtime.call_template import CallTemplate, Sizes, sizes_of
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.multi_index import flat_indices as flat_indices
 from clhist._core.runtime.pairs import Pairs, as_parts
@@ -40,7 +40,7 @@ def repeated(arguments: tuple[Any, ...], allocator: Any, wait_for: Any) -> tuple
     arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
     template = entry.template
     call = template.call_with(dest if entry.has_dest else None, out, allocator, wait_for)
-    return template.engine.run(arrays[: entry.num_arrays], call, template, sizes or entry.sizes), key
+    return template.engine.run_template(template, arrays[: entry.num_arrays], call, sizes or entry.sizes), key
 
 
 class _Repeated(NamedTuple):
@@ -72,7 +72,7 @@ def _signature(arguments: tuple[Any, ...]) -> tuple[Hashable, Sizes | None]:
             rest = signature_of(operator, queue) if others == _NO_OTHERS else signature_of(operator, queue, *others)
             is_tuple = type(values) is tuple
             key = None if rest is None else ("reduce_by_index", is_tuple, *parts, *results, *rest)
-            return key, Sizes(indices.size, bins)
+            return key, sizes_of(indices.size, bins)
     return signature_of("reduce_by_index", *arguments), None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -26,8 +26,11 @@ from clhist._core.runtime.prepare import index_in
 from clhist.operators.operator import Operator
 
 _LOAD_BYTES = 16  # alignment of the widest loads of kernels
+_FLAGS = 0x500  # NumPy's flags "aligned" and "writeable", as bits of `flags.num`
 _MOST_BYTES = 1 << 16  # of a NumPy array whose content is compared
 _MOST_ITEMS = 64  # of a sequence, which takes longer
+
+_DeviceArray = cl_array.Array  # a global of this module takes one look-up, not two
 
 T = TypeVar("T")
 
@@ -119,24 +122,6 @@ def forget_calls() -> None:
         cache.clear()
 
 
-class CallKey(NamedTuple):
-    """The signature of a call of an engine: what calls of all sizes have in common, and the sizes of this one.
-
-    Attributes
-    ----------
-    alike : hashable
-        What decides on the checks and the plan, without the lengths of contiguous arrays.
-    size : int or None
-        The number of elements; None if offsets decide on it.
-    bins : int or tuple
-        The number or the shape of bins, or a key of others.
-    """
-
-    alike: Hashable
-    size: int | None
-    bins: int | tuple[Any, ...]
-
-
 def signature_of_call(
     arguments: Sequence[Argument],
     values: Sequence[Any],
@@ -144,8 +129,8 @@ def signature_of_call(
     context: cl.Context,
     targets: list[Array],
     sizing: int | None = None,
-) -> CallKey | None:
-    """Return the signature of a call of an engine, without scalars of the map.
+) -> tuple[Hashable, int | None, int | tuple[Any, ...]] | None:
+    """Return the signature of a call of an engine, without scalars; None of a call that is checked each time.
 
     Parameters
     ----------
@@ -162,8 +147,12 @@ def signature_of_call(
 
     Returns
     -------
-    CallKey or None
-        None of a call that is checked each time.
+    alike : hashable
+        What decides on the checks and the plan of calls of all sizes, without the lengths of contiguous arrays.
+    size : int or None
+        The number of elements; None if offsets decide on it.
+    bins : int or tuple
+        The number or the shape of bins, or a key of others.
     """
     # A race factor that is sampled depends on the content of arrays, which no signature has.
     if len(values) != len(arguments) or type(call.race_factor) is not float:
@@ -180,17 +169,19 @@ def signature_of_call(
             queue = _queue_in(context)
         if (call.dest is not None or call.out is not None) and not _add_targets(parts, call, targets, is_batch):
             return None
-        bins, rest = _key_of_bins(call.num_bins), _key_of_options(call)
+        bins, rest = call.num_bins, _key_of_options(call)
+        if type(bins) is not int:
+            bins = _key_of_bins(bins)
     except UnknownError:
         return None
     # Profiles decide on plans, so the settings that select one are a part of every signature.
     key = (*parts, size is None, queue, *rest, *profile_names())
-    return CallKey(key, values[sizing].size if size is None and sizing is not None else size, bins)
+    return key, values[sizing].size if size is None and sizing is not None else size, bins
 
 
-def _key_of_bins(bins: Any) -> int | tuple[Any, ...]:
-    """Return the key of the bins of a call, a number or a shape itself."""
-    if type(bins) is int or (type(bins) is tuple and all(type(length) is int for length in bins)):
+def _key_of_bins(bins: Any) -> tuple[Any, ...]:
+    """Return the key of the bins of a call that are no number, a shape itself."""
+    if type(bins) is tuple and {int}.issuperset(map(type, bins)):
         return bins
     return "bins", alike(bins)
 
@@ -214,7 +205,7 @@ def _add_arrays(
     for argument, value in zip(arguments, values):  # noqa: B905  # as many, and `strict` takes time in each call
         if not argument.is_array:
             continue
-        if isinstance(value, cl_array.Array):
+        if isinstance(value, _DeviceArray):
             on_device = True
             if not argument.is_const and not may_be_written(value):
                 raise UnknownError
@@ -288,11 +279,11 @@ def signature_of_data(
     tuple or None
         Keys of arrays, values, and queue; None as of `signature_of`, and if there is an array of another kind.
     """
-    rest = signature_of(*values)
+    rest = _parts(values, _content)
     if rest is None:
         return None
     number = len(arrays) - results
-    parts = keys_of_columns(arrays[:number])
+    parts = keys_of_columns(arrays[:number] if results else arrays)
     if parts is None:
         number, parts = 0, []
     for array in arrays[number:]:
@@ -306,10 +297,7 @@ def signature_of_data(
         first = arrays[0]
         is_on_device = isinstance(first, _DeviceArray) or any(isinstance(array, _DeviceArray) for array in arrays)
         queue = None if is_on_device else default_queue()
-    return tuple(parts), rest, queue
-
-
-_DeviceArray = cl_array.Array  # a global of this module takes one look-up, not two
+    return tuple(parts), (*rest, *profile_names()), queue
 
 
 def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
@@ -336,9 +324,8 @@ def keys_of_columns(arrays: Sequence[Any]) -> list[Hashable] | None:
         if on_device:
             parts.append((dtype, array.queue or array.context, array.offset % _LOAD_BYTES == 0))
         else:
-            flags = array.flags
             aligned = address_of(array) % _LOAD_BYTES == 0
-            parts.append((np.ndarray, dtype, aligned, flags.aligned, flags.writeable))
+            parts.append((np.ndarray, dtype, aligned, array.flags.num & _FLAGS))
     return parts
 
 
@@ -353,7 +340,7 @@ def _parts(values: Sequence[Any], of_numpy: Callable[[np.ndarray], Hashable]) ->
     try:
         for value in values:
             kind = type(value)
-            if value is None or kind is int:
+            if kind in _OWN_KEYS:
                 parts.append(value)
             else:
                 parts.append(of_numpy(value) if kind is np.ndarray else alike(value))
@@ -386,8 +373,9 @@ def itself(value: Any) -> Hashable:
 def alike(value: Any) -> Hashable:
     """Return the key of one value, as of `signature_of`; raise UnknownError if it has none."""
     kind = type(value)
-    if value is None or kind is int:
-        return value
+    if kind in _OWN_KEYS:
+        key: Hashable = value
+        return key
     part = _PARTS.get(kind)
     if part is not None:
         return part(value)
@@ -408,7 +396,12 @@ def _read_on_host(value: Any) -> Hashable:
 def _sequence(value: Any) -> Hashable:
     if len(value) > _MOST_ITEMS:
         raise UnknownError
-    return (type(value), *map(alike, value))
+    return (type(value), *(value if _OWN_KEYS.issuperset(map(type, value)) else map(alike, value)))
+
+
+def _float(value: float) -> Hashable:
+    # 0.0 is not -0.0, and a NaN is not equal to itself.
+    return (float, value) if value and value == value else (float, value.hex())
 
 
 def _content(value: np.ndarray) -> Hashable:
@@ -419,26 +412,25 @@ def _content(value: np.ndarray) -> Hashable:
 
 def _like(array: Array) -> Hashable:
     """Return the key of an array without its content; the queue of a PyOpenCL array implies its context."""
-    if isinstance(array, cl_array.Array):
+    if isinstance(array, _DeviceArray):
         # Alignment instead of the address: it decides on wide loads, and new arrays of one kind share a signature.
         where = array.queue or array.context
         return array.dtype, array.shape, array.strides, where, array.offset % _LOAD_BYTES == 0
-    flags, aligned = array.flags, address_of(array) % _LOAD_BYTES == 0
-    return np.ndarray, array.dtype, array.shape, array.strides, aligned, flags.aligned, flags.writeable
+    aligned = address_of(array) % _LOAD_BYTES == 0
+    return np.ndarray, array.dtype, array.shape, array.strides, aligned, array.flags.num & _FLAGS
 
 
+# Objects of these types are their own keys: equal ones are of one type and equal to the bit.
+_OWN_KEYS = {type(None), int, str, np.ufunc, cl.CommandQueue}
 _PARTS: dict[type, Callable[[Any], Hashable]] = {
     cl_array.Array: _like,
     bool: lambda value: (bool, value),
-    float: lambda value: (float, value.hex()),  # 0.0 is not -0.0
-    str: lambda value: value,
+    float: _float,
     tuple: _sequence,
     list: _sequence,
     dict: lambda value: (dict, *value, *map(alike, value.values())),
     np.ndarray: _content,
-    np.ufunc: lambda value: value,
     Operator: _Itself,  # equal ones may differ in how they are checked: `verified`, `samples`
-    cl.CommandQueue: lambda value: value,
 }
 
 
@@ -463,17 +455,16 @@ def _target(value: Any, targets: list[Array], shape: Any) -> Hashable:
 
 def without_length(array: Array) -> Hashable:
     """Return the key of an array as of `_like`, without the length of the first dimension if it is contiguous."""
-    shape, dtype = array.shape, array.dtype
+    shape, dtype, row = array.shape, array.dtype, ()
     if len(shape) == 1:
         is_whole = array.strides[0] == dtype.itemsize and shape[0] > 0
     else:
-        is_whole = array.size > 0 and bool(array.flags.c_contiguous)
+        is_whole, row = array.size > 0 and bool(array.flags.c_contiguous), shape[1:]
     if not is_whole:
         return _like(array)
-    if isinstance(array, cl_array.Array):
-        return dtype, shape[1:], array.queue or array.context, array.offset % _LOAD_BYTES == 0
-    flags = array.flags
-    return np.ndarray, dtype, shape[1:], address_of(array) % _LOAD_BYTES == 0, flags.aligned, flags.writeable
+    if isinstance(array, _DeviceArray):
+        return dtype, row, array.queue or array.context, array.offset % _LOAD_BYTES == 0
+    return np.ndarray, dtype, row, address_of(array) % _LOAD_BYTES == 0, array.flags.num & _FLAGS
 
 
 def _may_overlap(targets: Sequence[Array]) -> bool:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from clhist._core.kinds import imported, is_instance
-from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist.errors import NoDeviceError
 
 if TYPE_CHECKING:
@@ -156,12 +155,9 @@ def is_small(call: str, size: int, queue: cl.CommandQueue | None, **options: Any
 def are_few_of_device(own: cl.CommandQueue, call: str, size: int, queue: cl.CommandQueue | None) -> bool:
     """Whether the host computes a call on arrays of a device, those of the queue `own`, with copies there and back.
 
-    Only for calls that wait for the device anyway, and not of CUDA's arrays, whose calls are replayed. The other
-    parameters are those of `is_small`.
+    Only for calls that wait for the device anyway. The other parameters are those of `is_small`.
     """
-    if queue is not None or cuda_device_of(own) is not None:
-        return False
-    return size < _least_size(f"{call}, of a device", _device_of(own))[0]
+    return queue is None and size < _least_size(f"{call}, of a device", _device_of(own))[0]
 
 
 def pays_off(call: str, size: int) -> bool:
