@@ -54,12 +54,12 @@ class Measurement:
     @classmethod
     def median(cls, samples: Sequence[float], unit: str, method: str) -> Measurement:
         """Return the median of several runs."""
-        return cls(statistics.median(samples), unit, _spread(samples), method)
+        return cls(statistics.median(samples), unit, spread_of(samples), method)
 
     @classmethod
     def largest(cls, samples: Sequence[float], unit: str, method: str) -> Measurement:
         """Return the largest of several runs."""
-        return cls(max(samples), unit, _spread(samples), method)
+        return cls(max(samples), unit, spread_of(samples), method)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Bench:
         return seconds
 
 
-def _spread(samples: Sequence[float]) -> float:
+def spread_of(samples: Sequence[float]) -> float:
     """Return the largest less the smallest, relative to the median; infinite where that is 0 and not all are."""
     spread = max(samples) - min(samples)
     return spread / statistics.median(samples) if statistics.median(samples) else spread and math.inf
