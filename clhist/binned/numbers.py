@@ -222,7 +222,7 @@ class NumbersSpec(NamedTuple):
     @property
     def tables(self) -> list[str]:
         """Those of the arrays of axes; the others are the caller's."""
-        return [text for text in self.declarations if _is_table(text)]
+        return [text for text in self.declarations if "*" in text and not _is_data(text)]
 
     @property
     def arrays(self) -> list[str]:
@@ -317,12 +317,6 @@ def _is_data(declaration: str) -> bool:
     )
 
 
-def _is_table(declaration: str) -> bool:
-    """Whether it is of an array of an axis."""
-    return "*" in declaration and not _is_data(declaration)
-
-
-@lru_cache(maxsize=256)
 def _dtype_of(number: str) -> np.dtype:
     """Return the dtype of a declared number."""
     dtype = dtype_of(number.rpartition(" ")[0])

@@ -52,8 +52,8 @@ class Executable(ABC):
             for result in prepared.results
         ]
         # The slot of the result if there is one array of it, as of most calls.
-        (slots, has_fields, *_), *others = self._results
-        self._result_slot = None if has_fields or others else slots[0]
+        is_single = len(self._results) == 1 and not self._results[0][1]
+        self._result_slot = self._results[0][0][0] if is_single else None
         # Index of each slot in the call's memory or in its numbers (offsets, then scalars).
         self._places: dict[Any, int] = {}
         for n, slot in enumerate(self._slots):
