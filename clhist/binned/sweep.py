@@ -271,7 +271,7 @@ def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[An
 
 
 # Tables on devices, by queue and array: fewer than calls are cached, since some take megabytes.
-_tables: Remembered[Any] = Remembered(128)
+_tables: Remembered[Any] = Remembered(64)
 
 
 def _uploaded(queue: cl.CommandQueue, array: Any) -> Any:

@@ -99,7 +99,7 @@ def test_all_that_is_kept_can_be_cleared(queue, own_kernel):
         assert program.programs_built() > built  # those of the round before are forgotten
         assert scratch.scratch_bytes() > 0
         gone = [weakref.ref(each) for each in gc.get_objects() if type(each) is launcher.OpenCLExecutable]
-        gone += [weakref.ref(array) for arrays in sweep._tables._kept.values() for array in arrays if array is not None]
+        gone += [weakref.ref(table) for table in sweep._tables._kept.values()]
         gone += [weakref.ref(each) for each in spec._kept._kept.values()]
         assert {type(each()) for each in gone} >= {launcher.OpenCLExecutable, cl_array.Array, clhist.Accumulator}
         assert clhist.clear_caches() is None
