@@ -417,3 +417,14 @@ def test_numbers_of_bins_in_pieces(right, monkeypatch, queue):
     monkeypatch.setattr(numbers, "shares_memory", lambda device: False)
     x, edges = np.random.default_rng(0).integers(0, 50, (9, 500)).astype(np.float32), np.arange(3.0, 40.0)
     np.testing.assert_array_equal(clhist.digitize(x, edges, right, queue=queue), np.digitize(x, edges, right))
+
+
+def test_entries_beyond_the_guess_are_counted_whatever_plans_there_are(queue, rng):
+    """A plan with spare bins would take such entries as inside, and not report them."""
+    arrays = {size: cl_array.zeros(queue, size, np.int32) for size in (2000, 2023, 3758)}
+    for bins in (5000, 100, 3000, 300, 1130, 3000, 100, 5000, 1130, 300, 5000, 100, 3000, 1130):
+        for size, array in arrays.items():
+            x, weights = rng.integers(0, bins, size, np.int32), rng.integers(-9, 9, size).astype(np.float64)
+            array.set(x)
+            got = clhist.bincount(array, cl_array.to_device(queue, weights)).get()
+            np.testing.assert_array_equal(got, np.bincount(x, weights))

@@ -83,7 +83,7 @@ def beginning(array: Array, size: int) -> Array:
     if size == array.size:
         return array
     first = array_in(array.queue, (size,), array.dtype, array.base_data, array.allocator, array.offset, type(array))
-    first.events = array.events
+    first.context, first.events = array.context, array.events
     return first
 
 

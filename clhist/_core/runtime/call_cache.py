@@ -77,10 +77,11 @@ class _Family:
         self.borrowed.put(most, number)
         return number <= _FIRST
 
-    def larger(self, most: _Planned) -> Executable | str | None:
+    def larger(self, most: _Planned, *, exact_bins: bool) -> Executable | str | None:
         """Return the executable of a larger plan for the first few calls of a size; None for later ones.
 
-        A plan takes longer than these calls run.
+        A plan takes longer than these calls run. With `exact_bins`, it is for more elements alone: values in spare bins
+        would not be reported.
         """
         size, shape = most
         if size > _FEW:
@@ -89,7 +90,7 @@ class _Family:
             planned, bins = other
             # A borrowed plan has spare work-groups and bins, so it may be larger by a limited factor only.
             is_near = size <= planned <= _TIMES * size and shape[1:] == bins[1:]
-            if is_near and (bins == shape or (shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
+            if is_near and (bins == shape or (not exact_bins and shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
                 return self.shared.get(other) if self.may_borrow(most) else None
         return None
 
@@ -307,7 +308,7 @@ class CallCache(Remembered[Any]):
         """Return the executable for at most `most` elements and bins; None if launches depend on the exact sizes."""
         executable = family.shared.get(most)
         if executable is None and call.choices == FREE:
-            executable = family.larger(most)
+            executable = family.larger(most, exact_bins=call.largest is not None)
         if executable is None:
             try:
                 executable = self._built(checked, call, fixed, most)
