@@ -25,8 +25,6 @@ from clhist._core.runtime import build
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.launcher import OpenCLExecutable
 
-pytestmark = pytest.mark.usefixtures("without_optimizer")
-
 N, H, FEW = 2_000_003, 200_000, 10_000
 ROOM = 8_000_000  # bytes: pairs of all take 13.5 MB
 H200 = named_profile("nvidia-h200", load_profiles())
