@@ -150,12 +150,7 @@ IN_COMMENTS = {
     r"\bthat is emitted can be outside\b": "in range by construction",
     r"\bworth launching\b": "resident at once",
 }
-SOURCES = [
-    path
-    for folder in ("clhist", "cases", "strategies", "cli", "benchmarks", "soak", "kernels_cl")
-    for path in sorted((ROOT / folder).rglob("*"))
-    if path.suffix in (".py", ".mako")
-]
+FOLDERS = ("clhist", "cases", "strategies", "cli", "benchmarks", "soak", "kernels_cl")
 
 
 def prose(path: Path) -> str:
@@ -181,12 +176,22 @@ def tokens(text: str) -> list[tuple[int, str, int]]:
     ]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_comments(path):
-    assert re.findall(r'^ *"""(?:What|Of) .*', path.read_text(encoding="utf-8"), re.MULTILINE) == []  # a noun or a verb
-    said = prose(path)
-    wrong = {pattern: better for pattern, better in IN_COMMENTS.items() if re.search(pattern, said, re.IGNORECASE)}
-    assert wrong == {}
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_comments(folder):
+    paths = [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".mako")]
+    assert paths
+    wrong = []
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        # A docstring begins with a noun or a verb.
+        wrong += [(path, line) for line in re.findall(r'^ *"""(?:What|Of) .*', text, re.MULTILINE)]
+        said = prose(path)
+        wrong += [(path, found[0], IN_COMMENTS[pattern]) for pattern in IN_COMMENTS if (found := search(pattern, said))]
+    assert wrong == []
+
+
+def search(pattern: str, said: str) -> re.Match[str] | None:
+    return re.search(pattern, said, re.IGNORECASE)
 
 
 def test_comments_are_found():
