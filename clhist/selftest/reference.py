@@ -97,10 +97,8 @@ def product_bound(group: Group, eps: float) -> float:
 
 def assert_close(result: np.ndarray, expected: Sequence[Rational], bounds: Sequence[float]) -> None:
     """Check that each element lies within its bound of what is expected."""
-    errors = [
-        hypot(float(exact(got)[0] - real), float(exact(got)[1] - imag))
-        for got, (real, imag) in zip(result.tolist(), expected, strict=True)
-    ]
+    pairs = zip(map(exact, result.tolist()), expected, strict=True)
+    errors = [hypot(float(got[0] - wanted[0]), float(got[1] - wanted[1])) for got, wanted in pairs]
     wrong = [k for k, (error, bound) in enumerate(zip(errors, bounds, strict=True)) if not error <= bound]
     if wrong:
         raise AssertionError(f"bins {wrong}: errors {[errors[k] for k in wrong]} exceed {[bounds[k] for k in wrong]}")

@@ -74,7 +74,7 @@ def profiles(tmp_path, monkeypatch, gpu_like):
         (tmp_path / f"{name}.toml").write_text(f"name = '{name}'\nkind = 'gpu'\nmatch = ['no device']\n{text}")
 
 
-COMMANDS = [["gromacs", "--quick", "--json"], ["bench", "-n", "1000", "-H", "10", "--op", "count"]]
+COMMANDS = [["image", "--quick", "--json"], ["bench", "-n", "1000", "-H", "10", "--op", "count"]]
 
 
 @pytest.mark.parametrize(("before", "command"), each_value_quick(covering([None, "large"], COMMANDS)))

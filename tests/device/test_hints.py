@@ -9,6 +9,8 @@ import pytest
 import clhist
 from clhist import ndimage
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 BINS, X = np.array([0, 1, 1], np.int32), np.array([1.0, 2.0, 3.0], np.float32)
 
 

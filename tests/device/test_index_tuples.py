@@ -7,6 +7,8 @@ import pytest
 import clhist
 from clhist.operators import as_operator
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 SHAPES = [((5, 5), 2, (20,)), ((5, 4), 1, (20,)), ((4, 5, 6), 2, (3, 7)), ((4, 2, 3), 3, (9000,)), ((3,), 1, (9,))]
 SHAPES += [((5, 4), 2, ()), ((4, 3), 2, (0,))]
 

@@ -10,6 +10,8 @@ from both_ways import ways
 import clhist
 from clhist.statistics.table import quantile_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 PROBABILITIES = (0, 0.1, 0.25, 0.5, 1 / 3, 1)
 RNG = np.random.default_rng(5)

@@ -13,6 +13,8 @@ from clhist._core.opencl import operands
 from clhist._core.opencl.operands import FETCHED_BYTES, blocks_of
 from clhist.selftest.reference import counts_of
 
+pytestmark = pytest.mark.usefixtures("without_optimizer")
+
 MOST = FETCHED_BYTES // 4  # bins of int32 that a block has room for
 N = 20_000
 

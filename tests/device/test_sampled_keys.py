@@ -157,7 +157,7 @@ def test_more_keys_are_looked_up_where_local_memory_is_large(first, queue, enque
         for sort in (True, False):
             enqueued.clear()
             check(
-                few(np.random.default_rng(number), 300_001, np.dtype(np.int64), number), queue, sort=sort, first=first
+                few(np.random.default_rng(number), 300_001, np.dtype(np.uint64), number), queue, sort=sort, first=first
             )
             assert ("find_more" in enqueued) == (room >= 1 << 17)
 
@@ -220,7 +220,7 @@ def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, t
 
 def test_no_room_for_so_many(queue, enqueued, monkeypatch):
     monkeypatch.setattr(sampled_keys, "_ROOM", (0, 8))
-    check(np.random.default_rng(0).integers(0, 2**63, 30_000), queue)
+    check(np.random.default_rng(0).integers(0, 2**63, 30_000, np.uint64), queue)
     assert {"divide", "insert"} <= {*enqueued}
 
 
@@ -233,7 +233,7 @@ def test_no_memory_for_ranges(queue, enqueued, monkeypatch):
         return new(self, number, dtype)
 
     monkeypatch.setattr(Chain, "new", refused)
-    check(np.random.default_rng(0).integers(0, 2**63, 30_000), queue)
+    check(np.random.default_rng(0).integers(0, 2**63, 30_000, np.uint64), queue)
     assert "insert" in enqueued
 
 
@@ -242,7 +242,7 @@ def test_keys_for_which_a_table_is_as_fast(queue, enqueued, monkeypatch):
     monkeypatch.setattr(sampled_keys, "_CACHED_BYTES", 0)
     for first in (False, True):
         enqueued.clear()
-        check(np.random.default_rng(0).integers(0, 2**63, 30_000), queue, first=first)
+        check(np.random.default_rng(0).integers(0, 2**63, 30_000, np.uint64), queue, first=first)
         assert enqueued.count("insert") == 1
 
 

@@ -52,9 +52,9 @@ def _rows(sizes: tuple[int, ...], strength: int, seed: str) -> list[tuple[int, .
             others = [c for c in combinations(sorted({*row, axis}), strength) if axis in c]
             candidates = list(range(sizes[axis]))
             rng.shuffle(candidates)
-            row[axis] = max(
-                candidates, key=lambda k: sum((c, tuple({**row, axis: k}[a] for a in c)) in missing for c in others)
-            )
+            # Of each combination with the axis, the values on both of its sides.
+            sides = [(c, tuple(row[a] for a in c if a < axis), tuple(row[a] for a in c if a > axis)) for c in others]
+            row[axis] = max(candidates, key=lambda k: sum((c, (*low, k, *high)) in missing for c, low, high in sides))
         missing -= {(c, tuple(row[a] for a in c)) for c in combinations(axes, strength)}
         rows_of_axes.append(tuple(row[axis] for axis in axes))
     return rows_of_axes

@@ -7,6 +7,7 @@ import inspect
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -149,31 +150,48 @@ IN_COMMENTS = {
     r"\bthat is emitted can be outside\b": "in range by construction",
     r"\bworth launching\b": "resident at once",
 }
-SOURCES = [
-    path
-    for folder in ("clhist", "cases", "strategies", "cli", "benchmarks", "soak", "kernels_cl")
-    for path in sorted((ROOT / folder).rglob("*"))
-    if path.suffix in (".py", ".mako")
-]
+FOLDERS = ("clhist", "cases", "strategies", "cli", "benchmarks", "soak", "kernels_cl")
 
 
 def prose(path: Path) -> str:
     """Return the comments and docstrings of a file, a comment of several lines as one."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix == ".mako":
-        return " ".join(re.findall(r"(?:##|//)(.*)", text))
-    kinds = tokenize.COMMENT, tokenize.STRING
-    tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type in kinds]
-    said = [token.string.lstrip("# ") for token in tokens if token.string.startswith(("#", '"""'))]
+        return " ".join(re.findall(r"(?:##|//)(.*)", path.read_text(encoding="utf-8")))
+    said = [string.lstrip("# ") for _, string, _ in tokens_of(path) if string.startswith(("#", '"""'))]
     return re.sub(r"\s+", " ", " ".join(said))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_comments(path):
-    assert re.findall(r'^ *"""(?:What|Of) .*', path.read_text(encoding="utf-8"), re.MULTILINE) == []  # a noun or a verb
-    said = prose(path)
-    wrong = {pattern: better for pattern, better in IN_COMMENTS.items() if re.search(pattern, said, re.IGNORECASE)}
-    assert wrong == {}
+@cache
+def tokens_of(path: Path) -> list[tuple[int, str, int]]:
+    """Return the `tokens` of a file, which is parsed once for several tests."""
+    return tokens(path.read_text(encoding="utf-8"))
+
+
+def tokens(text: str) -> list[tuple[int, str, int]]:
+    """Return the type, text and line of comments, strings and names that are participles."""
+    return [
+        (token.type, token.string, token.start[0])
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type in (tokenize.COMMENT, tokenize.STRING) or token.string in PARTICIPLES
+    ]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_comments(folder):
+    paths = [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".mako")]
+    assert paths
+    wrong = []
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        # A docstring begins with a noun or a verb.
+        wrong += [(path, line) for line in re.findall(r'^ *"""(?:What|Of) .*', text, re.MULTILINE)]
+        said = prose(path)
+        wrong += [(path, found[0], IN_COMMENTS[pattern]) for pattern in IN_COMMENTS if (found := search(pattern, said))]
+    assert wrong == []
+
+
+def search(pattern: str, said: str) -> re.Match[str] | None:
+    return re.search(pattern, said, re.IGNORECASE)
 
 
 def test_comments_are_found():
@@ -201,17 +219,16 @@ PARTICIPLES = {"found", "given", "each", "known", "taken", "asked", "held", "kep
 MOST_LINES = 14  # of the package and the command line that have one; it may only fall
 
 
-def lines_with_participles(text: str) -> set[int]:
+def lines_with_participles(tokens: list[tuple[int, str, int]]) -> set[int]:
     """Return the numbers of the lines with such an identifier; strings and comments have none."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return {token.start[0] for token in tokens if token.type == tokenize.NAME and token.string in PARTICIPLES}
+    return {line for kind, string, line in tokens if kind == tokenize.NAME and string in PARTICIPLES}
 
 
 def test_identifiers_are_nouns():
     paths = [
         path for folder in ("clhist", "cases", "strategies", "cli") for path in sorted((ROOT / folder).rglob("*.py"))
     ]
-    lines = {str(path.relative_to(ROOT)): len(lines_with_participles(path.read_text("utf-8"))) for path in paths}
+    lines = {str(path.relative_to(ROOT)): len(lines_with_participles(tokens_of(path))) for path in paths}
     number, where = sum(lines.values()), {path: count for path, count in lines.items() if count}
     names = ", ".join(sorted(PARTICIPLES))
     assert number <= MOST_LINES, (
@@ -220,4 +237,5 @@ def test_identifiers_are_nouns():
 
 
 def test_identifiers_of_strings_do_not_count():
-    assert lines_with_participles('found = 1  # each\nname = "given"\nkept.known = found_words\n') == {1, 3}
+    text = 'found = 1  # each\nname = "given"\nkept.known = found_words\n'
+    assert lines_with_participles(tokens(text)) == {1, 3}
