@@ -40,6 +40,7 @@ UNUSED = ("source.cl", "last_accessed", "tempfile")
 def run(home: Path, before: str = "", through: tuple[str, ...] = (), **environment: str) -> list[str]:
     """Count in a process with this home, and return its warnings."""
     caches = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "POCL_CACHE_DIR": str(home / "pocl")}
+    caches["PYTHONDONTWRITEBYTECODE"] = ""  # Python may store bytecode, as it does by default
     found, warned = json.loads(
         run_python(CODE, before=dedent(RECORD) + dedent(before), through=through, **caches | environment)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -381,6 +383,18 @@ def _without_pygments() -> Iterator[None]:
         sys.modules.pop(plugin, None)
 
 
+@contextmanager
+def _without_bytecode() -> Iterator[None]:
+    """Let modules be imported without files of bytecode, which have no seal: a damaged one would run."""
+    before = sys.dont_write_bytecode, sys.pycache_prefix
+    # There are no files below a file.
+    sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode, sys.pycache_prefix = before
+
+
 @lru_cache(maxsize=2)
 def _lookup(is_kept: bool) -> Any:
     """Return Mako's lookup; Python of compiled templates, 15 ms each, may be kept in the user's cache directory."""
@@ -401,14 +415,20 @@ def _lookup(is_kept: bool) -> Any:
         def get_template(self, name: str) -> Any:
             # A damaged file becomes older than its template, so that Mako compiles it anew.
             module = Path(self.template_args["module_directory"], f"{name}.py")
-            if name not in self._collection and module.exists() and not is_sealed_python(module, module.name):
+            if name in self._collection:
+                return super().get_template(name)
+            if module.exists() and not is_sealed_python(module, module.name):
                 make_older(module)
-            return super().get_template(name)
+            with _without_bytecode():
+                return super().get_template(name)
 
     def write_module(source: bytes, path: str) -> None:
+        # To compile the Python of all templates of a call takes 25 ms, so the module has its bytecode within the seal.
+        code = marshal.dumps(compile(source, path, "exec"))
+        text = f"import marshal\nexec(marshal.loads({code!r}))\n".encode()
         # Another process may read the file meanwhile, so it is replaced as a whole.
         with replaced(path, durable=False) as file:
-            file.write(sealed_python(source, Path(path).name))
+            file.write(sealed_python(text, Path(path).name))
 
     folder = resources.files("clhist.kernels_cl")
     folders = [("", folder), *((f"{part.name}/", part) for part in folder.iterdir() if part.is_dir())]
@@ -421,8 +441,9 @@ def _lookup(is_kept: bool) -> Any:
     # Mako caches files of a folder. Templates in a zip archive are compiled from their text.
     if is_kept and isinstance(folder, Path):
         # A directory for each content, since several versions of this package may share it.
-        # The version of Mako counts too, since it decides what Python a template becomes.
-        content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
+        # Those of Mako and of bytecode count too, since they decide what a template becomes.
+        versions = mako.__version__, MAGIC_NUMBER
+        content = sha256(repr((versions, sorted(texts.items()))).encode()).hexdigest()[:16]
         compiled = platformdirs.user_cache_path("clhist") / "template-modules" / content
         return SealedLookup(
             [str(folder)], str(compiled), module_writer=write_module, filesystem_checks=False, strict_undefined=True
