@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import marshal
 import os
 import re
 import sys
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
-from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -423,12 +421,9 @@ def _lookup(is_kept: bool) -> Any:
                 return super().get_template(name)
 
     def write_module(source: bytes, path: str) -> None:
-        # To compile the Python of all templates of a call takes 25 ms, so the module has its bytecode within the seal.
-        code = marshal.dumps(compile(source, path, "exec"))
-        text = f"import marshal\nexec(marshal.loads({code!r}))\n".encode()
         # Another process may read the file meanwhile, so it is replaced as a whole.
         with replaced(path, durable=False) as file:
-            file.write(sealed_python(text, Path(path).name))
+            file.write(sealed_python(source, Path(path).name))
 
     folder = resources.files("clhist.kernels_cl")
     folders = [("", folder), *((f"{part.name}/", part) for part in folder.iterdir() if part.is_dir())]
@@ -441,9 +436,8 @@ def _lookup(is_kept: bool) -> Any:
     # Mako caches files of a folder. Templates in a zip archive are compiled from their text.
     if is_kept and isinstance(folder, Path):
         # A directory for each content, since several versions of this package may share it.
-        # Those of Mako and of bytecode count too, since they decide what a template becomes.
-        versions = mako.__version__, MAGIC_NUMBER
-        content = sha256(repr((versions, sorted(texts.items()))).encode()).hexdigest()[:16]
+        # The version of Mako counts too, since it decides what Python a template becomes.
+        content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
         compiled = platformdirs.user_cache_path("clhist") / "template-modules" / content
         return SealedLookup(
             [str(folder)], str(compiled), module_writer=write_module, filesystem_checks=False, strict_undefined=True
