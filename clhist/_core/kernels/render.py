@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -384,13 +385,18 @@ def _without_pygments() -> Iterator[None]:
 @contextmanager
 def _without_bytecode() -> Iterator[None]:
     """Let modules be imported without files of bytecode, which have no seal: a damaged one would run."""
-    before = sys.dont_write_bytecode, sys.pycache_prefix
-    # There are no files below a file.
-    sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode, sys.pycache_prefix = before
+    # One thread at a time: what two change in turn, the second would restore to what the first has set.
+    with _loading:
+        before = sys.dont_write_bytecode, sys.pycache_prefix
+        # There are no files below a file.
+        sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
+        try:
+            yield
+        finally:
+            sys.dont_write_bytecode, sys.pycache_prefix = before
+
+
+_loading = threading.RLock()  # a template may load another
 
 
 @lru_cache(maxsize=2)
