@@ -84,8 +84,8 @@ def numpy_axis(
 def are_searched(size: int, queue: cl.CommandQueue, earlier: Any) -> bool:
     """Return whether edges that no earlier call had are searched without a table; `earlier` is what such calls stored.
 
-    Only few elements take less time so than their table takes to make. Edges of the first call get a table, since most
-    programs have one set of edges, and so do edges of many calls. A replay on CUDA does not count calls.
+    Only few elements are searched in less time than it takes to make their table. Edges of the first call get a table,
+    since most programs have one set of edges, and so do edges of many calls. A replay on CUDA does not count calls.
     """
     if earlier is None or cuda_device_of(queue) is not None:
         return False
@@ -93,7 +93,7 @@ def are_searched(size: int, queue: cl.CommandQueue, earlier: Any) -> bool:
 
 
 # Elements. CPUs: 100 bins, Intel's runtime on two cores of an EPYC. GPUs: 10^7 elements in 10 to 4,000 bins take an
-# H200 5 to 210 µs more so, and 10^6 at most 40, while the host takes 250 to 500 µs for a table.
+# H200 5 to 210 µs longer without a table, and 10^6 at most 40, while the host takes 250 to 500 µs for a table.
 _MOST_SEARCHED = {"cpu": 2**16, "gpu": 2**22}
 
 

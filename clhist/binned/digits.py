@@ -34,7 +34,7 @@ def numbers_by_edges(
 ) -> Array:
     """Return the bin number of each element; the arguments are the validated ones of `clhist.digitize`.
 
-    `signature` is that of `repeated_numbers`, if it is known.
+    `signature` is that of `repeated_numbers`, if that was called.
     """
     edges = np.asarray(edges)
     if signature is None:

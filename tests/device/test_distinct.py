@@ -72,6 +72,8 @@ def test_few_elements_of_a_device(dtype, monkeypatch, queue):
         lambda **queue: (clhist.group_by(on_device, **queue).sum(values),),
     ][: 6 if dtype in ("i4", "f8") else 5]  # one program for all groups
     expected = [call(queue=queue) for call in calls]
+    for one, other in zip(expected[1], np.unique(on_device.get(), True, True, True), strict=True):
+        np.testing.assert_array_equal(one.get(), other)
     for name in [name for name in small.COSTS if name.endswith(", of a device")]:
         monkeypatch.setitem(small.COSTS, name, threshold(2**19))
     monkeypatch.setattr(numbering, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
@@ -96,6 +98,8 @@ def test_few_elements_of_cuda(dtype, monkeypatch):
         lambda: clhist.factorize(on_device, sort=True, use_na_sentinel=False),
     ]
     expected = [call() for call in calls]
+    for one, other in zip(expected[1], np.unique(on_device.get(), True, True, True), strict=True):
+        np.testing.assert_array_equal(one.get(), other)
     for name in [name for name in small.COSTS if name.endswith(", of a device")]:
         monkeypatch.setitem(small.COSTS, name, threshold(2**19))
     monkeypatch.setattr(numbering, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
@@ -206,3 +210,14 @@ def test_values_out_of_the_window_of_a_replay_are_found(fake, monkeypatch):
     for most in (90, 90, 90, 2**40, 90, 90):
         x = np.arange(5000) % 7 * most
         np.testing.assert_array_equal(clhist.unique(cupy.asarray(x)).get(), np.unique(x))
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f8"])
+@pytest.mark.parametrize("size", [0, 1, 5000])
+def test_counts_of_device_arrays(dtype, size, queue):
+    x = values_of(dtype, size, 100)
+    values, counts = clhist.unique(cl_array.to_device(queue, x), return_counts=True, queue=queue)
+    expected, numbers = np.unique(x, return_counts=True)
+    np.testing.assert_array_equal(values.get(), expected)
+    np.testing.assert_array_equal(counts.get(), numbers)
+    assert counts.dtype == np.int64

@@ -38,6 +38,6 @@ def test_even_axes_are_those_of_thresholds(dtype, ends):
         assert axis.scalars[:-1] == other.scalars[:-1]
         assert axis.scalars[-1] >= other.scalars[-1] * (1 - 1e-6)  # an upper bound of the measured margin
     is_plain = 1e-9 < abs(ends[1] - ends[0]) < 1e30 and max(map(abs, ends)) < 1e4 * (ends[1] - ends[0])
-    # Of other scalars of NumPy an axis needs all thresholds, as of integers that float64 rounds.
+    # For other scalars of NumPy, and integers that float64 rounds, an axis needs all thresholds.
     is_plain = is_plain and all(type(end) in (int, float) and abs(end) < 2**53 for end in ends)
     assert number_of_axes > 2 or not is_plain

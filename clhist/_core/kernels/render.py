@@ -385,10 +385,10 @@ def _without_pygments() -> Iterator[None]:
 @contextmanager
 def _without_bytecode() -> Iterator[None]:
     """Let modules be imported without files of bytecode, which have no seal: a damaged one would run."""
-    # One thread at a time: what two change in turn, the second would restore to what the first has set.
+    # One thread at a time: a second one would save, and later restore, the settings of the first.
     with _loading:
         before = sys.dont_write_bytecode, sys.pycache_prefix
-        # There are no files below a file.
+        # No file of bytecode exists below the null device.
         sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
         try:
             yield

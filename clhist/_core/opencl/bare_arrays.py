@@ -1,4 +1,4 @@
-"""Arrays of PyOpenCL in memory that is there, without the checks of their constructor."""
+"""PyOpenCL arrays over existing memory, without the checks and allocations of their constructor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyopencl.array as cl_array
 
 from clhist._core.opencl.arrays import Array, strides_of
 
+# Attributes that `array_in` sets by its arguments.
 _SET = {"queue", "context", "shape", "dtype", "strides", "events", "nbytes", "size", "allocator", "base_data", "offset"}
 # Other attributes of an array, whatever the version of PyOpenCL.
 _OTHERS = [pair for pair in vars(cl_array.Array(None, (0,), np.dtype(np.uint8))).items() if pair[0] not in _SET]
@@ -24,7 +25,7 @@ def array_in(
     offset: int = 0,
     kind: type[cl_array.Array] = cl_array.Array,
 ) -> Array:
-    """Return a contiguous device array in this memory; the constructor takes ten times as long."""
+    """Return a contiguous device array over this memory; the constructor takes ten times as long."""
     new: Any = object.__new__(kind)
     itemsize = dtype.itemsize
     if len(shape) == 1:

@@ -102,9 +102,9 @@ class SizedCall:
     Attributes
     ----------
     executable : Executable
-        What runs it; the executables of shared plans serve other sizes as well.
+        Runs the call; the executables of shared plans serve other sizes as well.
     queue : pyopencl.CommandQueue
-        Where.
+        The queue that runs it.
     on_device : bool
         Whether arrays are PyOpenCL's.
     targets : tuple of int or None
@@ -134,16 +134,6 @@ class SizedCall:
     scalars: tuple[Any, list[Any]] = (None, [])
     uses: int = 0
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether the plan serves other sizes as well, and its executable gets the sizes."""
-        return self.new is not None
-
-    @property
-    def is_often(self) -> bool:
-        """Whether the call is so frequent that a plan for its exact size pays off."""
-        return self.uses >= MANY_USES
-
     def of_sizes(self, sizes: tuple[int, ...], shape: tuple[int, ...]) -> SizedCall:
         """Return the call for other sizes that the plan serves, with a use count of its own."""
         # `dataclasses.replace` takes three times as long.
@@ -152,7 +142,7 @@ class SizedCall:
     def ends_for_less(self) -> bool:
         """Return whether a plan for exactly this call's bins may fit after memory was refused; if so, request it."""
         # Only a call of one part and one result is certain to have enqueued nothing when memory is refused.
-        if not self.is_shared or not self.executable.prepared.is_of_one:
+        if self.new is None or not self.executable.prepared.is_of_one:
             return False
         self.uses = MANY_USES
         return True

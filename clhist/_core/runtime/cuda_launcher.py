@@ -131,8 +131,8 @@ class Arguments:
             room[: len(content)] = content
 
     def set_all(self, values: Sequence[Any]) -> None:
-        """Let all parameters have these values: numbers, None, or memory, whose address is taken."""
-        # A look at the type of a value takes a third of a call of `set`, of which a launch needs ten.
+        """Set all parameters: numbers as they are, None as 0, memory by its address."""
+        # Most values are memory or plain integers, which need no call of `set`.
         for n, value in enumerate(values):
             kind = type(value)
             if kind is _Room or kind is CudaArray:

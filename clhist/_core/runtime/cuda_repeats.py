@@ -22,7 +22,7 @@ from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.recording import heard, listening, note
-from clhist._core.runtime.call_cache import SizedCall
+from clhist._core.runtime.call_cache import MANY_USES, SizedCall
 from clhist._core.runtime.cuda_launcher import CudaExecutable, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
 from clhist._core.runtime.signature import UnknownError, alike, call_templates
@@ -208,7 +208,7 @@ class Repeat:
         # A replay does not call `SizedCall.run`, so uses of shared plans are counted here.
         for call in self._shared:
             call.uses += 1
-        return not any(call.is_often for call in self._shared)
+        return all(call.uses < MANY_USES for call in self._shared)
 
     def _launched(self, arrays: list[Any], addresses: list[int], stream: int) -> Any:
         library, device = self._memory.library, self._memory.device
