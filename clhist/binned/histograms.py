@@ -26,6 +26,7 @@ from clhist.binned.extent import extent
 from clhist.binned.host import (
     edges_of_extent,
     even_edges,
+    given_edges,
     histogram_on_host,
     histogramdd_on_host,
     numpy_edges,
@@ -384,7 +385,7 @@ def _bin_edges(
     """
     # Edges of the caller: NumPy checks them, and no data is read.
     if type(bins) not in (int, str) and np.ndim(bins) > 0:
-        return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
+        return given_edges(bins, range, a.dtype), None, None
     if range is None and data_extent is None:
         # One bin has the same errors, and needs no memory for many edges.
         few = min(bins, 1) if isinstance(bins, int | np.integer) else bins
