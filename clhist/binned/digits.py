@@ -26,7 +26,7 @@ def repeated_numbers(
     """Return the bin numbers of a device array if an earlier call has the signature, or None; and the signature."""
     signature = signature_of_data((x,), queue, "digitize", edges, right)
     call: NumbersCall | None = call_templates.get(signature)
-    return None if call is None or call.is_provisional else _numbers(call, x), signature
+    return None if call is None or call.is_provisional(x.size) else _numbers(call, x), signature
 
 
 def numbers_by_edges(
@@ -40,7 +40,7 @@ def numbers_by_edges(
     if signature is None:
         signature = signature_of_data((x,), queue, "digitize", edges, right)
     call: NumbersCall | None = call_templates.get(signature)
-    if call is None or call.is_provisional:
+    if call is None or call.is_provisional(x.size):
         queue = queue_for(queue, [("x", x)])
         # Whether calls on such arrays had other edges before.
         any_edges = signature_of_data((x,), queue, "digitize", "any edges")

@@ -285,7 +285,7 @@ def repeated_points(
     options = range, reproducible, None if out is None else density, size_class(points.size)
     key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options, results=1)
     cached: PreparedHistogram | None = call_templates.get(key)
-    if cached is None or cached.is_provisional:
+    if cached is None or cached.is_provisional(points.size):
         return None, key
     # Copies of the edges, which the caller may change.
     return (cached((*points.arrays, where, weights), points.size, density, out), list(map(np.copy, cached.edges))), key

@@ -28,6 +28,7 @@ from clhist.axes.axis import Axis, axis_of, searched_axis
 from clhist.axes.block_search import KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
+from clhist.binned.device_inputs import are_few_to_search
 from clhist.binned.sweep import Binned, BinnedKind, viewed
 from clhist.operators.c_types import c_name, dtype_of, literal
 
@@ -147,10 +148,9 @@ class NumbersCall:
         is_searched = any(axis.is_searched for axis in binned.axes)
         return cls(queue, executable, tables, dtypes, scalars, is_searched)
 
-    @property
-    def is_provisional(self) -> bool:
-        """Whether its bins are searched, and it had so many calls that a table pays off."""
-        return self._is_searched and self._calls >= MANY
+    def is_provisional(self, size: int) -> bool:
+        """Whether its bins are searched, and a table pays off: for so many elements, or since it had many calls."""
+        return self._is_searched and (self._calls >= MANY or not are_few_to_search(size, self.queue))
 
     @property
     def nbytes(self) -> int:
