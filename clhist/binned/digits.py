@@ -17,14 +17,14 @@ from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
 from clhist.binned.device_inputs import are_searched, queue_for
 from clhist.binned.numbers import NumbersCall, steps_axis
-from clhist.binned.sweep import Binned
+from clhist.binned.sweep import Binned, size_class
 
 
 def repeated_numbers(
     x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None
 ) -> tuple[Array | None, Hashable]:
     """Return the bin numbers of a device array if an earlier call has the signature, or None; and the signature."""
-    signature = signature_of_data((x,), queue, "digitize", edges, right)
+    signature = signature_of_data((x,), queue, "digitize", edges, right, size_class(x.size))
     call: NumbersCall | None = call_templates.get(signature)
     return None if call is None or call.is_provisional(x.size) else _numbers(call, x), signature
 
@@ -38,7 +38,7 @@ def numbers_by_edges(
     """
     edges = np.asarray(edges)
     if signature is None:
-        signature = signature_of_data((x,), queue, "digitize", edges, right)
+        signature = signature_of_data((x,), queue, "digitize", edges, right, size_class(x.size))
     call: NumbersCall | None = call_templates.get(signature)
     if call is None or call.is_provisional(x.size):
         queue = queue_for(queue, [("x", x)])
@@ -59,7 +59,7 @@ def numbers_by_edges(
             number = len(edges) if falling else 0
             whole = np.full(x.shape, number, np.intp)
             return to_device(queue, whole) if is_device_array(x) else whole[()]
-        call = NumbersCall.of(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
+        call = NumbersCall.of(Binned((axis,), (flat(x),), None, x.size), queue, falling=falling)
         call_templates.put(signature, call)
     return _numbers(call, x)
 

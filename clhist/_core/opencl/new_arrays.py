@@ -111,9 +111,11 @@ def empty(
         return _cuda_arrays().empty_cuda(queue, shape, dtype)
 
     device = queue.device
-    # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
-    source = pool_of(queue) if allocator is None and not shares_memory(device) else allocator
     nbytes = prod(shape) * dtype.itemsize
+    # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large, and the
+    # system clears new pages of a CPU's large arrays one by one.
+    is_kept = allocator is None and (nbytes >= LEAST_KEPT or not shares_memory(device))
+    source = pool_of(queue) if is_kept else allocator
 
     def make() -> cl.Buffer:
         return cl.Buffer(queue.context, _READ_WRITE, nbytes) if source is None else source(nbytes)
