@@ -11,11 +11,13 @@ import pyopencl as cl
 from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.signature import Remembered, call_templates, signature_of, signature_of_data
 from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
 from clhist.binned.device_inputs import are_searched, queue_for
+from clhist.binned.host import numpy_digitize
 from clhist.binned.numbers import NumbersCall, steps_axis
 from clhist.binned.sweep import Binned, size_class
 
@@ -62,6 +64,15 @@ def numbers_by_edges(
         call = NumbersCall.of(Binned((axis,), (flat(x),), None, x.size), queue, falling=falling)
         call_templates.put(signature, call)
     return _numbers(call, x)
+
+
+def numbers_by_host(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array:
+    """Return the bin numbers of a device array by NumPy.
+
+    NaN edges have no order that kernels could search: NumPy's numbers follow from the steps of its own search.
+    """
+    queue = queue_for(queue, [("x", x)])
+    return to_device(queue, np.asarray(numpy_digitize(fetched(x, queue), edges, right)))
 
 
 def _numbers(call: NumbersCall, x: Array) -> Any:
