@@ -72,6 +72,6 @@ def test_choices_that_a_plan_uses_warn_of_nothing(gpu_like):
     x = np.arange(9, dtype=np.int32) % 7
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # A limit on locks holds without locks, an order without a second pass. `passes` of partitions is the least number.
+        # A limit on locks holds without locks, an order without a second pass.
         for options in ({"locks": 64}, {"pass_order": "side by side"}, {"memory": "partitioned", "passes": 9}):
             assert kernel(x, num_bins=7, **options).tolist() == np.bincount(x).tolist()
