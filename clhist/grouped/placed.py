@@ -12,6 +12,7 @@ from clhist._core.opencl.arrays import (
     Array,
     as_bytes,
     check_context,
+    check_contiguous,
     check_layout,
     check_unmasked,
     is_device_array,
@@ -27,7 +28,6 @@ from clhist.grouped.dates import NAT, SWEPT, as_durations, as_integers, dates_of
 from clhist.grouped.groups import Groups, numbered_texts, numbers_of
 from clhist.grouped.hints import check_index, check_room
 from clhist.operators.c_types import native, supported_dtype
-from clhist.operators.halves import number_of
 from clhist.statistics.host import Grouped
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.quantiles import Method
@@ -150,7 +150,8 @@ class Placed:
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
         if on_device:
-            self._check_device_array(name, array)
+            check_context([(name, array)], self._queue.context)
+            check_contiguous(name, array)
         return array if halves else as_numbers(array)
 
     def _column(
@@ -170,12 +171,7 @@ class Placed:
         """
         x, dates = as_integers(x)
         array = self._array(name, x, halves=halves and _SELECTED.isdisjoint(statistics))
-        values_dtype = number_of(array.dtype.newbyteorder("="))
-        return array, column_of(name, values_dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
-
-    def _check_device_array(self, name: str, array: Array) -> None:
-        check_context([(name, array)], self._queue.context)
-        check_layout(name, array)
+        return array, column_of(name, array.dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
 
     def _check_any(self, name: str, x: Any, names: Sequence[str]) -> None:
         """Raise TypeError or ValueError if values of any type are not as the keys are.
@@ -188,7 +184,8 @@ class Placed:
             return
         self._check(name, is_device_array(x), tuple(shape))
         if is_device_array(x):
-            self._check_device_array(name, x)
+            check_context([(name, x)], self._queue.context)
+            check_layout(name, x)
             if not {*names} <= {*OF_ANY}:
                 self._array(name, x)
 
@@ -270,8 +267,10 @@ class Placed:
                 results["median"] = self._selected(array, column)
             if "mode" in statistics:
                 results["mode"] = self._most_frequent(array, column)
-            for statistic in statistics if column.dates is None else (*statistics, "count"):
-                results[statistic] = self._returned(results[statistic])
+            # Kernels return device arrays as they are, unless there are no groups.
+            if not (self._on_device and self.num_groups):
+                for statistic in statistics if column.dates is None else (*statistics, "count"):
+                    results[statistic] = self._returned(results[statistic])
             if column.dates is not None:
                 results |= dates_of(results, column.dates)
         for statistic in names if len(statistics) < len(names) else ():
@@ -428,7 +427,7 @@ class Placed:
     def _placed(self, array: Array) -> Array:
         """Return an array in one dimension, copied to the device once unless that shares the host's memory."""
         flat = flattened(array)
-        if self._on_host or is_device_array(flat) or not flat.size:
+        if is_device_array(flat) or self._on_host or not flat.size:
             return flat
         from clhist._core.opencl.new_arrays import shares_memory
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from clhist import operators
 from clhist.operators.c_types import integer, struct_of, supported_dtype
-from clhist.operators.halves import half_name
+from clhist.operators.halves import half_name, number_of
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
 from clhist.statistics import host
@@ -126,12 +126,13 @@ def _column_of(
     wanted: np.dtype | None,
     dates: np.dtype | None,
 ) -> Column:
+    values_dtype = number_of(values_dtype.newbyteorder("="))
     kind = values_dtype.kind
     _check_supported(name, statistics, values_dtype if dates is None else dates)
     if dates is not None and not skipna:
         raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")
     # Floats keep their dtype; sums of integers and booleans take 64 bits, as in NumPy.
-    result = values_dtype.newbyteorder("=") if kind in "fc" else real
+    result = values_dtype if kind in "fc" else real
     total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
     if wanted is not None:
         if wanted.kind != ("c" if kind == "c" else "f") or half_name(wanted):
@@ -139,7 +140,7 @@ def _column_of(
         result = total = wanted
     counted = ["count"] if dates is not None else []  # without values a group is NaT
     swept = tuple(statistic for statistic in dict.fromkeys([*statistics, *counted]) if not TABLE[statistic].is_apart)
-    return Column(values_dtype.newbyteorder("="), swept, skipna, integer("ddof", ddof, 0), result, total, dates)
+    return Column(values_dtype, swept, skipna, integer("ddof", ddof, 0), result, total, dates)
 
 
 def _check_supported(name: str, statistics: Sequence[str], dtype: np.dtype) -> None:
