@@ -181,6 +181,9 @@ def _split(name: str, *statistics: Any) -> tuple[tuple[str, ...], tuple[str, ...
     names = named_statistics(statistics)
     rest = tuple(one for one in names if one not in OF_ANY and quantile_of(one) is None and place_of(one) is None)
     for statistic in rest:
+        # A function of the caller raises here already: the cache keeps none of them alive.
+        if callable(statistic):
+            _check_supported(name, (statistic,), np.dtype(np.float64))
         # Methods compute these; `agg` has no arguments to pass.
         if statistic in TABLE and TABLE[statistic].takes:
             raise TypeError(
