@@ -213,12 +213,15 @@ def repeated_calls() -> dict[str, tuple[int, int]]:
     )
     on_device = cl_array.to_device(clhist.default_queue(), bins)
     bound = kernel.bind(on_device, num_bins=1000)
+    x_on_device, statistics = cl_array.to_device(clhist.default_queue(), x), ("sum", "mean", "var", "min", "max")
     return {
         "bincount, NumPy": frames(lambda: clhist.bincount(bins)),
         "histogram(x, bins=100), NumPy": frames(lambda: clhist.histogram(x, bins=100)),
         "HistogramKernel, NumPy": frames(lambda: kernel(bins, num_bins=1000)),
         "HistogramKernel, device": frames(lambda: kernel(on_device, num_bins=1000)),
         "Bound, device": frames(bound),
+        "group_by.agg, NumPy": frames(lambda: clhist.group_by(bins, 1000).agg(x=(x, *statistics))),
+        "group_by.agg, device": frames(lambda: clhist.group_by(on_device, 1000).agg(x=(x_on_device, *statistics))),
     }
 
 

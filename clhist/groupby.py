@@ -12,7 +12,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.halves import as_numbers
 from clhist._core.opencl.lost import check_process
 from clhist._core.opencl.on_device import OnDevice
-from clhist._core.runtime.columns import ColumnData, missing_of, read_column
+from clhist._core.runtime.columns import missing_of, read_column
 from clhist._core.runtime.cuda_entry import takes_cuda_as
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.shown_options import shows
@@ -33,10 +33,9 @@ from clhist.grouped.hints import Hints, check_by_name, check_index, check_number
 from clhist.grouped.methods import A, Methods, X
 from clhist.grouped.table import Table
 from clhist.operators.c_types import check_booleans, native
-from clhist.operators.halves import number_of
 from clhist.statistics.outputs import Column, Numbers
 from clhist.statistics.quantiles import Method, checked_method, probability
-from clhist.statistics.table import TABLE, column_of, host_statistics, named_statistics
+from clhist.statistics.table import column_of
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -151,18 +150,6 @@ def _has_fp64(queue: cl.CommandQueue | None) -> bool:
     from clhist._core.opencl.device import has_fp64  # PyOpenCL, which few elements do without
 
     return has_fp64(queue.device)
-
-
-def _reproducible_names(column: Column, reproducible: bool) -> tuple[str, ...]:
-    """Return the statistics of a column that have to be reproducible."""
-    if not reproducible:
-        return ()
-    from clhist.grouped.reproducible import names_of
-
-    return names_of(column)
-
-
-_SELECTED = ("median", "mode")  # statistics that need more than the sweeps of `statistics_of`
 
 
 class GroupBy(
@@ -302,54 +289,36 @@ class GroupBy(
         """
         check_process()
         check_booleans(skipna=skipna, reproducible=reproducible)
-        check_by_name(wrong)
-        # Columns with missing values, dates and text take calls of their own; one sweep computes the others.
-        split, separate = self._split_columns(columns, skipna)
+        if wrong:
+            check_by_name(wrong)
         # Check the arguments of all columns before anything is enqueued for one.
-        requests: dict[str, tuple[Array, Column, tuple[str, ...]]] = {
-            name: self._column_request(name, rest, skipna, ddof, dtype, halves=not reproducible)
-            for name, (_, rest) in split.items()
-            if rest
-        }
-        self._check_columns(requests, separate, skipna, ddof, dtype, reproducible)
-        self._check_others(columns, split)
-        summed = {name: _reproducible_names(column, reproducible) for name, (_, column, _) in requests.items()}
+        requests = [
+            self._request(name, request, skipna, ddof, dtype, reproducible) for name, request in columns.items()
+        ]
         options: dict[str, Any] = {"ddof": ddof, "dtype": dtype, "reproducible": reproducible}
-        table: dict[str, Any] = {
-            name: self._of_column(name, *separate[name], skipna, options) if name in separate else {} for name in split
-        }
-        # One upload for all statistics of a column.
-        arrays = {name: self._placed(array) for name, (array, _, _) in requests.items()}
-        # Exact sums take sweeps of their own, and are finished on the host.
-        for name in (name for name in requests if summed[name]):
-            array, column, names = requests[name]
-            arguments = self._keys, arrays[name], column, self._bins(8, 8), self._numbers, self._queue
-            from clhist.grouped.reproducible import reproducible_statistics
-
-            table[name] |= {
-                statistic: self._like_keys(result) for statistic, result in reproducible_statistics(*arguments).items()
-            }
-            # The sweeps compute the remaining statistics only.
-            requests[name] = array, column.without(summed[name]), names
-        swept = [name for name, (_, column, _) in requests.items() if column.statistics]
+        table: dict[str, Any] = {}
+        arrays: dict[str, Array] = {}
+        swept: dict[str, Column] = {}
+        for name, _, _, statistics, data, array, column, exact in requests:
+            table[name] = {} if data is None else self._of_column(name, data, statistics, skipna, options)
+            if column is None:
+                continue
+            # One upload for all statistics of a column.
+            arrays[name] = self._placed(array)
+            if exact:
+                # Exact sums take sweeps of their own, and are finished on the host; others compute what remains.
+                table[name] = self._exact_sums(arrays[name], column)
+                column = column.without(exact)
+            if column.statistics:
+                swept[name] = column
         if swept:
-            # All other statistics of all columns, in one sweep or by NumPy; kernels need at least one group.
-            values, of = [arrays[name] for name in swept], [requests[name][1] for name in swept]
-            bins, on_device = max(1, self.num_groups), is_device_array(self._keys)
-            if self._on_host:
-                every = zip(values, of, strict=True)
-                results = [host_statistics(self._grouped(*pair), pair[1].statistics) for pair in every]
-            else:
-                from clhist.grouped.sweep import statistics_of
-
-                results = statistics_of(self._keys, values, of, bins, self._numbers, self._queue, on_device=on_device)
-            for name, more in zip(swept, results, strict=True):
-                table[name] |= more
+            # All other statistics of all columns, in one sweep or by NumPy.
+            values = [arrays[name] for name in swept]
+            for name, results in zip(swept, self._swept(values, tuple(swept.values())), strict=True):
+                table[name] |= results
         # Order statistics and modes, which no sweep computes, then quantiles, places and statistics of any values.
-        for name, (_, column, names) in requests.items():
-            table[name] = self._finished(table[name], arrays[name], column, names)
-        for name, (names, _) in split.items():
-            table[name] = self._with_any(table[name], name, columns[name][0], names, skipna, dtype)
+        for request in requests:
+            table[request.name] = self._finished(request, table[request.name], arrays.get(request.name), skipna, dtype)
         return Table(table, self._labels, self._names, self._like)
 
     @takes_cuda_as("_keys")
@@ -402,7 +371,7 @@ class GroupBy(
             if not skipna:
                 masked |= self.any(cast(Any, missing))
             return cast(A, np.ma.array(means, mask=masked))
-        x, column, _ = self._column_request("x", (x, "mean"), skipna, 0, dtype)
+        x, column = self._column("x", x, ("mean",), skipna, 0, dtype)
         if column.dates is not None:
             raise TypeError(f"x: expected numbers, got {column.dates}")
         w = self._array("weights", weights)
@@ -420,16 +389,13 @@ class GroupBy(
             means = reproducible_mean(self._keys, x, w, self._bins(8, 8), skipna, self._numbers, self._queue)
             return self._returned(self._like_keys(means.astype(result)))
         key = (self._keys.dtype, column.dtype, native(w.dtype), result, skipna, self._numbers)
-        from clhist._core.opencl.new_arrays import empty
         from clhist.grouped.sweep import weighted_kernel
 
         kernel = weighted_kernel(self._queue.context, *key)
-        of = kernel.outputs.operators[0].dtype
-        bins, on_device = self._bins(of.itemsize), is_device_array(self._keys)
-        out = tuple(empty(self._queue, (bins,), of[name], on_device) for name in of.names or ())
-        kernel(self._keys, x, w, num_bins=bins, out=out, queue=self._queue)
-        # The other result is the sum of the weights.
-        return self._returned(out[0])
+        bins = self._bins(kernel.outputs.operators[0].dtype.itemsize)
+        # The other results are the sums of the weights, and nothing.
+        means, *_ = kernel(self._keys, x, w, num_bins=bins, queue=self._queue)
+        return self._returned(means)
 
     @takes_cuda_as("_keys", on_host="_read_to_host")
     def quantile(
@@ -480,7 +446,7 @@ class GroupBy(
             check_index(name, array, self._index)
         if (quantiles := self._quantile_of_column(x, q, method, weights, skipna, dtype)) is not None:
             return quantiles
-        x, column, _ = self._column_request("x", (x, "quantile"), skipna, 0, dtype)
+        x, column = self._column("x", x, ("quantile",), skipna, 0, dtype)
         if weights is not None:
             weights = self._array("weights", weights)
             from clhist.statistics.selection import check_weights
@@ -547,53 +513,3 @@ class GroupBy(
     def kernel_arrays(self, name: str, x: Any) -> tuple[Array, Array, cl.CommandQueue]:
         """Return values and the number of the group of each, as kernels on this queue take them."""
         return self._placed(self._array(name, x)), self._keys, self._queue
-
-    def _finished(
-        self, results: dict[str, Any], array: Array, column: Column, names: tuple[str, ...]
-    ) -> dict[str, Any]:
-        """Return the statistics of a column, with those that the sweeps do not compute."""
-        by_selection = dict(zip(_SELECTED, (self._selected, self._most_frequent), strict=True))
-        results |= {
-            statistic: compute(array, column) for statistic, compute in by_selection.items() if statistic in names
-        }
-        return self._returned_column(results, column, names)
-
-    def _check_columns(
-        self,
-        requests: Mapping[str, tuple[Array, Column, tuple[str, ...]]],
-        separate: Mapping[str, tuple[ColumnData, tuple[str, ...]]],
-        skipna: bool,
-        ddof: int,
-        dtype: DTypeLike | None,
-        reproducible: bool,
-    ) -> None:
-        """Raise TypeError or ValueError of columns with calls of their own, and of statistics that take arguments."""
-        statistics = {name: names for name, (_, _, names) in requests.items()}
-        for name, (data, names) in separate.items():
-            statistics[name] = names
-            is_dates = data.values.dtype.kind in "mM"
-            if is_dates and dtype is not None:
-                raise TypeError(f"dtype: expected none for {name}, which has dates or durations, got {dtype!r}")
-            _, column, _ = self._column_request(name, (data.values, names), skipna or is_dates, ddof, dtype)
-            _reproducible_names(column, reproducible and not is_dates)
-        for name, names in statistics.items():
-            # Methods with arguments of their own compute these; `agg` has none to pass.
-            for statistic in (statistic for statistic in names if TABLE[statistic].takes):
-                raise TypeError(
-                    f"{name}: expected statistics without arguments, got {statistic!r}; write 'q90' for "
-                    f"that of 0.9, or groups.{statistic}({name}, q)"
-                )
-
-    def _column_request(
-        self, name: str, request: Any, skipna: bool, ddof: int, dtype: DTypeLike | None, *, halves: bool = False
-    ) -> tuple[Array, Column, tuple[str, ...]]:
-        """Return the array of one column, the request to the sweeps, and the names of its statistics.
-
-        Half-precision values stay so if `halves` is true and only sweeps read them; otherwise they become float32.
-        """
-        statistics = named_statistics(request[1:])
-        x, dates = as_integers(request[0])
-        array = self._array(name, x, halves=halves and not any(statistic in _SELECTED for statistic in statistics))
-        values_dtype = number_of(array.dtype.newbyteorder("="))
-        column = column_of(name, values_dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
-        return array, column, statistics

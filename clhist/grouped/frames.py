@@ -242,8 +242,11 @@ def is_column_number(table: Any, number: Any) -> bool:
 def library_of(value: Any) -> str | None:
     """Return "pandas", "polars" or "pyarrow" of a table or column of that library; None of anything else."""
     # The bases count as well, for subclasses in other packages; no library is imported for the test.
-    modules = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
-    return next((library for library in ("pandas", "polars", "pyarrow") if library in modules), None)
+    for kind in type(value).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in ("pandas", "polars", "pyarrow"):
+            return library
+    return None
 
 
 def read_frame(table: Any) -> Frame | None:

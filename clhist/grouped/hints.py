@@ -51,7 +51,9 @@ def check_index(name: str, x: Any, index: Any) -> None:
 
 def check_number(num_groups: Any) -> None:
     """Raise TypeError if names of columns were given where the number of groups is expected."""
-    names = num_groups if isinstance(num_groups, list | tuple) else [num_groups]
+    if not isinstance(num_groups, str | list | tuple):
+        return
+    names = [num_groups] if isinstance(num_groups, str) else num_groups
     if not names or not all(isinstance(name, str) for name in names):
         return
     noun = "column" if num_groups is names[0] else "columns"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from clhist._core.opencl.arrays import (
     Array,
     as_bytes,
     check_context,
+    check_contiguous,
     check_layout,
     check_unmasked,
     is_device_array,
@@ -47,6 +48,40 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from clhist.statistics.selection_texts import Nan
+
+
+_SELECTED = frozenset(("median", "mode"))  # statistics that need more than the sweeps of `statistics_of`
+
+
+class Request(NamedTuple):
+    """The statistics of one column of `clhist.GroupBy.agg`, checked.
+
+    Attributes
+    ----------
+    name : str
+        Of the column.
+    x : array or column
+        The values, as the caller passed them.
+    names : tuple of str
+        All statistics, in order.
+    statistics : tuple of str
+        Those that are no quantiles, places or statistics of values of any type.
+    data : ColumnData or None
+        Values that take calls of their own: with missing ones, dates, text.
+    array, column : array and Column, or None
+        Values of all others, and what sweeps compute of them.
+    exact : tuple of str
+        Statistics that are made of reproducible sums.
+    """
+
+    name: str
+    x: Any
+    names: tuple[str, ...]
+    statistics: tuple[str, ...]
+    data: ColumnData | None
+    array: Array | None
+    column: Column | None
+    exact: tuple[str, ...]
 
 
 class Placed:
@@ -86,14 +121,18 @@ class Placed:
 
     def _array(self, name: str, x: Any, *, halves: bool = False) -> Array:
         """Return an array of the caller's, checked; of half precision as float32 unless it may be `halves`."""
-        check_unmasked(name, x)
-        if (column := read_column(x)) is not None:
-            if column.missing is not None:
-                raise ValueError(f"{name}: expected values none of which is missing, got some")
-            x = column.values
-        array = as_array(name, x)
-        self._check(name, is_device_array(array), array.shape)
-        if self._on_device and not array.dtype.isnative:
+        on_device = is_device_array(x)
+        # Plain arrays have no missing elements.
+        if not on_device and type(x) is not np.ndarray:
+            check_unmasked(name, x)
+            if (column := read_column(x)) is not None:
+                if column.missing is not None:
+                    raise ValueError(f"{name}: expected values none of which is missing, got some")
+                x = column.values
+            x = as_array(name, x)
+        array: Array = x
+        self._check(name, on_device, array.shape)
+        if on_device and not array.dtype.isnative:
             raise TypeError(f"{name}: expected an array of {native(array.dtype)}, got one of {array.dtype.str}")
         if array.dtype.kind == "O":
             check_width(name, array, array)
@@ -110,19 +149,29 @@ class Placed:
             )
         if supported_dtype(array.dtype, name).names:
             raise TypeError(f"{name}: expected an array of numbers, got {array.dtype}")
-        if self._on_device:
-            self._check_device_array(name, array)
+        if on_device:
+            check_context([(name, array)], self._queue.context)
+            check_contiguous(name, array)
         return array if halves else as_numbers(array)
 
-    def _check_device_array(self, name: str, array: Array) -> None:
-        check_context([(name, array)], self._queue.context)
-        check_layout(name, array)
+    def _column(
+        self,
+        name: str,
+        x: Any,
+        statistics: tuple[str, ...],
+        skipna: bool,
+        ddof: int,
+        dtype: DTypeLike | None,
+        *,
+        halves: bool = False,
+    ) -> tuple[Array, Column]:
+        """Return the array of one column, and the request to the sweeps.
 
-    def _check_others(self, columns: Mapping[str, Any], split: Mapping[str, Any]) -> None:
-        """Raise TypeError or ValueError of columns with statistics that are computed after the sweeps."""
-        for name, (names, rest) in split.items():
-            if set(names).difference(rest[1:]):
-                self._check_any(name, columns[name][0], names)
+        Half-precision values stay so if `halves` is true and only sweeps read them; otherwise they become float32.
+        """
+        x, dates = as_integers(x)
+        array = self._array(name, x, halves=halves and _SELECTED.isdisjoint(statistics))
+        return array, column_of(name, array.dtype, statistics, self._numbers.real, skipna, ddof, dtype, dates)
 
     def _check_any(self, name: str, x: Any, names: Sequence[str]) -> None:
         """Raise TypeError or ValueError if values of any type are not as the keys are.
@@ -135,37 +184,99 @@ class Placed:
             return
         self._check(name, is_device_array(x), tuple(shape))
         if is_device_array(x):
-            self._check_device_array(name, x)
+            check_context([(name, x)], self._queue.context)
+            check_layout(name, x)
             if not {*names} <= {*OF_ANY}:
                 self._array(name, x)
 
-    def _split_columns(
-        self, columns: Mapping[str, Any], skipna: bool
-    ) -> tuple[dict[str, Any], dict[str, tuple[ColumnData, tuple[str, ...]]]]:
-        """Return the statistics of each column that sweeps compute, and the columns that take calls of their own.
+    def _request(
+        self, name: str, request: Any, skipna: bool, ddof: int, dtype: DTypeLike | None, reproducible: bool
+    ) -> Request:
+        """Return the statistics of a column of `agg`, checked; only text is numbered for that.
 
-        These are columns with missing values, of dates unless all statistics are in `SWEPT`, and of text.
+        Raises
+        ------
+        TypeError, ValueError
+            If the request, its values or an option is wrong; the message names it.
         """
-        split = {name: split_statistics(name, request) for name, request in columns.items()}
-        separate: dict[str, tuple[ColumnData, tuple[str, ...]]] = {}
+        names, statistics = split_statistics(name, request)
+        x = request[0]
         if self._index is not None:
-            for name, request in columns.items():
-                check_index(name, request[0], self._index)
-        for name, (names, (x, *statistics)) in ((name, item) for name, item in split.items() if item[1]):
-            # Fast path: such arrays have no missing values and need no conversion.
-            if type(x) is np.ndarray and x.dtype.kind in "biufc":
-                continue
-            if (column := read_column(x)) is None and not is_device_array(x):
-                is_swept = skipna and {*statistics} <= {*SWEPT}
-                if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not is_swept:
-                    column = ColumnData(np.asarray(x), None)
-                elif {*statistics} <= {*OF_ORDER}:
-                    column = numbered_texts(name, x, statistics, self._user_queue)
-            if column is not None:
-                self._check(name, False, column.values.shape)
-                separate[name] = column, tuple(statistics)
-                split[name] = names, ()
-        return split, separate
+            check_index(name, x, self._index)
+        data = self._separate_data(name, x, statistics, skipna) if statistics else None
+        array = column = None
+        exact: tuple[str, ...] = ()
+        if statistics:
+            is_dates = data is not None and data.values.dtype.kind in "mM"
+            if is_dates and dtype is not None:
+                raise TypeError(f"dtype: expected none for {name}, which has dates or durations, got {dtype!r}")
+            values, skips = (x, skipna) if data is None else (data.values, skipna or is_dates)
+            array, column = self._column(name, values, statistics, skips, ddof, dtype, halves=not reproducible)
+            if reproducible and not is_dates:
+                from clhist.grouped.reproducible import names_of
+
+                exact = names_of(column)
+        if len(statistics) < len(names):
+            self._check_any(name, x, names)
+        if data is not None:
+            array, column, exact = None, None, ()
+        return Request(name, x, names, statistics, data, array, column, exact)
+
+    def _separate_data(self, name: str, x: Any, statistics: tuple[str, ...], skipna: bool) -> ColumnData | None:
+        """Return values that take calls of their own; None of others, which one sweep computes.
+
+        These are columns with missing values, dates unless all statistics are in `SWEPT`, and text.
+        """
+        # Fast path: such arrays have no missing values and need no conversion.
+        if is_device_array(x) or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
+            return None
+        if (column := read_column(x)) is None:
+            is_swept = skipna and {*statistics} <= {*SWEPT}
+            if getattr(getattr(x, "dtype", None), "kind", "") in ("m", "M") and not is_swept:
+                column = ColumnData(np.asarray(x), None)
+            elif {*statistics} <= {*OF_ORDER}:
+                column = numbered_texts(name, x, statistics, self._user_queue)
+        if column is not None:
+            self._check(name, False, column.values.shape)
+        return column
+
+    def _exact_sums(self, array: Array, column: Column) -> dict[str, Any]:
+        """Return the statistics of a column that are made of reproducible sums."""
+        from clhist.grouped.reproducible import reproducible_statistics
+
+        results = reproducible_statistics(self._keys, array, column, self._bins(8, 8), self._numbers, self._queue)
+        return {statistic: self._like_keys(result) for statistic, result in results.items()}
+
+    def _swept(self, arrays: Sequence[Array], columns: tuple[Column, ...]) -> list[dict[str, Any]]:
+        """Return the statistics of columns by name, and those that others depend on; without order statistics."""
+        if self._on_host:
+            pairs = zip(arrays, columns, strict=True)
+            return [host_statistics(self._grouped(array, column), column.statistics) for array, column in pairs]
+        from clhist.grouped.sweep import statistics_of
+
+        # Kernels need at least one group.
+        return statistics_of(self._keys, arrays, columns, max(1, self.num_groups), self._numbers, self._queue)
+
+    def _finished(
+        self, request: Request, results: dict[str, Any], array: Array | None, skipna: bool, dtype: DTypeLike | None
+    ) -> dict[str, Any]:
+        """Return all statistics of a column as the caller gets them, in the order of their names."""
+        name, x, names, statistics, _, _, column, _ = request
+        if column is not None:
+            if "median" in statistics:
+                results["median"] = self._selected(array, column)
+            if "mode" in statistics:
+                results["mode"] = self._most_frequent(array, column)
+            # Kernels return device arrays as they are, unless there are no groups.
+            if not (self._on_device and self.num_groups):
+                for statistic in statistics if column.dates is None else (*statistics, "count"):
+                    results[statistic] = self._returned(results[statistic])
+            if column.dates is not None:
+                results |= dates_of(results, column.dates)
+        for statistic in names if len(statistics) < len(names) else ():
+            if statistic not in statistics:
+                results[statistic] = self._of_other(name, x, statistic, skipna, dtype)
+        return {statistic: results[statistic] for statistic in names}
 
     def _of_column(
         self, name: str, column: ColumnData, names: tuple[str, ...], skipna: bool, options: Mapping[str, Any]
@@ -316,7 +427,7 @@ class Placed:
     def _placed(self, array: Array) -> Array:
         """Return an array in one dimension, copied to the device once unless that shares the host's memory."""
         flat = flattened(array)
-        if self._on_host or is_device_array(flat) or not flat.size:
+        if is_device_array(flat) or self._on_host or not flat.size:
             return flat
         from clhist._core.opencl.new_arrays import shares_memory
 
@@ -332,17 +443,9 @@ class Placed:
             return result if is_device_array(result) else self._to_device(result)
         return result.get(self._queue) if is_device_array(result) else result
 
-    def _returned_column(self, results: dict[str, Any], column: Column, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return the statistics of a column as the caller gets them, as dates if its values are."""
-        wanted = names if column.dates is None else (*names, "count")
-        returned = {name: self._returned(results[name]) for name in wanted}
-        if column.dates is not None:
-            returned |= dates_of(returned, column.dates)
-        return {name: returned[name] for name in names}
-
     def _returned(self, result: Array) -> Any:
         """Return a result where the caller's arrays are, without the group that kernels need if there are none."""
-        if is_device_array(result) and not self._on_device:
+        if not self._on_device and is_device_array(result):
             result = result.get(self._queue)
         return result if result.shape[0] == self.num_groups else result[: self.num_groups]
 
@@ -365,25 +468,18 @@ class Placed:
 
         return self._like_keys(most_frequent(self._keys, self._bins(8, 8, 8), array, column.skipna, self._queue))
 
-    def _with_any(
-        self, computed: dict[str, Any], name: str, x: Any, names: tuple[str, ...], skipna: bool, dtype: DTypeLike | None
-    ) -> dict[str, Any]:
-        """Return the statistics of a column in the order of their names, with quantiles and those of any values."""
-        results = {}
-        for statistic in names:
-            order, place = quantile_of(statistic), place_of(statistic)
-            try:
-                if order is not None:
-                    q, method = order
-                    results[statistic] = cast(Any, self).quantile(x, q, method=method, skipna=skipna, dtype=dtype)
-                elif place is not None:
-                    results[statistic] = cast(Any, self).nth(x, place)
-            except (TypeError, ValueError) as error:
-                raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
-            if statistic not in results:
-                is_any = statistic in OF_ANY
-                results[statistic] = self._of_any(name, x, statistic, skipna) if is_any else computed[statistic]
-        return results
+    def _of_other(self, name: str, x: Any, statistic: str, skipna: bool, dtype: DTypeLike | None) -> Any:
+        """Return a quantile, a place, or a statistic of values of any type."""
+        order, place = quantile_of(statistic), place_of(statistic)
+        try:
+            if order is not None:
+                q, method = order
+                return cast(Any, self).quantile(x, q, method=method, skipna=skipna, dtype=dtype)
+            if place is not None:
+                return cast(Any, self).nth(x, place)
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("x:", f"{name}:", 1)) from error
+        return self._of_any(name, x, statistic, skipna)
 
     def _of_any(self, name: str, x: Any, statistic: str, skipna: bool) -> Any:
         """Return the size or the number of different values of each group; values may be of any type."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from clhist import operators
 from clhist._core.opencl.arrays import Array
-from clhist._core.opencl.new_arrays import empty
 from clhist._core.opencl.program import kept_by_context
+from clhist._core.runtime.call import Call
 from clhist._core.runtime.engine import Engine
 from clhist.grouped.hints import check_room
 from clhist.operators.c_types import c_name
@@ -20,64 +19,88 @@ from clhist.statistics.outputs import Column, Numbers, Output, spread_of, weight
 from clhist.statistics.table import outputs_of
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(NamedTuple):
     """A kernel with several histograms; `outputs` are those of each column."""
 
     kernel: Engine
     outputs: tuple[tuple[Output, ...], ...]
 
-    def __call__(self, *args: Any, num_groups: int, queue: cl.CommandQueue, on_device: bool) -> list[dict[str, Array]]:
+    def run(self, args: Sequence[Any], num_groups: int, queue: cl.CommandQueue) -> list[dict[str, Array]]:
         """Return the statistics of each column by their names."""
-        results: list[dict[str, Array]] = [{} for _ in self.outputs]
-        out: dict[str, Any] = {}
-
-        def new(dtype: np.dtype) -> Array:
-            return empty(queue, (num_groups,), dtype, on_device)
-
-        for c, outputs in enumerate(self.outputs):
-            for k, output in enumerate(outputs):
-                dtype = output.operator.dtype
-                # An array for each field of a structured result, which is a statistic or unused.
-                arrays = tuple(new(dtype[name]) for name in dtype.names or ()) or (new(dtype),)
-                out[_suffix(c, k)] = arrays if dtype.names else arrays[0]
-                results[c] |= {name: array for name, array in zip(output.statistics, arrays, strict=True) if name}
-        self.kernel(*args, num_bins=num_groups, out=out, queue=queue)
+        arrays = iter(self.kernel.run(args, Call(num_groups, queue=queue)).results)
+        results: list[dict[str, Array]] = []
+        for outputs in self.outputs:
+            by_name: dict[str, Array] = {}
+            for output in outputs:
+                # A structured result is an array for each field, which is a statistic or unused.
+                fields = next(arrays)
+                for name, array in zip(output.statistics, fields if type(fields) is tuple else (fields,), strict=True):
+                    by_name[name] = array
+            by_name.pop("", None)
+            results.append(by_name)
         return results
+
+
+class _Sweeps(NamedTuple):
+    """The sweeps of several columns.
+
+    Attributes
+    ----------
+    first : Sweep
+        Of all columns.
+    second : Sweep or None
+        Around the means of the first sweep, of the columns that need it.
+    spread : tuple of int
+        These columns.
+    sizes : tuple of int
+        Bytes of the results of a group.
+    """
+
+    first: Sweep
+    second: Sweep | None
+    spread: tuple[int, ...]
+    sizes: tuple[int, ...]
 
 
 def statistics_of(
     keys: Array,
     arrays: Sequence[Array],
-    columns: Sequence[Column],
+    columns: tuple[Column, ...],
     num_groups: int,
     numbers: Numbers,
     queue: cl.CommandQueue,
-    *,
-    on_device: bool,
 ) -> list[dict[str, Array]]:
     """Return the statistics of each column by name, with those that others depend on; without order statistics."""
-    firsts = tuple(column.first for column in columns)
-    where: dict[str, Any] = {"num_groups": num_groups, "queue": queue, "on_device": on_device}
-    dtypes = tuple(array.dtype for array in arrays)
-    first, second = _first_sweep(queue.context, keys.dtype, firsts, dtypes, numbers), None
-    # Variances need the means of the first sweep.
-    if spread := [c for c, column in enumerate(columns) if column.spreads]:
-        again = tuple(columns[c] for c in spread), tuple(dtypes[c] for c in spread)
-        second = _second_sweep(queue.context, keys.dtype, *again, numbers)
+    dtypes = tuple([array.dtype for array in arrays])
+    first, second, spread, sizes = _sweeps(queue.context, keys.dtype, columns, dtypes, numbers)
     # Check the memory of both sweeps before the first one is enqueued.
-    outputs = [output for of in (*first.outputs, *(second.outputs if second else ())) for output in of]
-    check_room(num_groups, queue, *(output.operator.dtype.itemsize for output in outputs))
-    results = first(keys, *arrays, **where)
-    if second:
-        means = [results[c]["mean"] for c in spread]
-        more = second(keys, *(arrays[c] for c in spread), *means, num_groups, **where)
+    check_room(num_groups, queue, *sizes)
+    results = first.run((keys, *arrays), num_groups, queue)
+    if second is not None:
+        values, means = [], []
+        for c in spread:
+            values.append(arrays[c])
+            means.append(results[c]["mean"])
+        more = second.run((keys, *values, *means, num_groups), num_groups, queue)
         for c, spreads in zip(spread, more, strict=True):
             results[c] |= spreads
     return results
 
 
 @kept_by_context
+def _sweeps(
+    context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], dtypes: tuple[np.dtype, ...], numbers: Numbers
+) -> _Sweeps:
+    first = _first_sweep(context, keys, tuple(column.first for column in columns), dtypes, numbers)
+    spread = tuple(c for c, column in enumerate(columns) if column.spreads)
+    second = None
+    if spread:
+        of_spread = tuple(columns[c] for c in spread), tuple(dtypes[c] for c in spread)
+        second = _second_sweep(context, keys, *of_spread, numbers)
+    outputs = [output for of in (*first.outputs, *(second.outputs if second else ())) for output in of]
+    return _Sweeps(first, second, spread, tuple(output.operator.dtype.itemsize for output in outputs))
+
+
 def _first_sweep(
     context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], dtypes: tuple[np.dtype, ...], numbers: Numbers
 ) -> Sweep:
@@ -87,7 +110,6 @@ def _first_sweep(
     return Sweep(_kernel(context, outputs, [_array(keys, "keys"), *_values(dtypes)], code), outputs)
 
 
-@kept_by_context
 def _second_sweep(
     context: cl.Context, keys: np.dtype, columns: tuple[Column, ...], dtypes: tuple[np.dtype, ...], numbers: Numbers
 ) -> Sweep:
@@ -124,6 +146,7 @@ def weighted_kernel(
         map=f"const {c_name(values)} v = values[i]; const {c_name(weights)} w = weights[i]; "
         f"{condition}EMIT(keys[i], {output.value})",
         emits=1,
+        by_fields=True,
     )
 
 
@@ -141,7 +164,7 @@ def _kernel(context: cl.Context, outputs: Sequence[Sequence[Output]], arguments:
         for c, column_outputs in enumerate(outputs)
         for k, output in enumerate(column_outputs)
     }
-    return Engine.of(context, by_name, arguments=", ".join(arguments), map=code, emits=1)
+    return Engine.of(context, by_name, arguments=", ".join(arguments), map=code, emits=1, by_fields=True)
 
 
 def _emitted(c: int, column: Column, outputs: Sequence[Output]) -> str:

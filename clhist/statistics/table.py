@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from clhist import operators
 from clhist.operators.c_types import integer, struct_of, supported_dtype
-from clhist.operators.halves import half_name
+from clhist.operators.halves import half_name, number_of
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
 from clhist.statistics import host
@@ -109,21 +109,38 @@ def column_of(
     TypeError, ValueError
         If there is no such statistic, or `dtype` is none of its results.
     """
+    # As keys of a cache: a dtype may be requested by a list, and an integer be an array.
+    wanted = None if dtype is None else supported_dtype(dtype)
+    number = ddof if type(ddof) is int else integer("ddof", ddof, 0)
+    return _column_of(name, values_dtype, tuple(statistics), real, bool(skipna), number, wanted, dates)
+
+
+@lru_cache(maxsize=1024)
+def _column_of(
+    name: str,
+    values_dtype: np.dtype,
+    statistics: tuple[str, ...],
+    real: np.dtype,
+    skipna: bool,
+    ddof: int,
+    wanted: np.dtype | None,
+    dates: np.dtype | None,
+) -> Column:
+    values_dtype = number_of(values_dtype.newbyteorder("="))
     kind = values_dtype.kind
     _check_supported(name, statistics, values_dtype if dates is None else dates)
     if dates is not None and not skipna:
         raise TypeError(f"skipna: expected True, since {name} has dates, of which NaT cannot be propagated; got False")
     # Floats keep their dtype; sums of integers and booleans take 64 bits, as in NumPy.
-    result = values_dtype.newbyteorder("=") if kind in "fc" else real
+    result = values_dtype if kind in "fc" else real
     total = result if kind in "fc" else np.dtype(np.uint64 if kind == "u" else np.int64)
-    if dtype is not None:
-        wanted = supported_dtype(dtype)
+    if wanted is not None:
         if wanted.kind != ("c" if kind == "c" else "f") or half_name(wanted):
             raise TypeError(f"dtype: expected a {'complex number' if kind == 'c' else 'float'}, got {wanted}")
         result = total = wanted
     counted = ["count"] if dates is not None else []  # without values a group is NaT
     swept = tuple(statistic for statistic in dict.fromkeys([*statistics, *counted]) if not TABLE[statistic].is_apart)
-    return Column(values_dtype.newbyteorder("="), swept, bool(skipna), integer("ddof", ddof, 0), result, total, dates)
+    return Column(values_dtype, swept, skipna, integer("ddof", ddof, 0), result, total, dates)
 
 
 def _check_supported(name: str, statistics: Sequence[str], dtype: np.dtype) -> None:
@@ -143,25 +160,37 @@ def named_statistics(statistics: Sequence[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(FUNCTIONS.get(one, one) if callable(one) else one for one in entries))
 
 
-def split_statistics(name: str, request: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return the names of the statistics of a column, and the part of the request that sweeps can compute.
+def split_statistics(name: str, request: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the statistics of a column, and of those that `column_of` takes.
 
-    The latter is empty if all statistics are quantiles, places or statistics of values of any type.
+    The others are quantiles, places and statistics of values of any type.
 
     Raises
     ------
     TypeError
-        If `request` is not a tuple of an array and its statistics.
+        If `request` is not a tuple of an array and its statistics, or one of these has arguments of its own.
     """
     if not isinstance(request, tuple | list) or len(request) < 2 or isinstance(request[0], str):
         raise TypeError(f"{name}: expected a tuple of an array and its statistics, got {request!r:.60}")
-    names = named_statistics(request[1:])
-    rest = [
-        statistic
-        for statistic in names
-        if statistic not in OF_ANY and quantile_of(statistic) is None and place_of(statistic) is None
-    ]
-    return names, (request[0], *rest) if rest else ()
+    _, *entries = request
+    return _split(name, *(entries[0] if len(entries) == 1 and isinstance(entries[0], list) else entries))
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _split(name: str, *statistics: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    names = named_statistics(statistics)
+    rest = tuple(one for one in names if one not in OF_ANY and quantile_of(one) is None and place_of(one) is None)
+    for statistic in rest:
+        # A function of the caller raises here already: the cache keeps none of them alive.
+        if callable(statistic):
+            _check_supported(name, (statistic,), np.dtype(np.float64))
+        # Methods compute these; `agg` has no arguments to pass.
+        if statistic in TABLE and TABLE[statistic].takes:
+            raise TypeError(
+                f"{name}: expected statistics without arguments, got {statistic!r}; write 'q90' for "
+                f"that of 0.9, or groups.{statistic}({name}, q)"
+            )
+    return names, rest
 
 
 def quantile(q: float, method: Method = "linear") -> QuantileName:

@@ -17,8 +17,7 @@ from clhist.statistics.outputs import Column, Numbers, spread_of
 from clhist.statistics.table import OF_COMPLEX, STATISTICS, TABLE, outputs_of
 
 KERNELS = (
-    group_sweep._first_sweep,
-    group_sweep._second_sweep,
+    group_sweep._sweeps,
     selection._kernels,
     selection._sorting_kernels,
     group_reproducible._engine,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from clhist._core.devices.vendors import native_table
 from clhist.errors import ProfileError
 
 BORROWED = ", not measured on this device"
+_parameters_of = attrgetter(*PARAMETERS)
 MEMORY_FRACTION = 4  # of a device's memory, a part of which copies take by default
 
 
@@ -80,7 +82,7 @@ class Profile:
 
     def __hash__(self) -> int:
         # Mappings have no hash. Equal profiles have the same numbers, so that these suffice.
-        return hash((self.name, self.kind, *(getattr(self, key) for key in PARAMETERS)))
+        return hash((self.name, self.kind, *_parameters_of(self)))
 
 
 class Report(NamedTuple):

@@ -214,12 +214,20 @@ def _parse_measured(
         for key in measurement:
             if key not in _MEASURED_KEYS:
                 raise fail(f"measured.{name}.{key}", f"one of {', '.join(_MEASURED_KEYS)}", key)
-        unit = next((unit for names, unit in _UNITS if re.fullmatch(names, name, re.DOTALL)), None)
+        unit = _unit_of(name)
         if unit is None:
             raise fail(f"measured.{name}", 'the name of a rate that `clhist calibrate` writes, such as "launch"', name)
         if measurement["unit"] != unit:
             raise fail(f"measured.{name}.unit", repr(unit), measurement["unit"])
     return MappingProxyType(tables)
+
+
+def _unit_of(name: str) -> str | None:
+    """Return the unit of a measurement; None if no measurement has such a name."""
+    for names, unit in _UNITS:
+        if re.fullmatch(names, name, re.DOTALL):
+            return unit
+    return None
 
 
 def _parse_data_sheet(table: object, fail: Callable[[str, str, object], ProfileError]) -> Mapping[str, Any]:
@@ -305,10 +313,8 @@ def load_profiles(
         own = sorted(user_directory().glob("*.toml")) if user_directory().is_dir() else []
     except OSError:  # a home that may not be searched
         own = []
-    shipped = sorted(
-        (item for item in resources.files("clhist.devices").iterdir() if item.name.endswith(".toml")),
-        key=lambda item: item.name,
-    )
+    files = {item.name: item for item in resources.files("clhist.devices").iterdir()}
+    shipped = [files[name] for name in sorted(files) if name.endswith(".toml")]
     profiles = []
     for n, item in enumerate((*own, *shipped)):
         path = str(item) if n < len(own) else f"{_SHIPPED}{item.name}"
@@ -380,7 +386,7 @@ def _parts(text: str) -> Words:
 
 
 def _has_words(parts: Words) -> bool:
-    return any(part.strip("#*") for part in parts)
+    return bool("".join(parts).strip("#*"))
 
 
 @lru_cache(maxsize=64)
@@ -404,7 +410,7 @@ def _is_in(parts: Words, words: Words) -> bool:
         else:
             return False
     # Stars need no word.
-    return all(rest == "*" for rest in parts[part:])
+    return {"*"}.issuperset(parts[part:])
 
 
 def _fits(part: str, word: str) -> bool:

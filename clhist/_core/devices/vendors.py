@@ -7,7 +7,7 @@ must become.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from itertools import product
 from typing import NamedTuple
 
@@ -410,7 +410,8 @@ def local_adds_loop(features: Collection[str]) -> bool:
     return any(path.local_adds_loop and path.feature in features for path in VENDOR_PATHS)
 
 
-def _integer_rows() -> Iterator[NativeAtomic]:
+def _integer_rows() -> list[NativeAtomic]:
+    rows = []
     names = {"add": "add", "minimum": "min", "maximum": "max"}
     names |= {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
     for (operation, name), kind, memory in product(names.items(), ("i4", "u4", "i8", "u8"), MEMORIES):
@@ -418,13 +419,13 @@ def _integer_rows() -> Iterator[NativeAtomic]:
         wide, word = dtype.itemsize == 8, "u" * (dtype.kind == "u")
         prefix = "atom" if wide else "atomic"  # the names of cl_khr_int64_*, and those of the core
         path = ("int64_base_atomics" if operation == "add" else "int64_extended_atomics") if wide else None
-        yield NativeAtomic(
-            operation, dtype, memory, f"{prefix}_{name}(p, v);", word + ("long" if wide else "int"), path
-        )
+        word += "long" if wide else "int"
+        rows.append(NativeAtomic(operation, dtype, memory, f"{prefix}_{name}(p, v);", word, path))
+    return rows
 
 
 NATIVE_ATOMICS = (*_integer_rows(), *(atomic for path in VENDOR_PATHS for atomic in path.atomics))
-ALL_FEATURES = frozenset(FEATURES) | {atomic.feature for atomic in NATIVE_ATOMICS if atomic.feature is not None}
+ALL_FEATURES = frozenset(FEATURES) | ({atomic.feature for atomic in NATIVE_ATOMICS} - {None})
 
 
 def expected_features(kind: str, name: str) -> frozenset[str]:
@@ -463,8 +464,9 @@ def vector_atomic(operation: str | None, dtype: np.dtype, features: Collection[s
 
 
 _BY_KEY: dict[tuple[str, str, str], list[NativeAtomic]] = {}
-for _row in (row for row in NATIVE_ATOMICS if row.numbers == 1):
-    _BY_KEY.setdefault((_row.operation, str(_row.dtype), _row.memory), []).append(_row)
+for _row in NATIVE_ATOMICS:
+    if _row.numbers == 1:
+        _BY_KEY.setdefault((_row.operation, str(_row.dtype), _row.memory), []).append(_row)
 
 
 def to_prove(features: Collection[str]) -> tuple[NativeAtomic, ...]:

@@ -130,7 +130,10 @@ class SweepSpec:
 
     def feature(self, kind: type[F]) -> F | None:
         """Return the strategy's feature of this class, if it has one."""
-        return next((feature for feature in self.strategy if isinstance(feature, kind)), None)
+        for feature in self.strategy:
+            if isinstance(feature, kind):
+                return feature
+        return None
 
     @property
     def writes_results(self) -> bool:
@@ -155,7 +158,7 @@ class SweepSpec:
         """Whether a feature has something else in the place of cells and locks."""
         return any(feature.replaces_cells for feature in self.strategy)
 
-    @property
+    @cached_property
     def update(self) -> str:
         """The slowest of all updates."""
         return slowest(update for output in self.outputs for update in output.updates)
@@ -285,7 +288,7 @@ class SweepSpec:
             return _PAIRS_OF_A_BLOCK if self.parts[0].part.words == 2 else _TERMS_OF_A_BLOCK
         return 0 if self.indices is None else _ELEMENTS_OF_A_BLOCK
 
-    @property
+    @cached_property
     def makes_terms(self) -> bool:
         """Whether a CPU makes the terms of a block's values by vectors, before it adds them one by one."""
         return self.indices is not None and self.parts[0].part.is_split

@@ -7,7 +7,9 @@ docs/decisions/0003.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf, prod
 from pathlib import Path
 from time import perf_counter
@@ -149,17 +151,19 @@ def _in_turn(runs: Sequence[dict[str, Callable[[], object]]]) -> list[Figures]:
     for _ in range(_ROUNDS):
         for commands, row in zip(runs, figures, strict=True):
             for name, run in commands.items():
-                row[name] = min(row[name], *(_seconds(run) for _ in range(_REPEATS)))
+                row[name] = min(row[name], _least_seconds(run))
     return figures
 
 
-def _seconds(run: Callable[[], object]) -> float:
-    start = perf_counter()
-    try:
-        run()
-    except cl.Error:  # the other runtime may work
-        return inf
-    return perf_counter() - start
+def _least_seconds(run: Callable[[], object]) -> float:
+    """Return the least seconds of some calls; infinite if the first one raises."""
+    least = inf
+    with suppress(cl.Error):  # the other runtime may work
+        for _ in range(_REPEATS):
+            start = perf_counter()
+            run()
+            least = min(least, perf_counter() - start)
+    return least
 
 
 def _commands(device: cl.Device, context: cl.Context | None = None) -> dict[str, Callable[[], object]]:
@@ -212,17 +216,18 @@ def _failed() -> None:
 
 
 CPUINFO = Path("/proc/cpuinfo")  # of Linux
+_FACT = re.compile(r"^[ \t]*([^:\n]*?)[ \t]*:[ \t]*(.*?)[ \t]*$", re.MULTILINE)  # a key and its value
 _INSTRUCTION_SETS = ("amx_bf16", "avx512f", "avx2")  # tell virtual processors without a name apart
 
 
 def processor_aliases(path: Path) -> tuple[str, ...]:
     """Return vendor, family, model and instruction sets of the host's processor as one text, if Linux tells them."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+        first = path.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
         return ()
     # The first paragraph is the first core: all others are taken to be alike.
-    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    facts = dict(_FACT.findall(first))
     sets = [name for name in _INSTRUCTION_SETS if name in facts.get("flags", "").split()]
     if "vendor_id" not in facts:
         return ()

@@ -109,18 +109,20 @@ def empty(
 
     if cuda_device_of(queue) is not None:
         return _cuda_arrays().empty_cuda(queue, shape, dtype)
+    return empty_opencl(queue, shape, dtype, allocator)
 
+
+def empty_opencl(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, allocator: Any = None) -> Array:
+    """Return a new array of PyOpenCL on a queue that stands for no CUDA device; raise MemoryError as `empty`."""
     device = queue.device
-    nbytes = prod(shape) * dtype.itemsize
+    nbytes, memory = prod(shape) * dtype.itemsize, None
     # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large, and the
     # system clears new pages of a CPU's large arrays one by one.
     is_kept = allocator is None and (nbytes >= LEAST_KEPT or not shares_memory(device))
     source = pool_of(queue) if is_kept else allocator
-
-    def make() -> cl.Buffer:
-        return cl.Buffer(queue.context, _READ_WRITE, nbytes) if source is None else source(nbytes)
-
-    memory = _with_room(device, make, nbytes, shape, dtype) if nbytes else None
+    if nbytes:
+        make = (cl.Buffer, queue.context, _READ_WRITE) if source is None else (source,)
+        memory = _with_room(device, nbytes, shape, dtype, *make, nbytes)
     # The allocator is the caller's: what is computed of the array may be for another queue.
     return array_in(queue, shape, dtype, memory, allocator)
 
@@ -133,11 +135,8 @@ def to_device(queue: cl.CommandQueue, array: np.ndarray) -> Array:
         return cl_array.to_device(queue, array)
     # A copy by the queue takes 50 to 200 µs on CPUs and 40 to 110 on an H200; 100,000 numbers with the buffer take 30.
     content, flags = np.ascontiguousarray(array), cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-
-    def make() -> cl.Buffer:
-        return cl.Buffer(queue.context, flags, 0, content)
-
-    memory = _with_room(queue.device, make, array.nbytes, array.shape, array.dtype)
+    make = cl.Buffer, queue.context, flags, 0, content
+    memory = _with_room(queue.device, array.nbytes, array.shape, array.dtype, *make)
     return array_in(queue, array.shape, array.dtype, memory)
 
 
@@ -155,7 +154,7 @@ def zeros(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> Ar
     if cuda_device_of(queue) is not None:
         return _cuda_arrays().empty_cuda(queue, shape, dtype).clear()
     nbytes = prod(shape) * dtype.itemsize
-    return _with_room(queue.device, lambda: cl_array.zeros(queue, shape, dtype), nbytes, shape, dtype)
+    return _with_room(queue.device, nbytes, shape, dtype, cl_array.zeros, queue, shape, dtype)
 
 
 _MOST_WITH_BUFFER = 2**20  # bytes: what drivers of GPUs do with more was not measured
@@ -167,8 +166,10 @@ def _memory_of(device: cl.Device) -> int:
     return device.global_mem_size
 
 
-def _with_room(device: cl.Device, make: Callable[[], Any], size: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """Return `make()`, which allocates so many bytes, if need be after idle memory is freed; raise MemoryError."""
+def _with_room(
+    device: cl.Device, size: int, shape: tuple[int, ...], dtype: np.dtype, make: Callable[..., Any], *args: Any
+) -> Any:
+    """Return `make(*args)`, which allocates `size` bytes, if need be after idle memory is freed; raise MemoryError."""
     if size > _memory_of(device):
         if size > _MOST_BYTES:  # which PyOpenCL has other errors for
             raise _no_room("device", shape, dtype, "more bytes than there are addresses")
@@ -176,10 +177,10 @@ def _with_room(device: cl.Device, make: Callable[[], Any], size: int, shape: tup
         raise _no_room("device", shape, dtype, f"{device.name.strip()} has {device.global_mem_size} bytes")
     try:
         try:
-            return make()
+            return make(*args)
         except cl.MemoryError:
             free_idle(PATIENCE)
-            return make()
+            return make(*args)
     except (cl.MemoryError, cl.LogicError) as error:
         raise _no_room("device", shape, dtype, error) from error
     except cl.RuntimeError as error:

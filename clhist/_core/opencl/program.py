@@ -96,7 +96,7 @@ class Kernel:
         self.context, self.program = program.context, program
         self.loaded: dict[int, Any] = {}  # by CUDA, by device
         self.name, self.parameters = name, tuple(parameters)
-        self.names = tuple(parameter.name for parameter in parameters)
+        self.names = tuple([parameter.name for parameter in parameters])
         dtypes = [parameter.dtype for parameter in parameters]
         self._convert = any(dtype is not None and dtype.names for dtype in dtypes)
         with _lock:  # PyOpenCL writes code for each kernel, and cannot for two at once

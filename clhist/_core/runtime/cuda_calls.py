@@ -46,14 +46,14 @@ def call_on_cuda(function: Callable[..., Any], args: tuple[Any, ...], options: d
 
 
 def call_of_object(
-    function: Callable[..., Any], array: Any, on_host: str, arguments: tuple[Any, ...], options: dict[str, Any]
+    function: Callable[..., Any], array: CudaArray, on_host: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """Call a method of an object whose device array is `array`; the object is the first of `arguments`.
+    """Call a method of an object whose array of CUDA is `array`; the object is the first of `arguments`.
 
     `on_host` is that of `takes_cuda_as`.
     """
     # Inside another call on arrays of CUDA, that call converts arguments and results.
-    if not isinstance(array, CudaArray) or is_inside():
+    if is_inside():
         return function(*arguments, **options)
 
     def otherwise(*call: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from clhist._core.kinds import are_plain, may_be_cuda
-from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.cuda_kinds import is_cuda
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,7 +49,7 @@ def takes_cuda_as(own: str, on_host: str = "") -> Callable[[F], F]:
         def call(self: Any, *args: Any, **options: Any) -> Any:
             # The attribute tells the kind of the whole object, so the arguments need not be searched.
             array = getattr(self, own)
-            if not is_device_array(array):
+            if not is_cuda(array):
                 return function(self, *args, **options)
             return _cuda_calls().call_of_object(function, array, on_host, (self, *args), options)
 

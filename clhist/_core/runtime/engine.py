@@ -142,12 +142,16 @@ class Engine:
         *,
         profile: Profile | None = None,
         trusts_emits: bool = True,
+        by_fields: bool = False,
         **more: Any,
     ) -> Engine:
-        """Return the engine of operators and a map as `clhist.HistogramKernel` takes them; `more` is of `Source.of`."""
+        """Return the engine of operators and a map as `clhist.HistogramKernel` takes them; `more` is of `Source.of`.
+
+        With `by_fields`, new results of structured dtypes are tuples of arrays, one for each field.
+        """
         if isinstance(context, Operator):
             raise TypeError(f"context: expected a pyopencl.Context or None, got {context!r}; the operator comes second")
-        outputs = Outputs.of(operator)
+        outputs = replace(Outputs.of(operator), by_fields=by_fields)
         source = Source.of(arguments, map, outputs.operators, outputs.suffixes, **more)
         return cls(context, outputs, replace(source, trusts_emits=trusts_emits), profile)
 
@@ -180,7 +184,7 @@ class Engine:
             return self
         engine: Engine | None = self._calls.get(forms)
         if engine is None:
-            outputs = Outputs(forms, self.outputs.suffixes, self.outputs.names)
+            outputs = replace(self.outputs, operators=forms)
             engine = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
             self._calls.put(forms, engine)
         return engine

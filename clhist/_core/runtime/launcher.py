@@ -19,7 +19,7 @@ from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, note_event
 from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError, allocated, in_order, scratch_allocator
-from clhist._core.opencl.new_arrays import empty, read_only_buffer
+from clhist._core.opencl.new_arrays import empty, empty_opencl, read_only_buffer
 from clhist._core.opencl.operands import FETCHED_BYTES, ResultBlock, blocks_of, operand
 from clhist._core.opencl.program import kernel_of, new_token
 from clhist._core.runtime.call import Events, Outcome
@@ -203,7 +203,9 @@ class OpenCLExecutable(Executable):
             call_arrays: list[Any] = []
             for array in arrays:
                 if array is None or type(array) is New:
-                    array = self._new(len(call_arrays), queue, allocator, array)
+                    new = self._slots[len(call_arrays)].new
+                    assert new is not None
+                    array = empty_opencl(queue, new[0] if array is None else array.shape, new[1], allocator)
                 else:
                     for event in array.events:
                         if event is not last:
@@ -285,12 +287,6 @@ class OpenCLExecutable(Executable):
                 if operator.largest is not None:
                     _fixed_point().check_range(label, operator, result)
         return Outcome(results, events, after)
-
-    def _new(self, n: int, queue: cl.CommandQueue, allocator: Allocator | None, requested: New | None) -> Array:
-        """Allocate the result of slot `n`, of the shape that is `requested` or else of the slot's."""
-        new = self._slots[n].new
-        assert new is not None
-        return empty(queue, new[0] if requested is None else requested.shape, new[1], True, allocator)
 
     def _run(
         self,

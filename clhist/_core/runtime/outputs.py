@@ -26,11 +26,14 @@ class Outputs:
         The suffix of ``EMIT`` for each: "" for a single one, "0", "1", ... or "_name".
     names : tuple of str, or None
         The names of the outputs, if the caller passed a mapping.
+    by_fields : bool
+        Whether a new result of a structured dtype is a tuple of arrays, one for each field.
     """
 
     operators: tuple[Operator, ...]
     suffixes: tuple[str, ...]
     names: tuple[str, ...] | None = None
+    by_fields: bool = False
 
     @classmethod
     def of(cls, operator: Any) -> Outputs:
@@ -114,7 +117,7 @@ class Outputs:
         self, shapes: Sequence[tuple[int, ...]], dest: Any, out: Any, partial: Sequence[str]
     ) -> list[ResultArrays]:
         """Validate `dest` and `out` of each output; `partial` lists which of "dest" and "out" hold accumulators."""
-        form = {"dest_is_partial": "dest" in partial, "out_is_partial": "out" in partial}
+        form = {"dest_is_partial": "dest" in partial, "out_is_partial": "out" in partial, "by_fields": self.by_fields}
         if self.is_single:
             return [target("", self.operators[0], shapes[0], dest, out, **form)]
         missing = [None] * len(self.operators)

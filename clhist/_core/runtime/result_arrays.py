@@ -106,8 +106,11 @@ def target(
     *,
     dest_is_partial: bool = False,
     out_is_partial: bool = False,
+    by_fields: bool = False,
 ) -> ResultArrays:
     """Return `dest` and `out` of one output, checked; a tuple of arrays stands for the fields of a structured dtype.
+
+    With `by_fields`, a new result is such a tuple.
 
     Raises
     ------
@@ -115,7 +118,9 @@ def target(
         If one of them is wrong; it is named.
     """
     fields: tuple[str, ...] = ()
-    if isinstance(dest, tuple) or isinstance(out, tuple):
+    if by_fields and dest is out is None:
+        fields = operator.dtype.names or ()
+    elif isinstance(dest, tuple) or isinstance(out, tuple):
         fields, shown = operator.dtype.names or (), shown_dtype(operator.dtype)
         if not fields:
             kind = "dest" if isinstance(dest, tuple) else "out"
