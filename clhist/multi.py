@@ -20,6 +20,7 @@ from clhist._core.runtime.chunks import Piece
 from clhist._core.runtime.cuda_entry import takes_cuda
 from clhist._core.runtime.pool import Pool, Worker
 from clhist._core.runtime.progress import Progress, reported
+from clhist._core.runtime.streams import check_numbers
 from clhist.accumulator import CHUNK_BYTES, Accumulator
 from clhist.partial import Partial, combined, neutral_arrays
 from clhist.typing import Chunk, Devices, HostArray, Made, NumBins, Streamed
@@ -166,6 +167,11 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         position = self._position if position is None else position
         whole = self._device_of(args).accumulator.piece(args, size, position)
         self._check_place(whole)
+        # Each device counts its own values alone; a piece that exceeds the operator's limit is refused as a whole.
+        devices = (device for device in (*self._devices, *self._of_cuda.values()) if device.holds_arrays)
+        count = sum(device.accumulator._count for device in devices)  # noqa: SLF001
+        assert self._added is not None
+        check_numbers(self._forms, self._portable.operators, self._emits, whole, count, self._added.values)
         self._position = position + whole.size
         return whole
 
@@ -268,7 +274,12 @@ class MultiAccumulator(Accumulator[HostArray, Made]):
         part = self._of_this_stream(part)
         self._updates.begin()
         # A partial result that the caller may hold must not change: merge into a copy then.
-        whole = combined(self._added, part, "partial", in_place=not self._is_shared, allow_repeat=True)
+        try:
+            whole = combined(self._added, part, "partial", in_place=not self._is_shared, allow_repeat=True)
+        except OverflowError:
+            # Refused before bins change: the stream goes on without this part.
+            self._updates.end()
+            raise
         self._added, self._is_shared = whole, False
         self._size += sum(piece.size for piece in pieces)
         self._updates.end()

@@ -90,13 +90,14 @@ def unique(
     # Values alone need no numbers of elements, and few of them no device.
     if values_alone and type(x) is np.ndarray and are_plain_numbers(x) and is_small("distinct", x.size, queue):
         return distinct(x)
-    x, shape = _flat("x", x, queue)
-    if not equal_nan and (isinstance(x, ColumnData) or x.dtype.kind in "fcmMOT"):
-        numbering = _with_each_nan(x, sorted, queue)
+    data: Any
+    data, shape = _flat("x", x, queue)
+    if not equal_nan and (isinstance(data, ColumnData) or data.dtype.kind in "fcmMOT"):
+        numbering = _with_each_nan(data, sorted, queue)
     else:
         # A column with missing elements needs numbers in any case.
-        options = {} if isinstance(x, ColumnData) else {"only_keys": only_keys, "counts": return_counts}
-        numbering = _numbered(x, queue, sort=sorted, first=return_index, missing=True, **options)
+        options = {} if isinstance(data, ColumnData) else {"only_keys": only_keys, "counts": return_counts}
+        numbering = _numbered(data, queue, sort=sorted, first=return_index, missing=True, **options)
     results = [numbering.keys]
     if return_index:
         results.append(numbering.first)
@@ -175,7 +176,7 @@ def _with_each_nan(x: Any, sorted: bool, queue: cl.CommandQueue | None) -> Numbe
     if not sorted:
         order = np.argsort(first)
         values, first, numbers = values[order], first[order], renumbered(order, numbers)
-    arrays = numbers, values, first
+    arrays: Any = numbers, values, first
     if is_device_array(x):
         from clhist._core.opencl.new_arrays import to_device  # PyOpenCL, which arrays of the host do without
 

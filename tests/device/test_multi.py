@@ -11,7 +11,7 @@ import pytest
 from streams import SUM
 
 import clhist
-from clhist import Accumulator, HistogramKernel, MultiAccumulator, operators
+from clhist import Accumulator, HistogramKernel, MultiAccumulator, Operator, operators
 from clhist.errors import DeviceLostError
 from clhist.selftest.cases import random_values
 from clhist.selftest.reference import groups_of
@@ -258,3 +258,33 @@ def test_several_devices_take_what_a_function_has_for_defaults(rng):
     x = rng.integers(0, 40, 5000)
     np.testing.assert_array_equal(clhist.bincount(x, devices="all"), np.bincount(x))
     np.testing.assert_array_equal(clhist.histogram(x, devices="all")[0], np.histogram(x)[0])
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_more_values_than_the_operator_takes_are_refused(on_device, queues):
+    few = Operator(np.int8, "a + b", 0, "few", most_values=8)
+    stream = MultiAccumulator(few, 4, queues=queues)
+
+    def chunk(number, size):
+        arrays = np.arange(size) % 4, np.ones(size, np.int8)
+        return tuple(cl_array.to_device(queues[number], array) for array in arrays) if on_device else arrays
+
+    stream.add(*chunk(0, 6))
+    for number in (0, 1):
+        with pytest.raises(OverflowError, match=r"^size: expected at most 8 values for few, got 9"):
+            stream.add(*chunk(number, 3))
+    assert stream.add(*chunk(1, 2)).result().tolist() == [3, 3, 1, 1]
+    with pytest.raises(OverflowError, match="expected at most 8 values for few"):
+        stream.extend(chunk(0, 1) for _ in range(5))
+    assert stream.result().tolist() == [3, 3, 1, 1]
+
+
+@pytest.mark.usefixtures("no_queue_does_all")
+def test_pieces_that_exceed_the_limit_together(queues):
+    """Pieces of an iterable are drawn before earlier ones are collected: only the sum of both devices is too large."""
+    few = Operator(np.int8, "a + b", 0, "few", most_values=5)
+    stream = MultiAccumulator(few, 4, queues=queues)
+    with pytest.raises(OverflowError, match="expected at most 5 values for few"):
+        stream.extend((np.arange(3), np.ones(3, np.int8)) for _ in range(2))
+    assert stream.result().tolist() == [1, 1, 1, 0]
+    assert stream.add(np.array([3, 3]), np.ones(2, np.int8)).result().tolist() == [1, 1, 1, 2]
