@@ -31,7 +31,7 @@ def digitize(
     x : array_like
         Data, of NumPy or PyOpenCL.
     bins : array_like of shape (H,)
-        Edges, rising or falling. On the host; for data on a device none of them NaN.
+        Edges, rising or falling, on the host. For edges with NaN, the host searches data of a device as well.
     right : bool
         Whether a bin has its right edge rather than its left one.
     queue : pyopencl.CommandQueue, optional
@@ -78,13 +78,13 @@ def digitize(
         return numpy_digitize(data, bins, right)
     # Let NumPy raise its errors about bins first.
     numpy_digitize(np.empty(0, data.dtype), bins, right)
-    if is_device_array(data):
-        if not are_usable(edges, fewest=0):
-            raise ValueError(f"bins: expected numbers, none of them NaN, got {edges!r}")
-    elif not are_usable(edges):
+    on_device = is_device_array(data)
+    if not on_device and not are_usable(edges):
         return numpy_digitize(data, bins, right)
-    from clhist.binned.digits import numbers_by_edges  # PyOpenCL, which few elements do without
+    from clhist.binned.digits import numbers_by_edges, numbers_by_host  # PyOpenCL, which few elements do without
 
+    if on_device and not are_usable(edges, fewest=0):
+        return numbers_by_host(data, edges, right, queue)
     return numbers_by_edges(data, edges, bool(right), queue, signature)
 
 

@@ -212,13 +212,14 @@ class HistogramKernel(KernelCalls[K]):
                 first, for maps that emit one value per element; with ``update="private"`` a CPU does so in its caches.
             copies, passes, work_group_size : int, optional
                 Force the numbers of copies, passes and work-items of a work-group. With ``memory="partitioned"``,
-                `passes` is the minimum number of partitions. A UserWarning says once if the
-                work-items or `memory_budget` allow fewer copies.
+                `passes` is the minimum number of partitions. A UserWarning says once if the plan can only use
+                fewer: it has no more work-items than copies, and no more passes than bins.
             locks : int, optional
-                Number of locks that the bins of all copies share, a power of two. Defaults to one per bin. Only
-                ``update="lock"`` has locks; another update beside `locks` is refused.
+                Most locks that the bins of all copies share, a power of two. Defaults to one per bin. Only
+                ``update="lock"`` has locks, which the model need not choose; another update beside `locks` is refused.
             pass_order : {"in turn", "side by side"}, optional
-                Force how passes over local memory follow one another: side by side, all passes share one launch.
+                Force how passes over local memory follow one another: side by side, all passes share one launch. A
+                UserWarning says once if the plan has passes over global memory, which run in turn.
             counter_bits : {4, 8, 16, 32}, optional
                 Force the width of counters in local memory where all values are 1 and are added.
             memory_budget : int, optional

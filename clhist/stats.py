@@ -512,7 +512,6 @@ def _numbers(
     from clhist.binned.numbers import bin_numbers
     from clhist.binned.sweep import Binned
 
-    many = [len(axis_edges) for axis_edges in edges]
     # No number of the sample's dtype lies between the edges.
     if binned is None:
         host = [array.get(queue) if points.on_device else array for array in points.arrays]
@@ -523,11 +522,11 @@ def _numbers(
         if points.rows is not None:
             raise ValueError("expand_binnumbers: expected D device arrays of shape (N,), got one of shape (N, D)")
         for n, axis in enumerate(binned.axes):
-            bin_numbers(Binned((axis,), (binned.data[n],), None, points.size), many[n : n + 1], queue, out=out[n])
+            bin_numbers(Binned((axis,), (binned.data[n],), None, points.size), queue, out=out[n])
         return out
     # Points that do not count have a bin number, too.
-    numbers = bin_numbers(replace(binned, where=None), many, queue)
+    numbers = bin_numbers(replace(binned, where=None), queue)
     if expand and points.dims > 1:
         # The numbers include a bin below and one above the edges of each dimension.
-        return np.asarray(np.unravel_index(numbers, [n + 1 for n in many]))
+        return np.asarray(np.unravel_index(numbers, [len(axis_edges) + 1 for axis_edges in edges]))
     return numbers

@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhist._core.opencl.arrays import are_plain_numbers, check_context, check_layout, check_unmasked, is_device_array
+from clhist._core.opencl.arrays import (
+    are_plain_numbers,
+    check_context,
+    check_layout,
+    check_unmasked,
+    is_device_array,
+    on_host,
+)
 from clhist._core.runtime.columns import ColumnData, of_list, read_column
 from clhist._core.runtime.labelled import unlabelled
 from clhist._core.runtime.reading import as_array
 from clhist._core.runtime.small import is_small
 from clhist.bincount import bincount
 from clhist.grouped.factorized import factorized, factorized_column
-from clhist.grouped.keys import distinct
+from clhist.grouped.keys import Numbering, distinct, renumbered
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -27,6 +34,7 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
     *,
+    equal_nan: bool = True,
     sorted: bool = True,
     queue: cl.CommandQueue | None = None,
 ) -> Any:
@@ -44,6 +52,9 @@ def unique(
         Whether the number of each element among the values is returned.
     return_counts : bool
         Whether it is returned how often each value occurs.
+    equal_nan : bool
+        Whether all NaN, or NaT, are one value, rather than each a value of its own. Only for arrays of numbers and
+        dates; missing elements of other arrays are one value.
     sorted : bool
         Whether values come in their order, rather than in that of their first positions.
     queue : pyopencl.CommandQueue, optional
@@ -52,7 +63,7 @@ def unique(
     Returns
     -------
     values : array of shape (U,)
-        Of the dtype of `x`, and of its kind. All NaN are one value, the last; as are NaT. The two zeros are one.
+        Of the dtype of `x`, and of its kind. NaN, or NaT, are the last if values are sorted. The two zeros are one.
         Of masked arrays and nullable columns of pandas, PyArrow and polars a masked array: what is missing is one
         value, the last and masked.
     index : array of int64, shape (U,)
@@ -75,14 +86,17 @@ def unique(
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
     only_keys = not (return_inverse or return_counts)
-    values_alone = sorted is True and only_keys and not return_index
+    values_alone = sorted is True and only_keys and not return_index and equal_nan
     # Values alone need no numbers of elements, and few of them no device.
     if values_alone and type(x) is np.ndarray and are_plain_numbers(x) and is_small("distinct", x.size, queue):
         return distinct(x)
     x, shape = _flat("x", x, queue)
-    # A column with missing elements needs numbers in any case.
-    options = {} if isinstance(x, ColumnData) else {"only_keys": only_keys, "counts": return_counts}
-    numbering = _numbered(x, queue, sort=sorted, first=return_index, missing=True, **options)
+    if not equal_nan and (isinstance(x, ColumnData) or x.dtype.kind in "fcmMOT"):
+        numbering = _with_each_nan(x, sorted, queue)
+    else:
+        # A column with missing elements needs numbers in any case.
+        options = {} if isinstance(x, ColumnData) else {"only_keys": only_keys, "counts": return_counts}
+        numbering = _numbered(x, queue, sort=sorted, first=return_index, missing=True, **options)
     results = [numbering.keys]
     if return_index:
         results.append(numbering.first)
@@ -141,6 +155,32 @@ def factorize(
         raise ValueError(f"values: expected one dimension, got {len(shape)}")
     numbering = _numbered(values, queue, sort=sort, missing=not use_na_sentinel)
     return numbering.numbers, numbering.keys
+
+
+def _with_each_nan(x: Any, sorted: bool, queue: cl.CommandQueue | None) -> Numbering:
+    """Return the numbering of flat elements in which each NaN or NaT is a value of its own."""
+    if isinstance(x, ColumnData) or x.dtype.kind in "OT":
+        kind = "columns" if isinstance(x, ColumnData) else f"arrays of {x.dtype}"
+        raise TypeError(f"equal_nan: expected True for {kind}, whose missing elements are one value, got False")
+    # NaN gets the number -1; the other values are numbered without a gap.
+    numbering = factorized(x, queue, sort=sorted, first=True)
+    numbers: np.ndarray = on_host(numbering.numbers)
+    positions = np.flatnonzero(numbers < 0)
+    if not len(positions):
+        return numbering
+    # Without dtype= the byte order of the data would be lost.
+    values = np.concatenate([on_host(numbering.keys), on_host(x)[positions]], dtype=x.dtype)
+    first = np.concatenate([on_host(numbering.first), positions])
+    numbers[positions] = np.arange(len(values) - len(positions), len(values))
+    if not sorted:
+        order = np.argsort(first)
+        values, first, numbers = values[order], first[order], renumbered(order, numbers)
+    arrays = numbers, values, first
+    if is_device_array(x):
+        from clhist._core.opencl.new_arrays import to_device  # PyOpenCL, which arrays of the host do without
+
+        arrays = (to_device(queue or x.queue, array) for array in arrays)
+    return Numbering(*arrays)
 
 
 def _numbered(x: Any, queue: cl.CommandQueue | None, **options: bool) -> Any:

@@ -20,7 +20,7 @@ from clhist._core.kernels.from_plan import programs_of
 from clhist._core.kernels.render import render_programs
 from clhist._core.kernels.source import Source
 from clhist._core.model.choose import plan_sweep
-from clhist._core.model.plan import Plan, fewer_copies
+from clhist._core.model.plan import Plan, unheeded
 from clhist._core.model.problem import PLACES, Choices, Histogram, Problem, check_choices
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.sweeps import is_worth_joining, join_sweeps, plan_sweeps
@@ -305,12 +305,8 @@ def _named_options() -> Iterator[None]:
 
 def _notes(choices: Choices, sweeps: Sequence[PlannedSweep], histograms: Sequence[Histogram]) -> list[str]:
     """Return the warnings and additional checks of a call."""
-    notes = []
-    if fewer := fewer_copies(choices.copies, [sweep.plan for sweep in sweeps]):
-        notes.append(f"--{fewer}")
-    made = min(sweep.plan.passes for sweep in sweeps)
-    if choices.passes is not None and made < choices.passes and choices.memory != "partitioned":
-        notes.append(f"--passes: {choices.passes} requested, {made} used: no more than bins")
+    texts = [text.partition(":") for text in unheeded(choices, [sweep.plan for sweep in sweeps])]
+    notes = [f"--{name.replace('_', '-')}:{rest}" for name, _, rest in texts]
     notes += [
         f"--op: {histogram.operator.name!r} is not verified here: a call checks that its operator is associative and "
         "commutative, and that its identity changes nothing"

@@ -13,7 +13,7 @@ from clhist._core.keys import Array, keys_of
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import ROUNDED, SMALLEST, Cells, even_guess
-from clhist.axes.kinds import Kind
+from clhist.axes.kinds import FlowKind, Kind
 from clhist.axes.thresholds import Thresholds, are_exact
 
 _EPSILONS = {char: float(np.finfo(char).eps) for char in "fd"}
@@ -55,6 +55,13 @@ class Axis:
         *listed, keys, cells = self.arrays
         table = packed_table(keys, cells, int(self.scalars[0]))
         return replace(self, kind=kind, arrays=(*listed, keys, table))
+
+
+def numbered_axis(axis: Axis) -> Axis:
+    """Return the axis of edges with `numpy.digitize`'s numbers: 0 below all edges, and their number above all."""
+    assert isinstance(axis.kind, EdgesKind)
+    above = axis.extent + 1  # NaN is above all edges, too
+    return Axis(FlowKind(axis.kind, False), axis.arrays, (*axis.scalars, 0, above, above, 1), above + 1)
 
 
 def found_axis(dtype: np.dtype, num_bins: int) -> Axis:

@@ -16,6 +16,7 @@ from clhist._core.keys import Array, from_keys, key_dtype, key_of, key_range, ke
 from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here
+_GREATEST = {char: float(np.finfo(char).max) for char in "efd"}
 _NEAR = np.uint64(64)  # keys: a decimal that a rounding begins at is known to a few
 
 
@@ -63,7 +64,7 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
     via : numpy.dtype, optional
         What the data is converted to before it is compared, as a sample of several dtypes is.
     """
-    if via is None and edges.dtype == dtype and dtype.kind == "f":
+    if via is None and edges.dtype.kind == dtype.kind == "f":
         stop = _scalar_keys(edges[-1], dtype, strict=True)
     else:
         stop = first_keys(edges[-1:], dtype, via, strict=True)
@@ -159,10 +160,13 @@ def _rounded_up(edges: Array, dtype: np.dtype, strict: bool) -> Array:
     rounded = edges.astype(dtype)
     # Rounding to nearest may go down: then the next number is the first one.
     below = rounded <= edges if strict else rounded < edges
-    rounded = np.where(below & (rounded < np.inf), np.nextafter(rounded, dtype.type(np.inf)), rounded)
-    if strict:  # nothing is greater than infinity
-        rounded = rounded[: int(np.searchsorted(edges, np.inf, "left"))]
-    return _step(keys_of(rounded), rounded, dtype, strict=False)
+    rounded += dtype.type(0)  # turns -0.0 into 0.0
+    keys = keys_of(rounded)
+    keys += below
+    # -0.0 equals 0.0, and its key is just below.
+    keys -= (rounded == 0) & ~below
+    # Nothing is greater than infinity.
+    return keys[: int(np.searchsorted(edges, np.inf, "left"))] if strict else keys
 
 
 def _holds(edges: Array, dtype: np.dtype) -> bool:
@@ -186,11 +190,12 @@ def _scalar_keys(value: Any, dtype: np.dtype, *, strict: bool) -> Array:
         least = max(int(value) + strict, low)
         return np.array([least] if least <= high else [], key_dtype(dtype))
     kind = type(value)
-    # A finite float of the data's dtype has its key without a search.
-    if (kind is dtype.type and dtype.kind == "f") or (kind is float and dtype == np.float64):
-        number = value if kind is dtype.type else dtype.type(value)
-        if -np.inf < number < np.inf:
-            return np.array([key_of(number, after_zero=strict) + strict], key_dtype(dtype))
+    # A finite float of the data's dtype, or one that is rounded to it, has its key without a search.
+    is_rounded = kind is dtype.type or kind is np.float64 or (kind is float and dtype == np.float64)
+    if is_rounded and dtype.kind == "f" and abs(value) <= _GREATEST[dtype.char]:
+        number = dtype.type(value)
+        is_next = bool(number <= value if strict else number < value)
+        return np.array([key_of(number, after_zero=is_next) + is_next], key_dtype(dtype))
     # As in NumPy: Python scalars take the dtype of an array, NumPy scalars keep theirs.
     if dtype.kind == "f":
         own = isinstance(value, np.generic | np.ndarray)

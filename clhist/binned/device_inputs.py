@@ -87,8 +87,11 @@ def are_searched(size: int, queue: cl.CommandQueue, earlier: Any) -> bool:
     Only few elements are searched in less time than it takes to make their table. Edges of the first call get a table,
     since most programs have one set of edges, and so do edges of many calls. A replay on CUDA does not count calls.
     """
-    if earlier is None or cuda_device_of(queue) is not None:
-        return False
+    return earlier is not None and cuda_device_of(queue) is None and are_few_to_search(size, queue)
+
+
+def are_few_to_search(size: int, queue: cl.CommandQueue) -> bool:
+    """Return whether a search over all edges takes so many elements less time than the host takes to make a table."""
     return size <= _MOST_SEARCHED[device_kind(queue.device)]
 
 

@@ -55,7 +55,8 @@ def binned_points(
     dtypes = [array.dtype for array in points.columns] or [points.dtype] * points.dims
     axes = []
     for axis_edges, dtype, is_even in zip(edges, dtypes, are_even or [False] * len(edges), strict=True):
-        via = None if points.dtype == dtype else points.dtype
+        # Kernels read booleans as uint8, of which int8, the common dtype of some points, lacks the upper half.
+        via = None if points.dtype == dtype else np.result_type(points.dtype, kernel_dtype(dtype))
         ends = (axis_edges[0], axis_edges[-1]) if is_even else None
         axis = numpy_axis(
             axis_edges, kernel_dtype(dtype), queue, via=via, ends=ends, bins_of=bins_of, searched=searched

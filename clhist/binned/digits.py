@@ -11,22 +11,24 @@ import pyopencl as cl
 from clhist._core.elements import kernel_dtype
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
+from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.signature import Remembered, call_templates, signature_of, signature_of_data
 from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
 from clhist.binned.device_inputs import are_searched, queue_for
+from clhist.binned.host import numpy_digitize
 from clhist.binned.numbers import NumbersCall, steps_axis
-from clhist.binned.sweep import Binned
+from clhist.binned.sweep import Binned, size_class
 
 
 def repeated_numbers(
     x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None
 ) -> tuple[Array | None, Hashable]:
     """Return the bin numbers of a device array if an earlier call has the signature, or None; and the signature."""
-    signature = signature_of_data((x,), queue, "digitize", edges, right)
+    signature = signature_of_data((x,), queue, "digitize", edges, right, size_class(x.size))
     call: NumbersCall | None = call_templates.get(signature)
-    return None if call is None or call.is_provisional else _numbers(call, x), signature
+    return None if call is None or call.is_provisional(x.size) else _numbers(call, x), signature
 
 
 def numbers_by_edges(
@@ -38,9 +40,9 @@ def numbers_by_edges(
     """
     edges = np.asarray(edges)
     if signature is None:
-        signature = signature_of_data((x,), queue, "digitize", edges, right)
+        signature = signature_of_data((x,), queue, "digitize", edges, right, size_class(x.size))
     call: NumbersCall | None = call_templates.get(signature)
-    if call is None or call.is_provisional:
+    if call is None or call.is_provisional(x.size):
         queue = queue_for(queue, [("x", x)])
         # Whether calls on such arrays had other edges before.
         any_edges = signature_of_data((x,), queue, "digitize", "any edges")
@@ -59,9 +61,18 @@ def numbers_by_edges(
             number = len(edges) if falling else 0
             whole = np.full(x.shape, number, np.intp)
             return to_device(queue, whole) if is_device_array(x) else whole[()]
-        call = NumbersCall.of(Binned((axis,), (flat(x),), None, x.size), (len(edges),), queue, falling=falling)
+        call = NumbersCall.of(Binned((axis,), (flat(x),), None, x.size), queue, falling=falling)
         call_templates.put(signature, call)
     return _numbers(call, x)
+
+
+def numbers_by_host(x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None) -> Array:
+    """Return the bin numbers of a device array by NumPy.
+
+    NaN edges have no order that kernels could search: NumPy's numbers follow from the steps of its own search.
+    """
+    queue = queue_for(queue, [("x", x)])
+    return to_device(queue, np.asarray(numpy_digitize(fetched(x, queue), edges, right)))
 
 
 def _numbers(call: NumbersCall, x: Array) -> Any:

@@ -42,6 +42,11 @@ class ExtentSpec:
     lanes: int
 
     @property
+    def width(self) -> int:
+        """Elements that a work-item takes at once: on CPUs, whose work-groups have one, as many as 64 bytes of keys."""
+        return 64 // key_dtype(self.dtype).itemsize if self.lanes == 1 and self.pitch == 1 else 1
+
+    @property
     def ends(self) -> np.dtype:
         """The dtype of a work-group's result."""
         return ends_dtype(self.dtype)
@@ -58,6 +63,11 @@ def render_extent(spec: ExtentSpec) -> str:
     key, mask = key_dtype(spec.dtype), "const uchar *where, " if spec.masked else ""
     numbers = f"const {c_name(key)} least, const {c_name(key)} greatest"
     numbers += "".join(f", const long {name}" for name in ("count", "block", "span", "step"))
+    wide = f"vload{spec.width}(0, x + begin)"
+    if spec.data.kind == "f":
+        elements = f"as_{c_name(bits_dtype(spec.data))}{spec.width}({wide})"
+    else:
+        elements = wide if spec.data == key else f"convert_{c_name(key)}{spec.width}({wide})"
     declared, arrays = with_arrays(f"const {c_name(spec.data)} *x, {mask}ends_t *ends, {numbers}")
     return render(
         "binned/extent.mako",
@@ -68,6 +78,8 @@ def render_extent(spec: ExtentSpec) -> str:
         bits=c_name(bits_dtype(spec.dtype)),
         lowest=literal(np.iinfo(key).min, key),
         highest=literal(np.iinfo(key).max, key),
+        signed=c_name(np.dtype(f"i{key.itemsize}")),
+        elements=elements,
         element=bits_of("x[j]" if spec.pitch == 1 else f"x[j * {spec.pitch} + {spec.column}]", spec.data),
         key_of=key_of_bits(spec.dtype),
     )

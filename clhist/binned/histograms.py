@@ -26,6 +26,7 @@ from clhist.binned.extent import extent
 from clhist.binned.host import (
     edges_of_extent,
     even_edges,
+    given_edges,
     histogram_on_host,
     histogramdd_on_host,
     numpy_edges,
@@ -166,14 +167,16 @@ def histogram(
         return result
     # Edges by the host: it waits for the extent of the data, if they depend on that.
     edges, ends, data_extent = _bin_edges(a, bins, range, weights, where, queue, data_extent)
-    # NaN, or fewer than two edges: kernels cannot search them, NumPy can.
-    if not are_usable(edges):
+    # Kernels cannot search NaN among edges, and NumPy can.
+    if not are_usable(edges, fewest=0):
         if on_device or rest:
-            raise ValueError(f"bins: expected two edges or more, none of them NaN, got {edges!r}")
+            raise ValueError(f"bins: expected edges, none of them NaN, got {edges!r}")
         options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
     searched = is_new and are_searched(a.size, queue, None if key is None else for_any_bins(key))
-    bins_axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends, searched=searched)
+    bins_axis = None  # fewer than two edges make no bin
+    if len(edges) > 1:
+        bins_axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends, searched=searched)
     prepared, hist = _counted(a, weights, where, edges, bins_axis, rest, queue, reproducible=reproducible)
     if are_repeated(key, arrays, (a, weights), axis):
         # Edges by a number of bins also depend on the extent of the data, which becomes a part of the key.
@@ -246,7 +249,7 @@ def _counted(
 ) -> tuple[PreparedHistogram, Array]:
     """Return a prepared histogram, and its counts or sums for flat data before they are finished."""
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
-    rows, shape = None if rest is None else prod(rest), (len(edges) - 1,)
+    rows, shape = None if rest is None else prod(rest), (max(0, len(edges) - 1),)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
     divide = Densities(queue, (edges,))
     searches = axis is not None and axis.is_searched
@@ -284,7 +287,7 @@ def repeated_points(
     options = range, reproducible, None if out is None else density, size_class(points.size)
     key = signature_of_data((*points.arrays, weights, where, out), queue, "dd", bins, *options, results=1)
     cached: PreparedHistogram | None = call_templates.get(key)
-    if cached is None or cached.is_provisional:
+    if cached is None or cached.is_provisional(points.size):
         return None, key
     # Copies of the edges, which the caller may change.
     return (cached((*points.arrays, where, weights), points.size, density, out), list(map(np.copy, cached.edges))), key
@@ -316,7 +319,7 @@ def histogramdd(
     _check_out_of_points(out, points, bins)
     weights, where = flat(weights), flat(where)
     edges = edges_of(points, bins, range, where, queue)
-    shape = tuple(len(axis_edges) - 1 for axis_edges in edges)
+    shape = tuple(max(0, len(axis_edges) - 1) for axis_edges in edges)
     # Edges that kernels cannot search, or too many bins: NumPy counts, or raises.
     if not points.on_device and not points.are_countable(edges):
         options = {"reproducible": reproducible and may_round(weights)}
@@ -328,7 +331,9 @@ def histogramdd(
     earlier: PreparedHistogram | None = call_templates.get(any_bins)
     searched = call_templates.get(key) is None and are_searched(points.size, queue, earlier)
     are_even = [np.ndim(axis_bins) == 0 for axis_bins in (bins if np.iterable(bins) else [bins] * points.dims)]
-    binned = binned_points(points, edges, where, queue, are_even=are_even, searched=searched)
+    binned = None  # without bins
+    if all(shape):
+        binned = binned_points(points, edges, where, queue, are_even=are_even, searched=searched)
     searches, divide = binned is not None and any(axis.is_searched for axis in binned.axes), Densities(queue, edges)
     of_bins: Any = {"edges": tuple(edges), "divide": divide, "searches": searches}
     sweep = None if binned is None or earlier is None or earlier.sweep is None else earlier.sweep.of_axes(binned)
@@ -384,7 +389,7 @@ def _bin_edges(
     """
     # Edges of the caller: NumPy checks them, and no data is read.
     if type(bins) not in (int, str) and np.ndim(bins) > 0:
-        return numpy_edges(np.empty(0, a.dtype), bins, range), None, None
+        return given_edges(bins, range, a.dtype), None, None
     if range is None and data_extent is None:
         # One bin has the same errors, and needs no memory for many edges.
         few = min(bins, 1) if isinstance(bins, int | np.integer) else bins

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 # Bound at import: a program may replace NumPy's functions by ours, which would then call themselves.
 _histogram, _edges, _digitize = np.histogram, np.histogram_bin_edges, np.digitize
 _MOST_COUNTED = 2**15  # numbers of a cached array
+_FLOAT64 = np.dtype(np.float64)
+# Edges whose distance is more than so much of the greatest of them are different numbers.
+_LEAST_STEP = {"f": 2.0**-20, "d": 2.0**-48}
+_GREATEST = {char: float(np.finfo(char).max) for char in "fd"}
 _BLOCK = 2**16  # elements whose weights NumPy's histogram sums in float64 before it rounds
 
 
@@ -92,27 +96,39 @@ def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
 
 def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
     """Return NumPy's edges of equal-width bins for data of `dtype`."""
-    if type(bins) is int and bins > 0 and type(ends) in (tuple, list) and len(ends) == 2 and dtype == np.float64:
-        is_exact = all(type(end) is np.float64 or are_exact(end) for end in ends)
-        edges = counted_edges(bins, *ends) if is_exact else None
+    if type(bins) is int and bins > 0 and type(ends) in (tuple, list) and len(ends) == 2 and dtype.char in "fd":
+        # Scalars of NumPy may widen the edges.
+        is_exact = all((type(end) is np.float64 and dtype.char == "d") or are_exact(end) for end in ends)
+        edges = counted_edges(bins, *ends, dtype) if is_exact else None
         if edges is not None:
             return edges
     return numpy_edges(np.empty(0, dtype), bins, ends)
 
 
-def counted_edges(bins: int, low: float, high: float) -> np.ndarray | None:
+def counted_edges(bins: int, low: float, high: float, dtype: np.dtype = _FLOAT64) -> np.ndarray | None:
     """Return what `numpy.linspace` returns, in a quarter of its time; None of many bins, or if edges may be equal.
 
-    The ends `are_exact`.
+    The ends `are_exact`, and `dtype` is float32 or float64.
     """
     low, high = float(low), float(high)
-    step = (high - low) / bins
-    if bins > _MOST_COUNTED or not max(abs(low), abs(high)) * 2.0**-48 < step < np.inf:
+    step, greatest = (high - low) / bins, max(abs(low), abs(high))
+    is_narrow = not greatest * _LEAST_STEP[dtype.char] < step < np.inf
+    if bins > _MOST_COUNTED or is_narrow or greatest > _GREATEST[dtype.char]:
         return None
     edges: np.ndarray = _numbers(bins + 1) * step
     edges += low
     edges[-1] = high
-    return edges
+    return edges.astype(dtype, copy=False)
+
+
+def given_edges(bins: Any, range: Any, dtype: np.dtype) -> np.ndarray:
+    """Return NumPy's edges for data of `dtype` from the edges of the caller."""
+    # NumPy takes a sorted array as it is. It takes ten times as long, and checks a range as well.
+    is_plain = type(bins) is np.ndarray and bins.ndim == 1 and bins.dtype.char in "fd" and range is None
+    if is_plain and len(bins) > 1 and bool((bins[1:] >= bins[:-1]).all()):
+        edges: np.ndarray = bins
+        return edges
+    return numpy_edges(np.empty(0, dtype), bins, range)
 
 
 @lru_cache(maxsize=16)

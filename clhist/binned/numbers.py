@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.elements import bits_of, has_no_type, key_of_bits
+from clhist._core.elements import has_no_type
 from clhist._core.kernel_code import ALONE, with_arrays
-from clhist._core.keys import bits_dtype, key_dtype, key_range
+from clhist._core.keys import key_dtype, key_range
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import device_kind
@@ -24,12 +25,13 @@ from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel, sizes
 from clhist._core.templates import render
-from clhist.axes.axis import Axis, axis_of, searched_axis
-from clhist.axes.block_search import KEYED
+from clhist.axes.axis import Axis, axis_of, numbered_axis, searched_axis
+from clhist.axes.block_search import BLOCK, KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
-from clhist.binned.sweep import Binned, BinnedKind, viewed
-from clhist.operators.c_types import c_name, dtype_of, literal
+from clhist.binned.device_inputs import are_few_to_search
+from clhist.binned.sweep import Binned, BinnedKind, functions_of, viewed
+from clhist.operators.c_types import dtype_of
 
 # Work-items of a GPU's compute unit, and of a work-group, at most: as many as H200 and MI300 run at once, so that each
 # loops over elements. Shares of a CPU's compute unit even out what else runs there.
@@ -69,17 +71,13 @@ def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -
     return Axis(kind, (keys, cells), (num_bins + 1, 0, keys[0], keys.dtype.type(np.iinfo(keys.dtype).min)), num_bins)
 
 
-def bin_numbers(
-    binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool = False, out: Any = None
-) -> Any:
+def bin_numbers(binned: Binned, queue: cl.CommandQueue, *, falling: bool = False, out: Any = None) -> Any:
     """Return the bin number of each element as `numpy.intp`; of several axes raveled as by `numpy.ravel_multi_index`.
 
     Parameters
     ----------
     binned : Binned
         Data and axes, without a mask.
-    num_edges : sequence of int
-        For each axis, the number of an element above all bins, or NaN. Numbers run from 0 to this one.
     queue : pyopencl.CommandQueue
         The queue that computes.
     falling : bool
@@ -87,7 +85,7 @@ def bin_numbers(
     out : array of int64, optional
         Receives the numbers.
     """
-    return NumbersCall.of(binned, num_edges, queue, falling=falling)(binned.arrays, binned.size, out)
+    return NumbersCall.of(binned, queue, falling=falling)(binned.arrays, binned.size, out)
 
 
 class NumbersCall:
@@ -125,32 +123,39 @@ class NumbersCall:
         self._calls = 0
 
     @classmethod
-    def of(cls, binned: Binned, num_edges: Sequence[int], queue: cl.CommandQueue, *, falling: bool) -> NumbersCall:
-        """Return the call of data with its axes; the parameters are those of `bin_numbers`."""
-        return cls._of(NumbersSpec(binned.kind), binned, queue, [*num_edges, int(falling)])
+    def of(cls, binned: Binned, queue: cl.CommandQueue, *, falling: bool) -> NumbersCall:
+        """Return the call of data with its axes of edges; the parameters are those of `bin_numbers`."""
+        axes = tuple(map(numbered_axis, binned.axes))
+        return cls._of(replace(binned, axes=axes), queue, [int(falling)])
 
     @classmethod
     def of_places(cls, binned: Binned, queue: cl.CommandQueue) -> NumbersCall:
         """Return the call that stores bins as int32, and -1 for an element without a bin, or masked."""
-        return cls._of(NumbersSpec(binned.kind, places=True), binned, queue, [])
+        return cls._of(binned, queue, [], places=True)
 
     @classmethod
-    def _of(cls, spec: NumbersSpec, binned: Binned, queue: cl.CommandQueue, numbers: Sequence[int]) -> NumbersCall:
+    def _of(
+        cls, binned: Binned, queue: cl.CommandQueue, numbers: Sequence[int], *, places: bool = False
+    ) -> NumbersCall:
+        # Numbers of several axes together may exceed the 32 bits of bins.
+        is_cpu, are_bins = device_kind(queue.device) == "cpu", places or len(binned.axes) == 1
+        in_blocks = is_cpu and are_bins and binned.size >= BLOCK and binned.kind.has_blocks
+        binned = binned.packed if in_blocks else binned
+        spec = NumbersSpec(binned.kind, places, in_blocks)
         args, dtypes = binned.template(queue)
-        args, places = [*args, *numbers], _places(spec)
-        tables = [args[n] for n in places.tables]
+        args, places_of = [*args, *numbers], _places(spec)
+        tables = [args[n] for n in places_of.tables]
         if cuda_device_of(queue) is None:
             executable = _executable(queue.context, queue, spec)
         else:  # a launch on CUDA is replayed with the caller's arrays alone
             executable, tables = _made(queue, spec, tables), []
-        scalars = [kind(args[n]) for n, kind in places.numbers]
+        scalars = [kind(args[n]) for n, kind in places_of.numbers]
         is_searched = any(axis.is_searched for axis in binned.axes)
         return cls(queue, executable, tables, dtypes, scalars, is_searched)
 
-    @property
-    def is_provisional(self) -> bool:
-        """Whether its bins are searched, and it had so many calls that a table pays off."""
-        return self._is_searched and self._calls >= MANY
+    def is_provisional(self, size: int) -> bool:
+        """Whether its bins are searched, and a table pays off: for so many elements, or since it had many calls."""
+        return self._is_searched and (self._calls >= MANY or not are_few_to_search(size, self.queue))
 
     @property
     def nbytes(self) -> int:
@@ -208,16 +213,18 @@ class NumbersSpec(NamedTuple):
         How bins are found, not in blocks.
     places : bool
         Whether bins are stored, rather than numbers as of `numpy.digitize`.
+    in_blocks : bool
+        Whether the bins of a block of elements are found at once, see `clhist.axes.block_search`.
     """
 
     kind: BinnedKind
     places: bool = False
+    in_blocks: bool = False
 
     @property
     def declarations(self) -> list[str]:
-        """Arguments: those of `kind`, for numbers also that above all edges of each axis, and whether edges fall."""
-        of_numbers = [] if self.places else [*(f"int edges{n}" for n in range(len(self.kind.axes))), "int falling"]
-        return [*", ".join(self.kind.arguments()).split(", "), *of_numbers]
+        """Arguments: those of `kind`, for numbers also whether edges fall."""
+        return [*", ".join(self.kind.arguments()).split(", "), *([] if self.places else ["int falling"])]
 
     @property
     def tables(self) -> list[str]:
@@ -235,25 +242,18 @@ class NumbersSpec(NamedTuple):
         return [text for text in self.declarations if "*" not in text]
 
     def code(self) -> str:
-        """Return C that makes `result[i]` the number of element `i`."""
-        kind = self.kind
-        if self.places:
-            return f"{kind.code()}\nresult[i] = bin;"
-        steps = []
-        for n, axis in enumerate(kind.axes):
-            assert isinstance(axis, EdgesKind)
-            key = key_dtype(axis.dtype)
-            # No bin (k < 0) is below all edges, above all, or NaN, whose key is outside of the range.
-            lowest = literal(key_range(axis.dtype)[0], key)
-            steps.append(
-                f"""{{
-    const {c_name(bits_dtype(axis.dtype))} bits = {bits_of(kind.element(n), axis.data)};
-    const {c_name(key)} key = {key_of_bits(axis.dtype)};
-    const int k = {axis.call(kind.element(n), n)};
-    number = number * (edges{n} + 1) + (k >= 0 ? k + 1 : key >= {lowest} && key < start{n} ? 0 : edges{n});
-}}"""
-            )
-        return "\n".join(["long number = 0;", *steps, "result[i] = falling ? edges0 - number : number;"])
+        """Return C that makes `result[i]` the number of element `i`, or of each element of block `i`."""
+        stored = "result[i] = bin;" if self.places else "result[i] = falling ? size0 - 1 - bin : bin;"
+        if self.in_blocks:
+            # The last block overlaps the one before it, which another work-item may have.
+            return self.kind.block([f"if (e >= repeated) {stored}"])
+        if self.places or len(self.kind.axes) == 1:
+            return f"{self.kind.code()}\n{stored}"
+        steps = [
+            f"number = number * size{n} + {axis.call(self.kind.element(n), n)};"
+            for n, axis in enumerate(self.kind.axes)
+        ]
+        return "\n".join(["long number = 0;", *steps, "result[i] = number;"])
 
 
 class _Places(NamedTuple):
@@ -278,10 +278,11 @@ def render_numbers(spec: NumbersSpec, *, in_shares: bool) -> str:
     parameters, pointers = with_arrays(", ".join([*spec.arrays, result, *spec.numbers, "long count"]))
     return render(
         "binned/numbers.mako",
-        functions=spec.kind.functions(),
+        functions=functions_of(spec.kind.axes, in_blocks=spec.in_blocks),
         declared=", ".join(parameters),
         pointers=" ".join(pointers),
         in_shares=in_shares,
+        block=BLOCK if spec.in_blocks else 1,
         alone=ALONE if in_shares else "",
         body=spec.code(),
     )

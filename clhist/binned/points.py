@@ -75,8 +75,9 @@ class Points(NamedTuple):
         """Raise ValueError if kernels cannot count device arrays by the edges in `bins`, one entry for a dimension."""
         edges = {n: np.asarray(one) for n, one in enumerate(bins) if np.ndim(one) == 1}
         for n, axis_edges in edges.items():
-            if not are_usable(axis_edges):
-                raise ValueError(f"bins[{n}]: expected two edges or more, none of them NaN, got {bins[n]!r:.60}")
+            # A single edge makes no bin, and the histogram is empty, as NumPy's.
+            if not are_usable(axis_edges, fewest=1):
+                raise ValueError(f"bins[{n}]: expected one edge or more, none of them NaN, got {bins[n]!r:.60}")
             if self._has_no_integer_of_both(axis_edges):
                 raise ValueError(f"bins[{n}]: expected edges of {self.dtype} as of the sample, got {axis_edges.dtype}")
         shape = shape_of_bins(bins)
@@ -85,7 +86,7 @@ class Points(NamedTuple):
 
     def are_countable(self, edges: Sequence[np.ndarray]) -> bool:
         """Return whether kernels can count the points by these edges."""
-        comparable = all(are_usable(one) and not self._has_no_integer_of_both(one) for one in edges)
+        comparable = all(are_usable(one, fewest=1) and not self._has_no_integer_of_both(one) for one in edges)
         return comparable and prod(len(axis_edges) - 1 for axis_edges in edges) < 2**31
 
     def _has_no_integer_of_both(self, axis_edges: np.ndarray) -> bool:

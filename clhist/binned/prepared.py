@@ -22,7 +22,7 @@ from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
 from clhist.binned.densities import Densities, can_convert, densities_by_records
 from clhist.binned.device_edges import DeviceEdges
-from clhist.binned.device_inputs import are_searched, numpy_axis
+from clhist.binned.device_inputs import are_few_to_search, are_searched, numpy_axis
 from clhist.binned.extent import extent
 from clhist.binned.host import edges_of_extent
 from clhist.binned.inputs import are_usable
@@ -103,10 +103,11 @@ class PreparedHistogram(NamedTuple):
         made, _ = with_edges(hist, reading.get())
         return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
 
-    @property
-    def is_provisional(self) -> bool:
-        """Whether its bins are searched, and it had so many calls that a table pays off."""
-        return self.searches and self.sweep is not None and self.sweep.template.has_many_calls
+    def is_provisional(self, size: int) -> bool:
+        """Whether its bins are searched, and a table pays off: for so many elements, or since it had many calls."""
+        if not self.searches or self.sweep is None:
+            return False
+        return self.sweep.template.has_many_calls or not are_few_to_search(size, self.queue)
 
     @property
     def nbytes(self) -> int:
@@ -183,7 +184,7 @@ def repeated(
     data_extent = None
     if cached is None:
         return None, None, True
-    if isinstance(cached, PreparedHistogram) and cached.is_provisional:
+    if isinstance(cached, PreparedHistogram) and cached.is_provisional(a.size):
         return None, None, False
     # Most arrays are flat already; the test spares them the calls of `flat`.
     arrays = [

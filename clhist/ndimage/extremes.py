@@ -18,6 +18,9 @@ def extremes_of(function: str, input: Any, labels: Any, index: Any) -> Any:
         return few
     input, labels, index = without_missing(input, labels, index)
     regions = regions_of(input, labels, index)
+    if regions is not None and not prod(regions.values.shape):
+        # SciPy raises the error of arrays without elements.
+        input, labels, index = (value.get() if is_device_array(value) else value for value in (input, labels, index))
     if regions is None or regions.is_complex or not prod(regions.values.shape):
         return by_scipy(function, input, labels, index)
     lows, highs = _EXTREMES[function]

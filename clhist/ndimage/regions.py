@@ -266,7 +266,7 @@ def _sums(function: str, values: np.ndarray, labels: np.ndarray, index: np.ndarr
 def by_scipy(function: str, *arguments: Any) -> Any:
     """Return SciPy's result for NumPy arrays that kernels do not support."""
     if any(is_device_array(argument) for argument in arguments):
-        raise TypeError(f"input: expected real numbers, and at least one, for {function} on a device")
+        raise TypeError(f"input: expected real numbers for {function} on a device")
     import scipy.ndimage  # only where it is needed
 
     return getattr(scipy.ndimage, function)(*arguments)

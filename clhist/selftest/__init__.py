@@ -7,4 +7,4 @@ bins, `updates` and `forms` yield checks of all that a device can be asked for.
 import warnings
 
 # Checks and random calls force more copies than there are work-items, on purpose.
-warnings.filterwarnings("ignore", r"copies: \d+ requested", UserWarning)
+warnings.filterwarnings("ignore", r"(copies|work_group_size|passes): \d+ requested", UserWarning)

@@ -29,7 +29,30 @@ void clhist_extent(${", ".join(declared)})
     const int lane = get_local_id(0);
     ${key} low = ${highest}, high = ${lowest};
     long number = 0;
-    const long begin = (long)get_global_id(0) * block, end = min(count, begin + span);
+    long begin = (long)get_global_id(0) * block;
+    const long end = min(count, begin + span);
+% if spec.width > 1:
+    // A CPU's work-item takes several elements at once: compilers do not make vectors of the loop for single ones.
+    ${key}${spec.width} lows = (${key}${spec.width})(low), highs = (${key}${spec.width})(high);
+    ${signed}${spec.width} seen = 0;
+    for (; begin + ${spec.width} <= end; begin += ${spec.width}) {
+        const ${key}${spec.width} bits = ${elements};
+        const ${key}${spec.width} key = ${key_of};
+        // A comparison of vectors is -1 where it holds.
+        ${signed}${spec.width} counts = (key >= least) & (key <= greatest);
+% if spec.masked:
+        counts &= convert_${signed}${spec.width}(vload${spec.width}(0, where + begin) != (uchar)0);
+% endif
+        lows = (counts & (key < lows)) ? key : lows;
+        highs = (counts & (key > highs)) ? key : highs;
+        seen -= counts;
+    }
+    for (int e = 0; e < ${spec.width}; ++e) {
+        low = min(low, ((const ${key} *)&lows)[e]);
+        high = max(high, ((const ${key} *)&highs)[e]);
+        number += ((const ${signed} *)&seen)[e];
+    }
+% endif
     #pragma unroll 8
     for (long j = begin; j < end; j += step) {  // to read for nothing what does not count costs less than to wait
         const ${bits} bits = ${element};

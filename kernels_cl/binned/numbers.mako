@@ -7,6 +7,9 @@
 % if "double" in functions + declared:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
+% if "CLHIST_AHEAD" in body:
+#define CLHIST_AHEAD(p) ((void)0)
+% endif
 ${functions}
 
 __kernel ${alone}void clhist_numbers(${declared})
@@ -15,8 +18,8 @@ __kernel ${alone}void clhist_numbers(${declared})
     const long item = get_global_id(0), items = get_global_size(0);
 % if in_shares:
     // A CPU's work-item reads elements that follow each other, which one core's cache and its vector loads need.
-    const long share = (count + items - 1) / items;
-    for (long i = item * share; i < min(count, (item + 1) * share); ++i) {
+    const long number = (count + ${block - 1}) / ${block}, share = (number + items - 1) / items;
+    for (long i = item * share; i < min(number, (item + 1) * share); ++i) {
 % else:
     for (long i = item; i < count; i += items) {  // loads of a work-group coalesce
 % endif

@@ -108,6 +108,8 @@ def two_dimensions(arrays):
 ALLOWED = {("edges", name) for name in ("NaN", "one edge", "no edge", "texts", "complex")}
 ALLOWED |= {("of bytes", name) for name in ("NaN", "one edge", "no edge", "texts", "complex")}
 ALLOWED |= {(name, wrong) for name in ("mean", "median") for wrong in ("fraction", "one edge")}
+HISTOGRAMS = ("histogram", "of weights", "of densities", "of rows")  # empty ones without a bin
+ALLOWED |= {(name, wrong) for name in HISTOGRAMS for wrong in ("one edge", "no edge")}
 
 
 @pytest.mark.parametrize("wrong", BINS)
@@ -117,7 +119,9 @@ def test_bins(wrong, arrays, enqueued):
             check_refused(call, enqueued, bins=BINS[wrong])
     for name, call in two_dimensions(arrays).items():
         for bins in ([BINS[wrong], 5], [5, BINS[wrong]]):
-            if (name, wrong) not in ALLOWED or wrong == "one edge":
+            if wrong == "one edge" and name not in ("mean", "median"):
+                assert 0 in call(bins=bins)[0].shape
+            elif (name, wrong) not in ALLOWED or wrong in ("one edge", "no edge"):
                 check_refused(call, enqueued, bins=bins)
 
 
@@ -140,8 +144,8 @@ def test_bins_of_another_number_of_dimensions(arrays, enqueued):
 @pytest.mark.parametrize(
     ("bins", "message"),
     [
-        ([NAN_EDGES, 5], "bins[0]: expected two edges or more, none of them NaN, got array([ 0., nan,  1.])"),
-        ([5, [1.0]], "bins[1]: expected two edges or more, none of them NaN, got [1.0]"),
+        ([NAN_EDGES, 5], "bins[0]: expected one edge or more, none of them NaN, got array([ 0., nan,  1.])"),
+        ([5, []], "bins[1]: expected one edge or more, none of them NaN, got []"),
         ([5, "auto"], "bins[1]: expected a number of bins or edges, got 'auto'"),
         (None, "bins[0]: expected a number of bins or edges, got None"),
         ([np.arange(2**16 + 1), 2**15], "bins: expected fewer than 2**31 in all dimensions together, got shape "),

@@ -12,9 +12,11 @@ from thresholds import threshold
 import clhist
 from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW
 from clhist._core.opencl.cuda_kinds import direct_only
+from clhist._core.opencl.device import device_kind
 from clhist._core.runtime import small
 from clhist._core.runtime.signature import call_templates
 from clhist.grouped import distinct_keys, keys, numbering
+from clhist.grouped.keys import distinct
 from clhist.grouped.numbering import number_keys
 
 
@@ -221,3 +223,25 @@ def test_counts_of_device_arrays(dtype, size, queue):
     np.testing.assert_array_equal(values.get(), expected)
     np.testing.assert_array_equal(counts.get(), numbers)
     assert counts.dtype == np.int64
+
+
+@pytest.mark.parametrize("by_host", [False, True])
+@pytest.mark.parametrize("name", ["f4", "f8", "i4", "u4", "i8", "u8"])
+def test_many_different_numbers_sorted_by_the_host_of_a_cpu(name, by_host, queue, rng, monkeypatch):
+    """Values alone, which NumPy sorts, are those of the device's own ways."""
+    monkeypatch.setattr(numbering, "_INSERTED", 1e9 if by_host else 0.0)
+    sorts = []
+    monkeypatch.setattr(numbering, "distinct", lambda keys: sorts.append(keys) or distinct(keys))
+    dtype, size = np.dtype(name), 50_000
+    if dtype.kind == "f":
+        numbers = rng.normal(size=size).astype(dtype)
+        numbers[::7] = rng.choice(np.array([np.nan, 0.0, -0.0, np.inf, -np.inf], dtype), len(numbers[::7]))
+    else:
+        info = np.iinfo(dtype)
+        numbers = rng.integers(info.min, info.max, size, dtype, endpoint=True)
+    expected = np.unique(numbers)
+    before, on_device = numbers.copy(), cl_array.to_device(queue, numbers)
+    np.testing.assert_array_equal(clhist.unique(numbers, queue=queue), expected, strict=True)
+    np.testing.assert_array_equal(clhist.unique(on_device, queue=queue).get(), expected, strict=True)
+    assert numbers.tobytes() == on_device.get().tobytes() == before.tobytes()  # no sort in place
+    assert len(sorts) == (2 * by_host if device_kind(queue.device) == "cpu" else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
+import scipy.ndimage
 
 import clhist
 from clhist import ndimage, stats
@@ -62,3 +63,14 @@ def test_hints():
         _ = ndimage.find_objects
     with pytest.raises(ValueError, match=r"^stats_funcs: expected some of majority, .* got 'sums'"):
         zonal_stats(np.ones(3, int), np.ones(3), stats_funcs=["sums"])
+
+
+@pytest.mark.parametrize("function", ["minimum", "maximum_position", "extrema"])
+@pytest.mark.parametrize("index", [None, 2, [1, 2]])
+def test_extremes_of_no_element_raise_scipys_error(function, index, queue):
+    values, labels = np.zeros(0, "f4"), np.zeros(0, "i4")
+    with pytest.raises(ValueError, match="zero-size array to reduction operation") as expected:
+        getattr(scipy.ndimage, function)(values, labels, index)
+    for arrays in ((values, labels), (cl_array.to_device(queue, values), cl_array.to_device(queue, labels))):
+        with pytest.raises(ValueError, match=f"^{expected.value}$"):
+            getattr(ndimage, function)(*arrays, index)

@@ -9,8 +9,11 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.program import programs_built
 from clhist._core.runtime.signature import Remembered
+from clhist.axes.axis import axis_of
+from clhist.binned import device_inputs, numbers
 from clhist.binned.sweep import Sweep
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
@@ -190,3 +193,27 @@ def test_caches_are_bounded_by_bytes():
     cache.clear()
     cache.put(7, _Sized(100))
     assert cache.oldest_first() == [7]
+
+
+@pytest.mark.parametrize(("function", "bins"), [("histogram", 20), ("digitize", 30), ("histogram2d", 40)])
+def test_many_elements_have_a_table_after_few_were_searched(function, bins, queue, rng, monkeypatch):
+    """Calls of few and of many elements share a signature, but not the search over all edges."""
+    size, tables = 2**16 + 1, []
+    monkeypatch.setitem(device_inputs._MOST_SEARCHED, device_kind(queue.device), size - 1)
+    for module in (device_inputs, numbers):
+        monkeypatch.setattr(module, "axis_of", lambda bins, **options: tables.append(bins) or axis_of(bins, **options))
+    data = rng.normal(0, 50, size)
+    many = cl_array.to_device(queue, data)
+    few = cl_array.to_device(queue, data[:SIZE])
+
+    def call(library, x, edges, **options):
+        more = (x, [edges, edges]) if function == "histogram2d" else (edges,)
+        result = getattr(library, function)(x, *more, **options)
+        return result if function == "digitize" else result[0]
+
+    for edges in (_uneven(rng, bins), _uneven(rng, bins + 1)):  # the first edges of all have a table at once
+        call(clhist, few, edges, queue=queue)
+    before = len(tables)
+    got = call(clhist, many, edges, queue=queue)
+    assert len(tables) > before
+    np.testing.assert_array_equal(got.get(), call(np, data, edges))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import even_guess
 from clhist.axes.kinds import FlowKind
 from clhist.axes.pieces import Pieces, flow_axis, joined, pieces_by
-from clhist.axes.thresholds import first_keys, numpy_bins, rounded_bins, within_range
+from clhist.axes.thresholds import _scalar_keys, first_keys, numpy_bins, rounded_bins, within_range
 
 FLOATS = [np.dtype(each) for each in ("f2", "f4", "f8")]
 INTEGERS = [np.dtype(each) for each in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
@@ -261,3 +263,33 @@ def test_neighbours_of_one_bin_are_joined_and_ends_are_flow():
     assert not axis.kind.listed
     assert axis.scalars[-4:] == (0, 3, 3, 1)  # below, above, NaN, the first bin
     assert axis.extent == 4
+
+
+WIDER_EDGES = [
+    -np.inf, -1e300, -65519.9, -65504.0, -1.0 - 1e-9, -1.0, -1e-30, -1e-320, -0.0, 0.0, 1e-320, 1e-30, 2.0**-24,
+    1 / 3, 1.0, 1.0 + 1e-12, 2049.0, 65504.0, 65519.9, 65520.0, 3.4028234663852886e38, 3.4028235e38, 1e300, np.inf,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_first_keys_of_edges_that_are_wider_than_the_data(dtype, strict):
+    # All numbers of half precision; of single precision the four nearest to each edge.
+    if dtype == np.float16:
+        numbers = np.arange(2**16, dtype=np.uint16).view(dtype)
+    else:
+        with np.errstate(all="ignore"):
+            near = np.array(WIDER_EDGES).astype(dtype)
+            below, above = np.nextafter(near, dtype(-np.inf)), np.nextafter(near, dtype(np.inf))
+            last = np.nextafter(below, dtype(-np.inf))
+        numbers = np.concatenate([near, below, above, last, [0.0, -0.0]]).astype(dtype)
+    numbers = numbers[~np.isnan(numbers)]
+    keys, wide = keys_of(numbers), numbers.astype(np.float64)
+    reached = [wide > edge if strict else wide >= edge for edge in WIDER_EDGES]
+    expected = [keys[each].min() for each in reached if each.any()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = first_keys(np.array(WIDER_EDGES), np.dtype(dtype), strict=strict)
+        scalars = [_scalar_keys(np.float64(edge), np.dtype(dtype), strict=strict) for edge in WIDER_EDGES]
+    assert found.tolist() == expected
+    assert [int(one[0]) for one in scalars if len(one)] == expected

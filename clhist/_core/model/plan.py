@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from clhist._core.model.feature import Feature
-from clhist._core.model.problem import IN_TURN, SIDE_BY_SIDE
+from clhist._core.model.problem import IN_TURN, SIDE_BY_SIDE, Choices
 from clhist._core.model.updates import WITHOUT_UPDATES, WORDS
 from clhist._core.model.workload import LOCK_BYTES, Workload
 from clhist.operators.operator import Operator
@@ -362,6 +362,13 @@ class Plan:
         return f"{copies} of all bins{' of each histogram' if self.is_batch else ''}"
 
 
+# Choices that a plan may have to reduce, and what limits them.
+_LIMITS = {
+    "copies": "limited by the work-items of a group or by memory_budget",
+    "work_group_size": "limited by the number of copies",
+    "passes": "no more than bins",
+}
+
 P = TypeVar("P", bound=Plan)
 
 
@@ -415,12 +422,22 @@ def make_plan(
     )
 
 
-def fewer_copies(requested: int | None, plans: Iterable[Plan]) -> str:
-    """Return a warning if a plan has fewer copies than were asked for; nothing otherwise."""
-    made = min((plan.copies for plan in plans), default=requested)
-    if requested is None or made is None or made >= requested:
-        return ""
-    return f"copies: {requested} requested, {made} used: limited by the work-items of a group or by memory_budget"
+def unheeded(choices: Choices, plans: Sequence[Plan]) -> list[str]:
+    """Return a warning for each choice of the caller that a plan could use only in part, or not at all."""
+    texts = []
+    for name, limit in _LIMITS.items():
+        requested = getattr(choices, name)
+        # Partitions take `passes` as the least number of ranges.
+        if requested is None or (name == "passes" and choices.memory == "partitioned"):
+            continue
+        used = min((getattr(plan, name) for plan in plans), default=requested)
+        if used < requested:
+            texts.append(f"{name}: {requested} requested, {used} used: {limit}")
+    order = choices.pass_order
+    others = [plan for plan in plans if plan.passes > 1 and plan.pass_order != order]
+    if order is not None and others:
+        texts.append(f"pass_order: {order!r} requested, {others[0].pass_order!r} used in {others[0].memory} memory")
+    return texts
 
 
 def after(steps: tuple[Step, ...], plan: P) -> P:

@@ -201,8 +201,9 @@ def free_scratch() -> None:
     """Give back the memory that is kept for later calls: of copies, of results that are gone, and for uploads.
 
     Up to an eighth of a device's memory is kept for each queue in order, as long as it is not short, and up to 512 MiB
-    of NumPy results that are gone. The memory of a result on a GPU is used again, by calls on the same queue, once the
-    array is gone: wait for what another queue does with it before you let go of it, or give the call an ``allocator=``.
+    of NumPy results that are gone. The memory of a device array that a call returned (on a CPU of 128 KiB and more) is
+    used again, by calls on the same queue, once the array is gone: wait for what another queue does with it before you
+    let go of it, or give the call an ``allocator=``.
 
     Examples
     --------

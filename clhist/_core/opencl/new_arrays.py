@@ -115,9 +115,11 @@ def empty(
 def empty_opencl(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, allocator: Any = None) -> Array:
     """Return a new array of PyOpenCL on a queue that stands for no CUDA device; raise MemoryError as `empty`."""
     device = queue.device
-    # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large.
-    source = pool_of(queue) if allocator is None and not shares_memory(device) else allocator
     nbytes, memory = prod(shape) * dtype.itemsize, None
+    # Kept as scratch memory is: what a GPU has let go of takes 0.2 to 0.5 ms to have again where it is large, and the
+    # system clears new pages of a CPU's large arrays one by one.
+    is_kept = allocator is None and (nbytes >= LEAST_KEPT or not shares_memory(device))
+    source = pool_of(queue) if is_kept else allocator
     if nbytes:
         make = (cl.Buffer, queue.context, _READ_WRITE) if source is None else (source,)
         memory = _with_room(device, nbytes, shape, dtype, *make, nbytes)

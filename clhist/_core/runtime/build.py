@@ -16,7 +16,7 @@ from clhist._core.devices.vendors import rolled_updates
 from clhist._core.kernels.from_plan import Programs, programs_of
 from clhist._core.kernels.render import render_programs
 from clhist._core.kernels.source import Source
-from clhist._core.model.plan import Output, Plan, fewer_copies
+from clhist._core.model.plan import Output, Plan, unheeded
 from clhist._core.model.problem import Choices, Problem, check_choices
 from clhist._core.model.sweeps import plan_sweeps
 from clhist._core.model.updates import REPLACEABLE
@@ -134,7 +134,7 @@ class Builder:
 
         sweeps = self._with_some_update(device, problem, built)
         plans = tuple(sweep.plan for sweep in sweeps)
-        if text := fewer_copies(problem.choices.copies, plans):
+        for text in unheeded(problem.choices, plans):
             warn_caller(text, UserWarning)
         operators = ", ".join(str(operator) for operator in self._source.operators)
         return Built(self.profile_of(device), sweeps, smaller, operators)

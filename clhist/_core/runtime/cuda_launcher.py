@@ -48,7 +48,9 @@ from clhist._core.runtime.sort import enqueue_sort
 _BYTE = np.dtype(np.uint8)
 _MOST_MODULES = 1024
 _ALIGNMENT = 256  # of blocks of scratch memory
-_BLOCK = 1 << 20  # bytes of memory of a chain that small requests share
+# Bytes of memory of a chain that requests share, at least; how many requests like the first one it is for; and the most
+# that a request shares. With `unique` of 10^5 and 10^6 numbers, 8 of 9 allocations of 5 µs go, of CuPy on an H200.
+_BLOCK, _SHARES, _MOST_SHARED = 1 << 20, 8, 1 << 24
 _REUSED_BYTES, _REUSED_STREAMS = 2**20, 2  # an allocation of PyTorch takes 5 us of the host, as long as a launch
 
 
@@ -184,16 +186,20 @@ class CudaChain(Chain):
         super().__init__(queue, purpose)
         memory = memory_of_call()
         self._library, self._device, self._stream = memory.library, memory.device, memory.stream
-        self._block, self._used = _Room(0, None), _BLOCK  # small memory is a part of it; freed with its last part
+        self._block, self._size, self._used = _Room(0, None), 0, 0  # freed with the last memory that is a part of it
 
     def new(self, number: int, dtype: Any) -> _Room:
         # Multiples of the alignment, so that each memory of a block begins at an aligned address.
         size = -(-max(1, number) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
-        # Allocations take as long as launches, so small memory shares blocks; larger memory would waste their rest.
-        if size > _BLOCK // 4:
+        # Allocations take as long as launches, so memory shares blocks; the rest of a block of more would be a waste.
+        if size > _MOST_SHARED:
             return self._allocated(size)
-        if size > _BLOCK - self._used:
-            self._block, self._used = self._allocated(_BLOCK), 0
+        if size > self._size - self._used:
+            more = max(_BLOCK, _SHARES * size)
+            try:
+                self._block, self._size, self._used = self._allocated(more), more, 0
+            except OutOfMemoryError:  # what is requested may still fit
+                return self._allocated(size)
         self._used += size
         return _Room(self._block.offset + self._used - size, self._block.owner)
 
