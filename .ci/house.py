@@ -34,7 +34,7 @@ def modules(*, core: bool = False) -> Iterator[tuple[str, Path]]:
 
 # Limits of the structure. Lines and frames are reported, not judged: an honest addition must not fail the lint stage.
 LIMITS = {
-    "floors": 12,
+    "floors": 11,
     "modules in circles": 0,
     "imports that run up": 0,
     "most branches of a function": 20,

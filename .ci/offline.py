@@ -37,7 +37,6 @@ from clhist._core.kernels.render import (
     render_keys,
     render_measure,
     render_partition,
-    render_probe,
     render_rows,
     render_scan,
     render_sort_pairs,
@@ -53,6 +52,7 @@ from clhist._core.model.plan import Plan
 from clhist._core.model.problem import FREE, SIDE_BY_SIDE, Choices, Problem, Rows
 from clhist._core.model.sweeps import plan
 from clhist._core.model.updates import BY_NAME
+from clhist._core.opencl.probe import probe_code
 from clhist._core.runtime.sort import pairs_scan
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
@@ -85,12 +85,12 @@ def profile_of(target: Target, tools: Tools) -> Profile:
     found, fence = set(said), PROVEN_FENCE.feature
     for atomic in to_prove(said):
         if atomic.word != "double" or "fp64" in said:
-            code, _ = tools.compile(target, render_probe([atomic], 3), atomic.options)
+            code, _ = tools.compile(target, probe_code([atomic]), atomic.options)
             if "clhist_prove0" in code:
                 found.add(str(atomic.feature))
     if (
         fence in found
-        and "clhist_prove_fence" not in tools.compile(target, render_probe([], 3), PROVEN_FENCE.fence_options)[0]
+        and "clhist_prove_fence" not in tools.compile(target, probe_code([]), PROVEN_FENCE.fence_options)[0]
     ):
         found.remove(fence)
     aliases = (target.name,) if vendor == NVIDIA[0] else ()

@@ -56,7 +56,7 @@ from clhist._core.runtime.cuda_repeats import (
 )
 
 # Other kernels: programs, element by element, scans, chains of launches, scratch memory.
-from clhist._core.kernels.render import render as render
+from clhist._core.templates import render as render
 from clhist._core.kernels.scan import ScanSpec as ScanSpec
 from clhist._core.opencl.program import Kernel as Kernel, kept_by_context as kept_by_context, kernels_of as kernels_of
 from clhist._core.opencl.elementwise import (

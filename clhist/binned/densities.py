@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.kernels.kernel_code import with_arrays
-from clhist._core.kernels.render import render
+from clhist._core.kernel_code import with_arrays
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import has_fp64
@@ -22,6 +21,7 @@ from clhist._core.recording import unheard
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel, sizes
+from clhist._core.templates import render
 from clhist.operators.c_types import c_name
 
 _LANES, _GROUPS = 256, 32  # work-items of a work-group, at most, and work-groups

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from clhist._core.elements import key_of_bits
-from clhist._core.kernels.kernel_code import with_arrays
-from clhist._core.kernels.render import render
+from clhist._core.kernel_code import with_arrays
 from clhist._core.keys import key_dtype, key_range
+from clhist._core.templates import render
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import FARTHEST, ROUNDED, SMALLEST
 from clhist.axes.thresholds import EXACT

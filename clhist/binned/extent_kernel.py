@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhist._core.elements import bits_of, key_of_bits
-from clhist._core.kernels.kernel_code import with_arrays
-from clhist._core.kernels.render import render
+from clhist._core.kernel_code import with_arrays
 from clhist._core.keys import bits_dtype, key_dtype
+from clhist._core.templates import render
 from clhist.operators.c_types import c_name, literal
 
 

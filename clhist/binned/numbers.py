@@ -12,8 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.elements import has_no_type
-from clhist._core.kernels.kernel_code import ALONE, with_arrays
-from clhist._core.kernels.render import render
+from clhist._core.kernel_code import ALONE, with_arrays
 from clhist._core.keys import key_dtype, key_range
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import cuda_device_of
@@ -25,6 +24,7 @@ from clhist._core.runtime.call_template import MANY
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel, sizes
+from clhist._core.templates import render
 from clhist.axes.axis import Axis, axis_of, numbered_axis, searched_axis
 from clhist.axes.block_search import BLOCK, KEYED
 from clhist.axes.edges import EdgesKind

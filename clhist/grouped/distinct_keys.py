@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.kernels.kernel_code import KernelCode, signatures
+from clhist._core.kernel_code import KernelCode, signatures
 from clhist._core.kernels.key_table import SORTED_BYTES, WINDOW, KeySpec
 from clhist._core.kernels.render import render_key_sort, render_key_window
 from clhist._core.opencl.arrays import Array

@@ -15,7 +15,7 @@ from clhist._core.devices.vendors import (
     native_atomic,
     to_prove,
 )
-from clhist._core.kernels.render import render_probe, render_sweep
+from clhist._core.kernels.render import render_sweep
 from clhist._core.kernels.specs import SweepSpec
 from clhist._core.model.plan import Output
 from clhist._core.opencl import device, probe
@@ -91,7 +91,7 @@ def test_doubles_need_double_precision(table, queue):
 
 def test_a_fence_that_the_compiler_lacks(queue, monkeypatch):
     monkeypatch.setattr(probe, "PROVEN_FENCE", PROVEN_FENCE._replace(fence_options=("-cl-std=CL1.2",)))
-    monkeypatch.setattr(probe, "render_probe", lambda atomics, cells: "__kernel void other(void) {}")
+    monkeypatch.setattr(probe, "probe_code", lambda atomics: "__kernel void other(void) {}")
     assert proven_features(queue.context, queue.device, {"device_fence"}) == set()
 
 
@@ -143,7 +143,7 @@ def test_options_follow_the_atomics_used():
 def test_what_is_tried_is_what_is_used():
     for row in NATIVE_ATOMICS:
         if row.guard:
-            tried = render_probe([row], 3)
+            tried = probe.probe_code([row])
             assert f"#if {row.guard}\n" in tried
             assert row.code in tried
             if row.numbers == 1:  # those of rows of values are in test_rows_at_once.py

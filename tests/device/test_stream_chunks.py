@@ -15,9 +15,9 @@ from streams import SUM, every_path, pieces_of
 import clhist
 from clhist import Accumulator, HistogramKernel, operators
 from clhist._core.opencl.new_arrays import shares_memory
-from clhist._core.opencl.staging import InPlace, Staging
 from clhist._core.runtime import launcher
 from clhist._core.runtime.engine import Engine
+from clhist._core.runtime.staging import InPlace, Staging
 from clhist.selftest.reference import counts_of, groups_of
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clhist._core.kernels.kernel_code import signatures
+from clhist._core.kernel_code import signatures
 from clhist._core.keys import from_keys, key_dtype
 from clhist.axes.axis import found_axis
 from clhist.binned.even_edges import EvenEdgesSpec, render_even_edges

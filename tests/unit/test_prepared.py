@@ -12,7 +12,7 @@ from fake_backend import FakeExecutable
 from sources import COUNTS, OPERATORS, WEIGHT, Call, device, prepared_call
 
 from clhist import operators
-from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.kernel_code import KernelCode
 from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.runtime.batch import batch_of_offsets

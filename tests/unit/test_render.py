@@ -13,12 +13,13 @@ from processes import run_python
 
 from clhist import Operator, operators
 from clhist._core.devices.vendors import MEMORIES
+from clhist._core.kernel_code import signatures
 from clhist._core.kernels.arguments import parse_arguments
-from clhist._core.kernels.kernel_code import signatures
-from clhist._core.kernels.render import _template, render_combine, render_sweep
+from clhist._core.kernels.render import render_combine, render_sweep
 from clhist._core.kernels.specs import CombineSpec, SweepSpec
 from clhist._core.model.plan import Output
 from clhist._core.model.updates import UPDATES
+from clhist._core.templates import _template
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 

@@ -425,7 +425,7 @@ def _integer_rows() -> list[NativeAtomic]:
 
 
 NATIVE_ATOMICS = (*_integer_rows(), *(atomic for path in VENDOR_PATHS for atomic in path.atomics))
-ALL_FEATURES = frozenset(FEATURES) | ({atomic.feature for atomic in NATIVE_ATOMICS} - {None})
+ALL_FEATURES = frozenset(FEATURES) | {feature for atomic in NATIVE_ATOMICS if (feature := atomic.feature) is not None}
 
 
 def expected_features(kind: str, name: str) -> frozenset[str]:

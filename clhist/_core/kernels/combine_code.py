@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhist._core.kernels.kernel_code import ALONE
+from clhist._core.kernel_code import ALONE
 from clhist._core.kernels.specs import CombineSpec
 from clhist._core.kernels.state import repeated
 from clhist._core.model.feature import CyclicPasses

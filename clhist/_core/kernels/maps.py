@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clhist._core.model.feature import ULONG, Parameter
+from clhist._core.kernel_code import Parameter
+from clhist._core.model.feature import ULONG
 from clhist._core.model.problem import Rows
 from clhist.operators.c_types import without_comments
 from clhist.operators.halves import ELEMENT, half_name

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
-from hashlib import sha256
-from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import platformdirs
 
-from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic
+from clhist._core.kernel_code import ALONE, with_arrays
 from clhist._core.kernels.combine_code import CombineState
 from clhist._core.kernels.from_plan import Programs
-from clhist._core.kernels.kernel_code import ALONE, with_arrays
 from clhist._core.kernels.maps import is_elementwise, read_ahead, uses_position
 from clhist._core.kernels.parameters import (
     accumulator_words,
@@ -39,10 +29,8 @@ from clhist._core.kernels.parameters import (
 )
 from clhist._core.kernels.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist._core.kernels.state import SweepState
-from clhist.files.regular import replaced
-from clhist.files.sealed import is_sealed_python, make_older, sealed_python
-from clhist.operators.c_types import c_name, declare, element_name
-from clhist.operators.halves import declared, loaded, stored
+from clhist._core.templates import render, text_of
+from clhist.operators.halves import declared
 from clhist.operators.operator import Operator
 
 if TYPE_CHECKING:
@@ -234,7 +222,7 @@ def render_sort_pairs(spec: SweepSpec, max_pairs: int, *, checked: bool = False)
 
     If that is `checked`, the last key of an element that emits more is one above that of pairs without a bin.
     """
-    return _text(
+    return text_of(
         "sort_pairs.mako",
         spec=spec,
         max_pairs=max_pairs,
@@ -247,7 +235,7 @@ def render_sort_pairs(spec: SweepSpec, max_pairs: int, *, checked: bool = False)
 
 def render_sort_scan(operator: Operator) -> str:
     """Return the preamble in C of the scan of sorted pairs."""
-    return _text("sort_scan.mako", operator=operator, words=accumulator_words(operator))
+    return text_of("sort_scan.mako", operator=operator, words=accumulator_words(operator))
 
 
 def render_scan(spec: ScanSpec, lanes: int) -> str:
@@ -325,130 +313,9 @@ def render_row_kernel(spec: RowKernelSpec) -> str:
 
 def render_measure(kernel: str, *, words: int = 0) -> str:
     """Return the OpenCL C of one of the kernels that measure a device; see ``measure.mako``."""
-    return _text("measure.mako", kernel=kernel, words=words)
-
-
-def render_probe(atomics: Sequence[NativeAtomic], cells: int) -> str:
-    """Return the OpenCL C that proves `atomics`, or the device-wide fence if there are none."""
-    return render("probe.mako", atomics=atomics, cells=cells, fence="" if atomics else PROVEN_FENCE.fence)
+    return text_of("measure.mako", kernel=kernel, words=words)
 
 
 def render_strategy(name: str, **values: object) -> str:
     """Return the OpenCL C of a strategy of the literature; see `clhist.strategies`."""
     return render(f"strategies/{name}.mako", **values)
-
-
-def render(name: str, **values: object) -> str:
-    """Return the rendered template with empty lines between functions and sections, and where a macro ends, only."""
-    # An empty line behind a backslash ends a macro, so it stays.
-    text = re.sub(r"(?<!\\)\n\s*\n+", "\n", _text(name, **values)).strip() + "\n"
-    text = re.sub(r"^}\n(?!#endif|$)", "}\n\n", text, flags=re.MULTILINE)
-    return re.sub(r"\n(?=( {4}){1,2}// (Bins|Update|End|Store): )", "\n\n", text)
-
-
-_FALSE = ("n", "no", "f", "false", "off", "0")  # as PyOpenCL reads its variable
-
-
-def _text(name: str, **values: object) -> Any:
-    return _template(name).render(
-        declare=declare, c_name=c_name, element_name=element_name, loaded=loaded, stored=stored, **values
-    )
-
-
-def _template(name: str) -> Any:
-    try:
-        is_kept = os.environ.get("PYOPENCL_NO_CACHE", "false").lower() in _FALSE
-        return _lookup(is_kept).get_template(name)
-    except OSError:  # of the cache: read-only, full
-        return _lookup(False).get_template(name)
-
-
-@contextmanager
-def _without_pygments() -> Iterator[None]:
-    """Let Mako be imported without Pygments, whose lexers take longer than all of Mako.
-
-    They only colour Mako's own HTML pages of errors: who wants these coloured imports `mako.exceptions` before.
-    """
-    plugin = "mako.ext.pygmentplugin"
-    if "mako.exceptions" in sys.modules:  # which has decided already
-        yield
-        return
-    # None makes the import raise ImportError, which Mako takes for missing Pygments.
-    sys.modules[plugin] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        # Other users of Mako must be able to import the plugin later.
-        sys.modules.pop(plugin, None)
-
-
-@contextmanager
-def _without_bytecode() -> Iterator[None]:
-    """Let modules be imported without files of bytecode, which have no seal: a damaged one would run."""
-    # One thread at a time: a second one would save, and later restore, the settings of the first.
-    with _loading:
-        before = sys.dont_write_bytecode, sys.pycache_prefix
-        # No file of bytecode exists below the null device.
-        sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
-        try:
-            yield
-        finally:
-            sys.dont_write_bytecode, sys.pycache_prefix = before
-
-
-_loading = threading.RLock()  # a template may load another
-
-
-@lru_cache(maxsize=2)
-def _lookup(is_kept: bool) -> Any:
-    """Return Mako's lookup; Python of compiled templates, 15 ms each, may be kept in the user's cache directory."""
-    # Imported here, with the first kernel: Mako takes 20 ms.
-    with _without_pygments():
-        import mako
-        from mako.lookup import TemplateLookup
-
-    class Lookup(TemplateLookup):
-        """Templates name others from the folder of all templates, whatever folder they are in."""
-
-        def adjust_uri(self, uri: str, relativeto: str) -> str:
-            return uri
-
-    class SealedLookup(Lookup):
-        """Templates whose Python is compiled anew where it is not as it was written."""
-
-        def get_template(self, name: str) -> Any:
-            # A damaged file becomes older than its template, so that Mako compiles it anew.
-            module = Path(self.template_args["module_directory"], f"{name}.py")
-            if name in self._collection:
-                return super().get_template(name)
-            if module.exists() and not is_sealed_python(module, module.name):
-                make_older(module)
-            with _without_bytecode():
-                return super().get_template(name)
-
-    def write_module(source: bytes, path: str) -> None:
-        # Another process may read the file meanwhile, so it is replaced as a whole.
-        with replaced(path, durable=False) as file:
-            file.write(sealed_python(source, Path(path).name))
-
-    folder = resources.files("clhist.kernels_cl")
-    folders = [("", folder), *((f"{part.name}/", part) for part in folder.iterdir() if part.is_dir())]
-    texts = {
-        prefix + item.name: item.read_text(encoding="utf-8")
-        for prefix, part in folders
-        for item in part.iterdir()
-        if item.name.endswith(".mako")
-    }
-    # Mako caches files of a folder. Templates in a zip archive are compiled from their text.
-    if is_kept and isinstance(folder, Path):
-        # A directory for each content, since several versions of this package may share it.
-        # The version of Mako counts too, since it decides what Python a template becomes.
-        content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
-        compiled = platformdirs.user_cache_path("clhist") / "template-modules" / content
-        return SealedLookup(
-            [str(folder)], str(compiled), module_writer=write_module, filesystem_checks=False, strict_undefined=True
-        )
-    lookup = Lookup(strict_undefined=True)
-    for name, text in texts.items():
-        lookup.put_string(name, text)
-    return lookup

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhist._core.kernels.kernel_code import with_arrays
+from clhist._core.kernel_code import with_arrays
 from clhist.operators.c_types import c_name, element_name
 from clhist.operators.halves import half_name, loaded, number_of, stored
 

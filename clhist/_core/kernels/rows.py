@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from clhist._core.devices.vendors import NativeAtomic, vector_atomic
+from clhist._core.kernel_code import Parameter
 from clhist._core.kernels.maps import RowText
 from clhist._core.kernels.parameters import result_parameters
 from clhist._core.kernels.partitions import PartitionSpec, partition_spec
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec, SweepSpec
-from clhist._core.model.feature import Parameter, buffers, uints, ulongs
+from clhist._core.model.feature import buffers, uints, ulongs
 from clhist._core.model.plan import Output
 from clhist._core.model.private import FIRST_CACHE
 from clhist._core.model.row_ranges import MOST_TILE

@@ -13,25 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from clhist._core.kernel_code import Parameter
+
 if TYPE_CHECKING:
     from clhist._core.model.batch import FlattenedPlan
     from clhist._core.model.packed import PackedPlan
     from clhist._core.model.plan import Output, Plan
 
 INT, UINT, LONG, ULONG = (np.dtype(kind) for kind in (np.int32, np.uint32, np.int64, np.uint64))
-
-
-class Parameter(NamedTuple):
-    """One parameter of a kernel: its C type, its name, and its dtype, which is None for a buffer."""
-
-    c_type: str
-    name: str
-    dtype: np.dtype | None
-
-    @property
-    def declaration(self) -> str:
-        """Its declaration in C."""
-        return f"{self.c_type} {self.name}"
 
 
 class Variable(NamedTuple):

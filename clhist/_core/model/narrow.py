@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from clhist._core.model.feature import Fallback, Guarded, Parameter, SweepView, Variable, buffers, uints
+from clhist._core.kernel_code import Parameter
+from clhist._core.model.feature import Fallback, Guarded, SweepView, Variable, buffers, uints
 from clhist._core.model.plan import Plan
 from clhist._core.model.updates import CARRY, PRIVATE
 from clhist.operators.narrow import range_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any, ClassVar, NamedTuple
 
-from clhist._core.model.feature import UINT, ULONG, Feature, Parameter, SweepView, buffers
+from clhist._core.kernel_code import Parameter
+from clhist._core.model.feature import UINT, ULONG, Feature, SweepView, buffers
 from clhist._core.model.plan import GLOBAL_WORK_GROUP, Output, Plan, Trace, make_plan
 from clhist._core.model.scaling import rates_of
 from clhist._core.model.times import CELLS, COUNT

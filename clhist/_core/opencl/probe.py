@@ -15,8 +15,8 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic, to_prove
-from clhist._core.kernels.render import render_probe
 from clhist._core.opencl.program import building, compiler_options, program_of
+from clhist._core.templates import render
 
 CELLS = 3  # few, so that many work-items want the same one
 _GROUPS = 8  # work-groups, which meet in global memory
@@ -49,7 +49,7 @@ def proven_features(context: cl.Context, device: cl.Device, features: Collection
 
 
 def _proven(queue: cl.CommandQueue, atomics: Sequence[NativeAtomic]) -> Iterator[NativeAtomic]:
-    program = _build(queue.context, render_probe(atomics, CELLS), atomics[0].options)
+    program = _build(queue.context, probe_code(atomics), atomics[0].options)
     if program is None:
         if len(atomics) > 1:  # one that the compiler stumbles over does not take the others with it
             for atomic in atomics:
@@ -59,6 +59,11 @@ def _proven(queue: cl.CommandQueue, atomics: Sequence[NativeAtomic]) -> Iterator
     for n, atomic in enumerate(atomics):
         if f"clhist_prove{n}" in names and _is_right(queue, getattr(program, f"clhist_prove{n}"), atomic):
             yield atomic
+
+
+def probe_code(atomics: Sequence[NativeAtomic]) -> str:
+    """Return the OpenCL C that proves `atomics`, or the device-wide fence if there are none."""
+    return render("probe.mako", atomics=atomics, cells=CELLS, fence="" if atomics else PROVEN_FENCE.fence)
 
 
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program | None:
@@ -105,7 +110,7 @@ def _values(atomic: NativeAtomic) -> tuple[np.ndarray, float]:
 
 def _fence_works(queue: cl.CommandQueue) -> bool:
     """Whether plain counters behind locks miss no count; a device without the fence has no such kernel."""
-    program: Any = _build(queue.context, render_probe([], CELLS), PROVEN_FENCE.fence_options)
+    program: Any = _build(queue.context, probe_code([]), PROVEN_FENCE.fence_options)
     if program is None or "clhist_prove_fence" not in program.kernel_names.split(";"):
         return False
     counters, locks = (cl_array.zeros(queue, CELLS, np.int32) for _ in range(2))

@@ -15,8 +15,7 @@ from typing import Any, Generic, TypeVar
 import pyopencl as cl
 
 from clhist._core.devices import vendors
-from clhist._core.kernels.kernel_code import KernelCode, signatures
-from clhist._core.kernels.maps import Parameter
+from clhist._core.kernel_code import KernelCode, Parameter, signatures
 from clhist._core.opencl import intel
 from clhist._core.opencl.build_options import check_environment, silence_own_builds, silent
 from clhist._core.opencl.foreign_caches import seal_programs_of_pyopencl

@@ -12,7 +12,7 @@ from clhist._core.kernels.maps import Argument
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import check_array, check_context, check_unmasked, common_kind, is_array
 from clhist._core.opencl.new_arrays import shares_memory
-from clhist._core.opencl.staging import InPlace, Staging
+from clhist._core.runtime.staging import InPlace, Staging
 from clhist.operators.c_types import scalar
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from clhist._core.cuda.driver import CudaError, CudaMemoryError, driver, stream_
 from clhist._core.cuda.libraries import Described, Library
 from clhist._core.cuda.memory import Allocation
 from clhist._core.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
-from clhist._core.model.feature import Parameter
+from clhist._core.kernel_code import Parameter
 from clhist._core.opencl.arrays import Array
 from clhist._core.opencl.cuda_arrays import CudaArray, CudaMemory, new_array
 from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, memory_of_call, results_like

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pyopencl as cl
 
-from clhist._core.kernels.kernel_code import ALONE, with_arrays
+from clhist._core.kernel_code import ALONE, with_arrays
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.program import Kernel, kernels_of
 from clhist._core.runtime.chain import Chain

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.kernel_code import KernelCode
 from clhist._core.model.packed import PackedPlan
 from clhist._core.runtime.batch import Batch
 from clhist._core.runtime.stages import NO_BATCH, Commands, Sweep, Tasks

@@ -12,8 +12,8 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, cast
 
+from clhist._core.kernel_code import KernelCode
 from clhist._core.kernels.from_plan import Programs
-from clhist._core.kernels.kernel_code import KernelCode
 from clhist._core.kernels.parameters import index_parameters, join_parameters, split_parameters
 from clhist._core.kernels.partitions import PAIR_BINS, PAIR_VALUES, PartitionSpec
 from clhist._core.kernels.render import render_partition

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clhist._core.kernels.kernel_code import KernelCode
+from clhist._core.kernel_code import KernelCode
 from clhist._core.model.plan import Plan
 from clhist.operators.operator import Operator
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, cast
 
+from clhist._core.kernel_code import KernelCode
 from clhist._core.kernels.from_plan import Programs
-from clhist._core.kernels.kernel_code import KernelCode
 from clhist._core.kernels.render import render_rows
 from clhist._core.kernels.rows import RowsSpec, rows_parameters
 from clhist._core.model.partition import Split

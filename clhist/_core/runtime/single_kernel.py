@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhist._core.kernels.kernel_code import KernelCode, signatures
+from clhist._core.kernel_code import KernelCode, signatures
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, ArraySlot, Launch, Part, Prepared, ResultSlots, Slot

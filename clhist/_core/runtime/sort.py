@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhist._core.kernel_code import KernelCode
 from clhist._core.kernels.from_plan import Programs
-from clhist._core.kernels.kernel_code import KernelCode
 from clhist._core.kernels.parameters import accumulator_words, pairs_parameters
 from clhist._core.kernels.render import render_sort_pairs, render_sort_scan
 from clhist._core.kernels.scan import ScanSpec

@@ -5,13 +5,27 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from clhist._core.model.feature import Parameter
+import numpy as np
+
 from clhist.operators.c_types import dtype_of
 
 # Attribute of a kernel that runs in work-groups of one work-item: Intel's compiler then makes no vectors of work-items.
 ALONE = "__attribute__((reqd_work_group_size(1, 1, 1))) "
 _POINTER = re.compile(r"\s*(.*?)\s*\*\s*(\w+)\s*")
 _KERNEL = re.compile(r"__kernel\b[^{;]*?\bvoid\s+clhist_(\w+)\s*\(([^)]*)\)")
+
+
+class Parameter(NamedTuple):
+    """One parameter of a kernel: its C type, its name, and its dtype, which is None for a buffer."""
+
+    c_type: str
+    name: str
+    dtype: np.dtype | None
+
+    @property
+    def declaration(self) -> str:
+        """Its declaration in C."""
+        return f"{self.c_type} {self.name}"
 
 
 class KernelCode(NamedTuple):
