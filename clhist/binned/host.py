@@ -99,7 +99,8 @@ def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
     if type(bins) is int and bins > 0 and type(ends) in (tuple, list) and len(ends) == 2 and dtype.char in "fd":
         # Scalars of NumPy may widen the edges.
         is_exact = all((type(end) is np.float64 and dtype.char == "d") or are_exact(end) for end in ends)
-        edges = counted_edges(bins, *ends, dtype) if is_exact else None
+        low, high = ends
+        edges = counted_edges(bins, low, high, dtype) if is_exact else None
         if edges is not None:
             return edges
     return numpy_edges(np.empty(0, dtype), bins, ends)
