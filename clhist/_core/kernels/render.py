@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from hashlib import sha256
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import platformdirs
 
 from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic
-from clhist._core.kernels.combine_code import CombineState
 from clhist._core.kernels.from_plan import Programs
 from clhist._core.kernels.kernel_code import ALONE, with_arrays
 from clhist._core.kernels.maps import is_elementwise, read_ahead, uses_position
@@ -38,9 +32,7 @@ from clhist._core.kernels.parameters import (
     sweep_parameters,
 )
 from clhist._core.kernels.specs import CombineSpec, Output, SampleSpec, SweepSpec
-from clhist._core.kernels.state import SweepState
-from clhist.files.regular import replaced
-from clhist.files.sealed import is_sealed_python, make_older, sealed_python
+from clhist._core.kernels.stored_source import stored_source
 from clhist.operators.c_types import c_name, declare, element_name
 from clhist.operators.halves import declared, loaded, stored
 from clhist.operators.operator import Operator
@@ -54,8 +46,11 @@ if TYPE_CHECKING:
     from clhist._core.kernels.scan import ScanSpec
 
 
+@stored_source
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
+    from clhist._core.kernels.state import SweepState  # here, since stored sources need none of it
+
     second_stage = (
         "" if spec.combine is None else _render_combine(spec.combine, is_within=True, function=spec.second_stage)
     )
@@ -140,6 +135,7 @@ def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
     return preambles
 
 
+@stored_source
 def render_combine(spec: CombineSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
     return _render_combine(spec)
@@ -150,6 +146,7 @@ _DEFINED = re.compile(r"\b(?:value_t|accumulator_t|(?:part|word|cell)\d+_t|clhis
                       r"clhist_(?:combine|neutral)\d*|clhist_cell_of|clhist_lost)\b")  # fmt: skip
 
 
+@stored_source
 def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ()) -> str:
     """Return OpenCL C with the kernels of several second stages: a compiler takes long to begin with any program.
 
@@ -178,6 +175,8 @@ def _render_combine(
     `is_alone` says that the program has no sweep. With a sweep it has second stages of private copies only, which
     work-items set themselves, so no kernel clears them: compilers take 4 ms for one.
     """
+    from clhist._core.kernels.combine_code import CombineState
+
     return render(
         "combine.mako",
         spec=spec,
@@ -191,12 +190,14 @@ def _render_combine(
     )
 
 
+@stored_source
 def render_partition(spec: PartitionSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_split`` and ``clhist_index``."""
     parameters = {"split_parameters": split_parameters(spec), "index_parameters": index_parameters(spec)}
     return render("partition.mako", spec=spec, **parameters, **_map_of(spec.sweep))
 
 
+@stored_source
 def render_rows(spec: RowsSpec) -> str:
     """Return the OpenCL C program with the kernels that gather rows."""
     from clhist._core.kernels.rows import rows_parameters
@@ -209,11 +210,13 @@ def render_rows(spec: RowsSpec) -> str:
     )
 
 
+@stored_source
 def render_sample(spec: SampleSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_count_distinct``."""
     return render("sample.mako", spec=spec, kernel_parameters=sample_parameters(spec), **_map_of(spec.sweep))
 
 
+@stored_source
 def render_emitted(spec: SampleSpec, places: Sequence[int], slots: int, most: int) -> str:
     """Return the OpenCL C program with the kernel ``clhist_emitted``.
 
@@ -224,11 +227,13 @@ def render_emitted(spec: SampleSpec, places: Sequence[int], slots: int, most: in
     return render("emitted.mako", spec=spec, kernel_parameters=parameters, **layout, **_map_of(spec.sweep))
 
 
+@stored_source
 def render_look(spec: SampleSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_look``."""
     return render("narrow_look.mako", spec=spec, kernel_parameters=look_parameters(spec), **_map_of(spec.sweep))
 
 
+@stored_source
 def render_sort_pairs(spec: SweepSpec, max_pairs: int, *, checked: bool = False) -> str:
     """Return the OpenCL C program with the kernel ``clhist_pairs``; an element emits at most `max_pairs` pairs.
 
@@ -245,11 +250,13 @@ def render_sort_pairs(spec: SweepSpec, max_pairs: int, *, checked: bool = False)
     )
 
 
+@stored_source
 def render_sort_scan(operator: Operator) -> str:
     """Return the preamble in C of the scan of sorted pairs."""
     return _text("sort_scan.mako", operator=operator, words=accumulator_words(operator))
 
 
+@stored_source
 def render_scan(spec: ScanSpec, lanes: int) -> str:
     """Return the OpenCL C program of a segmented scan, with so many work-items in a work-group."""
     from clhist._core.kernels.scan import each_of
@@ -259,6 +266,7 @@ def render_scan(spec: ScanSpec, lanes: int) -> str:
     return render("segmented_scan.mako", spec=spec, lanes=lanes, per_lane=per_lane, declared=declared, pointers=arrays)
 
 
+@stored_source
 def render_check(operator: Operator, *, is_cpu: bool) -> str:
     """Return the OpenCL C program with the kernel ``clhist_check``, which combines values in every order.
 
@@ -267,11 +275,13 @@ def render_check(operator: Operator, *, is_cpu: bool) -> str:
     return render("check.mako", operator=operator, alone=ALONE if is_cpu else "")
 
 
+@stored_source
 def render_selection(order: object) -> str:
     """Return the OpenCL C program that selects one value of each group of a `clhist.statistics` order."""
     return render("select.mako", order=order)
 
 
+@stored_source
 def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
     """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several.
 
@@ -284,6 +294,7 @@ def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
     return render("keys.mako", spec=spec, several=several, in_order=in_order, alone="" if several else ALONE, **of)
 
 
+@stored_source
 def render_key_sort(spec: KeySpec, lanes: int) -> str:
     """Return the OpenCL C program that lists the distinct keys of few elements, by so many work-items."""
     from clhist._core.kernels import key_table
@@ -291,6 +302,7 @@ def render_key_sort(spec: KeySpec, lanes: int) -> str:
     return render("key_sort.mako", spec=spec, lanes=lanes, room=key_table.SORTED_BYTES // spec.word.itemsize)
 
 
+@stored_source
 def render_key_window(spec: KeySpec, lanes: int, groups: int) -> str:
     """Return the OpenCL C program that lists the distinct keys in a window, marked by so many work-groups."""
     from clhist._core.kernels import key_table
@@ -300,6 +312,7 @@ def render_key_window(spec: KeySpec, lanes: int, groups: int) -> str:
     return render("key_window.mako", spec=spec, zero=zero, **sizes)
 
 
+@stored_source
 def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
     """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
     from clhist._core.kernels import key_ranges
@@ -311,6 +324,7 @@ def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
     return render("key_ranges.mako", spec=spec, sizes=sizes, at_once=2, **most)
 
 
+@stored_source
 def render_digits(word: np.dtype, lanes: int) -> str:
     """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
     from clhist._core.kernels import digit_sort
@@ -318,6 +332,7 @@ def render_digits(word: np.dtype, lanes: int) -> str:
     return render("digits.mako", word=word, lanes=lanes, per_lane=digit_sort.EACH)
 
 
+@stored_source
 def render_row_kernel(spec: RowKernelSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_row_KIND``, which writes one row per element."""
     return render("row_kernels.mako", spec=spec, declared_half=declared)
@@ -346,21 +361,12 @@ def render(name: str, **values: object) -> str:
     return re.sub(r"\n(?=( {4}){1,2}// (Bins|Update|End|Store): )", "\n\n", text)
 
 
-_FALSE = ("n", "no", "f", "false", "off", "0")  # as PyOpenCL reads its variable
-
-
 def _text(name: str, **values: object) -> Any:
-    return _template(name).render(
-        declare=declare, c_name=c_name, element_name=element_name, loaded=loaded, stored=stored, **values
+    return (
+        _lookup()
+        .get_template(name)
+        .render(declare=declare, c_name=c_name, element_name=element_name, loaded=loaded, stored=stored, **values)
     )
-
-
-def _template(name: str) -> Any:
-    try:
-        is_kept = os.environ.get("PYOPENCL_NO_CACHE", "false").lower() in _FALSE
-        return _lookup(is_kept).get_template(name)
-    except OSError:  # of the cache: read-only, full
-        return _lookup(False).get_template(name)
 
 
 @contextmanager
@@ -382,73 +388,24 @@ def _without_pygments() -> Iterator[None]:
         sys.modules.pop(plugin, None)
 
 
-@contextmanager
-def _without_bytecode() -> Iterator[None]:
-    """Let modules be imported without files of bytecode, which have no seal: a damaged one would run."""
-    # One thread at a time: a second one would save, and later restore, the settings of the first.
-    with _loading:
-        before = sys.dont_write_bytecode, sys.pycache_prefix
-        # No file of bytecode exists below the null device.
-        sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
-        try:
-            yield
-        finally:
-            sys.dont_write_bytecode, sys.pycache_prefix = before
-
-
-_loading = threading.RLock()  # a template may load another
-
-
-@lru_cache(maxsize=2)
-def _lookup(is_kept: bool) -> Any:
-    """Return Mako's lookup; Python of compiled templates, 15 ms each, may be kept in the user's cache directory."""
+@lru_cache(maxsize=1)
+def _lookup() -> Any:
+    """Return Mako's lookup, which compiles a template, 15 ms each, when it is first used."""
     # Imported here, with the first kernel: Mako takes 20 ms.
     with _without_pygments():
-        import mako
         from mako.lookup import TemplateLookup
 
+    folder = resources.files("clhist.kernels_cl")
+
     class Lookup(TemplateLookup):
-        """Templates name others from the folder of all templates, whatever folder they are in."""
+        """Templates from the folder of all templates, or from a zip archive, whatever folder others name them from."""
 
         def adjust_uri(self, uri: str, relativeto: str) -> str:
             return uri
 
-    class SealedLookup(Lookup):
-        """Templates whose Python is compiled anew where it is not as it was written."""
-
         def get_template(self, name: str) -> Any:
-            # A damaged file becomes older than its template, so that Mako compiles it anew.
-            module = Path(self.template_args["module_directory"], f"{name}.py")
-            if name in self._collection:
-                return super().get_template(name)
-            if module.exists() and not is_sealed_python(module, module.name):
-                make_older(module)
-            with _without_bytecode():
-                return super().get_template(name)
+            if name not in self._collection:
+                self.put_string(name, folder.joinpath(name).read_text(encoding="utf-8"))
+            return self._collection[name]
 
-    def write_module(source: bytes, path: str) -> None:
-        # Another process may read the file meanwhile, so it is replaced as a whole.
-        with replaced(path, durable=False) as file:
-            file.write(sealed_python(source, Path(path).name))
-
-    folder = resources.files("clhist.kernels_cl")
-    folders = [("", folder), *((f"{part.name}/", part) for part in folder.iterdir() if part.is_dir())]
-    texts = {
-        prefix + item.name: item.read_text(encoding="utf-8")
-        for prefix, part in folders
-        for item in part.iterdir()
-        if item.name.endswith(".mako")
-    }
-    # Mako caches files of a folder. Templates in a zip archive are compiled from their text.
-    if is_kept and isinstance(folder, Path):
-        # A directory for each content, since several versions of this package may share it.
-        # The version of Mako counts too, since it decides what Python a template becomes.
-        content = sha256(repr((mako.__version__, sorted(texts.items()))).encode()).hexdigest()[:16]
-        compiled = platformdirs.user_cache_path("clhist") / "template-modules" / content
-        return SealedLookup(
-            [str(folder)], str(compiled), module_writer=write_module, filesystem_checks=False, strict_undefined=True
-        )
-    lookup = Lookup(strict_undefined=True)
-    for name, text in texts.items():
-        lookup.put_string(name, text)
-    return lookup
+    return Lookup(strict_undefined=True)
