@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -86,8 +86,7 @@ def sweep_spec(
     )
 
 
-@dataclass(frozen=True)
-class Programs:
+class Programs(NamedTuple):
     """The parameters of all programs of one plan.
 
     Attributes
@@ -140,13 +139,13 @@ def programs_of(
 
         after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used, rolled=rolled)
         after = replace(after, strategy=(*after.strategy, SeparateFallback()), combine=None, stages=())
-        return replace(programs, behind=_over_pairs(plan.again, after, value, room, again))
+        return programs._replace(behind=_over_pairs(plan.again, after, value, room, again))
     programs = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return programs
     after = _spec_behind(plan, plan.behind, spec, source, profile, used)
     behind = _over_pairs(plan.behind, after, value, room, again)
-    return replace(programs, look=_look_spec(plan, source, profile), behind=behind)
+    return programs._replace(look=_look_spec(plan, source, profile), behind=behind)
 
 
 def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, repeatable: bool) -> Programs:
