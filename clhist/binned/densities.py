@@ -12,6 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist._core.kernel_code import with_arrays
+from clhist._core.kernels.stored_source import stored_source
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import has_fp64
@@ -126,6 +127,7 @@ def _conversion(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype) ->
 
 
 @lru_cache(maxsize=64)
+@stored_source
 def render_densities(
     dtype: np.dtype, lanes: int, *, dims: int = 1, edge: np.dtype | None = None, begin: int = 0
 ) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from clhist._core.elements import key_of_bits
 from clhist._core.kernel_code import with_arrays
+from clhist._core.kernels.stored_source import stored_source
 from clhist._core.keys import key_dtype, key_range
 from clhist._core.templates import render
 from clhist.axes.edges import EdgesKind
@@ -88,6 +89,7 @@ def _numbers(number: int, dtype: np.dtype) -> np.ndarray:
     return np.arange(number, dtype=dtype)
 
 
+@stored_source
 def render_even_edges(spec: EvenEdgesSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_even_edges``."""
     types = spec.kind.types()

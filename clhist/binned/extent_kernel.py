@@ -11,6 +11,7 @@ import numpy as np
 
 from clhist._core.elements import bits_of, key_of_bits
 from clhist._core.kernel_code import with_arrays
+from clhist._core.kernels.stored_source import stored_source
 from clhist._core.keys import bits_dtype, key_dtype
 from clhist._core.templates import render
 from clhist.operators.c_types import c_name, literal
@@ -58,6 +59,7 @@ def ends_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype([("low", key), ("high", key), ("count", np.int64)], align=True)
 
 
+@stored_source
 def render_extent(spec: ExtentSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_extent``."""
     key, mask = key_dtype(spec.dtype), "const uchar *where, " if spec.masked else ""

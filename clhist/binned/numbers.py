@@ -13,6 +13,7 @@ import pyopencl as cl
 
 from clhist._core.elements import has_no_type
 from clhist._core.kernel_code import ALONE, with_arrays
+from clhist._core.kernels.stored_source import stored_source
 from clhist._core.keys import key_dtype, key_range
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import cuda_device_of
@@ -272,6 +273,7 @@ def _places(spec: NumbersSpec) -> _Places:
     )
 
 
+@stored_source
 def render_numbers(spec: NumbersSpec, *, in_shares: bool) -> str:
     """Return the OpenCL C program; `in_shares`: whether a work-item takes elements that follow each other."""
     result = "int *result" if spec.places else "long *result"

@@ -10,7 +10,6 @@ import os
 import shutil
 import threading
 import warnings
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import platformdirs
 from clhist.files.regular import open_regular, replaced
 
 _DIGEST_BYTES = 32
-_SEAL_LINE = b"\n# sha256: "
 _named: set[str] = set()
 _lock = threading.Lock()
 
@@ -56,36 +54,6 @@ def write_sealed(path: Path, key: str, content: bytes) -> None:
             file.write(_digest(key, content) + content)
     except (OSError, ValueError):
         return
-
-
-def sealed_python(source: bytes, key: str) -> bytes:
-    """Return Python source with its checksum in a last comment, so that the file is its own seal."""
-    return source + _SEAL_LINE + _digest(key, source).hex().encode() + b"\n"
-
-
-def is_sealed_python(path: Path, key: str) -> bool:
-    """Return whether a file holds what `sealed_python` returned; a damaged one is named by a warning of the process."""
-    try:
-        with open_regular(path) as file:
-            source, _, digest = file.read().rpartition(_SEAL_LINE)
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError) as error:
-        warn_of_damage(path, str(error))
-        return False
-    if digest.strip() == _digest(key, source).hex().encode():
-        return True
-    warn_of_damage(path, "its checksum is wrong")
-    return False
-
-
-def make_older(path: Path) -> None:
-    """Have a damaged file be replaced by whoever makes it from something newer; remove it if it is no file.
-
-    Removed, it could be the one that another process has just made, and is about to read.
-    """
-    with suppress(FileNotFoundError):
-        shutil.rmtree(path) if path.is_dir() else os.utime(path, (0, 0))
 
 
 def warn_of_damage(path: Path | str, reason: str, instead: str = "it is made again") -> None:

@@ -25,8 +25,8 @@ def bins_at_limits(dtype: str, num_bins: int) -> np.ndarray:
 @pytest.fixture
 def wide(monkeypatch):
     """Let few elements and few bins be as many as need 64 bits."""
-    monkeypatch.setattr("clhist._core.kernels.layout.NARROW_ELEMENTS", 1)
-    monkeypatch.setattr("clhist._core.kernels.layout.NARROW_BINS", 1)
+    monkeypatch.setattr("clhist._core.kernels.from_plan.NARROW_ELEMENTS", 1)
+    monkeypatch.setattr("clhist._core.kernels.from_plan.NARROW_BINS", 1)
 
 
 @pytest.mark.parametrize(

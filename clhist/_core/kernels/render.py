@@ -29,6 +29,7 @@ from clhist._core.kernels.parameters import (
 )
 from clhist._core.kernels.specs import CombineSpec, Output, SampleSpec, SweepSpec
 from clhist._core.kernels.state import SweepState
+from clhist._core.kernels.stored_source import stored_source
 from clhist._core.templates import render, text_of
 from clhist.operators.halves import declared
 from clhist.operators.operator import Operator
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from clhist._core.kernels.scan import ScanSpec
 
 
+@stored_source
 def render_sweep(spec: SweepSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_sweep``, and those of the second stage if it is in there."""
+
     second_stage = (
         "" if spec.combine is None else _render_combine(spec.combine, is_within=True, function=spec.second_stage)
     )
@@ -128,6 +131,7 @@ def _preambles(outputs: Iterable[Output]) -> dict[Output, str]:
     return preambles
 
 
+@stored_source
 def render_combine(spec: CombineSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_clear`` and ``clhist_combine_copies``."""
     return _render_combine(spec)
@@ -138,6 +142,7 @@ _DEFINED = re.compile(r"\b(?:value_t|accumulator_t|(?:part|word|cell)\d+_t|clhis
                       r"clhist_(?:combine|neutral)\d*|clhist_cell_of|clhist_lost)\b")  # fmt: skip
 
 
+@stored_source
 def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ()) -> str:
     """Return OpenCL C with the kernels of several second stages: a compiler takes long to begin with any program.
 
@@ -166,6 +171,7 @@ def _render_combine(
     `is_alone` says that the program has no sweep. With a sweep it has second stages of private copies only, which
     work-items set themselves, so no kernel clears them: compilers take 4 ms for one.
     """
+
     return render(
         "combine.mako",
         spec=spec,
@@ -179,12 +185,14 @@ def _render_combine(
     )
 
 
+@stored_source
 def render_partition(spec: PartitionSpec) -> str:
     """Return the OpenCL C program with the kernels ``clhist_split`` and ``clhist_index``."""
     parameters = {"split_parameters": split_parameters(spec), "index_parameters": index_parameters(spec)}
     return render("partition.mako", spec=spec, **parameters, **_map_of(spec.sweep))
 
 
+@stored_source
 def render_rows(spec: RowsSpec) -> str:
     """Return the OpenCL C program with the kernels that gather rows."""
     from clhist._core.kernels.rows import rows_parameters
@@ -197,11 +205,13 @@ def render_rows(spec: RowsSpec) -> str:
     )
 
 
+@stored_source
 def render_sample(spec: SampleSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_count_distinct``."""
     return render("sample.mako", spec=spec, kernel_parameters=sample_parameters(spec), **_map_of(spec.sweep))
 
 
+@stored_source
 def render_emitted(spec: SampleSpec, places: Sequence[int], slots: int, most: int) -> str:
     """Return the OpenCL C program with the kernel ``clhist_emitted``.
 
@@ -212,11 +222,13 @@ def render_emitted(spec: SampleSpec, places: Sequence[int], slots: int, most: in
     return render("emitted.mako", spec=spec, kernel_parameters=parameters, **layout, **_map_of(spec.sweep))
 
 
+@stored_source
 def render_look(spec: SampleSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_look``."""
     return render("narrow_look.mako", spec=spec, kernel_parameters=look_parameters(spec), **_map_of(spec.sweep))
 
 
+@stored_source
 def render_sort_pairs(spec: SweepSpec, max_pairs: int, *, checked: bool = False) -> str:
     """Return the OpenCL C program with the kernel ``clhist_pairs``; an element emits at most `max_pairs` pairs.
 
@@ -233,11 +245,13 @@ def render_sort_pairs(spec: SweepSpec, max_pairs: int, *, checked: bool = False)
     )
 
 
+@stored_source
 def render_sort_scan(operator: Operator) -> str:
     """Return the preamble in C of the scan of sorted pairs."""
     return text_of("sort_scan.mako", operator=operator, words=accumulator_words(operator))
 
 
+@stored_source
 def render_scan(spec: ScanSpec, lanes: int) -> str:
     """Return the OpenCL C program of a segmented scan, with so many work-items in a work-group."""
     from clhist._core.kernels.scan import each_of
@@ -247,6 +261,7 @@ def render_scan(spec: ScanSpec, lanes: int) -> str:
     return render("segmented_scan.mako", spec=spec, lanes=lanes, per_lane=per_lane, declared=declared, pointers=arrays)
 
 
+@stored_source
 def render_check(operator: Operator, *, is_cpu: bool) -> str:
     """Return the OpenCL C program with the kernel ``clhist_check``, which combines values in every order.
 
@@ -255,11 +270,13 @@ def render_check(operator: Operator, *, is_cpu: bool) -> str:
     return render("check.mako", operator=operator, alone=ALONE if is_cpu else "")
 
 
+@stored_source
 def render_selection(order: object) -> str:
     """Return the OpenCL C program that selects one value of each group of a `clhist.statistics` order."""
     return render("select.mako", order=order)
 
 
+@stored_source
 def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
     """Return the OpenCL C program that numbers keys of any range, by one work-item of a work-group or several.
 
@@ -272,6 +289,7 @@ def render_keys(spec: KeySpec, *, several: bool, in_order: bool = True) -> str:
     return render("keys.mako", spec=spec, several=several, in_order=in_order, alone="" if several else ALONE, **of)
 
 
+@stored_source
 def render_key_sort(spec: KeySpec, lanes: int) -> str:
     """Return the OpenCL C program that lists the distinct keys of few elements, by so many work-items."""
     from clhist._core.kernels import key_table
@@ -279,6 +297,7 @@ def render_key_sort(spec: KeySpec, lanes: int) -> str:
     return render("key_sort.mako", spec=spec, lanes=lanes, room=key_table.SORTED_BYTES // spec.word.itemsize)
 
 
+@stored_source
 def render_key_window(spec: KeySpec, lanes: int, groups: int) -> str:
     """Return the OpenCL C program that lists the distinct keys in a window, marked by so many work-groups."""
     from clhist._core.kernels import key_table
@@ -288,6 +307,7 @@ def render_key_window(spec: KeySpec, lanes: int, groups: int) -> str:
     return render("key_window.mako", spec=spec, zero=zero, **sizes)
 
 
+@stored_source
 def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
     """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
     from clhist._core.kernels import key_ranges
@@ -299,6 +319,7 @@ def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
     return render("key_ranges.mako", spec=spec, sizes=sizes, at_once=2, **most)
 
 
+@stored_source
 def render_digits(word: np.dtype, lanes: int) -> str:
     """Return the OpenCL C program that sorts by digits, with so many work-items in a work-group."""
     from clhist._core.kernels import digit_sort
@@ -306,6 +327,7 @@ def render_digits(word: np.dtype, lanes: int) -> str:
     return render("digits.mako", word=word, lanes=lanes, per_lane=digit_sort.EACH)
 
 
+@stored_source
 def render_row_kernel(spec: RowKernelSpec) -> str:
     """Return the OpenCL C program with the kernel ``clhist_row_KIND``, which writes one row per element."""
     return render("row_kernels.mako", spec=spec, declared_half=declared)

@@ -50,6 +50,8 @@ class SweepView(Protocol):
 class Feature:
     """An addition to a sweep. A value: equal features make equal source.
 
+    A subclass without fields needs no decorator.
+
     Attributes
     ----------
     template : str
@@ -167,7 +169,6 @@ class BatchChunks(Feature):
         return f"a batch: chunks of each histogram's elements, {'equal shares' if self.equal_shares else 'by a table'}"
 
 
-@dataclass(frozen=True)
 class FlatBatch(Feature):
     """The histograms of a batch are one of all their bins; the index of an element tells its histogram."""
 
@@ -191,7 +192,6 @@ class FlatBatch(Feature):
         return "a batch, as one histogram of all bins"
 
 
-@dataclass(frozen=True)
 class CyclicPasses(Feature):
     """Pass p has the bins b with b % S == p, rather than a contiguous range."""
 
@@ -289,7 +289,6 @@ class HotBin(Feature):
         return "each work-item holds one bin in registers"
 
 
-@dataclass(frozen=True)
 class Guarded(Feature):
     """Its kernels, and those that partition pairs before them, ask a flag whether to compute."""
 
@@ -298,7 +297,6 @@ class Guarded(Feature):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
 class Fallback(Guarded):
     """A sweep that computes only if the narrow counters before it raised their flag."""
 

@@ -34,7 +34,6 @@ MOST_CPU_BINS = 2**15  # a power of two; the cells of so many stay in the second
 _WORD_BYTES = 4  # of which a cell is one or more
 
 
-@dataclass(frozen=True)
 class PaddedCopies(Feature):
     """Copies begin further apart than they have bins."""
 

@@ -195,7 +195,7 @@ class Workload:
 
     def local_memory(self, update: str) -> int:
         """Return the bytes of local memory that copies may take."""
-        # The kernel's local array is a multiple of the alignment (`kernels.layout`): the rest cannot be used.
+        # The kernel's local array is a multiple of the alignment (`kernels.from_plan`): the rest cannot be used.
         room = self.profile.local_memory // ALIGNMENT * ALIGNMENT
         if update == "lock" and self.choices.locks is not None:
             locks = self.choices.locks * sum(self.locks_each)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyopencl as cl
@@ -43,8 +43,7 @@ _MOST_BUILT = 256
 _WITHOUT_FP64 = "use float32 or integers (of clhist.reduce_by_index, where a function sums in float64)"
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(NamedTuple):
     """The parts of a call that calls with the same numbers share.
 
     Attributes
@@ -237,7 +236,7 @@ class Builder:
             raise ValueError(f"chosen: expected a plan of this kernel, got {plan}")
         rolled = rolled_updates(device.platform.name)
         programs = programs_of(plan, self._source, self.profile_of(device), aligned=True, rolled=rolled)
-        return "\n".join(text for _, text, _ in render_programs(replace(programs, behind=None)))
+        return "\n".join(text for _, text, _ in render_programs(programs._replace(behind=None)))
 
     def _is_own(self, plan: Plan) -> bool:
         """Whether `plan` fills histograms of this kernel."""
@@ -306,7 +305,7 @@ def sweep_of(plan: Plan, programs: Programs, options: tuple[str, ...]) -> Sweep:
     """
     # Narrow sums and rows: a fallback with a second stage of its own.
     if plan.again is not None and programs.behind is not None:
-        first = sweep_of(replace(plan, again=None), replace(programs, behind=None), options)
+        first = sweep_of(replace(plan, again=None), programs._replace(behind=None), options)
         again = sweep_of(plan.again, programs.behind, options)
         look = None if programs.look is None else Look.of(programs.look, options)
         return replace(first, plan=plan, look=look, again=again)

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.kernels.layout import NARROW_BINS, NARROW_ELEMENTS
+from clhist._core.model.workload import NARROW_BINS, NARROW_ELEMENTS
 from clhist._core.opencl import lost
 from clhist._core.opencl.arrays import Array, check_array, check_context, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda

@@ -151,7 +151,7 @@ class Engine:
         """
         if isinstance(context, Operator):
             raise TypeError(f"context: expected a pyopencl.Context or None, got {context!r}; the operator comes second")
-        outputs = replace(Outputs.of(operator), by_fields=by_fields)
+        outputs = Outputs.of(operator)._replace(by_fields=by_fields)
         source = Source.of(arguments, map, outputs.operators, outputs.suffixes, **more)
         return cls(context, outputs, replace(source, trusts_emits=trusts_emits), profile)
 
@@ -184,7 +184,7 @@ class Engine:
             return self
         engine: Engine | None = self._calls.get(forms)
         if engine is None:
-            outputs = replace(self.outputs, operators=forms)
+            outputs = self.outputs._replace(operators=forms)
             engine = Engine(self.context, outputs, self.source.with_operators(forms), self.profile)
             self._calls.put(forms, engine)
         return engine

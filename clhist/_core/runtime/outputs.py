@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from clhist._core.kernels.maps import unbalanced
 from clhist._core.runtime.prepare import check_disjoint
@@ -14,8 +13,7 @@ from clhist.operators.c_types import IDENTIFIER, integer
 from clhist.operators.operator import Operator
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(NamedTuple):
     """The operators of a kernel and the names of its outputs.
 
     Attributes

@@ -6,7 +6,6 @@ Nothing here needs a device.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from clhist._core.devices.profile import Profile
@@ -68,8 +67,7 @@ class ResultForms(NamedTuple):
     is_partial: bool = False
 
 
-@dataclass(frozen=True)
-class Preparation:
+class Preparation(NamedTuple):
     """Builds a `Prepared` from sweeps; the attributes are what the sweeps of a call have in common.
 
     Attributes

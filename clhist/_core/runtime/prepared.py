@@ -127,8 +127,7 @@ class Block(NamedTuple):
     purpose: str
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """The commands of one sweep over the input; its scratch memory is free after the last of them.
 
     Attributes

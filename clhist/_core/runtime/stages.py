@@ -14,8 +14,7 @@ import numpy as np
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernel_code import KernelCode
-from clhist._core.kernels.from_plan import combine_spec, may_share
-from clhist._core.kernels.layout import is_wide, scratch_layout
+from clhist._core.kernels.from_plan import combine_spec, is_wide, may_share, scratch_layout
 from clhist._core.kernels.parameters import clear_parameters, combine_parameters, look_parameters, sweep_parameters
 from clhist._core.kernels.render import render_combine, render_combines, render_look, render_sweep
 from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
