@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from thresholds import threshold
 
 import clhist
-from clhist._core.model import one_launch, partition, private, rows, scaling, sort
+from clhist._core.model import choose, partition, private, rows, scaling, sort
 from clhist._core.model.choose import plan_sweep
 from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import small
@@ -180,7 +180,7 @@ def _nothing_is_left_to_numpy() -> None:
 @pytest.fixture
 def only_measured_rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plan without the rates that are scaled from other devices: by passes, where a profile has none of its own."""
-    for module in (scaling, one_launch, partition, private, rows, sort):
+    for module in (scaling, choose, partition, private, rows, sort):
         monkeypatch.setattr(module, "rates_of", lambda profile: scaling.Rates(profile.rates, ""))
     plan_sweep.cache_clear()
     yield
