@@ -16,7 +16,7 @@ import pyopencl.array as cl_array
 
 from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic, to_prove
 from clhist._core.kernels.render import render_probe
-from clhist._core.opencl.program import building, compiler_options, program_of
+from clhist._core.opencl.program import building, compile_program
 
 CELLS = 3  # few, so that many work-items want the same one
 _GROUPS = 8  # work-groups, which meet in global memory
@@ -64,7 +64,7 @@ def _proven(queue: cl.CommandQueue, atomics: Sequence[NativeAtomic]) -> Iterator
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program | None:
     with building(context):
         try:
-            return program_of(context, source).build(options=[*options, *compiler_options(context)])
+            return compile_program(context, source, options)
         except cl.Error:
             return None
 
