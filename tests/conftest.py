@@ -81,16 +81,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path in left_out else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folder, all others are tests of a device; those without optimization come last.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests by their folder, all others are tests of a device; a worker begins with those with optimization.
 
-    Each change of the optimizer clears the caches, and modules in between would load the same programs again.
+    The others load programs that these have built, and each change of the optimizer clears the caches. A worker of
+    pytest-xdist begins with an equal share of what is selected, in this order.
     """
     for item in items:
         folder = item.path.parent.name
         if folder in ("unit", "smoke", "slow"):
             item.add_marker(folder)
-    items.sort(key=lambda item: "without_optimizer" in getattr(item, "fixturenames", ()))
+    yield
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    shares = {item: k * workers // len(items) for k, item in enumerate(items)}
+    items.sort(key=lambda item: (shares[item], "without_optimizer" in getattr(item, "fixturenames", ())))
 
 
 @contextmanager

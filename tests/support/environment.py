@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 TESTS = Path(__file__).parents[1]
 _RUN = "CLHIST_TEST_RUN"  # the run's directory, which pytest-xdist's workers inherit
@@ -30,6 +31,7 @@ _KEPT = TESTS.parent / ".pytest_cache" / "opencl"
 
 os.environ["CLHIST_PROFILES"] = f"{_OWN}/profiles"  # none, in the place of the user's own
 os.environ.pop("CLHIST_PROFILE", None)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads wait in loops: 0.05 s of processor for each process
 os.environ.pop("COLUMNS", None)  # tables fold by it; workers of pytest-xdist have 80
 os.environ.pop("PYOPENCL_NO_CACHE", None)
 if (_cache := os.environ.get("CLHIST_TEST_CACHE")) == "1":
@@ -66,20 +68,45 @@ def chose_runtime() -> bool:
 
 
 def use_optimizer(wanted: bool) -> None:
-    """Build programs with or without optimization, which takes 40 % of the time, from now on.
+    """Build programs with or without optimization, which takes more than half of the time, from now on.
 
-    On the runtime that `choose_runtime` took: what other compilers make of programs is tested wherever these are named.
+    Without it, programs that are in the run's cache with optimization are not built again. On the runtime that
+    `choose_runtime` took: what other compilers make of programs is tested wherever these are named.
     """
     options = _BUILD_OPTIONS if wanted else "-cl-opt-disable"
     if not chose_runtime() or os.environ.get(_OPTIONS) == options:
         return
     import clhist  # reads the environment
 
+    _take_optimized()
     if options is None:
         del os.environ[_OPTIONS]
     else:
         os.environ[_OPTIONS] = options
     clhist.clear_caches()  # programs that were built the other way
+
+
+def _take_optimized() -> None:
+    """Let a program that is to be built without optimization be loaded, if it was built with optimization before."""
+    import pyopencl.cache as cache
+
+    from clhist._core.opencl.foreign_caches import path_of_program
+
+    create = cache.create_built_program_from_source_cached
+    if hasattr(create, "takes_optimized"):
+        return
+
+    def created(
+        context: Any, source: str | bytes, options: bytes, devices: Any = None, *arguments: Any, **named: Any
+    ) -> tuple[Any, bool]:
+        text = source.encode() if isinstance(source, str) else source
+        optimized = options.removesuffix(b" -cl-opt-disable")
+        if optimized != options and path_of_program(devices or context.devices, optimized, text).exists():
+            options = optimized
+        return create(context, source, options, devices, *arguments, **named)
+
+    created.takes_optimized = True
+    cache.create_built_program_from_source_cached = created
 
 
 @contextmanager

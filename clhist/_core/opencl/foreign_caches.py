@@ -67,13 +67,8 @@ def seal_programs_of_pyopencl() -> None:
         if cache_dir is not None or _INCLUDE.search(text) or is_output_shown() or not is_own_build():
             return create(context, source, options, devices, cache_dir, include_path)
         chosen = [*(devices or context.devices)]
-        # PyOpenCL's own keys have the platform, the device, its driver, the options and the source.
-        keys = [cache.get_cache_key(device, options, text) for device in chosen]
-        # Intel's CPU runtime also takes a binary with other instructions than it compiles for now.
-        keys += [os.environ[intel.VARIABLE]] if intel.VARIABLE in os.environ else []
-        key = sha256(json.dumps(keys).encode()).hexdigest()
-        path = platformdirs.user_cache_path("clhist") / "programs" / key
-        stored = read_sealed(path, key) if os.path.lexists(path) else None
+        path = path_of_program(chosen, options, text)
+        stored = read_sealed(path, path.name) if os.path.lexists(path) else None
         if stored is not None:
             with suppress(cl.Error):  # a driver that does not take what it wrote: compiled again
                 program = program_of(context, chosen, _split(stored))
@@ -81,10 +76,21 @@ def seal_programs_of_pyopencl() -> None:
                 return program, True
         # With `cache_dir=False` PyOpenCL stores nothing itself.
         program, _ = create(context, source, options, devices, False)
-        write_sealed(path, key, _joined(program, chosen))
+        write_sealed(path, path.name, _joined(program, chosen))
         return program, False
 
     cache.create_built_program_from_source_cached = create_built_program_from_source_cached  # type: ignore[assignment]
+
+
+def path_of_program(devices: Sequence[cl.Device], options: bytes, text: bytes) -> Path:
+    """Return the file of a program in the cache; its name is the program's key."""
+    from pyopencl.cache import get_cache_key
+
+    # PyOpenCL's own keys have the platform, the device, its driver, the options and the source.
+    keys = [get_cache_key(device, options, text) for device in devices]
+    # Intel's CPU runtime also takes a binary with other instructions than it compiles for now.
+    keys += [os.environ[intel.VARIABLE]] if intel.VARIABLE in os.environ else []
+    return platformdirs.user_cache_path("clhist") / "programs" / sha256(json.dumps(keys).encode()).hexdigest()
 
 
 def _joined(program: Any, devices: Sequence[cl.Device]) -> bytes:

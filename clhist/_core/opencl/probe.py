@@ -15,7 +15,7 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from clhist._core.devices.vendors import PROVEN_FENCE, NativeAtomic, to_prove
-from clhist._core.opencl.program import building, compiler_options, program_of
+from clhist._core.opencl.program import building, compile_program
 from clhist._core.templates import render
 
 CELLS = 3  # few, so that many work-items want the same one
@@ -69,7 +69,7 @@ def probe_code(atomics: Sequence[NativeAtomic]) -> str:
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program | None:
     with building(context):
         try:
-            return program_of(context, source).build(options=[*options, *compiler_options(context)])
+            return compile_program(context, source, options)
         except cl.Error:
             return None
 

@@ -164,16 +164,14 @@ def kernels_of(context: cl.Context, source: str) -> dict[str, Kernel]:
 new_token = count(1).__next__
 
 
-def compiler_options(context: cl.Context) -> tuple[str, ...]:
-    """Return the options that every program for `context` is built with."""
-    return (*vendors.compiler_options(context.devices[0].platform.name), *silent(context))
-
-
-def program_of(context: cl.Context, source: str) -> cl.Program:
-    """Return the program of `source` for `context`, to be built, with what its platform's compiler needs around it."""
+def compile_program(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:
+    """Return the built program of `source`, with what its platform's compiler needs; raises `pyopencl.Error`."""
     platform = context.devices[0].platform.name
     text = vendors.program_text(platform, source)
-    return cl.Program(context, intel.program_text(text) if platform.strip() == "Intel(R) OpenCL" else text)
+    options = [*options, *vendors.compiler_options(platform), *silent(context)]
+    if platform.strip() == "Intel(R) OpenCL":
+        text, options = intel.program_text(text), [*options, *intel.options(text, options)]
+    return cl.Program(context, text).build(options=options)
 
 
 def build(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
@@ -221,7 +219,7 @@ def _built(context: cl.Context, source: str, options: tuple[str, ...]) -> cl.Pro
 
 def _build(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:
     try:
-        return program_of(context, source).build(options=[*options, *compiler_options(context)])
+        return compile_program(context, source, options)
     except cl.Error as error:
         log = str(error)
     from clhist._core.opencl.compiler_log import explain  # imported here, since most programs compile
