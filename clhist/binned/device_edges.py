@@ -45,6 +45,8 @@ class DeviceEdges:
         The kernel.
     new : tuple of New
         The shapes of its results.
+    scalars : tuple of NumPy scalar
+        Those of the kernel.
     """
 
     queue: cl.CommandQueue
@@ -52,11 +54,12 @@ class DeviceEdges:
     spec: EvenEdgesSpec
     executable: Executable
     new: tuple[New, New]
+    scalars: tuple[np.int32]
 
     def enqueue(self, data: Array, where: Array | None) -> list[Array]:
         """Enqueue the kernel for flat data; return the keys of the bins, and the struct that the edges follow."""
         ends = extent_in_parts(data, where, None, self.queue)
-        return self.executable.run(self.queue, [ends, *self.new], [np.int32(self.axis.extent)], True).results
+        return self.executable.run(self.queue, [ends, *self.new], self.scalars, True).results
 
     def edges(self, records: np.ndarray) -> np.ndarray | None:
         """Return NumPy's edges for the `records` that the kernel wrote; None if the device's edges are not the same.
@@ -97,7 +100,7 @@ def _device_edges(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, 
         # This version of NumPy computes edges by other operations.
         return None
     new = New((bins,)), New((spec.record_count(bins),))
-    return DeviceEdges(queue, found_axis(dtype, bins), spec, kernel, new)
+    return DeviceEdges(queue, found_axis(dtype, bins), spec, kernel, new, (np.int32(bins),))
 
 
 @kept_by_context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,15 @@ def extent_in_parts(
     steps = (block, block, 1) if device_kind(queue.device) == "cpu" else (1, size, strips)
     arrays = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
     # Without bounds all keys count, those of NaN as well, by which the caller recognises NaN.
-    ends = (key.type(end) for end in bounds or (np.iinfo(key).min, np.iinfo(key).max))
+    scalars = _scalars(key, bounds or (np.iinfo(key).min, np.iinfo(key).max), size, steps)
     kernel = _extent_kernel(queue.context, queue, spec, parts)
-    return kernel.run(queue, [*arrays, None], [*ends, *map(np.int64, (size, *steps))], True).results[0]
+    return kernel.run(queue, [*arrays, None], scalars, True).results[0]
+
+
+@lru_cache(maxsize=256)
+def _scalars(key: np.dtype, bounds: tuple[int, int], size: int, steps: tuple[int, int, int]) -> tuple[np.generic, ...]:
+    """Return scalars of the kernel; those of a repeated call are the same object, which spares their comparison."""
+    return *map(key.type, bounds), *map(np.int64, (size, *steps))
 
 
 def lanes_and_parts(queue: cl.CommandQueue) -> tuple[int, int]:
