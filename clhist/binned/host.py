@@ -35,6 +35,7 @@ _MOST_COUNTED = 2**15  # numbers of a cached array
 _FLOAT64 = np.dtype(np.float64)
 # Edges whose distance is more than so much of the greatest of them are different numbers.
 _LEAST_STEP = {"f": 2.0**-20, "d": 2.0**-48}
+_SUBNORMAL = {"f": 2.0**-126, "d": 0.0}  # below it float32 rounds numbers of float64 more
 _GREATEST = {char: float(np.finfo(char).max) for char in "fd"}
 _BLOCK = 2**16  # elements whose weights NumPy's histogram sums in float64 before it rounds
 
@@ -113,7 +114,7 @@ def counted_edges(bins: int, low: float, high: float, dtype: np.dtype = _FLOAT64
     """
     low, high = float(low), float(high)
     step, greatest = (high - low) / bins, max(abs(low), abs(high))
-    is_narrow = not greatest * _LEAST_STEP[dtype.char] < step < np.inf
+    is_narrow = not max(greatest * _LEAST_STEP[dtype.char], _SUBNORMAL[dtype.char]) < step < np.inf
     if bins > _MOST_COUNTED or is_narrow or greatest > _GREATEST[dtype.char]:
         return None
     edges: np.ndarray = _numbers(bins + 1) * step

@@ -13,7 +13,7 @@ RANGES = [
     (0.0, 1.0), (-0.0, 3.0), (-1.0, 0.0), (-3.0, 3.0), (-7.0, 13.0), (1e3, 2e3), (1e-300, 3e-300), (-1e30, 1e30),
     (1.0, 1.0 + 1e-9), (1e6, 1e6 + 1), (-1e-5, 1e7), (0.1, 0.7), (0, 1), (-3, 4.5), (0, 2**53 + 2),
     (-(2**30) - 1, 2**31), (np.float64(-1), 2), (np.float64(0.1), np.float64(0.7)), (np.float32(0.1), 3),
-    (-1e38, 2e38), (0.0, 3.4e38), (16777216.0, 16777220.0), (0.0, 1e-44),
+    (-1e38, 2e38), (0.0, 3.4e38), (16777216.0, 16777220.0), (0.0, 1e-44), (0.0, 5e-324), (0.0, 1e-40),
 ]  # fmt: skip
 
 
@@ -25,6 +25,8 @@ def test_even_axes_are_those_of_thresholds(dtype, ends):
         try:
             expected = np.histogram_bin_edges(np.empty(0, dtype), number, ends)
         except ValueError:  # of ranges that so many bins cannot divide
+            with pytest.raises(ValueError, match="Too many bins"):
+                even_edges(number, ends, dtype)
             continue
         edges = even_edges(number, ends, dtype)
         assert edges.tobytes() == expected.tobytes()
