@@ -16,7 +16,7 @@ from clhist._core.keys import Array, from_keys, key_dtype, key_of, key_range, ke
 from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here
-_GREATEST = {char: float(np.finfo(char).max) for char in "efd"}
+GREATEST = {char: float(np.finfo(char).max) for char in "efd"}
 _NEAR = np.uint64(64)  # keys: a decimal that a rounding begins at is known to a few
 
 
@@ -192,7 +192,7 @@ def _scalar_keys(value: Any, dtype: np.dtype, *, strict: bool) -> Array:
     kind = type(value)
     # A finite float of the data's dtype, or one that is rounded to it, has its key without a search.
     is_rounded = kind is dtype.type or kind is np.float64 or (kind is float and dtype == np.float64)
-    if is_rounded and dtype.kind == "f" and abs(value) <= _GREATEST[dtype.char]:
+    if is_rounded and dtype.kind == "f" and abs(value) <= GREATEST[dtype.char]:
         number = dtype.type(value)
         is_next = bool(number <= value if strict else number < value)
         return np.array([key_of(number, after_zero=is_next) + is_next], key_dtype(dtype))

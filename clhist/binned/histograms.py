@@ -24,9 +24,9 @@ from clhist.binned.device_inputs import are_searched, numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
 from clhist.binned.extent import extent
 from clhist.binned.host import (
+    edges_of_caller,
     edges_of_extent,
     even_edges,
-    given_edges,
     histogram_on_host,
     histogramdd_on_host,
     numpy_edges,
@@ -389,7 +389,7 @@ def _bin_edges(
     """
     # Edges of the caller: NumPy checks them, and no data is read.
     if type(bins) not in (int, str) and np.ndim(bins) > 0:
-        return given_edges(bins, range, a.dtype), None, None
+        return edges_of_caller(bins, range, a.dtype), None, None
     if range is None and data_extent is None:
         # One bin has the same errors, and needs no memory for many edges.
         few = min(bins, 1) if isinstance(bins, int | np.integer) else bins

@@ -12,7 +12,7 @@ from clhist._core.opencl.arrays import Array, check_layout, is_device_array
 from clhist._core.runtime.caller import at_caller
 from clhist._core.runtime.reading import check_width, into
 from clhist._core.runtime.small import check_host_way, is_small
-from clhist.axes.thresholds import are_exact
+from clhist.axes.thresholds import GREATEST, are_exact
 from clhist.bincount import bincount
 from clhist.binned.counts import are_real, can_sum, check_device_dtypes, densities
 from clhist.binned.inputs import (
@@ -36,7 +36,6 @@ _FLOAT64 = np.dtype(np.float64)
 # Edges whose distance is more than so much of the greatest of them are different numbers.
 _LEAST_STEP = {"f": 2.0**-20, "d": 2.0**-48}
 _SUBNORMAL = {"f": 2.0**-126, "d": 0.0}  # below it float32 rounds numbers of float64 more
-_GREATEST = {char: float(np.finfo(char).max) for char in "fd"}
 _BLOCK = 2**16  # elements whose weights NumPy's histogram sums in float64 before it rounds
 
 
@@ -115,7 +114,7 @@ def counted_edges(bins: int, low: float, high: float, dtype: np.dtype = _FLOAT64
     low, high = float(low), float(high)
     step, greatest = (high - low) / bins, max(abs(low), abs(high))
     is_narrow = not max(greatest * _LEAST_STEP[dtype.char], _SUBNORMAL[dtype.char]) < step < np.inf
-    if bins > _MOST_COUNTED or is_narrow or greatest > _GREATEST[dtype.char]:
+    if bins > _MOST_COUNTED or is_narrow or greatest > GREATEST[dtype.char]:
         return None
     edges: np.ndarray = _numbers(bins + 1) * step
     edges += low
@@ -123,7 +122,7 @@ def counted_edges(bins: int, low: float, high: float, dtype: np.dtype = _FLOAT64
     return edges.astype(dtype, copy=False)
 
 
-def given_edges(bins: Any, range: Any, dtype: np.dtype) -> np.ndarray:
+def edges_of_caller(bins: Any, range: Any, dtype: np.dtype) -> np.ndarray:
     """Return NumPy's edges for data of `dtype` from the edges of the caller."""
     # NumPy takes a sorted array as it is. It takes ten times as long, and checks a range as well.
     is_plain = type(bins) is np.ndarray and bins.ndim == 1 and bins.dtype.char in "fd" and range is None

@@ -139,8 +139,10 @@ class NumbersCall:
         cls, binned: Binned, queue: cl.CommandQueue, numbers: Sequence[int], *, places: bool = False
     ) -> NumbersCall:
         # Numbers of several axes together may exceed the 32 bits of bins.
-        is_cpu, are_bins = device_kind(queue.device) == "cpu", places or len(binned.axes) == 1
-        in_blocks = is_cpu and are_bins and binned.size >= BLOCK and binned.kind.has_blocks
+        are_bins = places or len(binned.axes) == 1
+        # Devices that need uploads get parts, the last of which may be shorter than a block.
+        has_blocks = device_kind(queue.device) == "cpu" and shares_memory(queue.device) and binned.kind.has_blocks
+        in_blocks = has_blocks and are_bins and binned.size >= BLOCK
         binned = binned.packed if in_blocks else binned
         spec = NumbersSpec(binned.kind, places, in_blocks)
         args, dtypes = binned.template(queue)

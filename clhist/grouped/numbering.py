@@ -64,7 +64,7 @@ _GROUPS = 8  # work-groups for each compute unit
 # EPYC core (Zen 3) with PoCL 3.0.
 _FIRST_ELEMENTS, _FIRST_BITS, _FIRST_SLOTS = 1 << 14, (12, 16), 16
 # Nanoseconds for each of 10^6 and 4*10^6 different float64 and int64: NumPy's sort, and a table on one compute unit.
-# Of 32 bits both take two thirds. An EPYC (family 25, model 1) with Intel's runtime and PoCL.
+# Both take two thirds of it for numbers of 32 bits. An EPYC (family 25, model 1) with Intel's runtime and PoCL.
 _SORTED, _INSERTED = 17.0, 105.0
 _FEW_KEYS = 1 << 12  # the host orders up to so many, which compiles no kernels; the kernels are faster for more
 _ORDERING = {"tally", "list", "rank"}  # kernels

@@ -98,12 +98,12 @@ def test_each_nan_is_a_value(dtype, size, is_sorted, queue):
         results = list(map(of_host, results)) if any(wanted) else [of_host(results)]
         np.testing.assert_array_equal(results[0], expected["values"], strict=True)
         assert results[0].dtype == x.dtype
-        found = dict(zip(np.array(["first", "inverse", "counts"])[list(wanted)], results[1:], strict=True))
-        if "inverse" in found:
-            inverse = found.pop("inverse")
+        by_name = dict(zip(np.array(["first", "inverse", "counts"])[list(wanted)], results[1:], strict=True))
+        if "inverse" in by_name:
+            inverse = by_name.pop("inverse")
             assert (inverse.shape, inverse.dtype, len({*inverse.flat})) == (array.shape, np.int32, len(values))
             np.testing.assert_array_equal(results[0][inverse], before)
-        for name, result in found.items():
+        for name, result in by_name.items():
             np.testing.assert_array_equal(result, expected[name], strict=True)
         np.testing.assert_array_equal(of_host(array), before)
 

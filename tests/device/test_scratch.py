@@ -148,3 +148,19 @@ def test_ctrl_c_while_the_memory_of_an_array_is_waited_for(queue):
         signal.signal(signal.SIGALRM, before)
     if shares_memory(queue.device):
         assert events[-1].command_execution_status == cl.command_execution_status.COMPLETE
+
+
+@pytest.mark.parametrize("size", [1000, 300_000])
+def test_memory_of_large_results_is_used_again(size, queue, rng):
+    """Results of a CPU below 128 KiB have memory of their own; later results do not change what lives."""
+    x, other = (cl_array.to_device(queue, rng.random(size).astype(np.float32)) for _ in range(2))
+    edges = np.linspace(0, 1, 11)
+    alive, gone = clhist.digitize(x, edges, queue=queue), clhist.digitize(other, edges, queue=queue)
+    buffer = gone.base_data.int_ptr
+    del gone
+    pooled = isinstance(alive.base_data, cl.tools.PooledBuffer)
+    assert pooled is (size > 1000 or not shares_memory(queue.device))
+    again = clhist.digitize(other, edges, queue=queue)
+    assert again.base_data.int_ptr == buffer or not pooled
+    np.testing.assert_array_equal(again.get(), np.digitize(other.get(), edges))
+    np.testing.assert_array_equal(alive.get(), np.digitize(x.get(), edges))

@@ -289,7 +289,7 @@ def test_first_keys_of_edges_that_are_wider_than_the_data(dtype, strict):
     expected = [keys[each].min() for each in reached if each.any()]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = first_keys(np.array(WIDER_EDGES), np.dtype(dtype), strict=strict)
+        actual = first_keys(np.array(WIDER_EDGES), np.dtype(dtype), strict=strict)
         scalars = [_scalar_keys(np.float64(edge), np.dtype(dtype), strict=strict) for edge in WIDER_EDGES]
-    assert found.tolist() == expected
+    assert actual.tolist() == expected
     assert [int(one[0]) for one in scalars if len(one)] == expected

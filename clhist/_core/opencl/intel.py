@@ -18,7 +18,7 @@ from pathlib import Path
 VECTORS = "CL_CONFIG_CPU_VECTORIZER_MODE"
 VARIABLE, AVX2 = "CL_CONFIG_CPU_TARGET_ARCH", "core-avx2"
 _ALONE = "reqd_work_group_size(1, 1, 1)"
-# What only the header declares, and what else may use it: a caller's own headers.
+# Names of functions that only the header declares, and of headers of the caller, which may use it.
 _HEADER_NAMES = re.compile("sub_?group|float_atomics_enable|include")
 _WITHOUT_AVX512 = (AVX2, "corei7-avx", "corei7")
 _PROCESSORS, _MAPPED = Path("/proc/cpuinfo"), Path("/proc/self/maps")
