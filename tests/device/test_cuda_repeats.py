@@ -74,6 +74,30 @@ def test_scalars_and_options_are_part_of_what_is_repeated(fake):
             _check(got, np.histogram(v, [zero, 1.0])[0])
 
 
+@pytest.mark.parametrize("function", [clhist.digitize, clhist.histogram])
+@pytest.mark.parametrize("named", [False, True])
+def test_edges_of_the_device_are_read_and_part_of_what_is_repeated(function, named, fake):
+    """Also where an array of edges is written anew, and where it is what NumPy refuses."""
+    cuda, cupy = fake
+    data, rising = RNG.random(N), np.linspace(0, 1, 11)
+    x, edges = cupy.asarray(data), cupy.asarray(rising)
+    launches = []
+    for content in [rising] * 6 + [rising**2] * 6 + [rising]:
+        edges.array[:] = content
+        cuda.calls.clear()
+        got = function(x, bins=edges) if named else function(x, edges)
+        expected = getattr(np, function.__name__)(data, content)
+        _check(got, expected) if function is clhist.digitize else _check(got[0], expected[0])
+        launches.append({each.split()[0] for each in cuda.calls})
+    assert launches[-1] == launches[5]
+    assert not any("Alloc" in call or "HtoD" in call for call in launches[-1])
+    with_gaps = cupy.asarray(np.repeat(rising, 2))[::2]
+    _check(clhist.digitize(x, with_gaps), np.digitize(data, rising))
+    edges.array[:] = [*rising[:5], 0, *rising[6:]]
+    with pytest.raises(ValueError, match="monotonic"):
+        function(x, edges)
+
+
 def test_a_text_in_the_place_of_an_argument_is_no_option(fake):
     x = fake[1].asarray(RNG.random(N))
     for _ in range(6):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
+from sys import maxsize
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ def call_on_cuda(function: Callable[..., Any], args: tuple[Any, ...], options: d
 
     With `only`, what CUDA cannot do raises UnsupportedError; otherwise it runs on copies on the host.
     """
+    args, options = _numbers_read(function, args, options)
     seen = recognised_call(function, args, options)
     result = ANEW if seen is None else repeated(seen)
     return (
@@ -62,7 +64,7 @@ def call_of_object(
         function, names, (self, *args), options, reason = call
         return _through_the_host(function, names, (getattr(self, on_host)(), *args), options, reason)
 
-    return _call(function, arguments, options, otherwise, array)
+    return _call(function, *_numbers_read(function, arguments, options), otherwise, array)
 
 
 def _refused(function: Callable[..., Any], *_: Any) -> Any:
@@ -84,7 +86,7 @@ def _call(
     names = _names(function, len(args))
 
     def compute() -> Any:
-        arguments = _Taken(_numbers_of(function))
+        arguments = _Taken()
         positional = [arguments.value(name, value) for name, value in zip(names, args, strict=True)]
         named = {name: arguments.value(name, value) for name, value in options.items()}
         if like is None and not arguments.arrays:  # the host has read all arrays of CUDA
@@ -106,9 +108,8 @@ def _call(
 class _Taken:
     """Converts arguments for kernels: each distinct array of CUDA becomes one `CudaArray`."""
 
-    def __init__(self, numbers: Sequence[str]) -> None:
+    def __init__(self) -> None:
         self.arrays: list[CudaArray] = []
-        self._numbers = numbers  # the arguments that the host needs
         self._known: dict[int, CudaArray] = {}
 
     def value(self, name: str, value: Any) -> Any:
@@ -121,13 +122,39 @@ class _Taken:
         if foreign is None:
             return value
         array = cuda_array(name, foreign, value)
-        if name.partition("[")[0] in self._numbers:
-            # A number that decides on the call, such as bins, is read now; kernels take all other arrays in place.
-            host = array.get()
-            return host if host.ndim else host[()]
         self.arrays.append(array)
         self._known[id(value)] = array
         return array
+
+
+def _numbers_read(
+    function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with those that decide on the call, such as bins, read from arrays of CUDA.
+
+    Kernels take all other arrays in place. They are read first, so that a call is repeated by their content.
+    """
+    for name, place in _numbers_of(function):
+        if place < len(args):
+            if may_be_cuda(args[place]):
+                args = (*args[:place], _read(args[place], name), *args[place + 1 :])
+        elif may_be_cuda(options.get(name)):
+            options = {**options, name: _read(options[name], name)}
+    return args, options
+
+
+def _read(value: Any, name: str) -> Any:
+    """Return a value with its arrays of CUDA as arrays and scalars of NumPy."""
+    if isinstance(value, tuple | list | dict):
+        return _each(value, name, lambda inner, entry: _read(entry, inner))
+    foreign = recognised(name, value)
+    if foreign is None:
+        return value
+    try:
+        host = cuda_array(name, foreign, value).get()
+    except NotDirectError:  # such as an array with gaps
+        host = foreign.library.to_host(foreign.array)
+    return host if host.ndim else host[()]
 
 
 def _each(values: Any, name: str, make: Callable[[str, Any], Any]) -> Any:
@@ -185,9 +212,13 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _numbers_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the parameters of a function that the host reads; ``**columns`` may have the same names."""
-    return tuple(name for name in _NUMBERS if name in _parameters(function))
+def _numbers_of(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
+    """Return the parameters of a function that the host reads, and their places; ``**columns`` may have such names."""
+    parameters = enumerate(signature(function).parameters.values())
+    # Behind all arguments by position, if it is passed by name only.
+    return tuple(
+        (p.name, n if p.kind <= p.POSITIONAL_OR_KEYWORD else maxsize) for n, p in parameters if p.name in _NUMBERS
+    )
 
 
 @functools.cache
@@ -225,8 +256,7 @@ def _through_the_host(
             if foreign is None:
                 return argument
             copied[id(argument)] = _Copied(foreign.library.to_host(foreign.array), foreign, argument)
-        host = copied[id(argument)].host
-        return host if host.ndim or name not in _numbers_of(function) else host[()]
+        return copied[id(argument)].host
 
     positional = [value(name, argument) for name, argument in zip(names, args, strict=True)]
     named = {name: value(name, argument) for name, argument in options.items()}
