@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
 _Queue: TypeAlias = "cl.CommandQueue | None"
+_ON_DEVICE = "num_groups", "_shape"  # attributes on which results depend, beside keys on a device
 
 
 @overload
@@ -218,7 +219,6 @@ class GroupBy(
         )
         return GroupBy(Groups(*fields))
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
     @shows()
     def agg(
         self,
@@ -287,10 +287,18 @@ class GroupBy(
         values that are all equal. For "mode" pairs of a group and a value are numbered as keys are; for "nunique" this
         or, for many groups on a CPU, values are sorted.
         """
-        check_process()
-        check_booleans(skipna=skipna, reproducible=reproducible)
         if wrong:
             check_by_name(wrong)
+        options: dict[str, Any] = {"skipna": skipna, "ddof": ddof, "dtype": dtype, "reproducible": reproducible}
+        return Table(self._statistics(**options | columns), self._labels, self._names, self._like)
+
+    @takes_cuda_as("_keys", "_read_to_host", _ON_DEVICE)
+    def _statistics(
+        self, *, skipna: bool, ddof: int, dtype: DTypeLike | None, reproducible: bool, **columns: Any
+    ) -> dict[str, dict[str, A]]:
+        """Return the statistics of `agg` by column and name."""
+        check_process()
+        check_booleans(skipna=skipna, reproducible=reproducible)
         # Check the arguments of all columns before anything is enqueued for one.
         requests = [
             self._request(name, request, skipna, ddof, dtype, reproducible) for name, request in columns.items()
@@ -313,15 +321,17 @@ class GroupBy(
                 swept[name] = column
         if swept:
             # All other statistics of all columns, in one sweep or by NumPy.
-            values = [arrays[name] for name in swept]
+            values = [*map(arrays.__getitem__, swept)]
             for name, results in zip(swept, self._swept(values, tuple(swept.values())), strict=True):
                 table[name] |= results
         # Order statistics and modes, which no sweep computes, then quantiles, places and statistics of any values.
         for request in requests:
             table[request.name] = self._finished(request, table[request.name], arrays.get(request.name), skipna, dtype)
-        return Table(table, self._labels, self._names, self._like)
+        return table
 
-    @takes_cuda_as("_keys")
+    _statistics.__qualname__ = agg.__qualname__  # which warnings and errors say
+
+    @takes_cuda_as("_keys", state=_ON_DEVICE)
     def size(self) -> A:
         """Return how many elements each group has, whatever their values, as int64."""
         check_process()
@@ -334,7 +344,7 @@ class GroupBy(
         kernel = size_kernel(self._queue.context, self._keys.dtype)
         return self._returned(kernel(self._keys, num_bins=self._bins(8), queue=self._queue))
 
-    @takes_cuda_as("_keys")
+    @takes_cuda_as("_keys", state=_ON_DEVICE)
     def weighted_mean(
         self, x: X[A], weights: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
     ) -> A:

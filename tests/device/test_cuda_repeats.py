@@ -5,8 +5,10 @@ from __future__ import annotations
 import cuda_fake
 import numpy as np
 import pytest
+import scipy.ndimage
 
 import clhist
+import clhist.ndimage
 from clhist._core.cuda.driver import CaptureError, CudaMemoryError
 from clhist._core.opencl.device import profile_context
 from clhist._core.runtime import row_kernels
@@ -96,6 +98,48 @@ def test_edges_of_the_device_are_read_and_part_of_what_is_repeated(function, nam
     edges.array[:] = [*rising[:5], 0, *rising[6:]]
     with pytest.raises(ValueError, match="monotonic"):
         function(x, edges)
+
+
+def test_statistics_of_groups_only_launch(fake):
+    """Of groups that are made anew for each call; other numbers of groups, shapes and values are other calls."""
+    cuda, cupy = fake
+    for bins, shape in [(BINS, (N,))] * 4 + [(BINS - 9, (N,)), (BINS, (N // 7, 7)), (BINS, (N,))]:
+        keys, x, weights = (array.reshape(shape) for array in (_bins(), RNG.random(N), RNG.random(N)))
+        arrays = [cupy.asarray(array) for array in (keys, x, weights)]
+        own, groups = clhist.group_by(arrays[0], bins), clhist.group_by(keys, bins)
+        cuda.calls.clear()
+        table = own.agg(x=(arrays[1], "mean", "max", "argmax"), weights=(arrays[2], "std"))
+        got = own.size(), own.weighted_mean(*arrays[1:]), own.sum(arrays[2])
+        calls = {each.split()[0] for each in cuda.calls}
+        expected = groups.agg(x=(x, "mean", "max", "argmax"), weights=(weights, "std"))
+        for name, column in expected.items():
+            assert table[name].keys() == column.keys()
+            for statistic in column:
+                np.testing.assert_allclose(_on_host(table[name][statistic]), column[statistic], rtol=1e-12)
+        for one, other in zip(got, (groups.size(), groups.weighted_mean(x, weights), groups.sum(weights)), strict=True):
+            np.testing.assert_allclose(_on_host(one), other, rtol=1e-12)
+    assert calls <= {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}
+    with pytest.raises(ValueError, match=r"x: expected shape"):
+        own.mean(cupy.asarray(x.reshape(-1, 7)))
+
+
+@pytest.mark.parametrize(
+    "index", [range(BINS), range(1, BINS), range(4, 9), [[2, 3], [4, 5]], [7], [9, 2, 2, 70], 3], ids=str
+)
+def test_regions_with_consecutive_labels_only_launch(index, fake):
+    cuda, cupy = fake
+    index = index if index == 3 else np.asarray(index)
+    for _ in range(4):
+        image, labels = RNG.random((N // 7, 7)), _bins().reshape(-1, 7)
+        cuda.calls.clear()
+        for function in (clhist.ndimage.sum_labels, clhist.ndimage.mean, clhist.ndimage.standard_deviation):
+            got = function(cupy.asarray(image), cupy.asarray(labels), index)
+            expected = getattr(scipy.ndimage, function.__name__)(image, labels, index)
+            assert np.shape(got) == np.shape(expected)
+            np.testing.assert_allclose(_on_host(got), expected, rtol=1e-12)
+    calls = {each.split()[0] for each in cuda.calls}
+    is_consecutive = np.ndim(index) > 0 and (np.diff(index.ravel()) == 1).all()
+    assert (calls <= {"cuCtxGetCurrent", "cuLaunchKernel", "empty"}) == is_consecutive
 
 
 def test_a_text_in_the_place_of_an_argument_is_no_option(fake):

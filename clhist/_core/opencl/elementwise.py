@@ -75,7 +75,17 @@ def zero_where_none(x: Array, sizes: Array) -> Array:
 
 
 def gather(x: Array, index: np.ndarray) -> Array:
-    """Return the elements of an array of one dimension, or the rows of one of two, that `index` has the numbers of."""
+    """Return the elements of an array of one dimension, or the rows of one of two, that `index` has the numbers of.
+
+    Memory may be that of `x`, where these follow one another.
+    """
+    first = int(index.flat[0]) if index.size else 0
+    # Consecutive numbers, such as of all regions, need no upload, so that a call on arrays of CUDA can be repeated.
+    if index.size and np.array_equal(index.ravel(), np.arange(first, first + index.size)):
+        if index.size == x.shape[0]:
+            return x.reshape(*index.shape, *x.shape[1:])
+        if isinstance(x, CudaArray):
+            return x[first : first + index.size].reshape(*index.shape, *x.shape[1:])
     if isinstance(x, CudaArray):
         x.check_not_captured()
         places = x.memory.library.from_host(index, None, x.of_library())

@@ -48,15 +48,25 @@ def call_on_cuda(function: Callable[..., Any], args: tuple[Any, ...], options: d
 
 
 def call_of_object(
-    function: Callable[..., Any], array: CudaArray, on_host: str, arguments: tuple[Any, ...], options: dict[str, Any]
+    function: Callable[..., Any],
+    array: CudaArray,
+    state: tuple[Any, ...],
+    on_host: str,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
 ) -> Any:
     """Call a method of an object whose array of CUDA is `array`; the object is the first of `arguments`.
 
-    `on_host` is that of `takes_cuda_as`.
+    `on_host` is that of `takes_cuda_as`; `state` has the values of its attributes.
     """
     # Inside another call on arrays of CUDA, that call converts arguments and results.
     if is_inside():
         return function(*arguments, **options)
+    arguments, options = _numbers_read(function, arguments, options)
+    seen = recognised_call(function, (of_caller(array), *state, *arguments[1:]), options) if state else None
+    result = ANEW if seen is None else repeated(seen)
+    if result is not ANEW:
+        return result
 
     def otherwise(*call: Any) -> Any:
         if not on_host:
@@ -64,7 +74,7 @@ def call_of_object(
         function, names, (self, *args), options, reason = call
         return _through_the_host(function, names, (getattr(self, on_host)(), *args), options, reason)
 
-    return _call(function, *_numbers_read(function, arguments, options), otherwise, array)
+    return _call(function, arguments, options, otherwise, array, seen)
 
 
 def _refused(function: Callable[..., Any], *_: Any) -> Any:

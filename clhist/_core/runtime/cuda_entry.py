@@ -38,10 +38,11 @@ def _taking(function: F, *, only: bool) -> F:
     return cast(F, call)
 
 
-def takes_cuda_as(own: str, on_host: str = "") -> Callable[[F], F]:
+def takes_cuda_as(own: str, on_host: str = "", state: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Let a method take arrays of CUDA's memory if the attribute `own` of its object is such an array.
 
-    What CUDA cannot do goes through the host if `on_host` names a method that returns such an object for there.
+    What CUDA cannot do goes through the host if `on_host` names a method that returns such an object for there. If the
+    result depends on no other attribute than `own` and those named in `state`, calls are repeated as of functions.
     """
 
     def taking(function: F) -> F:
@@ -51,7 +52,8 @@ def takes_cuda_as(own: str, on_host: str = "") -> Callable[[F], F]:
             array = getattr(self, own)
             if not is_cuda(array):
                 return function(self, *args, **options)
-            return _cuda_calls().call_of_object(function, array, on_host, (self, *args), options)
+            attributes = tuple([getattr(self, name) for name in state])
+            return _cuda_calls().call_of_object(function, array, attributes, on_host, (self, *args), options)
 
         return cast(F, call)
 

@@ -441,16 +441,20 @@ def _maker(
         # The result is an array of the caller, such as `out`, in the caller's own type.
         if result.memory.original is not None:
             return lambda arrays: arrays[n]
-        # A new array is returned as it is, or its first elements in another shape. A part from the middle is refused.
-        shape, size = result.shape, result.size
-        if begin or n not in made or made[n][1] != result.dtype:
+        # A new array is returned as it is, or consecutive elements of it in another shape.
+        shape, (first, rest) = result.shape, divmod(begin, result.dtype.itemsize)
+        if rest or n not in made or made[n][1] != result.dtype:
             raise _Unrepeatable
         if made[n][0] == shape:
             return lambda arrays: arrays[n]
-        return lambda arrays: arrays[n].reshape(-1)[:size].reshape(shape)
+        end = first + result.size
+        return lambda arrays: arrays[n].reshape(-1)[first:end].reshape(shape)
     if kind is tuple or kind is list:
         parts = [_maker(entry, ranges, made) for entry in result]
         return lambda arrays: kind([part(arrays) for part in parts])
+    if kind is dict:
+        named = {name: _maker(entry, ranges, made) for name, entry in result.items()}
+        return lambda arrays: {name: part(arrays) for name, part in named.items()}
     if kind is np.ndarray:
         # Neither the caller nor a later call may change the recorded result.
         constant = result.copy()
