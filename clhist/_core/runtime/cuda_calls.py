@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clhist import operators
+from clhist._core.cuda.driver import driver
 from clhist._core.cuda.recognised import Recognised, recognised
 from clhist._core.kinds import may_be_cuda
 from clhist._core.model.problem import Choices
@@ -160,10 +161,14 @@ def _read(value: Any, name: str) -> Any:
     foreign = recognised(name, value)
     if foreign is None:
         return value
-    try:
-        host = cuda_array(name, foreign, value).get()
-    except NotDirectError:  # such as an array with gaps
-        host = foreign.library.to_host(foreign.array)
+    library = foreign.library
+    described = library.described(name, foreign.array)
+    host = np.empty(described.shape, described.dtype)
+    if host.size and host.strides == described.strides:
+        with driver().on(described.device):
+            driver().download(host, described.address, library.stream(described.device))
+    elif host.size:  # with gaps
+        host = library.to_host(foreign.array)
     return host if host.ndim else host[()]
 
 
