@@ -9,17 +9,13 @@ operators -n 4M`` take 0.80 to 1.02 times as long, and 24 of ``--suite histogram
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 VECTORS = "CL_CONFIG_CPU_VECTORIZER_MODE"
 VARIABLE, AVX2 = "CL_CONFIG_CPU_TARGET_ARCH", "core-avx2"
 _ALONE = "reqd_work_group_size(1, 1, 1)"
-# Names of functions that only the header declares, and of headers of the caller, which may use it.
-_HEADER_NAMES = re.compile("sub_?group|float_atomics_enable|include")
 _WITHOUT_AVX512 = (AVX2, "corei7-avx", "corei7")
 _PROCESSORS, _MAPPED = Path("/proc/cpuinfo"), Path("/proc/self/maps")
 _FIRST_BYTES = 1 << 13  # of the list of processors: the first of them, whose features all have
@@ -66,15 +62,6 @@ def program_text(source: str) -> str:
     """
     # The compiler refuses the attribute beside another choice of the caller.
     return source if VECTORS in os.environ else source.replace(_ALONE, f"{_ALONE}, intel_vec_len_hint(1)")
-
-
-def options(source: str, caller: Sequence[str]) -> tuple[str, ...]:
-    """Return the option that omits a header of the runtime, unless `source` or the caller's options may need it.
-
-    Every program includes it: 83 kB that declare functions of sub-groups and extensions. Without it an empty kernel
-    compiles in 15 ms in place of 29 (EPYC, family 25, model 1), to the same machine code.
-    """
-    return () if _HEADER_NAMES.search(" ".join((*caller, source))) else ("-D_OPENCL_CTH_",)
 
 
 def _features() -> set[str]:

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache, partial, update_wrapper
 from itertools import count
 from time import perf_counter
@@ -19,6 +19,7 @@ from clhist._core.kernel_code import KernelCode, Parameter, signatures
 from clhist._core.opencl import intel
 from clhist._core.opencl.build_options import check_environment, silence_own_builds, silent
 from clhist._core.opencl.foreign_caches import seal_programs_of_pyopencl
+from clhist._core.opencl.headers import without_header
 from clhist.errors import BuildError
 
 silence_own_builds()  # here, where everything that builds comes by
@@ -166,11 +167,16 @@ new_token = count(1).__next__
 
 def compile_program(context: cl.Context, source: str, options: Sequence[str]) -> cl.Program:
     """Return the built program of `source`, with what its platform's compiler needs; raises `pyopencl.Error`."""
-    platform = context.devices[0].platform.name
-    text = vendors.program_text(platform, source)
-    options = [*options, *vendors.compiler_options(platform), *silent(context)]
-    if platform.strip() == "Intel(R) OpenCL":
-        text, options = intel.program_text(text), [*options, *intel.options(text, options)]
+    platform = context.devices[0].platform
+    text = vendors.program_text(platform.name, source)
+    options = [*options, *vendors.compiler_options(platform.name), *silent(context)]
+    if platform.name.strip() == "Intel(R) OpenCL":
+        text = intel.program_text(text)
+    short, short_options = without_header(platform, text, options)
+    if short_options != options:
+        # A text that forms names of functions by macros fails, and errors are those of the text itself.
+        with suppress(cl.Error):
+            return cl.Program(context, short).build(options=short_options)
     return cl.Program(context, text).build(options=options)
 
 
