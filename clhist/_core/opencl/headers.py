@@ -7,12 +7,10 @@ Program texts then declare the functions that they name, or need none. Where tha
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import pyopencl as cl
 
@@ -23,10 +21,15 @@ _UNKNOWN_NAMES = re.compile(r"\binclude\b|##|-cl-std")
 # The release in pip's pocl-binary-distribution, which PyOpenCL loads. IR of clhist's kernels was compared for it only.
 _POCL_RELEASE = re.compile(r"PoCL 3\.0-rc2 .*LLVM 14\.0\.6\b")
 _POCL_HEADER = Path(cl.__file__).parents[1] / "pocl_binary_distribution/.libs/share/pocl/include/opencl-c.h"
-_COMMENT, _WORD = re.compile(r"/\*.*?\*/", re.S), re.compile(r"[A-Za-z_]\w*")
+_DIRECTIVE = re.compile(r"\n(#(?:.*\\\n)*.*)")
+_COMMENT, _WORD = re.compile(r"/\*(?s:.*?)\*/|//.*"), re.compile(r"[A-Za-z_]\w*")
+_EACH = "#"  # the name of directives that every program gets
 
 
-_Line = tuple[int, tuple[str, ...], str]  # its number, the #if directives around it, and its text
+class _Block(NamedTuple):
+    conditions: tuple[str, ...]  # the #if directives around it
+    names: list[str]
+    declarations: list[str]
 
 
 def without_header(platform: cl.Platform, source: str, options: Sequence[str]) -> tuple[str, list[str]]:
@@ -41,40 +44,35 @@ def without_header(platform: cl.Platform, source: str, options: Sequence[str]) -
     is_checked = name == "Portable Computing Language" and _POCL_RELEASE.search(platform.version)
     if is_checked and _POCL_HEADER.is_file() and not _UNKNOWN_NAMES.search(text):
         # The compiler counts lines from 1 again, for what reads its messages.
-        return f"{_declarations({*_WORD.findall(text)})}#line 1\n{source}", [*options, "-D_OPENCL_H_"]
+        return f"{_declarations({_EACH, *_WORD.findall(text)})}\n#line 1\n{source}", [*options, "-D_OPENCL_H_"]
     return source, [*options]
 
 
 def _declarations(names: set[str]) -> str:
     """Return the declarations of `names` in PoCL's header, all of each name, with the directives around them."""
-    functions, directives = _pocl_header()
-    lines = [*directives, *(line for name in names & functions.keys() for line in functions[name])]
     parts = []
-    for conditions, group in groupby(sorted(lines), key=itemgetter(1)):
-        parts += [*conditions, *(text for _, _, text in group), "#endif\n" * len(conditions)]
-    return "".join(parts)
+    for block in _pocl_header():
+        declared = [text for name, text in zip(block.names, block.declarations, strict=True) if name in names]
+        if declared:
+            parts += [*block.conditions, *declared, *["#endif"] * len(block.conditions)]
+    return "\n".join(parts)
 
 
 @lru_cache(maxsize=1)
-def _pocl_header() -> tuple[dict[str, list[_Line]], list[_Line]]:
-    """Return the lines of PoCL's header that declare functions, by their names, and macros and pragmas."""
-    functions: dict[str, list[_Line]] = defaultdict(list)
-    directives: list[_Line] = []
+def _pocl_header() -> list[_Block]:
+    """Return the parts of PoCL's header between its directives."""
+    blocks = []
     conditions: tuple[str, ...] = ()
-    lines = iter(_COMMENT.sub("", _POCL_HEADER.read_text(encoding="ascii")).splitlines(keepends=True))
-    for number, text in enumerate(lines):
-        if text[0] == "#":
-            while text.endswith("\\\n"):
-                text += next(lines)
-            if text.startswith("#if"):
-                conditions = (*conditions, text)
-            elif text.startswith("#endif"):
-                conditions = conditions[:-1]
-            # The first condition is the include guard, which the option of the build closes.
-            elif not text.startswith(("#include", "#define _OPENCL_H_")):
-                directives.append((number, conditions[1:], text))
-        elif text[0].isalpha():
-            while ";" not in text:
-                text += next(lines)
-            functions[text[: text.index("(")].split()[-1]].append((number, conditions[1:], text))
-    return functions, directives
+    _, *parts = _DIRECTIVE.split(_COMMENT.sub("", _POCL_HEADER.read_text(encoding="ascii")))
+    for directive, text in zip(parts[::2], parts[1::2], strict=True):
+        if directive.startswith("#if"):
+            conditions = (*conditions, directive)
+        elif directive.startswith("#endif"):
+            conditions = conditions[:-1]
+        elif not directive.startswith(("#include", "#define _OPENCL_H_")):
+            blocks.append(_Block(conditions[1:], [_EACH], [directive]))
+        # The first condition is the include guard, which the option of the build closes.
+        declarations = [f"{part};" for part in text.split(";")[:-1]]
+        names = [part.partition("(")[0].rstrip().rpartition(" ")[2] for part in declarations]
+        blocks.append(_Block(conditions[1:], names, declarations))
+    return blocks
