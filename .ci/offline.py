@@ -33,11 +33,11 @@ from clhist._core.kernels.maps import RowText
 from clhist._core.kernels.render import (
     render_combine,
     render_digits,
-    render_key_ranges,
     render_keys,
     render_measure,
     render_partition,
     render_rows,
+    render_sampled_keys,
     render_scan,
     render_sort_pairs,
     render_strategy,
@@ -233,7 +233,8 @@ def programs(target: Target, profile: Profile) -> Iterator[Program]:
     for dtype in map(np.dtype, ("int32", "float32", *["int64", "datetime64[ns]"] * ("int64_base_atomics" in features))):
         yield Program(f"keys of {dtype}", render_keys(KeySpec(dtype, first=True), several=True))
         sizes = key_sizes(KeySpec(dtype).word, profile.local_memory, 256, first=True)
-        yield Program(f"ranges of keys of {dtype}", render_key_ranges(KeySpec(dtype, first=True), sizes))
+        spec = KeySpec(dtype, first=True)
+        yield from (Program(f"{stage} of {dtype}", render_sampled_keys(spec, sizes, stage)) for stage in sizes.stages)
         yield Program(f"near keys of {dtype}", render_keys(KeySpec(dtype, first=True, marked=True), several=True))
     yield from found_ranges(fp64)
     for word in map(np.dtype, (np.uint32, np.uint64)):

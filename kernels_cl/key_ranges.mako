@@ -1,28 +1,22 @@
-## Numbers many distinct keys on a GPU.
+## Numbers keys of ranges of about equally many elements, whose number is large.
 ##
-##   1 sample    a sorted sample (key_sample.mako) says where ranges of about equally many elements begin
-##   2 divide    a work-group groups the words of a tile by ranges, in local memory (a multisplit)
+##   1 divide    a work-group groups the words of a tile by ranges, in local memory (a multisplit)
 ##                 tile   | range 0 | range 1 | .. | key of all ones | elements without a key |
-##   3 number    a work-group numbers the distinct keys of a range by a hash table in local memory (key_numbers.mako)
-##   4 put back  a work-group returns the numbers of a tile to the places of its elements
+##   2 number    a work-group numbers the distinct keys of a range by a hash table in local memory (key_numbers.mako)
+##   3 put back  a work-group returns the numbers of a tile to the places of its elements
 ##
 ## So no memory is read at random, and only the sample is sorted. A key of very many elements is a range of
 ## its own, "alone". Where two ranges begin with the same key, its elements are in the first of them; of
 ## several, in the last but one. The last two ranges are for the key that looks like an empty slot, and for
 ## elements without a key.
 ##
-## Used by clhist/grouped/sampled_keys.py. Decision 0019.
+## Included by sampled_keys.mako. Decision 0019.
 <%namespace name="scan" file="scan.mako"/>\
 <%
     exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg"
     lanes, per_lane, most, cells, slots = sizes.lanes, sizes.per_lane, sizes.most_ranges, sizes.cells, sizes.slots
     tile = lanes * per_lane
 %>\
-% if spec.word.itemsize == 8:
-#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
-% endif
-<%include file="key_words.mako"/>
-<%include file="key_sample.mako"/>
 #define CLHIST_TILE ${tile}
 #define CLHIST_PIECES ${pieces}  // of a range, at most
 #define CLHIST_ALONE 0x80000000u  // beside a number, and beside how many keys a range has

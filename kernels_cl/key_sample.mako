@@ -1,18 +1,10 @@
-## A sorted sample of keys, and a search of all elements among the keys of the sample, if they are few.
+## A sorted sample of keys.
 ##
 ##   input     share 0: one key | share 1: one key | ..       a pseudo-random place in each share
 ##   chunks    each work-group sorts CLHIST_CHUNK words in local memory (bitonic), then all chunks are put in order
-##   state     counters, see the enum below
 ##
-## Included by key_ranges.mako. Note [Sampled keys], docs/decisions/0019.
-<% exchange = "atom_cmpxchg" if spec.word.itemsize == 8 else "atomic_cmpxchg" %>\
+## Included by sampled_keys.mako. Note [Sampled keys], docs/decisions/0019.
 #define CLHIST_CHUNK ${chunk}
-#define CLHIST_KNOWN ${max(known, sizes.more_known)}
-#define CLHIST_UNKNOWN (CLHIST_NONE - 1)
-// Of a state: different keys, whether something was given up, elements with the key that is like an empty slot, those
-// without a key, keys for which there is room, those met once, and among more elements bits that are set, and elements;
-// behind them, as 64 bits, the least and the greatest key.
-enum { DIFFERENT, FAILED, ONES, MISSING, KEYS, ONCE, SET, SEEN, ENDS };
 #define CLHIST_BITS ${bits}
 
 // Chunks of the words of elements, one somewhere in each share of them, each in order; empty ones are behind them. Of the
@@ -146,121 +138,3 @@ __kernel void clhist_merge(
     barrier(CLK_LOCAL_MEM_FENCE);
     if (is_new && at + place < CLHIST_KNOWN) different[at + place] = w;
 }
-
-// Few different words in order, with their slots: each as many work-items as a row has compare with a part of the others.
-__kernel void clhist_known(
-    __global const word_t *different, const uint number, const uint has_ones, __global word_t *words, __global uint *slots)
-{
-    __local uint before;
-    const uint n = get_group_id(0);
-    const word_t w = n < number ? different[n] : CLHIST_EMPTY;
-    if (get_local_id(0) == 0) before = 0;
-    // Barrier: the counter is 0.
-    barrier(CLK_LOCAL_MEM_FENCE);
-    uint mine = 0;
-    for (uint k = get_local_id(0); k < number; k += get_local_size(0)) mine += different[k] < w ? 1 : 0;
-    atomic_add(&before, mine);
-    // Barrier: all smaller words are counted.
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(0) == 0) {
-        // Behind them come the slots of what is like an empty one, and of elements without a key.
-        const uint at = n < number ? before : n;
-        words[at] = w;
-        slots[at] = n == number && !has_ones ? n + 1 : at;
-    }
-}
-
-// Adds a key that no sample had; returns whether there was room.
-bool clhist_add(
-    const word_t w, const ulong seed, __global volatile word_t *table, __global word_t *different,
-    __global volatile uint *state)
-{
-    uint s = clhist_hash(w, seed) % CLHIST_KNOWN;
-    for (uint tries = 0; tries < CLHIST_KNOWN; ++tries, s = (s + 1) % CLHIST_KNOWN) {
-        word_t there = table[s];
-        if (there == CLHIST_EMPTY) there = ${exchange}(table + s, CLHIST_EMPTY, w);
-        if (there == w) return true;
-        if (there != CLHIST_EMPTY) continue;
-        const uint at = atomic_inc(state + DIFFERENT);
-        if (at < CLHIST_KNOWN) different[at] = w;
-        return at < CLHIST_KNOWN;
-    }
-    return false;
-}
-
-<%def name="find(name, known, slots)">\
-// The place of each element's key among few words, which each work-group has in a table of its own. `ones` and `missing`
-// are what is written for the key that is like an empty slot, and for elements without one. Keys that are not there are
-// added to the `different` ones, each once by a table, if there is one; else, or at too many, all is given up.
-__kernel void clhist_${name}(
-    __global const char *keys_base, const ulong keys_offset, const long size, const uint block,
-    __global const word_t *words, const uint number, const uint ones, const uint missing, const ulong seed,
-    __global word_t *different, __global volatile word_t *table, __global volatile uint *state, __global uint *numbers,
-    __global uint *first)
-{
-    __global const key_t *keys = (__global const key_t *)(keys_base + keys_offset);
-    __local uint own[${slots}];
-    __local word_t own_words[${known}];
-% if spec.first:
-    __local uint own_first[${known + 2}];
-% endif
-    const uint lane = get_local_id(0), lanes = get_local_size(0);
-    const uint2 factors = clhist_factors(seed);
-    for (uint s = lane; s < ${slots}; s += lanes) own[s] = CLHIST_NONE;
-    // Barrier: the table is empty.
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint n = lane; n < number; n += lanes) {
-        const word_t w = words[n];
-        own_words[n] = w;
-        uint s = clhist_mixed(w, factors) & (${slots - 1});
-        while (atomic_cmpxchg(own + s, CLHIST_NONE, n) != CLHIST_NONE) s = (s + 1) & (${slots - 1});
-    }
-% if spec.first:
-    for (uint n = lane; n < number + 2; n += lanes) own_first[n] = CLHIST_NONE;
-% endif
-    // Barrier: all words are in the table.
-    barrier(CLK_LOCAL_MEM_FENCE);
-    bool failed = false;
-    for (long from = (long)get_group_id(0) * block; from < size && !failed; from += (long)get_num_groups(0) * block) {
-        const long end = min(size, from + block);
-        failed = state[FAILED];
-        for (long i = from + lane; i < end && !failed; i += lanes) {
-            const key_t b = keys[i];
-            const word_t w = ${spec.encoded};
-            const bool is_missing = ${spec.is_missing};
-            uint n = CLHIST_NONE;
-            if (is_missing) {
-                n = missing;
-            } else if (w == CLHIST_EMPTY) {
-                n = ones;
-            } else {
-                uint s = clhist_mixed(w, factors) & (${slots - 1});
-                n = own[s];
-                while (n != CLHIST_NONE && own_words[n] != w) n = own[s = (s + 1) & (${slots - 1})];
-                if (n == CLHIST_NONE) n = CLHIST_UNKNOWN;
-            }
-            if (n == CLHIST_UNKNOWN) {
-                if (!table || is_missing || w == CLHIST_EMPTY || !clhist_add(w, seed, table, different, state)) {
-                    failed = true;
-                    state[FAILED] = 1;
-                }
-            }
-            numbers[i] = n;
-% if spec.first:
-            const uint place = is_missing ? number + 1 : n;
-            if (place < number + 2 && own_first[place] > i) atomic_min(own_first + place, (uint)i);
-% endif
-        }
-    }
-% if spec.first:
-    // Barrier: all first positions are found.
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint n = lane; n < number + 2; n += lanes)
-        if (first[n] > own_first[n]) atomic_min((volatile __global uint *)first + n, own_first[n]);
-% endif
-}
-</%def>\
-${find("find", known, 4 * known)}
-% if sizes.more_known:
-${find("find_more", sizes.more_known, 2 * sizes.more_known)}
-% endif

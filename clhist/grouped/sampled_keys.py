@@ -17,7 +17,7 @@ import pyopencl as cl
 
 from clhist._core.kernels.key_ranges import BITS, CHUNK, KNOWN, MERGING, MOST_LANES, PIECES, KeySizes, key_sizes
 from clhist._core.kernels.key_table import NONE, KeySpec
-from clhist._core.kernels.render import render_key_ranges
+from clhist._core.kernels.render import render_sampled_keys
 from clhist._core.opencl.device import planning_profile
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
 from clhist._core.runtime.chain import Chain
@@ -43,7 +43,7 @@ _POSITION_BYTES = 4  # of a first position, beside the word of a slot
 _ROOM = 2, 8  # memory for twice the expected keys, or for an eighth of the elements if these are more
 _BLOCK = 1024  # elements of one step of a work-group, in kernels without tiles
 _UNKNOWN = NONE - 1
-_STATE, _TABLE = 12, 6  # words: those of `key_sample.mako`, and of them those of a table
+_STATE, _TABLE = 12, 6  # words: those of `sampled_keys.mako`, and of them those of a table
 
 
 class Sample(NamedTuple):
@@ -126,8 +126,8 @@ class SampledKeys:
         self._chain, self._spec, self._keys = chain, spec, (*key_memory, size)
         self._size, self._missing, self._by_slots = size, missing, by_slots
         profile = planning_profile(chain.queue.device)
-        self._cache, room = profile.l2_cache, profile.local_memory
-        self._sizes, self._units, self._lanes, self._kernels = _kernels(chain.queue.context, spec, room)
+        self._cache = profile.l2_cache
+        self._sizes, self._units, self._lanes = _sizes(chain.queue.context, spec, profile.local_memory)
         self._known = max(KNOWN, self._sizes.more_known)
         self._seed, self._state, self._has_failed = secrets.randbits(64), chain.new(_STATE, np.uint32), False
 
@@ -139,9 +139,10 @@ class SampledKeys:
         unsorted, words, others = new(size, word), new(size, word), new(2 * chunks, np.uint32)
         different, bits = new(self._known, word), new(BITS // 32, np.uint32)
         # Each work-group sorts a chunk of the sample; then chunks are merged, and more elements set bits by hash.
-        self._run("sample", chunks, samples, self._seed, unsorted, others, bits, self._state, lanes=self._sizes.lanes)
+        kernels, lanes = self._kernels("sample"), self._sizes.lanes
+        self._run(kernels["sample"], chunks, samples, self._seed, unsorted, others, bits, self._state, lanes=lanes)
         arguments = more, self._seed, unsorted, others, size, samples, words, different, bits, self._state
-        self._run("merge", size // max(1, self._lanes // MERGING) + ceil(more / _BLOCK), *arguments)
+        self._run(kernels["merge"], size // max(1, self._lanes // MERGING) + ceil(more / _BLOCK), *arguments)
         # The host works while the device samples.
         meanwhile()
         state = self._chain.fetched(self._state, _STATE, np.uint32)
@@ -163,8 +164,10 @@ class SampledKeys:
         new, has_missing = self._chain.new, sample.has_missing and self._missing
         words, slots = new(number + 2, self._spec.word), new(number + 2, np.uint32)
         first = self._chain.filled(number + 2, np.uint32, NONE) if self._spec.first else None
-        different = sample.different, number, int(sample.has_ones)
-        self._run_alone("known", number + 2, self._lanes, *different, words, slots)
+        are_many = number > KNOWN
+        name, lanes = ("find_more", self._sizes.lanes) if are_many else ("find", self._lanes)
+        kernels, different = self._kernels(name), (sample.different, number, int(sample.has_ones))
+        self._run_alone(kernels["known"], number + 2, self._lanes, *different, words, slots)
         # The place of an element without a key: a group behind all others, unknown, or none.
         missing = number + (1 if self._by_slots else sample.has_ones)
         # The sample met no missing key though it would be a group: an element without a key must report failure.
@@ -172,13 +175,11 @@ class SampledKeys:
             missing = _UNKNOWN
         elif not self._missing and not self._by_slots:
             missing = NONE
-        are_many = number > KNOWN
         groups = min(self._units * (1 if are_many else self._sizes.groups), ceil(self._size / _BLOCK))
         # Without a key that occurs once, all keys are taken to be in the sample: no table for others.
         table = self._chain.filled(self._known, self._spec.word, -1) if sample.once else None
         arguments = _BLOCK, words, number, number if sample.has_ones else _UNKNOWN, missing, self._seed
-        name, lanes = ("find_more", self._sizes.lanes) if are_many else ("find", self._lanes)
-        self._run(name, groups, *arguments, sample.different, table, self._state, numbers, first, lanes=lanes)
+        self._run(kernels[name], groups, *arguments, sample.different, table, self._state, numbers, first, lanes=lanes)
         return DistinctKeys(number, sample.has_ones, has_missing, words, slots, first)
 
     def divide(self, sample: Sample) -> bool:
@@ -210,12 +211,13 @@ class SampledKeys:
         # After a failure of `find` its counters are those of a part of the keys: clear them.
         if self._has_failed:
             self._chain.fill(self._state, np.uint32, 0, _TABLE)
+        kernels = self._kernels("ranges")
         common, lanes = (sample.words, sample.size, ranges, tiles), sizes.lanes
-        self._run_alone("begin_cells", sizes.cells // self._lanes, self._lanes, *common[:3], *cells)
-        self._run("divide", tiles, *common, *cells, words, places, starts, starts_of_tiles, lanes=lanes)
+        self._run_alone(kernels["begin_cells"], sizes.cells // self._lanes, self._lanes, *common[:3], *cells)
+        self._run(kernels["divide"], tiles, *common, *cells, words, places, starts, starts_of_tiles, lanes=lanes)
         grouped, to = (words, places, starts, *common), (room, counts, where, key_words, first, own, self._state)
-        self._run_alone("number_range", parts, sizes.numbering_lanes, *grouped, pieces, self._seed, *to)
-        self._run_alone("begin_ranges", 1, lanes, counts, ranges, int(self._missing), begins, self._state)
+        self._run_alone(kernels["number_range"], parts, sizes.numbering_lanes, *grouped, pieces, self._seed, *to)
+        self._run_alone(kernels["begin_ranges"], 1, lanes, counts, ranges, int(self._missing), begins, self._state)
         self._tiled = tiles, (places, own, starts_of_tiles, begins, parts, self._size)
         self._ranged = parts, (key_words, first, counts, where, begins, ranges)
         return True
@@ -230,7 +232,7 @@ class SampledKeys:
     def put_back(self, numbers: Any, ranks: Any = None) -> None:
         """Write the number of each element; with `ranks`, the rank of that number."""
         tiles, arguments = self._tiled
-        self._run_alone("put_back", tiles, self._sizes.lanes, *arguments, ranks, numbers)
+        self._run_alone(self._kernels("ranges")["put_back"], tiles, self._sizes.lanes, *arguments, ranks, numbers)
 
     def outcome(self) -> DistinctKeys | None:
         """Wait for `find` or `divide`; return the count of distinct keys, or None if there was no room.
@@ -243,15 +245,19 @@ class SampledKeys:
 
     def write(self, labels: Any, positions: Any, ranks: Any = None) -> None:
         """Write the keys of all ranges, in order or by ranks, and their first positions; None stands for neither."""
-        parts, arguments = self._ranged
-        self._run_alone("join_ranges", parts, self._lanes, *arguments, ranks, labels, positions)
+        (parts, arguments), kernel = self._ranged, self._kernels("ranges")["join_ranges"]
+        self._run_alone(kernel, parts, self._lanes, *arguments, ranks, labels, positions)
 
-    def _run(self, name: str, groups: int, *arguments: Any, lanes: int = 0) -> None:
+    def _kernels(self, stage: str) -> dict[str, Kernel]:
+        """Return the kernels of a stage, which are built when they are first needed."""
+        return _kernels(self._chain.queue.context, self._spec, self._sizes, stage)
+
+    def _run(self, kernel: Kernel, groups: int, *arguments: Any, lanes: int = 0) -> None:
         """Enqueue a kernel that reads the keys."""
-        self._run_alone(name, groups, lanes or self._lanes, *self._keys, *arguments)
+        self._run_alone(kernel, groups, lanes or self._lanes, *self._keys, *arguments)
 
-    def _run_alone(self, name: str, groups: int, lanes: int, *arguments: Any) -> None:
-        self._chain.run(self._kernels[name], groups, lanes, arguments)
+    def _run_alone(self, kernel: Kernel, groups: int, lanes: int, *arguments: Any) -> None:
+        self._chain.run(kernel, groups, lanes, arguments)
 
 
 def bits_of(keys: float) -> int:
@@ -285,14 +291,14 @@ def _expected(number: int, some: int, more_number: float, more: int, size: int) 
 
 
 @kept_by_context
-def _kernels(context: cl.Context, spec: KeySpec, room: int) -> tuple[KeySizes, int, int, dict[str, Kernel]]:
-    """Return sizes, the compute units of the device, work-items of a work-group without a tile, and the kernels."""
+def _sizes(context: cl.Context, spec: KeySpec, room: int) -> tuple[KeySizes, int, int]:
+    """Return sizes, the compute units of the device, and work-items of a work-group without a tile."""
     device = context.devices[0]
     units, most = device.max_compute_units, device.max_work_group_size
     sizes = key_sizes(spec.word, room, most, first=spec.first)
-    return (
-        sizes,
-        units,
-        min(MOST_LANES, 1 << most.bit_length() - 1),
-        kernels_of(context, render_key_ranges(spec, sizes)),
-    )
+    return sizes, units, min(MOST_LANES, 1 << most.bit_length() - 1)
+
+
+@kept_by_context
+def _kernels(context: cl.Context, spec: KeySpec, sizes: KeySizes, stage: str) -> dict[str, Kernel]:
+    return kernels_of(context, render_sampled_keys(spec, sizes, stage))

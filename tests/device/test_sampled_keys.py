@@ -204,7 +204,7 @@ def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, t
     def small(*given, **more):
         return real(*given, **more)._replace(slots=slots, numbering_lanes=64, most_ranges=16)
 
-    sampled_keys._kernels.cache_clear()
+    sampled_keys._sizes.cache_clear()
     monkeypatch.setattr(sampled_keys, "key_sizes", small)
     monkeypatch.setattr(sampled_keys, "_expected", lambda *given: expected * 384)
     monkeypatch.setattr(sampled_keys, "_ROOM", (2, 2))
@@ -215,7 +215,7 @@ def test_ranges_with_more_keys_than_local_memory_has_room_for(slots, expected, t
             check(rng.permutation(np.repeat(rng.integers(0, 2**63, 20_000), 4)), queue, **options)
             assert ("insert" in enqueued) == table
     finally:
-        sampled_keys._kernels.cache_clear()
+        sampled_keys._sizes.cache_clear()
 
 
 def test_no_room_for_so_many(queue, enqueued, monkeypatch):

@@ -70,6 +70,11 @@ class KeySizes(NamedTuple):
     groups: int = _GROUPS
 
     @property
+    def stages(self) -> tuple[str, ...]:
+        """The programs of these kernels: a call builds the first, and of the others those that it needs."""
+        return ("sample", "find", *["find_more"] * (self.more_known > 0), "ranges")
+
+    @property
     def tile(self) -> int:
         """Elements of a tile."""
         return self.lanes * self.per_lane

@@ -308,15 +308,15 @@ def render_key_window(spec: KeySpec, lanes: int, groups: int) -> str:
 
 
 @stored_source
-def render_key_ranges(spec: KeySpec, sizes: KeySizes) -> str:
-    """Return the OpenCL C program that numbers keys of any range as those of some elements are."""
+def render_sampled_keys(spec: KeySpec, sizes: KeySizes, stage: str) -> str:
+    """Return the OpenCL C program of a `stage` of numbering keys by a sample, one of `sizes.stages`."""
     from clhist._core.kernels import key_ranges
 
     most = {
         name: getattr(key_ranges, name.upper())
         for name in ("chunk", "most_lanes", "merging", "known", "pieces", "bits", "blocks")
     }
-    return render("key_ranges.mako", spec=spec, sizes=sizes, at_once=2, **most)
+    return render("sampled_keys.mako", spec=spec, sizes=sizes, stage=stage, at_once=2, **most)
 
 
 @stored_source
