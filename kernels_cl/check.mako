@@ -5,7 +5,7 @@
 ##
 ## `clhist/_core/runtime/operator_check.py` names the rows and compares them.
 <%namespace name="types" file="types.mako"/>
-${types.of_operator(operator, operator.preamble)}
+${types.of_operator(operator, operator.preamble, {})}
 value_t clhist_finish(const accumulator_t a)
 {
     return ${operator.finish};

@@ -21,7 +21,7 @@
 %>\
 % if not is_within:
 // The second stage: copies are cleared before the sweep, and combined after it with what dest has.
-${types.of_operator(spec.operator, preamble)}
+${types.of_operator(spec.operator, preamble, declared_types)}
 % endif
 ${combine_code.rounding_error(state)}
 ${combine_code.finish(state)}

@@ -82,12 +82,13 @@ ${declare(dtype, name)}
 % endfor
 </%def>
 
-## The types and functions of one operator, all that a program without a sweep needs of it.
-<%def name="of_operator(operator, preamble)">
+## The types and functions of one operator, all that a program without its sweep needs of it. `declared_types` are those
+## of a program that has other operators, too.
+<%def name="of_operator(operator, preamble, declared_types)">
 % if operator.needs_fp64:
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
-${values(operator, "", declare, {})}
+${values(operator, "", declare, declared_types)}
 <%local:functions operator="${operator}" suffix="" preamble="${preamble}">
 % for n, part in enumerate(operator.parts):
 ${local.part(part, n, c_name)}

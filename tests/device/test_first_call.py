@@ -50,6 +50,18 @@ def test_statistics_of_groups(context):
         np.testing.assert_allclose(found[name][statistic], values, rtol=1e-5, atol=1e-5)
 
 
+def test_operators_whose_functions_name_their_types(context):
+    """The second stage uses the structs of the sweep, whose functions take and return them."""
+    groups, before = clhist.group_by(KEYS, num_groups=97), programs_built()
+    places, first = groups.argmax(VALUES), groups.first(VALUES)
+    sums = groups.sum(VALUES, reproducible=True)
+    if device_kind(context.devices[0]) == "cpu":
+        assert programs_built() - before == 3  # one of each
+    np.testing.assert_array_equal(places, by_group(np.argmax) * 97 + np.arange(97))
+    np.testing.assert_array_equal(first, by_group(lambda values: values[0]))
+    np.testing.assert_allclose(sums, by_group(np.sum), rtol=1e-6, atol=1e-6)
+
+
 def test_custom_operator(context):
     indices, values = np.arange(1 << 20) % 7, np.ones(1 << 20)
     indices[::2], values[::2] = -1, np.nan  # no bin, so that the operator need not be defined on these values

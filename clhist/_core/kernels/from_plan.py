@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -269,12 +268,7 @@ def _further_stages(plan: Plan, source: Source, profile: Profile) -> tuple[Combi
     operators = [o for o in operators if not (o.dtype.names and o.finish == "a" and o.accumulator != o.dtype)]
     combines = [CombineSpec(operator, "blocked", fields=_fields(operator.dtype)) for operator in operators]
     # One kernel does for all outputs of equal specifications.
-    return tuple(dict.fromkeys(spec for spec in combines if may_share(spec)))
-
-
-def may_share(spec: CombineSpec) -> bool:
-    """Whether a second stage can be in a program with others: of a CPU, with no C before it that names its types."""
-    return spec.order == "blocked" and not re.search(r"\b(value|accumulator)_t\b", spec.operator.preamble)
+    return tuple(dict.fromkeys(combines))
 
 
 def _fields(dtype: np.dtype) -> tuple[tuple[str, str], ...]:

@@ -150,9 +150,14 @@ def render_combines(specs: Sequence[CombineSpec], before: Sequence[Output] = ())
     """
     stages = [Output(spec.operator, (), f"_{n}") for n, spec in enumerate(specs)]
     preambles, texts = _preambles((*before, *stages)), []
+    # C treats two identical structs as different types: functions that the sweep or another stage has need the first.
+    types = {output.operator.dtype: f"value{output.suffix}_t" for output in before}
+    types |= {output.operator.accumulator: f"accumulator{output.suffix}_t" for output in before}
     for n, spec in enumerate(specs):
+        structs = {dtype: name for dtype, name in types.items() if dtype.names is not None}
         # Each stage defines the same names, so macros rename them for the length of its text.
-        text = _render_combine(spec, preamble=preambles[stages[n]], is_alone=not before)
+        text = _render_combine(spec, preamble=preambles[stages[n]], is_alone=not before, declared_types=structs)
+        types = {spec.operator.dtype: f"value_t_{n}", spec.operator.accumulator: f"accumulator_t_{n}"} | types
         names = sorted(set(_DEFINED.findall(text)))
         texts += [*(f"#define {name} {name}_{n}" for name in names), text, *(f"#undef {name}" for name in names)]
     return "\n".join(texts)
@@ -165,6 +170,7 @@ def _render_combine(
     function: str = "",
     preamble: str | None = None,
     is_alone: bool = True,
+    declared_types: dict[np.dtype, str] | None = None,
 ) -> str:
     """Return the same, or what a program that has the sweep's types has of it: kernels, or a function for the sweep.
 
@@ -180,6 +186,7 @@ def _render_combine(
         function=function,
         result_parameters=result_parameters(spec),
         preamble=spec.operator.preamble if preamble is None else preamble,
+        declared_types={} if declared_types is None else declared_types,
         clear_parameters=clear_parameters(spec) if is_alone and not is_within else (),
         combine_parameters=combine_parameters(spec),
     )

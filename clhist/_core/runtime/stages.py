@@ -14,7 +14,7 @@ import numpy as np
 
 from clhist._core.devices.profile import Profile
 from clhist._core.kernel_code import KernelCode
-from clhist._core.kernels.from_plan import combine_spec, is_wide, may_share, scratch_layout
+from clhist._core.kernels.from_plan import combine_spec, is_wide, scratch_layout
 from clhist._core.kernels.parameters import clear_parameters, combine_parameters, look_parameters, sweep_parameters
 from clhist._core.kernels.render import render_combine, render_combines, render_look, render_sweep
 from clhist._core.kernels.specs import CombineSpec, SampleSpec, SweepSpec
@@ -222,7 +222,7 @@ class Sweep:
         stages, (source, options, *_) = self.spec.stages, self.kernel
         together: tuple[CombineSpec, ...] = ()
         if len(specs) > 1:
-            together = tuple(dict.fromkeys(spec for spec in specs if may_share(spec) and spec not in stages))
+            together = tuple(dict.fromkeys(spec for spec in specs if spec.order == "blocked" and spec not in stages))
         for spec in specs:
             if spec == self.spec.combine:  # rendered in the sweep's own program
                 yield Combine.of(spec, limits, source, options)
