@@ -241,12 +241,13 @@ def _second_stage(plan: Plan, source: Source, profile: Profile, used: str) -> Co
     Compilers take long for even the least program. None where the caller's macros or options would apply to its
     kernels, or where it has the types of several operators.
     """
-    order = order_of(profile)
+    order, is_batch = order_of(profile), plan.is_batch and plan.update == "private"
     # Another program for the second stage takes long to compile, so it is in that of the sweep wherever possible.
-    is_plain = plan.owns_copies and source.suffixes == ("",) and not _has_macros(source)
+    is_plain = (plan.owns_copies or is_batch) and source.suffixes == ("",) and not _has_macros(source)
     writes = plan.writes_results and plan.ranges > 0
     is_within = plan.is_one_launch or (order == "blocked" and is_plain and plan.again is None) or writes
-    return CombineSpec(plan.outputs[0].operator, order, largest_bin_condition=used) if is_within else None
+    batch = "" if not is_batch else "ragged" if plan.has_table else "equal"
+    return CombineSpec(plan.outputs[0].operator, order, batch=batch, largest_bin_condition=used) if is_within else None
 
 
 def _has_macros(source: Source) -> bool:
