@@ -32,7 +32,7 @@ def number_of_different(
     values = num_values + (not skipna)
     # One integer for each pair of group and value: distinct pairs are counted like distinct keys.
     joined = join(keys, num_groups, numbers, values, queue, outside=-1 if skipna else num_values)
-    pairs = number_keys(joined, queue, none=-1, only_keys=True).keys
+    pairs = number_keys(joined, queue, none=-1, bound=num_groups * values, only_keys=True).keys
     counts: Array = _counter(queue.context, pairs.dtype)(pairs, max(1, values), num_bins=num_groups, queue=queue)
     return counts
 
@@ -44,7 +44,7 @@ def most_frequent(keys: Array, num_groups: int, values: Array, skipna: bool, que
     numbering = factorized(as_bytes(values) if is_bool else values, queue, missing=not skipna)
     labels = numbering.keys if is_device_array(numbering.keys) else to_device(queue, numbering.keys)
     joined = join(keys, num_groups, numbering.numbers, labels.size, queue)
-    pairs = number_keys(joined, queue, none=-1)
+    pairs = number_keys(joined, queue, none=-1, bound=num_groups * labels.size)
     count = size_kernel(queue.context, pairs.numbers.dtype)
     # Pairs are in ascending order and argmax takes the first maximum, so ties go to the least value.
     best, take = _of_most_frequent(queue.context, pairs.keys.dtype, labels.dtype)

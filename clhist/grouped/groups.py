@@ -307,11 +307,11 @@ def _joined(columns: Sequence[Groups], sort: bool) -> Groups:
         from clhist.grouped.element_kernels import join
         from clhist.grouped.numbering import number_keys
 
-        joined = join(numbers, number, other.numbers, other.num_groups, queue)
+        joined, bound = join(numbers, number, other.numbers, other.num_groups, queue), number * other.num_groups
         is_last = n == len(others)
         # Intermediate numbers stay on the device; the last ones go to the host if that costs no copy.
         on_host = is_last and not first.on_device and (_shares_memory(queue.device) or not joined.size)
-        numbering = number_keys(joined, queue, sort=sort or not is_last, none=-1, on_host=on_host)
+        numbering = number_keys(joined, queue, sort=sort or not is_last, none=-1, bound=bound, on_host=on_host)
         numbers, number = numbering.numbers, len(numbering.keys)
         keys_of_pairs.append(numbering.keys)
     # The closure keeps the labels alone: whole columns would keep the memory of all elements.

@@ -85,6 +85,7 @@ def number_keys(
     first: bool = False,
     missing: bool = False,
     none: int | None = None,
+    bound: int | None = None,
     as_is: bool = False,
     on_host: bool | None = None,
     only_keys: bool = False,
@@ -105,6 +106,8 @@ def number_keys(
         Whether NaN and NaT are one more key, the last in their order; else elements of them have none.
     none : int, optional
         An integer that is no key either.
+    bound : int, optional
+        All keys are integers in [0, bound), so that no kernel need search for their range.
     as_is : bool
         Whether `keys` may be returned as the numbers, if they are; `keys` of the result is an array of NumPy then.
     on_host : bool, optional
@@ -138,7 +141,8 @@ def number_keys(
             for dtype, on_device in ((np.int32, not on_host), (keys.dtype, places), (np.int64, places))
         )
         return Numbering(numbers, labels, positions if first else None)
-    work = _Work(spec, keys, queue, sort=sort, missing=missing, as_is=as_is, on_host=on_host, only_keys=only_keys)
+    more: dict[str, Any] = {"as_is": as_is, "on_host": on_host, "only_keys": only_keys, "bound": bound}
+    work = _Work(spec, keys, queue, sort=sort, missing=missing, **more)
     numbers, labels, positions = work.run()
     return Numbering(numbers, labels, positions if first else None)
 
@@ -170,9 +174,10 @@ class _Work:
         as_is: bool,
         on_host: bool,
         only_keys: bool = False,
+        bound: int | None = None,
         chain: Chain | None = None,
     ) -> None:
-        self.queue, self.spec = queue, spec
+        self.queue, self.spec, self._bound = queue, spec, bound
         self._sort, self._missing, self._as_is, self._only_keys = sort, missing, as_is, only_keys
         self.keys, self.size = keys, keys.size
         units, most, self._room = _limits(queue.context)
@@ -185,13 +190,17 @@ class _Work:
 
     def run(self) -> tuple[Array, Array, Array | None]:
         """Return the numbers of the elements, the keys in their order, and the first positions."""
-        # Keys of 8 or 16 bits have few distinct values; a table of these is small in any case.
-        is_small = self.size < FEWEST or self.spec.dtype.itemsize < 4
-        samples = None if self._lanes == 1 or is_small or self._room < LOCAL_MEMORY else self._samples()
-        # Allocate the result while the device samples; keys that may be their own numbers might not need it.
-        sample = None if samples is None else samples.look(lambda: None if self._as_is else self._make_numbers())
+        samples = sample = None
+        extent = None if self._bound is None or self._bound > self._most_marks else (0, max(1, self._bound))
+        if extent is None:
+            # Keys of 8 or 16 bits have few distinct values; a table of these is small in any case.
+            is_small = self.size < FEWEST or self.spec.dtype.itemsize < 4
+            samples = None if self._lanes == 1 or is_small or self._room < LOCAL_MEMORY else self._samples()
+            # Allocate the result while the device samples; keys that may be their own numbers might not need it.
+            sample = None if samples is None else samples.look(lambda: None if self._as_is else self._make_numbers())
+            extent = self._extent(sample)
         # Cheapest first: marks need no hashing, a sample keeps distinct keys in local memory, a table takes any keys.
-        if (extent := self._extent(sample)) is not None:
+        if extent is not None:
             self.by_marks(*extent)
         elif samples is None or sample is None or not self._by_sample(samples, sample):
             self._by_table(None if sample is None else sample.expected)
@@ -210,6 +219,10 @@ class _Work:
         more = {"missing": self._missing, "by_slots": not self._sort}
         return SampledKeys(self._chain, self.spec, self._key_memory, self.size, **more)
 
+    @property
+    def _most_marks(self) -> int:  # the longest range of keys that has a mark for each value
+        return max(_FEWEST_MARKS, min(_MOST_MARKS, self.size))
+
     def _extent(self, sample: Sample | None) -> tuple[int, int] | None:
         """Return the least key and the length of the range of the keys, or None if marks would be too many."""
         if self.spec.dtype.kind not in "iub":
@@ -217,9 +230,9 @@ class _Work:
         # Booleans need no pass: both values are in the range.
         if self.spec.dtype.kind == "b":
             return 0, 2
-        most = max(_FEWEST_MARKS, min(_MOST_MARKS, self.size))
+        most = self._most_marks
+        # The range of the sample is a lower bound of that of all keys.
         if sample is not None:
-            # The range of the sample is a lower bound of that of all keys.
             if sample.greatest - sample.least >= most:
                 return None
         elif self.size > (_FEWEST_WITH_ENDS if self.keys_on_device and self._lanes > 1 else 2 * _ENDS):

@@ -331,3 +331,23 @@ def test_keys_that_collide_with_a_seed(queue, monkeypatch, rng):
     given.clear()
     assert number_keys(keys[:9], queue, sort=True).numbers.tolist() == list(range(9))  # so few are found one by one
     assert len(given) == 1
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("bound", [0, 1, 700, 70_000, 10**8])
+def test_keys_below_a_known_bound(bound, kind, queue, monkeypatch):
+    """Only a bound beyond the number of marks lets kernels search for the range of the keys."""
+    monkeypatch.setattr(numbering, "device_kind", lambda device: kind)
+    searches = []
+    monkeypatch.setattr(numbering._Work, "_extent", lambda self, sample: searches.append(sample))
+    for sort in (True, False):
+        for low in (-1, bound // 2):
+            keys = np.random.default_rng(bound).integers(min(low, bound - 1), bound, 80_000, np.int32)
+            labels, places, inverse = np.unique(keys[keys >= 0], return_index=True, return_inverse=True)
+            order = np.arange(len(labels)) if sort else np.argsort(places)
+            expected = np.full(keys.size, -1)
+            expected[keys >= 0] = np.argsort(order)[inverse]
+            found = number_keys(keys, queue, none=-1, bound=bound, sort=sort)
+            np.testing.assert_array_equal(found.numbers, expected)
+            np.testing.assert_array_equal(found.keys, labels[order])
+    assert bool(searches) == (bound > 80_000)
