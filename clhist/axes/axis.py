@@ -34,17 +34,15 @@ class Axis:
         The other ones.
     extent : int
         Number of bins, those of what lies outside included where the kind has some.
+    is_searched : bool
+        Whether it is one of `searched_axis`.
     """
 
     kind: Kind
     arrays: tuple[Any, ...]
     scalars: tuple[Any, ...]
     extent: int
-
-    @property
-    def is_searched(self) -> bool:
-        """Whether it is one of `searched_axis`."""
-        return len(self.arrays) == 2 and self.arrays[1] is _FIRST_BIN
+    is_searched: bool = False
 
     @cached_property
     def packed(self) -> Axis:
@@ -61,7 +59,8 @@ def numbered_axis(axis: Axis) -> Axis:
     """Return the axis of edges with `numpy.digitize`'s numbers: 0 below all edges, and their number above all."""
     assert isinstance(axis.kind, EdgesKind)
     above = axis.extent + 1  # NaN is above all edges, too
-    return Axis(FlowKind(axis.kind, False), axis.arrays, (*axis.scalars, 0, above, above, 1), above + 1)
+    scalars = *axis.scalars, 0, above, above, 1
+    return Axis(FlowKind(axis.kind, False), axis.arrays, scalars, above + 1, axis.is_searched)
 
 
 def found_axis(dtype: np.dtype, num_bins: int) -> Axis:
@@ -125,27 +124,34 @@ def _even_kind(dtype: np.dtype) -> EdgesKind:
 
 
 def searched_axis(bins: Thresholds, *, fp64: bool) -> Axis | None:
-    """Return the axis of bins without a table, which a search over all thresholds finds; None of too many bins.
+    """Return the axis of bins with a small table, after which kernels search longer; None of too many bins.
 
-    Kernels take longer than with the table of `axis_of`, which takes the host 0.3 ms to make.
+    The host takes 30 µs for it, and 200 to 300 µs for the table of `axis_of`.
     """
-    keys = bins.keys
-    # Few numbers of steps: each is a program.
-    steps = next((steps for steps in _SEARCHES if len(keys) <= 2**steps), None)
-    if steps is None:
+    if len(bins.keys) > 2 ** _SEARCHES[-1]:
         return None
-    kind, first = keys.dtype.type, int(keys[0])
-    # A table of one entry, in two or three cells since a shift is less than the bits of a key.
-    shift = max(0, (bins.last - first).bit_length() - 1)
-    padded = np.empty(len(keys) + 2**steps, keys.dtype)
-    padded[: len(keys)], padded[len(keys) :] = keys, np.iinfo(keys.dtype).max
-    scalars = len(keys), shift, keys[0], kind(bins.last)
-    of_edges = EdgesKind(bins.dtype, KEYED, has_no_type(bins.dtype, fp64), steps)
-    return Axis(of_edges, (padded, _FIRST_BIN), scalars, bins.num_bins)
+    is_linear = bins.dtype.kind == "f" and not has_no_type(bins.dtype, fp64)
+    # Cells even in value suit most edges, and those even in key edges that grow by factors.
+    with np.errstate(all="ignore"):
+        cells = Cells.few(bins, _SEARCHES[0], is_linear=True) if is_linear else None
+    keyed = (Cells.few(bins, steps, is_linear=False) for steps in _SEARCHES)
+    cells = cells or next(few for few in keyed if few is not None)
+    return _axis_of_cells(bins, cells, fp64=fp64, is_searched=True)
 
 
-_SEARCHES = 4, 8, 12  # steps of the searches
-_FIRST_BIN = np.zeros(4, np.int32)
+_SEARCHES = 3, 8, 12  # steps of the searches: few numbers, since each is a program
+
+
+def _axis_of_cells(bins: Thresholds, cells: Cells, *, fp64: bool, is_searched: bool = False) -> Axis:
+    """Return the axis of bins with the table of these cells."""
+    keys, number = bins.keys, len(bins.keys)
+    # The search may look so far behind the last key.
+    padded = np.empty(number + 2**cells.steps, keys.dtype)
+    padded[:number], padded[number:] = keys, np.iinfo(keys.dtype).max
+    ends = keys.dtype.type(keys[0]), keys.dtype.type(bins.last)
+    scalars = (number, cells.scalars[0], *ends, *cells.scalars[1:])
+    kind = EdgesKind(bins.dtype, cells.kind, has_no_type(bins.dtype, fp64), cells.steps)
+    return Axis(kind, (padded, cells.table), scalars, bins.num_bins, is_searched)
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
@@ -166,8 +172,4 @@ def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
             keyed = Cells.of(bins, KEYED)
             cells = keyed if cells is None or (keyed is not None and keyed.steps < cells.steps) else cells
         assert cells is not None
-        # The search may look so far behind the last key.
-        behind = np.full(2**cells.steps, np.iinfo(bins.keys.dtype).max, bins.keys.dtype)
-        arrays = np.append(bins.keys, behind), cells.table
-        numbers = (len(bins.keys), cells.scalars[0], *ends, *cells.scalars[1:])
-        return Axis(EdgesKind(bins.dtype, cells.kind, as_bits, cells.steps), arrays, numbers, bins.num_bins)
+        return _axis_of_cells(bins, cells, fp64=fp64)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from clhist._core.keys import Array, from_key, from_keys
-from clhist.axes.block_search import LINEAR
+from clhist.axes.block_search import KEYED, LINEAR
 from clhist.axes.thresholds import Thresholds
 
 # Part of a bin by which a guess of even bins may be wrong; beyond, a table is better.
@@ -24,6 +24,7 @@ _SLACK = 2.0**-8
 ROUNDED = 2.0**-22
 # Cells of a table: as int32, the most take 256 KiB.
 _LEAST_CELLS, _MOST_CELLS = 256, 2**16
+_FEW_CELLS = 2**10  # a search of three steps then suffices for nearly all sets of edges
 # The parts of a smaller extent may be subnormal, which devices may flush to 0.
 SMALLEST = 2.0**-100
 
@@ -68,14 +69,43 @@ class Cells:
         number, *rest = scalars[best]
         return cls(kind, rows[best], number, tuple(rest), int(steps[best]))
 
+    @classmethod
+    def few(cls, bins: Thresholds, steps: int, *, is_linear: bool) -> Cells | None:
+        """Return few cells, even in value if `is_linear`, else in key, in a tenth of the time of `of`.
+
+        None if a search of so many `steps` does not suffice, or floats cannot be cells even in value.
+        """
+        keys, most = bins.keys, max(_FEW_CELLS, 4 << len(bins.keys).bit_length())
+        scalars: tuple[Any, ...]
+        if is_linear:
+            extent = _extent(bins)
+            guess = Guess.of(bins, most / extent, extent)
+            guesses = None if guess is None else guess.at(keys, bins.dtype)
+            # A difference of float32 may overflow though that of float64 does not.
+            if guess is None or guesses is None or not guesses[-1] < np.inf:
+                return None
+            number, scalars = most, (most, guess.low, guess.scale)
+            cells = np.minimum(guesses, np.float32(most - 1)).astype(np.int64)
+        else:
+            start, span = int(keys[0]), bins.last - int(keys[0])
+            shift = max(0, span.bit_length() - most.bit_length() + 1)
+            unsigned = np.dtype(f"u{keys.dtype.itemsize}")
+            cells = ((keys.view(unsigned) - keys[:1].view(unsigned)) >> unsigned.type(shift)).astype(np.int64)
+            number, scalars = (span >> shift) + 1, (shift,)
+        # The first bin is that of the first cell, where no threshold is.
+        run = 2**steps
+        is_too_full = (cells[run:] == cells[1 : 1 - run]).any()
+        return None if is_too_full else cls(LINEAR if is_linear else KEYED, cells, number, scalars, steps)
+
     @property
     def table(self) -> Array:
         """The first bin of each cell, and of one more behind."""
         # A bin reaches from behind the cell of its threshold into that of the next one.
         cells, bins = self.cell_of_bin, len(self.cell_of_bin)
-        number = max(self.number, int(cells[-1]) + 1)
-        ends = np.concatenate([cells[1:] + 1, [number + 1]])
-        return np.repeat(np.arange(bins, dtype=np.int32), np.diff(ends, prepend=0))
+        ends = np.empty(bins + 1, np.int64)
+        ends[0], ends[bins] = 0, max(self.number, int(cells[-1]) + 1) + 1
+        np.add(cells[1:], 1, ends[1:bins])
+        return np.repeat(np.arange(bins, dtype=np.int32), ends[1:] - ends[:-1])
 
 
 def _steps(rows: Array) -> Array:
