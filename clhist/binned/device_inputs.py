@@ -97,7 +97,7 @@ def are_few_to_search(size: int, queue: cl.CommandQueue) -> bool:
 
 # Elements. CPUs: 100 bins, Intel's runtime on two cores of an EPYC. GPUs: 10^7 elements in 10 to 4,000 bins take an
 # H200 5 to 210 µs longer without a table, and 10^6 at most 40, while the host takes 250 to 500 µs for a table.
-_MOST_SEARCHED = {"cpu": 2**16, "gpu": 2**22}
+_MOST_SEARCHED = {"cpu": 2**20, "gpu": 2**22}
 
 
 @lru_cache(maxsize=64, typed=True)
