@@ -87,7 +87,7 @@ class Cells:
             number, scalars = most, (most, guess.low, guess.scale)
             cells = np.minimum(guesses, np.float32(most - 1)).astype(np.int64)
         else:
-            start, span = int(keys[0]), bins.last - int(keys[0])
+            span = bins.last - int(keys[0])
             shift = max(0, span.bit_length() - most.bit_length() + 1)
             unsigned = np.dtype(f"u{keys.dtype.itemsize}")
             cells = ((keys.view(unsigned) - keys[:1].view(unsigned)) >> unsigned.type(shift)).astype(np.int64)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -14,7 +12,6 @@ import pyopencl as cl
 from clhist._core.kernel_code import with_arrays
 from clhist._core.kernels.stored_source import stored_source
 from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import kept_on_device
 from clhist._core.opencl.program import kept_by_context
@@ -49,7 +46,6 @@ class Densities:
         self._queue, self._shape = queue, tuple(len(one) - 1 for one in edges)
         self._edges = [one.copy() for one in edges]  # the caller gets the others
         self._widths: Array | None = None
-        self._kernels: dict[np.dtype, Executable] = {}  # of CUDA, by the dtype of counts
 
     def __call__(self, counts: Array) -> Array:
         """Return the densities of counts, whose last dimensions are the axes."""
@@ -59,15 +55,8 @@ class Densities:
             widths = np.concatenate([np.array(np.diff(one), np.float64) for one in self._edges])
             with unheard():
                 self._widths = kept_on_device(queue, widths)
-        if not is_cuda(counts):
-            kernel = _kernel_of_widths(queue.context, queue, counts.dtype, len(shape))
-            return _divided(queue, kernel, [self._widths, counts], counts, shape)
-        # A recorded call of CUDA has its own arrays alone, so the kernel contains the widths.
-        own = self._kernels.get(counts.dtype)
-        if own is None:
-            source = render_densities(counts.dtype, _lanes(queue), dims=len(shape))
-            own = self._kernels[counts.dtype] = _kernel(queue, source, len(shape), {"edges": self._widths})
-        return _divided(queue, own, [counts], counts, shape)
+        kernel = _kernel_of_widths(queue.context, queue, counts.dtype, len(shape))
+        return _divided(queue, kernel, [self._widths, counts], counts, shape)
 
 
 @kept_by_context
@@ -102,14 +91,12 @@ def _lanes(queue: cl.CommandQueue) -> int:
     return min(_LANES, queue.device.max_work_group_size)
 
 
-def _kernel(
-    queue: cl.CommandQueue, source: str, dims: int, same: Mapping[str, Any] = MappingProxyType({})
-) -> Executable:
-    """Return the kernel of densities; `same` has the edges if calls do not pass them."""
+def _kernel(queue: cl.CommandQueue, source: str, dims: int) -> Executable:
+    """Return the kernel of densities."""
     slots = (ArraySlot("edges", True, False), ArraySlot("counts", True, False), _RESULT)
     scalars = ("rows", "cells", *(f"bins{n}" for n in range(dims)))
     lanes = _lanes(queue)
-    return single_kernel(queue, "densities", source, slots, scalars, (_GROUPS * lanes, lanes), "densities", same=same)
+    return single_kernel(queue, "densities", source, slots, scalars, (_GROUPS * lanes, lanes), "densities")
 
 
 @kept_by_context

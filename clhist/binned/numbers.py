@@ -16,7 +16,6 @@ from clhist._core.kernel_code import ALONE, with_arrays
 from clhist._core.kernels.stored_source import stored_source
 from clhist._core.keys import key_dtype, key_range
 from clhist._core.opencl.arrays import Array, is_device_array
-from clhist._core.opencl.cuda_kinds import cuda_device_of
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import empty, shares_memory
 from clhist._core.opencl.operands import in_place
@@ -99,7 +98,7 @@ class NumbersCall:
     executable : Executable
         Of the kind of axes.
     tables : sequence of array
-        Those of axes, unless the executable has them.
+        Those of axes, on the device.
     dtypes : sequence of numpy.dtype or None
         The dtypes that the caller's arrays are read as.
     scalars : sequence of NumPy scalar
@@ -148,10 +147,7 @@ class NumbersCall:
         args, dtypes = binned.template(queue)
         args, places_of = [*args, *numbers], _places(spec)
         tables = [args[n] for n in places_of.tables]
-        if cuda_device_of(queue) is None:
-            executable = _executable(queue.context, queue, spec)
-        else:  # a launch on CUDA is replayed with the caller's arrays alone
-            executable, tables = _made(queue, spec, tables), []
+        executable = _executable(queue.context, queue, spec)
         scalars = [kind(args[n]) for n, kind in places_of.numbers]
         is_searched = any(axis.is_searched for axis in binned.axes)
         return cls(queue, executable, tables, dtypes, scalars, is_searched)
@@ -199,10 +195,7 @@ class NumbersCall:
 def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
     """Return the bin of each element on the device, as int32; -1 for an element without a bin, or masked."""
     call = NumbersCall.of_places(binned, queue)
-    call.tables, data = [
-        tuple(in_place(array, queue) if isinstance(array, np.ndarray) else array for array in arrays)
-        for arrays in (call.tables, binned.arrays)
-    ]
+    data = [in_place(array, queue) for array in binned.arrays]
     places: Array = call(data, binned.size)
     return places
 
@@ -294,11 +287,6 @@ def render_numbers(spec: NumbersSpec, *, in_shares: bool) -> str:
 
 @kept_by_context
 def _executable(context: cl.Context, queue: cl.CommandQueue, spec: NumbersSpec) -> Executable:
-    return _made(queue, spec, ())
-
-
-def _made(queue: cl.CommandQueue, spec: NumbersSpec, tables: Sequence[Any]) -> Executable:
-    """Return the kernel; no call passes the `tables`, which are its first arrays."""
     is_cpu = device_kind(queue.device) == "cpu"
     dtype = np.dtype(np.int32 if spec.places else np.int64)
     slots = [ArraySlot(_name(text), True, False) for text in spec.arrays]
@@ -306,9 +294,8 @@ def _made(queue: cl.CommandQueue, spec: NumbersSpec, tables: Sequence[Any]) -> E
     lanes = 1 if is_cpu else min(_LANES, queue.device.max_work_group_size)
     items = queue.device.max_compute_units * (_CPU_SHARES if is_cpu else _RESIDENT // lanes * lanes)
     scalars = (*map(_name, spec.numbers), "count")
-    same = dict(zip(map(_name, spec.tables), tables, strict=False))  # of no tables none
     source = render_numbers(spec, in_shares=is_cpu)
-    return single_kernel(queue, "numbers", source, tuple(slots), scalars, (items, lanes), "numbers of bins", same=same)
+    return single_kernel(queue, "numbers", source, tuple(slots), scalars, (items, lanes), "numbers of bins")
 
 
 def _name(declaration: str) -> str:

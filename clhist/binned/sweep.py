@@ -17,7 +17,7 @@ from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_template import CallTemplate, origin_for, sizes_of
+from clhist._core.runtime.call_template import CallTemplate, sizes_of, sweep_calls
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.reproducible import reproducible as reproducible_engine
 from clhist._core.runtime.signature import Remembered, itself
@@ -216,16 +216,14 @@ class Binned:
 
     def arguments(self, queue: cl.CommandQueue) -> list[Any]:
         """Return the arguments that `BinnedKind` declares."""
-        args, dtypes = self.template(queue)
+        args, dtypes = self.template(queue, on_device=any(is_device_array(array) for array in self.data))
         return filled(args, dtypes, self.arrays)
 
-    def template(self, queue: cl.CommandQueue) -> tuple[list[Any], list[np.dtype | None]]:
+    def template(self, queue: cl.CommandQueue, *, on_device: bool = True) -> tuple[list[Any], list[np.dtype | None]]:
         """Return the arguments with None in place of the caller's `arrays`, and the dtypes that these are read as.
 
-        `filled` inserts the arrays.
+        `filled` inserts the arrays. Tables of axes are `on_device`, or NumPy's.
         """
-        # Tables of axes are uploaded once for device arrays; host arrays are passed beside NumPy's tables.
-        on_device = any(is_device_array(array) for array in self.data)
         in_rows = len(self.axes) > len(self.data)
         arguments: list[Any] = []
         dtypes: list[np.dtype | None] = []
@@ -397,8 +395,8 @@ class Sweep:
 
         # Sweeps of one kind share plans, whatever their axes and sizes.
         of_kind = kind, outputs, rows, reproducible
-        origin = origin_for(queue, [*binned.arrays, *values], of_kind, engine)
-        template = CallTemplate(engine() if origin is None else origin.engine, args, call, origin)
+        calls = sweep_calls(queue, [*binned.arrays, *values], of_kind, engine)
+        template = CallTemplate(calls, args, call)
         dtypes = [*dtypes, *(None for _ in values)]
         return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, bins, size, in_blocks, kind)
 
@@ -406,9 +404,9 @@ class Sweep:
         """Return the sweep over one other axis, of the same kind."""
         if self.in_blocks:
             axis = axis.packed
-        on_device, shape = is_device_array(self.template.args[1]), (axis.extent,)
+        shape = (axis.extent,)
         bins = shape if type(self.bins) is tuple else axis.extent + 1  # with a spare bin
-        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device))
+        template = self.template.with_args(1, arguments_of(self.queue, axis, on_device=True))
         return Sweep(template, self.names, self.dtypes, shape, bins, self.size, self.in_blocks, self.kind)
 
     def of_axes(self, binned: Binned) -> Sweep | None:
@@ -430,7 +428,7 @@ class Sweep:
     @property
     def may_combine(self) -> bool:
         """Whether results can be combined with other results: no operator narrows them."""
-        return not any(operator.narrows for operator in self.template.engine.outputs.operators)
+        return not any(operator.narrows for operator in self.template.calls.engine.outputs.operators)
 
     def run(
         self,
@@ -454,7 +452,7 @@ class Sweep:
         template, size = self.template, self.size if size is None else size
         sizes = sizes_of(_blocks(size), self.bins, (size,)) if self.in_blocks else sizes_of(size, self.bins)
         call = template.call if dest is None and out is None else template.call_with(dest, out, begun=begun)
-        results = template.engine.run_template(template, converted, call, sizes).results
+        results = template.calls.engine.run_template(template, converted, call, sizes).results
         # Two results for one name are the parts of a complex sum.
         return results if len(results) == len(self.names) else [joined(results[0], results[1], self.queue)]
 

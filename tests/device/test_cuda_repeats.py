@@ -279,7 +279,7 @@ def test_close_numbers(fake, monkeypatch):
     """Other numbers of elements and bins in each call; one that comes often is planned for itself, and still right."""
     _, cupy = fake
     planned, original = [], CallCache._built
-    monkeypatch.setattr(CallCache, "_built", lambda *args: planned.append(args[4:]) or original(*args))
+    monkeypatch.setattr(CallCache, "_built", lambda *args: planned.append(args[3:]) or original(*args))
     op = clhist.Operator(np.int64, "a + b + 0", 0)  # of which there are no plans yet
     for size, bins in [(N, BINS), (N - 5, BINS - 1), (N - 77, BINS - 7), *[(N - 9, BINS - 3)] * 40]:
         x, v = _bins(bins + 5, size), RNG.integers(-9, 9, size)

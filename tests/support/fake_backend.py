@@ -54,9 +54,6 @@ class FakeExecutable(Executable):
         self.does, self.most, self.refuses = does or {}, most, refuses
         self.launches: list[tuple[str, str, dict[str, Any]]] = []
 
-    def _placed(self, queue: Any, array: Any) -> tuple[Any, int]:
-        return array
-
     def load_all(self, arrays: Sequence[Any]) -> None:
         """Do nothing: there are no kernels."""
 

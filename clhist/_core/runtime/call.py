@@ -194,10 +194,10 @@ def taken_argument(argument: Argument, value: object) -> Any:
 
 
 def named_arrays(
-    arguments: Sequence[Argument], values: Sequence[Any], targets: Sequence[ResultArrays]
+    arguments: Sequence[Argument], values: Sequence[Any], targets: Sequence[ResultArrays], tables: Sequence[int] = ()
 ) -> list[tuple[str, Array]]:
-    """Return (name, array) of all arrays of a call; the names are those of errors."""
-    named = [(a.name, value) for a, value in zip(arguments, values, strict=True) if a.is_array]
+    """Return (name, array) of all arrays of a call but `tables`, by their positions; the names are those of errors."""
+    named = [(a.name, values[n]) for n, a in enumerate(arguments) if a.is_array and n not in tables]
     for target in targets:
         named += target.named
     return named

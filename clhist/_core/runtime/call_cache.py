@@ -27,7 +27,7 @@ from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.launcher import executable_of
 from clhist._core.runtime.prepare import Preparation, forms_of
 from clhist._core.runtime.prepared import New, Part
-from clhist._core.runtime.signature import Remembered, itself
+from clhist._core.runtime.signature import Remembered
 from clhist._core.runtime.stages import Limits, Sweep
 from clhist.errors import BuildError
 
@@ -177,11 +177,6 @@ class SizedCalls:
         self._close: dict[Hashable, SizedCall] = {}
         self.get = self._exact.get  # returns the call of these sizes, or None
 
-    @property
-    def has_any(self) -> bool:
-        """Whether a call is prepared."""
-        return bool(self._exact)
-
     def close(self, size: int | None, bins: Hashable, *, exact_bins: bool) -> tuple[SizedCall, tuple[int, ...]] | None:
         """Return a call whose plan serves these sizes as well, and the shape of the bins; None if there is none.
 
@@ -235,9 +230,7 @@ class CallCache(Remembered[Any]):
         super().__init__(_MOST)
         self._builder, self._arguments = builder, source.arguments
 
-    def prepared(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int], results: Hashable, *, exact: bool
-    ) -> SizedCall:
+    def prepared(self, checked: CheckedCall, call: Call, results: Hashable, *, exact: bool) -> SizedCall:
         """Return the prepared call of a checked one.
 
         The first call gets a plan of its exact size, and so does a frequent one. Other calls with similar numbers of
@@ -247,8 +240,6 @@ class CallCache(Remembered[Any]):
         ----------
         checked, call : CheckedCall, Call
             The call.
-        fixed : sequence of int
-            Positions of the map's arguments that are equal in all calls.
         results : hashable
             The description of `dest` and `out` that `numbered` returns.
         exact : bool
@@ -258,14 +249,12 @@ class CallCache(Remembered[Any]):
         place = checked.queue, checked.on_device
         # The offsets of a ragged batch are in tables of the launches, so nothing is shared.
         if batch is not None and batch.begins is not None:
-            return SizedCall(self._built(checked, call, fixed), *place)
-        # Fixed arguments are part of the executable: arrays count by identity, scalars by their bits.
-        same = tuple([(n, itself(checked.values[n])) for n in fixed])
+            return SizedCall(self._built(checked, call), *place)
         budget = type(call.memory_budget), call.memory_budget  # 64.0 is refused, though it equals 64
         # NumPy's True is refused, too, though it equals 1.0.
         options = type(call.race_factor), call.race_factor, call.choices, budget, call.partial, largest
         where = checked.queue.device, cuda_device_of(checked.queue), batch, checked.is_aligned
-        key = (results, options, where, same, *profile_names())
+        key = (results, options, where, *profile_names())
         own = size, checked.shapes
         family: _Family = self.get(key) or _Family(own)
         # An executable for exactly these sizes is preferred to a shared one.
@@ -277,13 +266,13 @@ class CallCache(Remembered[Any]):
             is_exact = family.first[1] == checked.shapes or largest is not None
             shape = checked.shapes[0] if is_exact else planned_shape(checked.shapes[0])
             most = planned_size(size), shape
-            close = self._for_close(checked, call, fixed, most, family)
+            close = self._for_close(checked, call, most, family)
             if close is not None:
                 self.put(key, family)  # stays where signatures of many sizes displace each other
                 sizes, new = self._builder.sizes(size, prod(checked.shapes[0])), New(checked.targets[0].shape)
                 borrows = None if family.shared.get(most) is close else partial(family.may_borrow, most)
                 return SizedCall(close, *place, (), sizes, new, shape, borrows)
-        executable = self._built(checked, call, fixed)
+        executable = self._built(checked, call)
         family.exact.put(own, executable)
         self.put(key, family)
         return SizedCall(executable, *place)
@@ -292,16 +281,14 @@ class CallCache(Remembered[Any]):
         is_free = call.choices.copies is None and call.memory_budget is None  # spare bins may not fit beside these
         return is_free and checked.size > 0 and checked.batch is None and len({*checked.shapes}) == 1
 
-    def _for_close(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int], most: _Planned, family: _Family
-    ) -> Executable | None:
+    def _for_close(self, checked: CheckedCall, call: Call, most: _Planned, family: _Family) -> Executable | None:
         """Return the executable for at most `most` elements and bins; None if launches depend on the exact sizes."""
         executable = family.shared.get(most)
         if executable is None and call.choices == FREE:
             executable = family.larger(most, exact_bins=call.largest is not None)
         if executable is None:
             try:
-                executable = self._built(checked, call, fixed, most)
+                executable = self._built(checked, call, most)
             except (MemoryError, ValueError, BuildError):  # the exact sizes may still succeed
                 # Stored, too: this attempt is not repeated for each call.
                 executable = _EACH
@@ -338,13 +325,7 @@ class CallCache(Remembered[Any]):
             one_launch=not call.partial and not any(target.fields for target in checked.targets),
         )
 
-    def _built(
-        self,
-        checked: CheckedCall,
-        call: Call,
-        fixed: Sequence[int],
-        most: _Planned | None = None,
-    ) -> Executable:
+    def _built(self, checked: CheckedCall, call: Call, most: _Planned | None = None) -> Executable:
         """Plan, build and prepare a call, for at `most` so many elements and bins of a shape if that is given."""
         batch, device = checked.batch, checked.queue.device
         size, shapes = checked.size, checked.shapes
@@ -380,9 +361,7 @@ class CallCache(Remembered[Any]):
                 check(sweeps)
                 return [preparation.part(sweep) for sweep in sweeps]
 
-            same = {self._arguments[n].name: checked.values[n] for n in fixed}
-            prepared = preparation.prepared(built.sweeps, built.operators)
-            return executable_of(checked.queue, prepared, smaller, same)
+            return executable_of(checked.queue, preparation.prepared(built.sweeps, built.operators), smaller)
 
 
 def shape_of_bins(num_bins: Any) -> tuple[int, ...] | None:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyopencl as cl
 
-from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import Allocator
 from clhist._core.runtime.call import Call
-from clhist._core.runtime.call_cache import SizedCalls
+from clhist._core.runtime.call_cache import SizedCall, SizedCalls
 from clhist._core.runtime.signature import call_templates, keys_of_columns
 from clhist.operators.c_types import scalar
 
 if TYPE_CHECKING:
     from clhist._core.runtime.engine import Engine
 
-# Repeats after which separate preparation has paid off; PoCL 3.0, two cores of an EPYC (Zen 2).
+# Repeats after which a better table of bins has paid off; PoCL 3.0, two cores of an EPYC (Zen 2).
 MANY = 16
+_MOST_SCALARS = 64  # prepared calls whose scalars a template stores
 
 
 class Sizes(NamedTuple):
@@ -47,92 +47,82 @@ def sizes_of(size: int, bins: int | tuple[int, ...], numbers: tuple[Any, ...] = 
     return Sizes(size, bins, numbers)
 
 
+class SweepCalls(NamedTuple):
+    """An engine, and the prepared calls of all templates of one kind.
+
+    Attributes
+    ----------
+    engine : Engine
+        What computes them.
+    prepared : dict
+        Calls by which arrays of `dest` and `out` are one.
+    """
+
+    engine: Engine
+    prepared: dict[Hashable, SizedCalls]
+
+
 class CallTemplate:
     """A call of an engine for any sizes, without the arrays of its caller, who stores it by its own signature.
 
     Parameters
     ----------
-    engine : Engine
-        What computes it.
+    calls : SweepCalls
+        The engine, and the prepared calls, which templates with other arguments of the same kinds share.
     args : sequence
-        The arguments of the map; None for each slot of an array, or of a scalar that depends on the sizes.
+        The arguments of the map: tables on the device, scalars, and None for each slot of an array, or of a scalar
+        that depends on the sizes.
     call : Call
         The other options, except those that `call_with` adds.
-    origin : CallTemplate, optional
-        The template whose calls have arguments of the same kinds. Calls of both share plans.
     """
 
-    __slots__ = (
-        "_calls",
-        "_scalars",
-        "args",
-        "arrays",
-        "call",
-        "engine",
-        "fixed",
-        "nbytes",
-        "origin",
-        "separate",
-        "shared",
-    )
+    __slots__ = ("_scalars", "args", "arrays", "call", "calls", "nbytes", "scalars", "tables", "uses")
 
-    def __init__(self, engine: Engine, args: Sequence[Any], call: Call, origin: CallTemplate | None = None) -> None:
-        self.engine, self.args, self.call, self._calls = engine, tuple(args), call, 0
-        self.origin = self if origin is None else origin
-        # Positions of the arguments that executables of this template have: all but slots.
-        self.fixed = tuple([n for n, value in enumerate(self.args) if value is not None])
-        self.arrays, self._scalars, self.nbytes = list[Any](), list[Any](), 0
-        for argument, value in zip(engine.arguments if args else (), self.args, strict=True):
+    def __init__(self, calls: SweepCalls, args: Sequence[Any], call: Call) -> None:
+        self.calls, self.args, self.call, self.uses = calls, tuple(args), call, 0
+        self.arrays, self._scalars, self.tables = list[Any](), list[Any](), list[int]()
+        for n, argument in enumerate(calls.engine.arguments):
             if not argument.is_array:
-                self._scalars.append((argument, value))
-            else:
-                self.arrays.append(value)
-                self.nbytes += 0 if value is None else value.nbytes
-        # The prepared calls, by which arrays of `dest` and `out` are one: `separate` ones take the slots alone,
-        # `shared` ones all arguments of the templates whose origin this is.
-        self.separate: dict[Hashable, SizedCalls] = {}
-        self.shared: dict[Hashable, SizedCalls] = {}
+                self._scalars.append((argument, self.args[n]))
+                continue
+            self.arrays.append(self.args[n])
+            if self.args[n] is not None:
+                self.tables.append(n)
+        self.nbytes = sum([self.args[n].nbytes for n in self.tables])
+        # By prepared call: the same list tells an executable that its kernels have these arguments.
+        self.scalars: dict[SizedCall, list[Any]] = {}
 
     @property
     def has_many_calls(self) -> bool:
-        """Whether it had so many calls that preparing it better pays off."""
-        return self._calls >= MANY
-
-    def is_separate(self, arrays: Sequence[Any]) -> bool:
-        """Count a call; return whether enough calls preceded it to prepare this template separately.
-
-        One is enough for arrays of CUDA, whose launches are recorded. Templates without fixed arguments are separate.
-        """
-        if not self.fixed or self._calls >= MANY:
-            return True
-        self._calls += MANY if arrays and is_cuda(arrays[0]) else 1
-        return False
+        """Whether it had so many calls that better tables pay off."""
+        return self.uses >= MANY
 
     def with_tables(self, arrays: Iterable[Any]) -> list[Any]:
         """Return the arrays of the map, with `arrays` in their slots."""
+        if not self.tables:
+            return [*arrays]
         remaining = iter(arrays)
         return [next(remaining) if array is None else array for array in self.arrays]
 
-    def scalars(self, numbers: Sequence[Any], *, all_of_them: bool) -> list[Any]:
-        """Return the scalars as kernels take them, with `numbers` in their slots; only these unless `all_of_them`."""
+    def scalars_of(self, prepared: SizedCall, numbers: Iterable[Any]) -> list[Any]:
+        """Return the scalars as kernels take them, with `numbers` in their slots, and the sizes; store them."""
         remaining = iter(numbers)
-        return [
-            scalar(argument, next(remaining) if value is None else value)
-            for argument, value in self._scalars
-            if all_of_them or value is None
-        ]
+        scalars = [scalar(one, next(remaining) if value is None else value) for one, value in self._scalars]
+        if len(self.scalars) >= _MOST_SCALARS:
+            self.scalars = {}
+        self.scalars[prepared] = scalars = [*scalars, *prepared.sizes]
+        return scalars
 
     def with_args(self, begin: int, others: Sequence[Any]) -> CallTemplate:
         """Return the call with `others`, of the same dtypes, as the arguments from `begin` on."""
-        args = *self.args[:begin], *others, *self.args[begin + len(others) :]
-        return CallTemplate(self.engine, args, self.call, self.origin)
+        return CallTemplate(self.calls, (*self.args[:begin], *others, *self.args[begin + len(others) :]), self.call)
 
     def with_slots(self, arrays: Iterable[Any], numbers: Iterable[Any]) -> list[Any]:
         """Return all arguments, with `arrays` and `numbers` in their slots."""
         of_arrays, of_numbers = iter(arrays), iter(numbers)
         return [
             value if value is not None else next(of_arrays if argument.is_array else of_numbers)
-            for argument, value in zip(self.engine.arguments, self.args, strict=True)
+            for argument, value in zip(self.calls.engine.arguments, self.args, strict=True)
         ]
 
     def call_with(
@@ -156,10 +146,10 @@ class CallTemplate:
         return Call(bins, size, dest, out, call.queue, allocator, wait_for, *same, *of_bins, begun)
 
 
-def origin_for(
+def sweep_calls(
     queue: cl.CommandQueue, arrays: Sequence[Any], kind: Hashable, make: Callable[[], Engine]
-) -> CallTemplate | None:
-    """Return the origin of templates for calls of one kind on columns of equal keys; None of other arrays.
+) -> SweepCalls:
+    """Return the engine and the prepared calls of one kind, which are shared if `arrays` are columns of equal keys.
 
     Parameters
     ----------
@@ -173,12 +163,7 @@ def origin_for(
         Returns the engine.
     """
     parts = keys_of_columns(arrays)
-    if parts is None:
-        return None
-    key = "origin", queue, *parts, kind, *profile_names()
-    origin: CallTemplate | None = call_templates.get(key)
-    if origin is None:
-        # Without arguments, so that the cache keeps no tables alive.
-        origin = CallTemplate(make(), (), Call(1, queue=queue))
-    call_templates.put(key, origin)  # stays where calls of many sizes displace each other
-    return origin
+    key = None if parts is None else ("sweeps", queue, *parts, kind, *profile_names())
+    calls: SweepCalls = call_templates.get(key) or SweepCalls(make(), {})
+    call_templates.put(key, calls)  # stays where calls of many sizes displace each other
+    return calls

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,7 +254,7 @@ class CudaChain(Chain):
 class _Command:
     """A launch with its kernel."""
 
-    def __init__(self, launch: Launch, loaded: Loaded, places: dict[Any, int], same: dict[Any, Any]) -> None:
+    def __init__(self, launch: Launch, loaded: Loaded, places: dict[Any, int], tables: dict[Any, int]) -> None:
         groups = [n // m for n, m in zip(launch.global_size, launch.local_size, strict=True)]
         # CUDA takes three dimensions of groups and of their sizes.
         ones = [1] * (3 - len(groups))
@@ -266,8 +265,8 @@ class _Command:
         self._arguments = Arguments(launch.kernel.parameters)
         rooms = self._arguments.rooms
         for n, value in enumerate(launch.arguments):
-            if isinstance(value, Table | Slot) and value in same:
-                self._arguments.set(n, same[value])
+            if isinstance(value, Table):
+                self._arguments.set(n, tables[value])
             elif isinstance(value, Slot) and value.what == MEMORY:
                 pass  # address 0: the offset is the address
             elif isinstance(value, Slot | Scratch):
@@ -328,9 +327,8 @@ class CudaExecutable(Executable):
         queue: cl.CommandQueue,
         prepared: Prepared,
         smaller: Callable[[Part, int], Sequence[Part]] | None = None,
-        same: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        super().__init__(queue, prepared, smaller, same)
+        super().__init__(queue, prepared, smaller)
         device = cuda_device_of(queue)
         assert device is not None
         self._queue, self._device = queue, device
@@ -343,9 +341,6 @@ class CudaExecutable(Executable):
                 raise NotDirectError("to wait for the pairs of a sort")  # a captured stream cannot
         self._blocks: list[Allocation] = []  # of tables
         self._parts: list[_Part] | None = None
-
-    def _placed(self, queue: cl.CommandQueue, array: Any) -> tuple[Any, int]:
-        return 0, array.offset  # all memory is one buffer at address 0
 
     def load_all(self, arrays: Sequence[Any]) -> None:
         """Load the programs, for a call on these arrays; raises as `run`."""
@@ -374,14 +369,14 @@ class CudaExecutable(Executable):
                 commands.append(command)
                 continue
             for value in command.arguments:
-                if isinstance(value, Table) and value not in self._same:
+                if isinstance(value, Table) and value not in self._tables:
                     driver().check_not_captured(stream)  # which need not be the one that copies
                     block = Allocation(self._device, value.array.nbytes)
                     self._blocks.append(block)
                     driver().upload(block.address, np.ascontiguousarray(value.array), driver().own_stream(self._device))
-                    self._same[value] = block.address
+                    self._tables[value] = block.address
             loaded = loaded_kernel(kernel_of(self._queue.context, command.kernel), self._device, stream)
-            commands.append(_Command(command, loaded, places, self._same))
+            commands.append(_Command(command, loaded, places, self._tables))
         return _Part(part, commands, tuple(begins), size, {})
 
     def run(

@@ -74,6 +74,16 @@ class _New(NamedTuple):
         addresses.append(library.address(made))
 
 
+class _DeviceTable(NamedTuple):
+    """A table that belongs to no caller: the same in all replays."""
+
+    array: CudaArray
+
+    def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        arrays.append(self.array)
+        addresses.append(self.array.offset)
+
+
 class _Conversion(NamedTuple):
     """A conversion: the library casts the first elements of the array of this number to another dtype."""
 
@@ -103,7 +113,7 @@ class _Reading(NamedTuple):
         return host
 
 
-_Step = _Launch | _New | _Conversion | _Reading
+_Step = _Launch | _New | _DeviceTable | _Conversion | _Reading
 
 
 class Ending(NamedTuple):
@@ -200,7 +210,7 @@ class Repeat:
     @property
     def is_one_launch(self) -> bool:
         """Whether nothing is enqueued if memory is refused: all is allocated before the one launch."""
-        only_allocates = all(isinstance(step, _New) for step in self._steps[:-1])
+        only_allocates = all(isinstance(step, _New | _DeviceTable) for step in self._steps[:-1])
         return only_allocates and all(launch.executable.prepared.is_of_one for launch in self._launches)
 
     def is_worth_it(self) -> bool:
@@ -415,6 +425,11 @@ def _steps(
             made[len(ranges)] = (call.array.size,), call.result.dtype
             ranges.append((call.result.offset, call.result.nbytes))
         else:
+            for array, slot in zip(call.arrays, call.executable.prepared.arrays, strict=True):
+                is_there = any(address == array.offset for address, _ in ranges)
+                if array.memory.library is None and not slot.is_written and not is_there:
+                    steps.append(_DeviceTable(array))
+                    ranges.append((array.offset, array.nbytes))
             steps.append(_Launch(call.executable, [_place(array, ranges) for array in call.arrays], call.scalars))
     return steps
 

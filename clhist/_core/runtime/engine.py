@@ -62,8 +62,8 @@ class _Request(NamedTuple):
         The calls of all sizes, which store this one; None of a call that is checked each time.
     sizes : tuple
         The number of elements and the bins, as `calls` look them up.
-    fixed : sequence of int
-        Positions of the map's arguments that are equal in all calls of `calls`.
+    tables : sequence of int
+        Positions of arrays that are on the device also if the caller's are NumPy's.
     key : hashable
         The key of `calls` in the cache of the engine; None if a template has them.
     """
@@ -73,7 +73,7 @@ class _Request(NamedTuple):
     targets: Sequence[Array]
     calls: SizedCalls | None
     sizes: tuple[Any, ...]
-    fixed: Sequence[int] = ()
+    tables: Sequence[int] = ()
     key: Hashable = None
 
 
@@ -253,8 +253,8 @@ class Engine:
         for operator, most in self._limited:
             check_number(operator, size * most)
 
-    def check(self, args: Sequence[Any], call: Call) -> CheckedCall:
-        """Return the arguments of a call, checked.
+    def check(self, args: Sequence[Any], call: Call, tables: Sequence[int] = ()) -> CheckedCall:
+        """Return the arguments of a call, checked; those at the positions of `tables` may be on the device.
 
         Raises
         ------
@@ -274,7 +274,8 @@ class Engine:
         # A bin belongs to one histogram, so the longest histogram bounds the values of any bin.
         self.check_counts(size if batch is None else batch.longest(size))
         targets = self.outputs.targets(of_results, call.dest, call.out, call.partial)
-        arrays = survey(named_arrays(self.arguments, values, targets), self.context, _LOAD_BYTES)
+        named = named_arrays(self.arguments, values, targets, tables)
+        arrays = survey(named, self.context, _LOAD_BYTES)
         queue = queue_for(call.queue, self.context, arrays.queue)
         events = [*call.wait_for, *arrays.events]
         return CheckedCall(values, size, shapes, batch, targets, arrays.on_device, arrays.is_aligned, queue, events)
@@ -336,49 +337,27 @@ class Engine:
         if lost.unchecked:
             lost.check_process()
         targets: list[Array] = []
-        calls, prepared, separate = self._of_template(template, arrays, call, sizes, targets)
+        template.uses += 1
+        # Most calls have new results.
+        aliases = () if call.dest is None and call.out is None else aliases_of(call, targets)
+        calls = prepared = None
+        if aliases is not None:
+            calls = template.calls.prepared.get(aliases)
+            if calls is None:
+                calls = template.calls.prepared[aliases] = SizedCalls()
+            prepared = calls.get(sizes) or self._of_other_sizes(calls, sizes, call)
         if prepared is not None and prepared.uses < MANY_USES:
-            # The same list tells the executable that its kernels have these arguments.
-            origin, scalars = prepared.scalars
-            if origin is not template:
-                scalars = [*template.scalars(sizes.numbers, all_of_them=not separate), *prepared.sizes]
-                prepared.scalars = template, scalars
+            scalars = template.scalars.get(prepared)
+            if scalars is None:
+                scalars = template.scalars_of(prepared, sizes.numbers)
             try:
-                return prepared.run([*arrays] if separate else template.with_tables(arrays), scalars, call, targets)
+                return prepared.run(template.with_tables(arrays), scalars, call, targets)
             except OutOfMemoryError:
                 if not prepared.ends_for_less():
                     raise
         args = template.with_slots(arrays, sizes.numbers)
         call = template.call_with(call.dest, call.out, call.allocator, call.wait_for, call.begun, sizes)
-        fixed = template.fixed if separate else ()
-        return self._first(_Request(args, call, targets, calls, sizes, fixed), exact=prepared is not None)
-
-    def _of_template(
-        self, template: CallTemplate, arrays: Sequence[Any], call: Call, sizes: Sizes, targets: list[Array]
-    ) -> tuple[SizedCalls | None, SizedCall | None, bool]:
-        """Return where a call of `run_template` is stored, the prepared call or None, and whether it takes slots alone.
-
-        The arrays of `dest` and `out` are added to `targets`.
-        """
-        # Too few calls of a template: they share what other templates of its origin prepared.
-        separate = template.is_separate(arrays)
-        by_aliases = template.separate if separate else template.origin.shared
-        # Most calls have new results.
-        aliases = () if call.dest is None and call.out is None else aliases_of(call, targets)
-        if aliases is None:
-            return None, None, separate
-        calls = by_aliases.get(aliases)
-        if calls is None:
-            calls = by_aliases[aliases] = SizedCalls()
-        prepared = calls.get(sizes) or self._of_other_sizes(calls, sizes, call)
-        if prepared is None and separate and calls.has_any:
-            # Calls that were prepared before the template had its own serve sizes that these have no plan for.
-            others = template.origin.shared.get(aliases)
-            if others is not None:
-                prepared = others.get(sizes) or self._of_other_sizes(others, sizes, call)
-                if prepared is not None:
-                    return others, prepared, False
-        return calls, prepared, separate
+        return self._first(_Request(args, call, targets, calls, sizes, template.tables), exact=prepared is not None)
 
     def _of_other_sizes(self, calls: SizedCalls, sizes: tuple[Any, ...], call: Call) -> SizedCall | None:
         """Return the prepared call of a request by that of other sizes whose plan serves these; None if there is none.
@@ -404,22 +383,22 @@ class Engine:
 
         With `exact`, the plan is for the size of this call alone.
         """
-        args, call, targets, calls, sizes, fixed, key = request
-        checked = self.check(args, call)
+        args, call, targets, calls, sizes, tables, key = request
+        checked = self.check(args, call, tables)
         # A call that exceeds the memory runs in pieces. Its plan is checked before the first piece is enqueued.
         if (step := self._step(checked, call)) is not None:
             from clhist._core.runtime.pieces import by_pieces
 
             self._calls.check(checked, call, step)
             return by_pieces(self, checked, call, step)
-        prepared, operands = self.prepare(checked, call, fixed, exact=exact)
+        prepared, operands = self.prepare(checked, call, exact=exact)
         try:
             outcome = prepared.run(*operands, call, ())
         except OutOfMemoryError:
             # The exact plan of this call has no spare bins, so it may still fit.
             if not prepared.ends_for_less():
                 raise
-            prepared, operands = self.prepare(checked, call, fixed, exact=True)
+            prepared, operands = self.prepare(checked, call, exact=True)
             outcome = prepared.run(*operands, call, ())
         # A repeat passes its arguments to kernels as they are, so none may have been copied or converted.
         if calls is None or not all(map(is_taken, args, checked.values)):
@@ -496,19 +475,16 @@ class Engine:
         """Raise what the plan of a call raises, whatever its race factor: nothing is enqueued."""
         self._calls.check(checked, call, checked.size)
 
-    def prepare(
-        self, checked: CheckedCall, call: Call, fixed: Sequence[int] = (), *, exact: bool = False
-    ) -> tuple[SizedCall, Operands]:
+    def prepare(self, checked: CheckedCall, call: Call, *, exact: bool = False) -> tuple[SizedCall, Operands]:
         """Plan, build and prepare a checked call; return it with its arrays and scalars.
 
-        `fixed` are the positions of the map's arguments that are equal in all its calls; these are left out of the
-        arrays and scalars. With `exact`, the plan is for the size of this call alone.
+        With `exact`, the plan is for the size of this call alone.
         """
         numbers, targets = numbered(checked.targets)
-        prepared = self._calls.prepared(checked, call, fixed, numbers, exact=exact)
+        prepared = self._calls.prepared(checked, call, numbers, exact=exact)
         if self._custom and checked.size:  # which enqueues kernels: what is refused has been by now
             self._check_operators(checked, call)
-        arrays, scalars = self._operands(checked, call, targets, fixed)
+        arrays, scalars = self._operands(checked, call, targets)
         if prepared.new is not None:
             arrays = [prepared.new if array is None else array for array in arrays]
         return prepared, (arrays, [*scalars, *prepared.sizes])
@@ -541,12 +517,9 @@ class Engine:
         """Return the arrays and scalars of a call as a prepared one has slots for them; None of new arrays."""
         return self._operands(checked, call, numbered(checked.targets)[1])
 
-    def _operands(
-        self, checked: CheckedCall, call: Call, targets: Sequence[Array | None], fixed: Sequence[int] = ()
-    ) -> Operands:
+    def _operands(self, checked: CheckedCall, call: Call, targets: Sequence[Array | None]) -> Operands:
         values = checked.values
-        arrays = [values[n] for n in self._arrays if n not in fixed]
-        scalars = [values[n] for n in self._scalars if n not in fixed]
+        arrays, scalars = [values[n] for n in self._arrays], [values[n] for n in self._scalars]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.lower_bound]
 
 

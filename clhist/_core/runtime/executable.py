@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pyopencl as cl
 from clhist._core.opencl.cuda_kinds import NotDirectError
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
 from clhist._core.runtime.call import Outcome
-from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, Part, Prepared, Slot
+from clhist._core.runtime.prepared import MEMORY, OFFSET, VALUE, Part, Prepared, Slot, Table
 
 
 class Executable(ABC):
@@ -33,8 +32,6 @@ class Executable(ABC):
     smaller : callable or None
         Takes a part and a number of bytes; returns parts with the same result whose copies need no more than that.
         Raises MemoryError or ValueError if there are none.
-    same : mapping of str to array or NumPy scalar
-        Contents of slots that are the same in all calls. Calls do not pass these.
     """
 
     def __init__(
@@ -42,33 +39,19 @@ class Executable(ABC):
         queue: cl.CommandQueue,
         prepared: Prepared,
         smaller: Callable[[Part, int], Sequence[Part]] | None = None,
-        same: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.prepared, self._smaller, self._lock = prepared, smaller, threading.Lock()
-        self._slots = [slot for slot in prepared.arrays if slot.name not in same]
-        first = len(prepared.arrays) - len(self._slots)  # the fixed slots are the map's, which come first
-        self._results = [
-            (tuple(n - first for n in result.slots), result.has_fields, result.label, result.operator)
-            for result in prepared.results
-        ]
+        self._slots, self._results = prepared.arrays, prepared.results
         # The slot of the result if there is one array of it, as of most calls.
-        is_single = len(self._results) == 1 and not self._results[0][1]
-        self._result_slot = self._results[0][0][0] if is_single else None
+        is_single = len(self._results) == 1 and not self._results[0].has_fields
+        self._result_slot = self._results[0].slots[0] if is_single else None
         # Index of each slot in the call's memory or in its numbers (offsets, then scalars).
         self._places: dict[Any, int] = {}
         for n, slot in enumerate(self._slots):
             self._places |= {Slot(slot.name, MEMORY): n, Slot(slot.name, OFFSET): n}
-        scalars = (name for name in prepared.scalars if name not in same)
-        for n, name in enumerate(scalars, len(self._slots)):
+        for n, name in enumerate(prepared.scalars, len(self._slots)):
             self._places[Slot(name, VALUE)] = n
-        # Fixed arguments, by what stands for them in launches: the contents of `same`, and tables once they are there.
-        self._same: dict[Any, Any] = {}
-        for name, value in same.items():
-            if isinstance(value, np.generic):
-                self._same[Slot(name, VALUE)] = value
-            else:
-                memory, offset = self._placed(queue, value)
-                self._same |= {Slot(name, MEMORY): memory, Slot(name, OFFSET): offset}
+        self._tables: dict[Table, Any] = {}  # on the device
 
     @abstractmethod
     def run(
@@ -123,10 +106,6 @@ class Executable(ABC):
         """Load the kernels for a call on these arrays, unless they are loaded."""
 
     @abstractmethod
-    def _placed(self, queue: cl.CommandQueue, array: Any) -> tuple[Any, int]:
-        """Return the memory and the offset of an array that is the same in all calls."""
-
-    @abstractmethod
     def _built(self, part: Part, run: Any = None) -> Any:
         """Return a part with its kernels; its attribute ``part`` is that part. `run` is None before the first call."""
 
@@ -157,8 +136,9 @@ class Executable(ABC):
         if self._result_slot is not None:
             return [arrays[self._result_slot]]
         results = []
-        for slots, has_fields, _, _ in self._results:
-            results.append(tuple([arrays[n] for n in slots]) if has_fields else arrays[slots[0]])
+        for result in self._results:
+            fields = [arrays[n] for n in result.slots]
+            results.append(tuple(fields) if result.has_fields else fields[0])
         return results
 
     def _less(

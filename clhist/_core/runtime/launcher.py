@@ -5,10 +5,9 @@ Chooses the back end of a queue: by OpenCL, or by CUDA, whose modules are import
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -60,7 +59,7 @@ class _Command:
         "typed",
     )
 
-    def __init__(self, context: cl.Context, launch: Launch, places: dict[Any, int], same: dict[Any, Any]) -> None:
+    def __init__(self, context: cl.Context, launch: Launch, places: dict[Any, int], tables: dict[Any, Any]) -> None:
         kernel = kernel_of(context, launch.kernel)
         self.stage, self.enqueue = launch.stage, kernel.enqueue
         self.global_size, self.local_size = launch.global_size, launch.local_size
@@ -70,11 +69,9 @@ class _Command:
         for n, value in enumerate(launch.arguments):
             if isinstance(value, Table):
                 # A table is uploaded once, for all commands that refer to it.
-                if value not in same:
-                    same[value] = read_only_buffer(context, value.array)
-                arguments.append(same[value])
-            elif isinstance(value, Slot) and value in same:
-                arguments.append(same[value])
+                if value not in tables:
+                    tables[value] = read_only_buffer(context, value.array)
+                arguments.append(tables[value])
             elif isinstance(value, Slot | Scratch):
                 # Each call passes its own to the kernel.
                 is_buffer = isinstance(value, Scratch) or value.what == MEMORY
@@ -132,10 +129,9 @@ class OpenCLExecutable(Executable):
         queue: cl.CommandQueue,
         prepared: Prepared,
         smaller: Callable[[Part, int], Sequence[Part]] | None = None,
-        same: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._context = queue.context
-        super().__init__(queue, prepared, smaller, same)
+        super().__init__(queue, prepared, smaller)
         self._written = [n for n, slot in enumerate(self._slots) if slot.is_written]
         self._parts = [self._built(part) for part in prepared.parts]
         self._blocks = blocks_of(queue.context)
@@ -147,14 +143,10 @@ class OpenCLExecutable(Executable):
         self._offsets: list[int] = []
         self._scalars: Sequence[Any] | None = None
 
-    def _placed(self, queue: cl.CommandQueue, array: Any) -> tuple[Any, int]:
-        device_operand = operand(array, queue, written=False)
-        return device_operand.buffer, device_operand.offset
-
     def _built(self, part: Part, run: Any = None) -> _Part:
         places = {Scratch(n): len(self._slots) + n for n in range(len(part.scratch))} | self._places
         commands = [
-            command if isinstance(command, SortPairs) else _Command(self._context, command, places, self._same)
+            command if isinstance(command, SortPairs) else _Command(self._context, command, places, self._tables)
             for command in part.commands
         ]
         return _Part(part, commands, run is not None)
@@ -283,9 +275,9 @@ class OpenCLExecutable(Executable):
         results = self._collected(call_arrays)
         # The results are on the host, so their range is checked without another synchronisation.
         if self.prepared.is_checked:
-            for (_, _, label, operator), result in zip(self._results, results, strict=True):
-                if operator.largest is not None:
-                    _fixed_point().check_range(label, operator, result)
+            for slots, result in zip(self._results, results, strict=True):
+                if slots.operator.largest is not None:
+                    _fixed_point().check_range(slots.label, slots.operator, result)
         return Outcome(results, events, after)
 
     def _run(
@@ -361,14 +353,13 @@ def executable_of(
     queue: cl.CommandQueue,
     prepared: Prepared,
     smaller: Callable[[Part, int], Sequence[Part]] | None = None,
-    same: Mapping[str, Any] = MappingProxyType({}),
 ) -> Executable:
     """Return what runs a prepared call on a queue: by OpenCL, or by CUDA if the queue stands for a device of that."""
     if cuda_device_of(queue) is None:
-        return OpenCLExecutable(queue, prepared, smaller, same)
+        return OpenCLExecutable(queue, prepared, smaller)
     from clhist._core.runtime.cuda_launcher import CudaExecutable
 
-    return CudaExecutable(queue, prepared, smaller, same)
+    return CudaExecutable(queue, prepared, smaller)
 
 
 def chain_on(queue: cl.CommandQueue, purpose: str) -> Chain:

@@ -15,7 +15,7 @@ from clhist._core.model.updates import GATHER
 from clhist._core.opencl.arrays import is_array, is_device_array, overlap
 from clhist._core.runtime.call import Call, Outcome, call_of, queue_for, queue_of
 from clhist._core.runtime.call import checked_events as checked_events
-from clhist._core.runtime.call_template import CallTemplate, Sizes, sizes_of
+from clhist._core.runtime.call_template import CallTemplate, Sizes, SweepCalls, sizes_of
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.multi_index import flat_indices as flat_indices
 from clhist._core.runtime.pairs import Pairs, as_parts
@@ -40,7 +40,7 @@ def repeated(arguments: tuple[Any, ...], allocator: Any, wait_for: Any) -> tuple
     arrays = (indices, *values) if isinstance(values, tuple) else (indices, values)
     template = entry.template
     call = template.call_with(dest if entry.has_dest else None, out, allocator, wait_for)
-    return template.engine.run_template(template, arrays[: entry.num_arrays], call, sizes or entry.sizes), key
+    return template.calls.engine.run_template(template, arrays[: entry.num_arrays], call, sizes or entry.sizes), key
 
 
 class _Repeated(NamedTuple):
@@ -209,7 +209,7 @@ def _remember(key: Hashable, pairs: Pairs, whole: Pairs, engine: Engine, args: S
     same = [None if is_device_array(value) else value for value in args]
     offsets = None if call.offsets is None else np.array(call.offsets)  # which the caller may change
     stored = replace(call, dest=None, out=None, allocator=None, wait_for=(), offsets=offsets)
-    template = CallTemplate(engine, same, stored)
+    template = CallTemplate(SweepCalls(engine, {}), same, stored)
     assert call.size is not None
     sizes = Sizes(call.size, call.num_bins)
     call_templates.put(key, _Repeated(template, len(pairs.arrays) - len(pairs.dests), bool(pairs.dests), sizes))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,6 @@ def single_kernel(
     work_items: tuple[int, int],
     what: str,
     options: tuple[str, ...] = (),
-    same: Mapping[str, Any] = MappingProxyType({}),
 ) -> Executable:
     """Return the executable of the kernel ``clhist_NAME``, whose results are the slots that have a new array.
 
@@ -51,10 +48,8 @@ def single_kernel(
         What it computes, in the words of an error.
     options : tuple of str
         For the compiler.
-    same : mapping of str to array
-        The first slots' arrays that calls do not pass.
     """
-    return executable_of(queue, _prepared(name, source, slots, scalars, work_items, what, options), None, same)
+    return executable_of(queue, _prepared(name, source, slots, scalars, work_items, what, options))
 
 
 @lru_cache(maxsize=64)
