@@ -46,7 +46,7 @@ def test_a_signature_has_each_option_of_a_call(name, monkeypatch):
 def test_a_repeated_call_keeps_each_option(name):
     """With other results or events, too."""
     call = Call(**({"num_bins": 7} | {name: OPTIONS[name]}))
-    calls: Any = SimpleNamespace(engine=SimpleNamespace(arguments=()))
+    calls: Any = SimpleNamespace(engine=SimpleNamespace(arrays=()))
     again = CallTemplate(calls, (), call).call_with("dest", "out", bytearray, ("event",), print)
     assert getattr(again, name) is getattr(call, name), f"CallTemplate.call_with drops {name}"
     assert (again.dest, again.out, again.allocator, again.wait_for) == ("dest", "out", bytearray, ("event",))

@@ -76,19 +76,13 @@ class CallTemplate:
         The other options, except those that `call_with` adds.
     """
 
-    __slots__ = ("_scalars", "args", "arrays", "call", "calls", "nbytes", "scalars", "tables", "uses")
+    __slots__ = ("args", "arrays", "call", "calls", "nbytes", "scalars", "tables", "uses")
 
     def __init__(self, calls: SweepCalls, args: Sequence[Any], call: Call) -> None:
         self.calls, self.args, self.call, self.uses = calls, tuple(args), call, 0
-        self.arrays, self._scalars, self.tables = list[Any](), list[Any](), list[int]()
-        for n, argument in enumerate(calls.engine.arguments):
-            if not argument.is_array:
-                self._scalars.append((argument, self.args[n]))
-                continue
-            self.arrays.append(self.args[n])
-            if self.args[n] is not None:
-                self.tables.append(n)
-        self.nbytes = sum([self.args[n].nbytes for n in self.tables])
+        self.arrays = [args[n] for n in calls.engine.arrays]
+        self.tables = [n for n in calls.engine.arrays if args[n] is not None]
+        self.nbytes = sum([args[n].nbytes for n in self.tables])
         # By prepared call: the same list tells an executable that its kernels have these arguments.
         self.scalars: dict[SizedCall, list[Any]] = {}
 
@@ -106,8 +100,9 @@ class CallTemplate:
 
     def scalars_of(self, prepared: SizedCall, numbers: Iterable[Any]) -> list[Any]:
         """Return the scalars as kernels take them, with `numbers` in their slots, and the sizes; store them."""
-        remaining = iter(numbers)
-        scalars = [scalar(one, next(remaining) if value is None else value) for one, value in self._scalars]
+        remaining, arguments = iter(numbers), self.calls.engine.arguments
+        values = [(arguments[n], self.args[n]) for n in self.calls.engine.scalars]
+        scalars = [scalar(argument, next(remaining) if value is None else value) for argument, value in values]
         if len(self.scalars) >= _MOST_SCALARS:
             self.scalars = {}
         self.scalars[prepared] = scalars = [*scalars, *prepared.sizes]

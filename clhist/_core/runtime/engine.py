@@ -93,6 +93,8 @@ class Engine:
 
     Attributes
     ----------
+    arrays, scalars : tuple of int
+        Positions of the map's arrays and scalars among its arguments.
     race_factors : dict
         Race factors of the map that were measured to be kept, by the bins of each output; see `clhist.race_factor`.
 
@@ -124,8 +126,8 @@ class Engine:
         self.arguments = source.arguments
         self.race_factors: dict[tuple[int, ...], float] = {}
         self._preparation = Builder(self.context, source, profile)
-        self._arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
-        self._scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
+        self.arrays = tuple(n for n, argument in enumerate(self.arguments) if argument.is_array)
+        self.scalars = tuple(n for n, argument in enumerate(self.arguments) if not argument.is_array)
         self._calls = CallCache(self._preparation, source)
         pairs = zip(source.operators, source.max_pairs, strict=True)
         self._limited = [(operator, most or 1) for operator, most in pairs if operator.most_values is not None]
@@ -312,7 +314,7 @@ class Engine:
         if prepared is not None and prepared.uses < MANY_USES:
             scalars = self._taken(prepared, args, call)
             try:
-                return prepared.run([args[n] for n in self._arrays], scalars, call, targets)
+                return prepared.run([args[n] for n in self.arrays], scalars, call, targets)
             except OutOfMemoryError:
                 if not prepared.ends_for_less():
                     raise
@@ -433,7 +435,7 @@ class Engine:
             return None
         from clhist._core.runtime.pieces import are_apart
 
-        if not are_apart(checked, self._arrays):
+        if not are_apart(checked, self.arrays):
             return None
         # Only uploads take device memory for each element.
         element_bytes = 0 if is_there else sum(argument.dtype.itemsize for argument in source.elementwise)
@@ -452,7 +454,7 @@ class Engine:
         previous, before = prepared.scalars
         if previous == []:  # as of maps of arrays alone
             return before
-        values = [args[n] for n in self._scalars]
+        values = [args[n] for n in self.scalars]
         if call.largest is not None:
             values.append(call.largest.lower_bound)
         scalars = before if previous is not None else [*(None for _ in values), *prepared.sizes]
@@ -465,7 +467,7 @@ class Engine:
                     continue
             if scalars is before:
                 scalars = [*before]
-            scalars[k] = scalar(self.arguments[self._scalars[k]], value) if k < len(self._scalars) else value
+            scalars[k] = scalar(self.arguments[self.scalars[k]], value) if k < len(self.scalars) else value
         # The same list tells the executable that its kernels have these arguments.
         if scalars is not before:
             prepared.scalars = values, scalars
@@ -519,7 +521,7 @@ class Engine:
 
     def _operands(self, checked: CheckedCall, call: Call, targets: Sequence[Array | None]) -> Operands:
         values = checked.values
-        arrays, scalars = [values[n] for n in self._arrays], [values[n] for n in self._scalars]
+        arrays, scalars = [values[n] for n in self.arrays], [values[n] for n in self.scalars]
         return [*arrays, *targets], scalars if call.largest is None else [*scalars, call.largest.lower_bound]
 
 
