@@ -10,7 +10,7 @@ from __future__ import annotations
 from clhist._core.host_spi import *  # noqa: F403
 
 # Arrays of NumPy, PyOpenCL and CUDA: what kernels can take of them.
-from clhist._core.opencl.new_arrays import to_device as to_device, zeros as zeros
+from clhist._core.opencl.new_arrays import beginning as beginning, to_device as to_device, zeros as zeros
 from clhist._core.opencl.operands import in_place as in_place
 from clhist._core.opencl.upload import FEWEST_BYTES as FEWEST_BYTES, uploads as uploads
 from clhist._core.cuda.libraries import library as library

@@ -11,7 +11,6 @@ from clhist.binned.sweep import (
     Sweep as Sweep,
     arguments_of as arguments_of,
     functions_of as functions_of,
-    shaped as shaped,
     sweep as sweep,
     sweep_engine as sweep_engine,
 )

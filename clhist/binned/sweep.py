@@ -248,13 +248,6 @@ def viewed(array: Any, dtype: np.dtype | None) -> Any:
     return array if dtype is None or array.dtype == dtype or array.dtype.kind == "b" else array.view(dtype)
 
 
-def shaped(cells: Any, shape: tuple[int, ...]) -> Any:
-    """Return the first cells in this shape. One dimension is not reshaped, since that takes PyOpenCL long."""
-    size = prod(shape)
-    cells = beginning(cells, size)
-    return cells if len(shape) == 1 else cells.reshape(shape)
-
-
 def functions_of(axes: Sequence[Kind], *, in_blocks: bool) -> str:
     """Return the C functions that find bins on `axes`, without duplicates."""
     functions = [function for axis in axes for function in axis.functions()]
@@ -460,7 +453,7 @@ class Sweep:
         """Run the sweep and return each result in its shape, without a spare bin; `size` is of `run`."""
         results = self.run(arrays, size=size)
         # With a spare bin the results are flat, and have one bin more.
-        return results if self.bins == self.shape else [shaped(cells, self.shape) for cells in results]
+        return results if self.bins == self.shape else [beginning(cells, *self.shape) for cells in results]
 
     def __call__(self, arrays: Iterable[Any], size: int | None = None) -> dict[str, Any]:
         """Return `results` by name."""

@@ -15,6 +15,7 @@ from clhist._core.spi import (
     HoldsBins,
     Remembered,
     Updates,
+    beginning,
     cuda_device_of,
     default_queue,
     device_kind,
@@ -24,7 +25,7 @@ from clhist._core.spi import (
     to_device,
 )
 from clhist.accumulator import CHUNK_BYTES
-from clhist.binned.spi import Sweep, shaped
+from clhist.binned.spi import Sweep
 from clhist.hist.axes import grows_in_value
 from clhist.hist.categories import growth_undone_on_error
 from clhist.hist.columns import MEANS, Columns, adds_up, is_column, present_columns
@@ -285,7 +286,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
             self._updates.begin()
         for (scale, names, _), accumulators in self._held.items():
             # Accumulators of a sweep are flat, and some have a spare bin behind the others.
-            sums = (shaped(array, shape) if array.ndim == 1 else array for array in accumulators.arrays)
+            sums = (beginning(array, *shape) if array.ndim == 1 else array for array in accumulators.arrays)
             merge(self._added, self._storage, scale, dict(zip(names, sums, strict=True)), accumulators.queue)
         self._held = {}
         self._updates.end()

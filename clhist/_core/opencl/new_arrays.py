@@ -73,16 +73,17 @@ def shares_memory(device: cl.Device) -> bool:
     return bool(device.host_unified_memory and device.type & cl.device_type.CPU)
 
 
-def beginning(array: Array, size: int) -> Array:
-    """Return the first `size` elements of a contiguous array of one dimension and any library, which share its memory.
+def beginning(array: Array, *shape: int) -> Array:
+    """Return the first elements of a contiguous array of one dimension and any library, which share its memory.
 
-    Slices of PyOpenCL's arrays are the same, and take the host ten times as long.
+    Slices of PyOpenCL's arrays, and arrays of another shape, are the same and take the host ten times as long.
     """
     if not isinstance(array, cl_array.Array):
-        return array[:size]
-    if size == array.size:
+        first = array[: prod(shape)]
+        return first if len(shape) == 1 else first.reshape(shape)
+    if shape == array.shape:
         return array
-    first = array_in(array.queue, (size,), array.dtype, array.base_data, array.allocator, array.offset, type(array))
+    first = array_in(array.queue, shape, array.dtype, array.base_data, array.allocator, array.offset, type(array))
     first.context, first.events = array.context, array.events
     return first
 
