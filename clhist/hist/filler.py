@@ -249,7 +249,7 @@ class Filler(HoldsBins, instead="its partial() can be, and merged in another pro
         if accumulators is None or not sweep.may_combine:
             self._hold(key, accumulators, sweep.run(arrays))
         else:
-            like = sweep.template.engine.outputs.like
+            like = sweep.template.calls.engine.outputs.like
             accumulators.check()
             accumulators.join(lambda dest, out, begun: sweep.run(arrays, like(dest), like(out), begun), self._updates)
 

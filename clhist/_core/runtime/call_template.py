@@ -102,7 +102,9 @@ class CallTemplate:
         """Return the scalars as kernels take them, with `numbers` in their slots, and the sizes; store them."""
         remaining, arguments = iter(numbers), self.calls.engine.arguments
         values = [(arguments[n], self.args[n]) for n in self.calls.engine.scalars]
-        scalars = [scalar(argument, next(remaining) if value is None else value) for argument, value in values]
+        scalars: list[Any] = [
+            scalar(argument, next(remaining) if value is None else value) for argument, value in values
+        ]
         if len(self.scalars) >= _MOST_SCALARS:
             self.scalars = {}
         self.scalars[prepared] = scalars = [*scalars, *prepared.sizes]

@@ -275,9 +275,9 @@ class OpenCLExecutable(Executable):
         results = self._collected(call_arrays)
         # The results are on the host, so their range is checked without another synchronisation.
         if self.prepared.is_checked:
-            for slots, result in zip(self._results, results, strict=True):
-                if slots.operator.largest is not None:
-                    _fixed_point().check_range(slots.label, slots.operator, result)
+            for result_slots, result in zip(self._results, results, strict=True):
+                if result_slots.operator.largest is not None:
+                    _fixed_point().check_range(result_slots.label, result_slots.operator, result)
         return Outcome(results, events, after)
 
     def _run(
