@@ -6,7 +6,7 @@ import faulthandler
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -83,19 +83,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark tests by their folder, all others are tests of a device; a worker begins with those with optimization.
+    """Mark tests by their folder, and those whose kernels CI builds with optimization; order each worker's share.
 
-    The others load programs that these have built, and each change of the optimizer clears the caches. A worker of
-    pytest-xdist begins with an equal share of what is selected, in this order.
+    A worker of pytest-xdist begins with an equal share of the selected tests, those with optimization first: the others
+    load the programs that these have built, and each change of the optimizer clears the caches.
     """
     for item in items:
         folder = item.path.parent.name
         if folder in ("unit", "smoke", "slow"):
             item.add_marker(folder)
+        elif folder == "device" and not {"with_optimizer", "without_optimizer"} & set(_fixtures(item)):
+            item.add_marker("kernels")
     yield
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     shares = {item: k * workers // len(items) for k, item in enumerate(items)}
-    items.sort(key=lambda item: (shares[item], "without_optimizer" in getattr(item, "fixturenames", ())))
+    items.sort(key=lambda item: (shares[item], not _is_optimized(item)))
+
+
+def _fixtures(test: pytest.Item | pytest.FixtureRequest) -> Sequence[str]:
+    return getattr(test, "fixturenames", ())
+
+
+def _is_optimized(test: pytest.Item | pytest.FixtureRequest) -> bool:
+    """Return whether README's command, too, builds the programs of this test with optimization."""
+    return test.path.parent.name != "device" or "with_optimizer" in _fixtures(test)
 
 
 @contextmanager
@@ -194,16 +205,25 @@ def only_measured_rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _optimizer(request: pytest.FixtureRequest) -> None:
-    """Build the programs of a module with optimization, unless it uses `without_optimizer`.
+    """Build the programs of a module in tests/device without optimization, unless it uses `with_optimizer`.
 
-    Modules that follow one another share what they built alike.
+    Modules that follow one another share the programs that they build in the same way.
     """
-    environment.use_optimizer("without_optimizer" not in request.fixturenames)
+    environment.use_optimizer(_is_optimized(request))
+
+
+@pytest.fixture(scope="module")
+def with_optimizer() -> None:
+    """Build the programs of a module with optimization: it tests arithmetic, atomics or build options.
+
+    Modules that use neither this nor `without_optimizer` have the marker `kernels`: CI also builds their programs with
+    optimization.
+    """
 
 
 @pytest.fixture(scope="module")
 def without_optimizer() -> None:
-    """Build the programs of a module without optimization: for tests of host code, whose kernels others test."""
+    """Mark a module as tests of host code, whose kernels others test: no stage need build them with optimization."""
 
 
 @pytest.fixture(params=["blocked", "interleaved"])

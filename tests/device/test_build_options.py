@@ -14,6 +14,8 @@ from clhist._core.opencl import build_options, intel
 from clhist._core.opencl.build_options import check_environment
 from clhist._core.opencl.program import build
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 SOURCE = "kernel void clhist_options{}(global int *x) {{ x[0] = {}; }}"
 WRONG = [
     "-cl-fast-relaxed-math",

@@ -15,6 +15,8 @@ import clhist
 from clhist._core.opencl import cpu_runtimes, device
 from clhist.files import sealed
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 
 class Fake(SimpleNamespace):
     """A device, which like PyOpenCL's can be a key of a cache."""

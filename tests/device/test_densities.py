@@ -9,6 +9,8 @@ from covering import covering, each_value_quick
 
 import clhist
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 EDGES = np.sort(np.random.default_rng(3).normal(size=20)).astype(np.float32)
 BINS = {
     "of the range": (30, None),

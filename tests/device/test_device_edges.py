@@ -15,6 +15,8 @@ import clhist
 from clhist.binned import device_edges
 from clhist.binned.prepared import PreparedHistogram
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 MODULE = import_module("clhist.binned.histograms")
 N = 5000
 OTHERS = ["f8", "u4", "i8", "u8", "i2", "u1"]

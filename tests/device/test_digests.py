@@ -7,6 +7,8 @@ import pytest
 
 from clhist.selftest.digests import CASES, WAYS, check_case
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 OPERATORS = [*dict.fromkeys((case.dtype, case.max_abs) for case in CASES)]
 
 

@@ -14,6 +14,8 @@ from clhist._core.opencl.device import default_queue
 from clhist.files import sealed
 from clhist.selftest.cases import CASES, problem
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 SOURCE = "kernel void clhist_fault(global int *words) { words[1] = words[0] + 1; }"
 RIGHT = Fault("it is tested", "Nothing is left out", "", SOURCE, 3, 4)
 WRONG = RIGHT._replace(second=5)

@@ -14,6 +14,8 @@ from clhist._core.model.sweeps import plan
 from clhist.operators.c_types import c_name, declare, literal
 from clhist.selftest.cases import Case, is_available, pair_kernel
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 ORDERS = [operators.minimum, operators.maximum, operators.fmin, operators.fmax]
 
 

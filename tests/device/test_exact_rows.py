@@ -16,6 +16,8 @@ from clhist._core.model import row_ranges
 from clhist._core.opencl.device import device_profile, profile_context
 from clhist._core.runtime.stages import Commands
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 DTYPES = [np.float32, np.float64]
 
 

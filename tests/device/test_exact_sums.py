@@ -12,6 +12,8 @@ from digests import BINS, by_bin, drawn, exact_sums, same_bits
 from clhist import Accumulator, HistogramKernel, histogram, operators, reduce_by_index
 from clhist._core.model import narrow, sweeps
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 DTYPES = [np.float32, np.float64]
 
 

@@ -11,6 +11,8 @@ from covering import covering
 
 from clhist._core.keys import key_range
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 MODULE = import_module("clhist.binned.extent")
 
 

@@ -11,6 +11,8 @@ from clhist._core.opencl.device import is_processor
 from clhist._core.runtime.counting import extremes
 from clhist._core.runtime.small import COSTS, least_size
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64"])
 def test_extremes_are_those_of_numpy(queue, rng, dtype, monkeypatch):

@@ -12,6 +12,8 @@ from clhist.cases.gromacs_data import pair_forces, reference_forces
 from clhist.cases.water import water_box
 from clhist.cli.cases.gromacs_table import compare, missing_atomics
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 EPS = float(np.finfo(np.float32).eps)
 
 

@@ -10,6 +10,8 @@ from halves import BINS, DTYPES, EPS, N, assert_rounded, both, drawn, every, fin
 
 import clhist
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 
 @pytest.mark.parametrize(("dtype", "op", "reproducible"), covering(DTYPES, ["sum", "min", "max"], [False, True]))
 def test_every_number_comes_back(dtype, op, reproducible):

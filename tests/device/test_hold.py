@@ -10,6 +10,8 @@ import clhist
 from clhist import operators
 from clhist.selftest.inputs import drawn
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 SIZE = 20_011
 RECORD = np.dtype([("key", np.int64), ("position", np.int64)])
 LARGEST = clhist.Operator(

@@ -11,6 +11,8 @@ from clhist._core.opencl.device import profile_context
 from clhist.cases.kmeans import blobs
 from clhist.cases.kmeans_lloyd import Lloyd
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exact_means_are_the_same_bits_with_any_kernels_and_in_any_order(queue, rng, gpu_like, dtype):

@@ -10,6 +10,8 @@ import pytest
 
 import clhist
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 SIZE = 2**22
 VALUE = 0.1
 

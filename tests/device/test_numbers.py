@@ -7,6 +7,8 @@ import pytest
 
 from clhist import Accumulator, HistogramKernel, Operator, bincount, operators, reduce_by_index
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 BEYOND = 2**31 + 5
 
 

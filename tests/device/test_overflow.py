@@ -9,6 +9,8 @@ import pytest
 
 from clhist import reduce_by_index
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_parts_that_overflow(dtype, queue):

@@ -17,6 +17,8 @@ from clhist._core.opencl.device import profile_context
 from clhist.selftest.inputs import drawn
 from clhist.selftest.reference import counts_of
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 H200 = dataclasses.replace(named_profile("nvidia-h200", load_profiles()), rates={})  # planned by rules
 
 

@@ -24,6 +24,8 @@ from clhist._core.opencl.probe import proven_features
 from clhist._core.opencl.program import kernel_of
 from clhist._core.runtime.stages import sweep_code
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 # What every device can do: the words of floats are exchanged.
 EXCHANGE = """volatile __MEMORY uint *word = (volatile __MEMORY uint *)p;
     uint seen;

@@ -13,6 +13,8 @@ from clhist._core.model.updates import UPDATES
 from clhist.selftest.cases import CASES, NUM_BINS, PRODUCTS, is_available, pair_kernel, problem, ufunc_case
 from clhist.selftest.reference import groups_of
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 INT, FLOAT = operators.add(np.int32), operators.add(np.float32)
 
 

@@ -17,6 +17,8 @@ import pytest
 import clhist
 from clhist._core.opencl.build_options import silence_own_builds, silent
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 # A compiler that has something to say of every program, whichever there is.
 TALKING = """
 import warnings

@@ -14,6 +14,8 @@ from clhist.cases.gromacs_data import load_nonbonded
 from clhist.cases.water import water_box
 from clhist.selftest.cases import pair_kernel
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 SPEC_FILE = Path(__file__).resolve().parents[3] / "shared" / "data" / "gromacs_inl1100_largest.npz"
 COUNT = operators.add(np.int32)
 

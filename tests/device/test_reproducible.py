@@ -16,6 +16,8 @@ from digests import BINS, by_bin, drawn, exact_sums, same_bits
 from clhist import Accumulator, HistogramKernel, Operator, bincount, operators, reduce_by_index
 from clhist.selftest.reference import nearest
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 DTYPES = [np.float32, np.float64]
 
 

@@ -9,6 +9,8 @@ from scalars import SCALARS
 from clhist import HistogramKernel, Operator
 from clhist.selftest.cases import pair_kernel
 
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 NESTED = np.dtype(
     [("a", np.int8), ("b", [("c", np.float32), ("d", np.uint16, (2, 3))]), ("e", np.int64), ("f", np.bool_)], align=True
 )

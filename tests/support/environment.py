@@ -68,7 +68,7 @@ def chose_runtime() -> bool:
 
 
 def use_optimizer(wanted: bool) -> None:
-    """Build programs with or without optimization, which takes more than half of the time, from now on.
+    """Build programs with or without optimization, which takes more than half of a build's time, from now on.
 
     Without it, programs that are in the run's cache with optimization are not built again. On the runtime that
     `choose_runtime` took: what other compilers make of programs is tested wherever these are named.

@@ -21,3 +21,16 @@ def test_a_release_builds_checks_and_publishes():
     for word in (".ci/release.py", "twine check --strict", "attest-build-provenance", "sbom-action", "id-token: write"):
         assert word in workflow
     assert "password" not in workflow  # trusted publishing
+
+
+def test_kernels_are_built_with_optimization_by_a_stage():
+    """README's command builds them without (tests/conftest.py)."""
+    run = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert re.search(r"\$\{intel\?\}.*VECTORIZER_MODE=1; pytest .* -m kernels tests/device\)", run)
+
+
+def test_no_module_is_built_both_ways():
+    for path in (ROOT / "tests" / "device").glob("test_*.py"):
+        assert not {'"with_optimizer"', '"without_optimizer"'} <= set(re.findall(r'"\w+"', path.read_text("utf-8"))), (
+            path
+        )
