@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
+from functools import lru_cache, partial
 
 import cuda_fake
 import numpy as np
@@ -72,13 +72,10 @@ def test_numbers_of_keys(name, size, queue):
         np.testing.assert_array_equal(found.keys, uniques)
 
 
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("sort", [False, True])
-@pytest.mark.parametrize("late", [0, 9, 300, 3_000, 40_000])
-@pytest.mark.parametrize("name", ["i8", "i4", "f8", "M8[ns]"])
-def test_keys_that_the_first_elements_lack(name, late, sort, missing, queue):
+@lru_cache(maxsize=1)
+def keys_that_the_first_elements_lack(name, late, missing):
+    """Return keys, their distinct values, where each is first, and the number of each element's or -1."""
     dtype, rng, size = np.dtype(name), np.random.default_rng(late), 150_000
-    skip_if_refused(dtype, queue)
     keys = rng.integers(-90, 90, size) * 2**23
     # The last third has further keys, that like an empty slot, and missing ones.
     keys[100_000:] = np.where(rng.random(50_000) < 0.1, keys[100_000:], rng.integers(-late, late + 1, 50_000) * 977 + 7)
@@ -88,10 +85,20 @@ def test_keys_that_the_first_elements_lack(name, late, sort, missing, queue):
         keys[[120_000, 140_000]] = last[dtype.kind]
     is_key = np.full(size, True) if missing else keys == keys
     labels, first, inverse = np.unique(keys[is_key], return_index=True, return_inverse=True)
-    positions = np.flatnonzero(is_key)[first]
-    order = np.arange(len(labels)) if sort else positions.argsort()
     numbers = np.full(size, -1)
-    numbers[is_key] = order.argsort()[inverse]
+    numbers[is_key] = inverse
+    return keys, labels, np.flatnonzero(is_key)[first], numbers
+
+
+@pytest.mark.parametrize("sort", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("late", [0, 9, 300, 3_000, 40_000])
+@pytest.mark.parametrize("name", ["i8", "i4", "f8", "M8[ns]"])
+def test_keys_that_the_first_elements_lack(name, late, missing, sort, queue):
+    skip_if_refused(np.dtype(name), queue)
+    keys, labels, positions, numbers = keys_that_the_first_elements_lack(name, late, missing)
+    order = np.arange(len(labels)) if sort else positions.argsort()
+    numbers = np.append(order.argsort(), -1)[numbers]
     result = number_keys(keys, queue, sort=sort, first=True, missing=missing)
     np.testing.assert_array_equal(result.numbers, numbers)
     np.testing.assert_array_equal(result.keys, labels[order])
@@ -192,6 +199,13 @@ def columns(size, rng):
     }
 
 
+@lru_cache(maxsize=1)
+def frame_of(size):
+    """Return a data frame of keys of all kinds and of values."""
+    rng = np.random.default_rng(size)
+    return pandas.DataFrame({**columns(size, rng), "x": rng.normal(size=size)})
+
+
 BY = [
     *(["wide"], ["near"], ["even"], ["floats"], ["texts"], ["dates"], ["booleans"], ["bytes"]),
     *(["wide", "near"], ["near", "texts"], ["texts", "floats"], ["dates", "booleans"], ["bytes", "wide"]),
@@ -199,12 +213,11 @@ BY = [
 ]
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 70_000])
 @pytest.mark.parametrize("sort", [True, False])
 @pytest.mark.parametrize("by", BY, ids="+".join)
-def test_groups_as_pandas_has_them(by, sort, size):
-    rng = np.random.default_rng(size)
-    frame = pandas.DataFrame({**columns(size, rng), "x": rng.normal(size=size)})
+@pytest.mark.parametrize("size", [0, 1, 7, 70_000])
+def test_groups_as_pandas_has_them(size, by, sort):
+    frame = frame_of(size)
     expected = frame.groupby(by, sort=sort)["x"].agg(["sum", "count", "min"])
     several = len(by) > 1
     for keys in ([frame[name].to_numpy() for name in by], frame[by]):

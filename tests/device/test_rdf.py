@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -51,13 +52,20 @@ def counts(squares, wanted=None):
     return np.histogram(squares[near if wanted is None else near & wanted], EDGES**2)[0]
 
 
+@cache
+def particles_of(name):
+    """Return points in a box and the squares of their distances."""
+    box = BOXES[name]
+    points = drawn(box, 400, np.random.default_rng(20))
+    squares = all_squares(points, points, box)
+    squares[:, np.arange(400), np.arange(400)] = np.inf  # their own images are further than 3
+    return points, squares
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", BOXES)
 def test_counts(name, dtype, lanes, rng):
-    box = BOXES[name]
-    points = drawn(box, 400, rng)
-    squares = all_squares(points, points, box)
-    squares[:, np.arange(400), np.arange(400)] = np.inf  # their own images are further than 3
+    box, (points, squares) = BOXES[name], particles_of(name)
     rdf = RDF(12, 3.0)
     np.testing.assert_array_equal(rdf.compute((box, points.astype(dtype))).bin_counts, counts(squares))
     kinds, molecules = rng.integers(0, 3, 400), rng.integers(0, 150, 400)
@@ -195,29 +203,35 @@ HALVES = {
 }
 
 
+@cache
+def halves_of(name):
+    """Return points, queries, and the squares of the least distances to the points of the points and the queries."""
+    box, rng = HALVES[name][0], np.random.default_rng(20)
+    grid = np.stack(np.meshgrid(*[np.arange(8.0)] * 3), -1).reshape(-1, 3) * box.any(axis=1)
+    points = np.unique(grid, axis=0)
+    queries = np.concatenate([points[rng.permutation(len(points))[:50]], rng.integers(0, 16, (50, 3)) / 2])
+    queries *= box.any(axis=1)
+    nearest = all_squares(points, points, box).min(axis=0)
+    np.fill_diagonal(nearest, np.inf)
+    return points, queries, nearest, all_squares(queries, points, box).min(axis=0)
+
+
 @pytest.mark.parametrize(("dtype", "typed"), [(np.float32, True), (np.float64, False)])
 @pytest.mark.parametrize("name", HALVES)
 def test_pairs_half_a_period_apart_count_once(name, dtype, typed, rng):
     """The end of the last bin belongs to it, as in MDAnalysis: a pair is met in two images there."""
     box, r_max = HALVES[name]
-    grid = np.stack(np.meshgrid(*[np.arange(8.0)] * 3), -1).reshape(-1, 3) * box.any(axis=1)
-    points = np.unique(grid, axis=0)
-    queries = np.concatenate([points[rng.permutation(len(points))[:50]], rng.integers(0, 16, (50, 3)) / 2])
-    queries *= box.any(axis=1)
+    points, queries, of_points, of_queries = halves_of(name)
     types = rng.integers(0, 2, len(points)) if typed else None
-    for others in (None, queries):
+    for others, nearest in ((None, of_points), (queries, of_queries)):
         of = points if others is None else others
-        squares = all_squares(of, points, box)
         edges = np.linspace(0, r_max, 9)
-        nearest = squares.min(axis=0)
-        if others is None:
-            nearest[np.arange(len(points)), np.arange(len(points))] = np.inf
         expected = np.histogram(np.sqrt(nearest), np.append(edges[:-1], np.nextafter(r_max, np.inf)))[0]
         options = {"types": 2, "dtype": np.dtype(dtype)} if typed else {"dtype": np.dtype(dtype)}
         counter = counting.PairCounter(8, 0.0, r_max, same=others is None, closed=True, **options)
         labels = None if types is None else types.astype(np.int32)
-        of_queries = None if labels is None else np.zeros(len(of), np.int32)
-        given = None if others is None else counting.Particles(others.astype(dtype), of_queries)
+        labels_of_queries = None if labels is None else np.zeros(len(of), np.int32)
+        given = None if others is None else counting.Particles(others.astype(dtype), labels_of_queries)
         counter.add(counting.box_within(box, r_max), counting.Particles(points.astype(dtype), labels), given)
         np.testing.assert_array_equal(counter.counts().sum(axis=(0, 1)), expected)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
@@ -44,6 +46,24 @@ def keys_of(lengths, size):
     return np.searchsorted(ends, np.arange(size), "right").astype(np.uint32)
 
 
+@cache
+def segments(dtype):
+    """Return arrays of different lengths: of the numbers of segments, values, and the expected results."""
+    rng, found = np.random.default_rng(20), []
+    for size in (0, 1, 2, 47, 1000, 30_011):
+        values = rng.integers(0, 90, (size, 3) if dtype == "u4" else size).astype(dtype)
+        for make in LENGTHS.values():
+            keys = keys_of(make(rng, size), size)
+            begins = np.flatnonzero(np.diff(keys, prepend=-1))
+            if dtype == "u4":
+                expected = maps(values, begins)
+            else:
+                sums, first = np.cumsum(values, dtype=dtype), np.repeat(begins, np.diff(begins, append=size))
+                expected = sums - sums[first] + values[first]
+            found.append((keys, values, expected))
+    return found
+
+
 def spec_of(dtype):
     c_type, begins = c_name(np.dtype(dtype)), "keys[i] != keys[i - 1]"
     given = f"const uint *keys, const {c_type} *values, {c_type} *found"
@@ -66,19 +86,10 @@ def scanned(queue, dtype, lanes, keys, values):
 @pytest.mark.parametrize(
     "dtype", ["u4", "f4", *(pytest.param(each, marks=pytest.mark.slow) for each in ("u1", "i8", "f8"))]
 )
-def test_segments_across_what_a_scan_is_divided_into(dtype, lanes, queue, rng):
+def test_segments_across_what_a_scan_is_divided_into(dtype, lanes, queue):
     """Sums of numbers so small that those of floats are exact; and maps, whose order matters, as words of a struct."""
-    for size in (0, 1, 2, 47, 1000, 30_011):
-        values = rng.integers(0, 90, (size, 3) if dtype == "u4" else size).astype(dtype)
-        for make in LENGTHS.values():
-            keys = keys_of(make(rng, size), size)
-            begins = np.flatnonzero(np.diff(keys, prepend=-1))
-            if dtype == "u4":
-                expected = maps(values, begins)
-            else:
-                sums, first = np.cumsum(values, dtype=dtype), np.repeat(begins, np.diff(begins, append=size))
-                expected = sums - sums[first] + values[first]
-            np.testing.assert_array_equal(scanned(queue, dtype, lanes, keys, values), expected)
+    for keys, values, expected in segments(dtype):
+        np.testing.assert_array_equal(scanned(queue, dtype, lanes, keys, values), expected)
 
 
 @pytest.mark.parametrize("lanes", LANES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import numpy as np
@@ -146,8 +147,12 @@ def test_nothing_is_run_or_unpickled():
     folders = root, *(root.parent / name for name in ("cases", "strategies", "cli"))
     files = [path for folder in folders for path in folder.rglob("*.py")]
     assert len(files) > 50
+    words = rf"\b({'|'.join(forbidden)}|read_array|fromfile|shell|pickle|marshal|shelve|yaml)\b"
     for file in files:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        text = file.read_text(encoding="utf-8")
+        if not re.search(words, text):  # parsing all files takes seconds
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):
                 call = ast.unparse(node.func).split(".")
                 keywords = {keyword.arg: keyword.value for keyword in node.keywords}
