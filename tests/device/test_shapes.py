@@ -15,6 +15,9 @@ from clhist.selftest.cases import CASES, pair_kernel
 from clhist.selftest.inputs import DISTRIBUTIONS, drawn
 from clhist.selftest.reference import counts_of, groups_of
 
+# Kernels that read 2^31 elements take half a minute without optimization, and tests see what compilers vectorize.
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 COUNT = operators.add(np.int32)
 ORDERS = ["blocked", "interleaved"]  # of `profile`
 
