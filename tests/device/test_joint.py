@@ -11,6 +11,9 @@ from clhist.cases import joint_histogram, mutual_information
 from clhist.cases.files import read_image, read_npz
 from clhist.cases.image_data import image_pair
 
+# Without optimization, kernels of whole images take longer than their builds save.
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 EPS = 2.0**-24  # of one rounding to float32
 
 

@@ -25,6 +25,9 @@ from clhist._core.runtime import build
 from clhist._core.runtime.engine import Engine
 from clhist._core.runtime.launcher import OpenCLExecutable
 
+# Without optimization, kernels of two million elements take longer than their builds save.
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 N, H, FEW = 2_000_003, 200_000, 10_000
 ROOM = 8_000_000  # bytes: pairs of all take 13.5 MB
 H200 = named_profile("nvidia-h200", load_profiles())

@@ -17,6 +17,9 @@ from clhist._core.runtime.chain import Chain
 from clhist.grouped import numbering, sampled_keys
 from clhist.grouped.numbering import number_keys
 
+# Without optimization, these kernels take longer than their builds save.
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 DTYPES = ["i4", "u4", "f4", "i8", "u8", "f8", "M8[ns]"]
 # A program of each type takes a second: of each kind and size one in every run.
 MOST = [pytest.param(each, marks=[pytest.mark.slow] * (each in ("u4", "f4", "i8"))) for each in DTYPES]

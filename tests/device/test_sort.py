@@ -19,6 +19,9 @@ from clhist._core.runtime.prepare import LargestBin
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of, groups_of
 
+# Without optimization, kernels of millions of pairs take longer than their builds save.
+pytestmark = pytest.mark.usefixtures("with_optimizer")
+
 SUM = operators.add(np.int32)
 ARGMIN = operators.argmin(np.int64, np.int64)
 THREE = np.dtype([("x", np.int16), ("y", np.int16), ("z", np.int16)])
