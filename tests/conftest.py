@@ -216,6 +216,8 @@ def _optimizer(request: pytest.FixtureRequest) -> None:
 def with_optimizer() -> None:
     """Build the programs of a module with optimization: it tests arithmetic, atomics or build options.
 
+    So do tests of so many elements that slower kernels take longer than their builds save.
+
     Modules that use neither this nor `without_optimizer` have the marker `kernels`: CI also builds their programs with
     optimization.
     """
