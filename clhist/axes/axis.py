@@ -123,35 +123,51 @@ def _even_kind(dtype: np.dtype) -> EdgesKind:
     return EdgesKind(dtype, EVEN, False)
 
 
-def searched_axis(bins: Thresholds, *, fp64: bool) -> Axis | None:
-    """Return the axis of bins with a small table, after which kernels search longer; None of too many bins.
+def searched_axis(bins: Thresholds, device: str, *, fp64: bool) -> Axis | None:
+    """Return the axis of bins whose table takes the host little time, after which kernels search longer.
 
-    The host takes 30 µs for it, and 200 to 300 µs for the table of `axis_of`.
+    The host takes 200 to 300 µs for the table of `axis_of`. For a "cpu" it takes 30 µs for a small table; a "gpu"
+    searches all bins in less than these. None of too many bins.
     """
     if len(bins.keys) > 2 ** _SEARCHES[-1]:
         return None
+    if device == "gpu":
+        # A table of one entry, in two or three cells since a shift is less than the bits of a key.
+        shift = max(0, (bins.last - int(bins.keys[0])).bit_length() - 1)
+        steps = next(steps for steps in _SEARCHES if len(bins.keys) <= 2**steps)
+        return _axis_of_table(bins, KEYED, steps, _FIRST_BIN, (shift,), fp64=fp64, is_searched=True)
     is_linear = bins.dtype.kind == "f" and not has_no_type(bins.dtype, fp64)
     # Cells even in value suit most edges, and those even in key edges that grow by factors.
     with np.errstate(all="ignore"):
         cells = Cells.few(bins, _SEARCHES[0], is_linear=True) if is_linear else None
     keyed = (Cells.few(bins, steps, is_linear=False) for steps in _SEARCHES)
     cells = cells or next(few for few in keyed if few is not None)
-    return _axis_of_cells(bins, cells, fp64=fp64, is_searched=True)
+    return _axis_of_table(bins, cells.kind, cells.steps, cells.table, cells.scalars, fp64=fp64, is_searched=True)
 
 
 _SEARCHES = 3, 8, 12  # steps of the searches: few numbers, since each is a program
+_FIRST_BIN = np.zeros(4, np.int32)
 
 
-def _axis_of_cells(bins: Thresholds, cells: Cells, *, fp64: bool, is_searched: bool = False) -> Axis:
-    """Return the axis of bins with the table of these cells."""
+def _axis_of_table(
+    bins: Thresholds,
+    kind: str,
+    steps: int,
+    table: np.ndarray,
+    numbers: tuple[Any, ...],
+    *,
+    fp64: bool,
+    is_searched: bool = False,
+) -> Axis:
+    """Return the axis of bins with a table of cells of a kind, which have these numbers."""
     keys, number = bins.keys, len(bins.keys)
     # The search may look so far behind the last key.
-    padded = np.empty(number + 2**cells.steps, keys.dtype)
+    padded = np.empty(number + 2**steps, keys.dtype)
     padded[:number], padded[number:] = keys, np.iinfo(keys.dtype).max
     ends = keys.dtype.type(keys[0]), keys.dtype.type(bins.last)
-    scalars = (number, cells.scalars[0], *ends, *cells.scalars[1:])
-    kind = EdgesKind(bins.dtype, cells.kind, has_no_type(bins.dtype, fp64), cells.steps)
-    return Axis(kind, (padded, cells.table), scalars, bins.num_bins, is_searched)
+    scalars = (number, numbers[0], *ends, *numbers[1:])
+    of_edges = EdgesKind(bins.dtype, kind, has_no_type(bins.dtype, fp64), steps)
+    return Axis(of_edges, (padded, table), scalars, bins.num_bins, is_searched)
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
@@ -172,4 +188,4 @@ def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
             keyed = Cells.of(bins, KEYED)
             cells = keyed if cells is None or (keyed is not None and keyed.steps < cells.steps) else cells
         assert cells is not None
-        return _axis_of_cells(bins, cells, fp64=fp64)
+        return _axis_of_table(bins, cells.kind, cells.steps, cells.table, cells.scalars, fp64=fp64)

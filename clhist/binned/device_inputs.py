@@ -42,7 +42,7 @@ def numpy_axis(
     via: np.dtype | None = None,
     ends: tuple[Any, Any] | None = None,
     bins_of: Callable[..., Thresholds] = numpy_bins,
-    searched: bool = False,
+    searched: str = "",
 ) -> Axis | None:
     """Return the axis of bins between NumPy's edges, or None if no number of `dtype` lies in a bin.
 
@@ -62,8 +62,8 @@ def numpy_axis(
         See `clhist.axes.thresholds.within_range`.
     bins_of : callable
         `numpy_bins`, or `rounded_bins` for SciPy's.
-    searched : bool
-        Whether uneven bins are searched without a table, unless they are too many; see `are_searched`.
+    searched : str
+        That of `are_searched`, for uneven bins.
     """
     # Even bins take a few microseconds, and so does a look into the cache.
     if ends is not None and via is None and edges.dtype == dtype and bins_of is numpy_bins:
@@ -72,7 +72,7 @@ def numpy_axis(
             return axis
     if searched and ends is None:
         bins = bins_of(edges, dtype, via)
-        axis = None if bins.is_empty else searched_axis(bins, fp64=has_fp64(queue.device))
+        axis = None if bins.is_empty else searched_axis(bins, searched, fp64=has_fp64(queue.device))
         if axis is not None:
             return axis
     # The cache compares edges by their bytes; larger ones are not worth the memory of keys.
@@ -81,13 +81,15 @@ def numpy_axis(
     return _axis.__wrapped__(*axis_key, edges) if key is None else _axis(*axis_key)
 
 
-def are_searched(size: int, queue: cl.CommandQueue, earlier: Any) -> bool:
-    """Return whether edges that no earlier call had are searched without a table; `earlier` is what such calls stored.
+def are_searched(size: int, queue: cl.CommandQueue, earlier: Any) -> str:
+    """Return on which kind of device edges that no earlier call had are searched; nothing if they get a large table.
 
-    Only few elements are searched in less time than it takes to make their table. Edges of the first call get a table,
-    since most programs have one set of edges, and so do edges of many calls. A replay on CUDA does not count calls.
+    Only few elements are searched in less time than it takes to make their table; see `searched_axis`. Edges of the
+    first call get a table, since most programs have one set of edges, and so do edges of many calls. `earlier` is what
+    other calls stored. A replay on CUDA does not count calls.
     """
-    return earlier is not None and cuda_device_of(queue) is None and are_few_to_search(size, queue)
+    are_new = earlier is not None and cuda_device_of(queue) is None and are_few_to_search(size, queue)
+    return device_kind(queue.device) if are_new else ""
 
 
 def are_few_to_search(size: int, queue: cl.CommandQueue) -> bool:

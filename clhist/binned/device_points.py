@@ -35,7 +35,7 @@ def binned_points(
     queue: cl.CommandQueue,
     bins_of: Callable[..., Thresholds] = numpy_bins,
     are_even: Sequence[bool] = (),
-    searched: bool = False,
+    searched: str = "",
 ) -> Binned | None:
     """Return points with an axis for each dimension; None if the bins of a dimension are empty.
 
@@ -49,7 +49,7 @@ def binned_points(
         Turns edges into bins: NumPy's rule, or `rounded_bins` for SciPy's.
     are_even : sequence of bool
         Whether the edges of each dimension were made of a number of bins; empty if no dimension's were.
-    searched : bool
+    searched : str
         As of `numpy_axis`.
     """
     dtypes = [array.dtype for array in points.columns] or [points.dtype] * points.dims

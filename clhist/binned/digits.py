@@ -46,7 +46,7 @@ def numbers_by_edges(
         queue = queue_for(queue, [("x", x)])
         # Whether calls on such arrays had other edges before.
         any_edges = signature_of_data((x,), queue, "digitize", "any edges")
-        searched = call is None and are_searched(x.size, queue, call_templates.get(any_edges))
+        searched = are_searched(x.size, queue, call_templates.get(any_edges)) if call is None else ""
         call_templates.put(any_edges, True)
         falling = len(edges) > 1 and bool(edges[0] > edges[-1])
         axis = None
@@ -54,7 +54,7 @@ def numbers_by_edges(
             # Kernels search ascending edges; numbers of descending ones are counted from the other end.
             rising, fp64 = edges[::-1] if falling else edges, has_fp64(queue.device)
             if searched:
-                axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=fp64, searched=True)
+                axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=fp64, searched=searched)
             else:
                 axis = _axis(rising, kernel_dtype(x.dtype), right, fp64)
         if axis is None:  # no edges, or every integer is below them

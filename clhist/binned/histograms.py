@@ -173,7 +173,7 @@ def histogram(
             raise ValueError(f"bins: expected edges, none of them NaN, got {edges!r}")
         options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    searched = is_new and are_searched(a.size, queue, None if key is None else for_any_bins(key))
+    searched = are_searched(a.size, queue, None if key is None else for_any_bins(key)) if is_new else ""
     bins_axis = None  # fewer than two edges make no bin
     if len(edges) > 1:
         bins_axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends, searched=searched)
@@ -329,7 +329,7 @@ def histogramdd(
         (*points.arrays, weights, where), queue, "dd", "any bins", reproducible, size_class(points.size)
     )
     earlier: PreparedHistogram | None = call_templates.get(any_bins)
-    searched = call_templates.get(key) is None and are_searched(points.size, queue, earlier)
+    searched = are_searched(points.size, queue, earlier) if call_templates.get(key) is None else ""
     are_even = [np.ndim(axis_bins) == 0 for axis_bins in (bins if np.iterable(bins) else [bins] * points.dims)]
     binned = None  # without bins
     if all(shape):

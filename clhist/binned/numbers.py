@@ -39,7 +39,7 @@ _RESIDENT, _LANES, _CPU_SHARES = 2048, 256, 8
 _UPLOADED = 2**24  # elements that are uploaded at once
 
 
-def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool, searched: bool = False) -> Axis | None:
+def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool, searched: str = "") -> Axis | None:
     """Return the axis of the bins between ascending edges; None if no number of `dtype` reaches an edge.
 
     With `right`, a bin contains its upper edge rather than its lower one. `searched` is of `numpy_axis`.
@@ -59,7 +59,7 @@ def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool, s
     bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
     if bins.is_empty:
         return _axis_without_bins(dtype, int(keys[0]), len(edges) - 1, fp64)
-    return (searched_axis(bins, fp64=fp64) if searched else None) or axis_of(bins, fp64=fp64)
+    return (searched_axis(bins, searched, fp64=fp64) if searched else None) or axis_of(bins, fp64=fp64)
 
 
 def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:

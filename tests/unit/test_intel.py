@@ -57,3 +57,21 @@ def test_kernels_of_one_work_item_are_not_compiled_for_vectors_of_work_items(mon
     assert intel.program_text(f"{one} a {several} b {one} c") == f"{hinted} a {several} b {hinted} c"
     monkeypatch.setenv(intel.VECTORS, "4")
     assert intel.program_text(one) == one
+
+
+@pytest.mark.parametrize(
+    ("source", "caller", "is_needed"),
+    [
+        ("kernel void a(global int *x) { x[0] = 1; }", ["-cl-std=CL3.0"], False),
+        ("x[0] = sub_group_any(1);", [], True),
+        ("x[0] = intel_sub_group_shuffle(1, 2);", [], True),
+        ("__attribute__((intel_reqd_sub_group_size(8)))", [], True),
+        ("#ifdef cl_intel_subgroups", [], True),
+        ('#include "own.h"', [], True),
+        ("atomic_add(x, 1.f);", ["-Dfloat_atomics_enable"], True),
+        ("", ["-include own.h"], True),
+    ],
+)
+def test_the_header_of_sub_groups_is_included_only_where_it_may_be_needed(source, caller, is_needed):
+    expected = caller if is_needed else [*caller, "-D_OPENCL_CTH_"]
+    assert intel.without_header(source, caller) == expected

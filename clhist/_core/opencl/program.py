@@ -19,7 +19,6 @@ from clhist._core.kernel_code import KernelCode, Parameter, signatures
 from clhist._core.opencl import intel
 from clhist._core.opencl.build_options import check_environment, silence_own_builds, silent
 from clhist._core.opencl.foreign_caches import seal_programs_of_pyopencl
-from clhist._core.opencl.headers import without_header
 from clhist.errors import BuildError
 
 silence_own_builds()  # here, where everything that builds comes by
@@ -170,9 +169,14 @@ def compile_program(context: cl.Context, source: str, options: Sequence[str]) ->
     platform = context.devices[0].platform
     text = vendors.program_text(platform.name, source)
     options = [*options, *vendors.compiler_options(platform.name), *silent(context)]
+    short, short_options = text, options
     if platform.name.strip() == "Intel(R) OpenCL":
-        text = intel.program_text(text)
-    short, short_options = without_header(platform, text, options)
+        text = short = intel.program_text(text)
+        short_options = intel.without_header(text, options)
+    elif platform.name.strip() == "Portable Computing Language":
+        from clhist._core.opencl.pocl_header import without_header  # which other platforms do without
+
+        short, short_options = without_header(platform, text, options)
     if short_options != options:
         # A text that forms names of functions by macros fails, and errors are those of the text itself.
         with suppress(cl.Error):

@@ -1,4 +1,4 @@
-"""Programs without the header of built-in functions, and the declarations that they get in its place."""
+"""Programs without PoCL's header of built-in functions, and the declarations that they get in its place."""
 
 from __future__ import annotations
 
@@ -7,29 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from clhist._core.opencl import headers
+from clhist._core.opencl import pocl_header
 
-INTEL = SimpleNamespace(name="Intel(R) OpenCL", version="OpenCL 3.0 LINUX")
 POCL = SimpleNamespace(name="Portable Computing Language", version="OpenCL 3.0 PoCL 3.0-rc2  Linux, LLVM 14.0.6, SLEEF")
 KERNEL = "kernel void a(global int *x) { x[0] = min(x[1], 1); }"
-
-
-@pytest.mark.parametrize(
-    ("source", "caller", "is_needed"),
-    [
-        ("kernel void a(global int *x) { x[0] = 1; }", ["-cl-std=CL3.0"], False),
-        ("x[0] = sub_group_any(1);", [], True),
-        ("x[0] = intel_sub_group_shuffle(1, 2);", [], True),
-        ("__attribute__((intel_reqd_sub_group_size(8)))", [], True),
-        ("#ifdef cl_intel_subgroups", [], True),
-        ('#include "own.h"', [], True),
-        ("atomic_add(x, 1.f);", ["-Dfloat_atomics_enable"], True),
-        ("", ["-include own.h"], True),
-    ],
-)
-def test_intels_header_of_sub_groups_is_included_only_where_it_may_be_needed(source, caller, is_needed):
-    expected = caller if is_needed else [*caller, "-D_OPENCL_CTH_"]
-    assert headers.without_header(INTEL, source, caller) == (source, expected)
 
 
 @pytest.fixture
@@ -37,10 +18,10 @@ def header(monkeypatch, tmp_path):
     """Return PoCL's header: a small one with all that the real one has."""
     path = tmp_path / "opencl-c.h"
     path.write_text(HEADER)
-    monkeypatch.setattr(headers, "_POCL_HEADER", path)
-    headers._pocl_header.cache_clear()
+    monkeypatch.setattr(pocl_header, "_HEADER", path)
+    pocl_header._header.cache_clear()
     yield path
-    headers._pocl_header.cache_clear()
+    pocl_header._header.cache_clear()
 
 
 HEADER = """// first; of min(int)
@@ -70,7 +51,7 @@ def words(text):
 
 
 def test_programs_on_pocl_declare_the_functions_that_they_name_as_the_header_does(header):
-    text, options = headers.without_header(POCL, KERNEL, ["-w"])
+    text, options = pocl_header.without_header(POCL, KERNEL, ["-w"])
     declarations, _, rest = text.partition("#line 1\n")
     assert (rest, options) == (KERNEL, ["-w", "-D_OPENCL_H_"])
     assert words(declarations) == words(
@@ -84,7 +65,7 @@ def test_programs_on_pocl_declare_the_functions_that_they_name_as_the_header_doe
         #endif
         #undef __ovld"""
     )
-    assert words("double __ovld max (double x, double y);") in words(headers.without_header(POCL, "max", [])[0])
+    assert words("double __ovld max (double x, double y);") in words(pocl_header.without_header(POCL, "max", [])[0])
 
 
 @pytest.mark.parametrize(
@@ -92,22 +73,22 @@ def test_programs_on_pocl_declare_the_functions_that_they_name_as_the_header_doe
     [('#include "own.h"', []), ("#define A(b) mi##b", []), (KERNEL, ["-cl-std=CL2.0"]), (KERNEL, ["-include own.h"])],
 )
 def test_programs_whose_functions_are_unknown_get_the_whole_header(header, source, caller):
-    assert headers.without_header(POCL, source, caller) == (source, caller)
+    assert pocl_header.without_header(POCL, source, caller) == (source, caller)
 
 
 @pytest.mark.parametrize("release", ["PoCL 3.1 Linux, LLVM 14.0.6", "PoCL 3.0-rc2 LLVM 13.0.1", "PoCL 6.0 LLVM 18.1.8"])
 def test_other_releases_of_pocl_get_the_whole_header(header, release):
     platform = SimpleNamespace(name=POCL.name, version=f"OpenCL 3.0 {release}, SLEEF")
-    assert headers.without_header(platform, KERNEL, []) == (KERNEL, [])
+    assert pocl_header.without_header(platform, KERNEL, []) == (KERNEL, [])
     header.unlink()
-    assert headers.without_header(POCL, KERNEL, []) == (KERNEL, [])
+    assert pocl_header.without_header(POCL, KERNEL, []) == (KERNEL, [])
 
 
-@pytest.mark.skipif(not headers._POCL_HEADER.is_file(), reason="pip's PoCL is not installed")
+@pytest.mark.skipif(not pocl_header._HEADER.is_file(), reason="pip's PoCL is not installed")
 def test_all_overloads_of_the_installed_header_are_declared():
-    lines = headers._POCL_HEADER.read_text().split("\n")
+    lines = pocl_header._HEADER.read_text().split("\n")
     for name in ("barrier", "get_global_id", "min", "fabs", "atomic_add", "atom_cmpxchg", "convert_long_rte"):
-        text = headers.without_header(POCL, name, [])[0]
+        text = pocl_header.without_header(POCL, name, [])[0]
         expected = [line for line in lines if re.match(rf"\w.*\b{name}\(.*;$", line)]
         assert expected
         assert [line for line in text.split("\n") if line.endswith(";")] == expected

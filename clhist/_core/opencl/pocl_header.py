@@ -1,7 +1,7 @@
-"""Programs without the header of built-in functions, which takes a CPU runtime longer to parse than a program.
+"""Programs without PoCL's header of built-in functions, which takes longer to parse than a program takes to compile.
 
-Each runtime includes its header in every program, and leaves it out where the macro of its include guard is defined.
-Program texts then declare the functions that they name, or need none. Where that does not compile, the header does.
+PoCL includes the header in every program, and leaves it out where the macro of its include guard is defined. Program
+texts then have the header's declarations of the functions that they name.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from typing import NamedTuple
 
 import pyopencl as cl
 
-# Names of functions that only Intel's header declares, and of headers of the caller, which may use it.
-_INTEL_NAMES = re.compile("sub_?group|float_atomics_enable|include")
 # Texts that may name functions in files of the caller, or by parts of names, and other versions of OpenCL C.
 _UNKNOWN_NAMES = re.compile(r"\binclude\b|##|-cl-std")
 # The release in pip's pocl-binary-distribution, which PyOpenCL loads. IR of clhist's kernels was compared for it only.
-_POCL_RELEASE = re.compile(r"PoCL 3\.0-rc2 .*LLVM 14\.0\.6\b")
-_POCL_HEADER = Path(cl.__file__).parents[1] / "pocl_binary_distribution/.libs/share/pocl/include/opencl-c.h"
+_RELEASE = re.compile(r"PoCL 3\.0-rc2 .*LLVM 14\.0\.6\b")
+_HEADER = Path(cl.__file__).parents[1] / "pocl_binary_distribution/.libs/share/pocl/include/opencl-c.h"
 _DIRECTIVE = re.compile(r"\n(#(?:.*\\\n)*.*)")
 _COMMENT, _WORD = re.compile(r"/\*(?s:.*?)\*/|//.*"), re.compile(r"[A-Za-z_]\w*")
 _EACH = "#"  # the name of directives that every program gets
@@ -33,25 +31,22 @@ class _Block(NamedTuple):
 
 
 def without_header(platform: cl.Platform, source: str, options: Sequence[str]) -> tuple[str, list[str]]:
-    """Return a program's text and options for a build without the runtime's header, or both unchanged.
+    """Return a program's text and options for a build without the header, or both unchanged.
 
-    An empty kernel takes Intel's runtime 15 ms in place of 29, and PoCL 3.0 15 ms in place of 140 (EPYC), to the same
-    code: Intel's header has only functions of sub-groups and extensions, and PoCL's declarations are copied.
+    An empty kernel takes PoCL 3.0 15 ms in place of 140 (EPYC), to the same code: declarations are the header's.
     """
-    name, text = platform.name.strip(), " ".join((*options, source))
-    if name == "Intel(R) OpenCL" and not _INTEL_NAMES.search(text):
-        return source, [*options, "-D_OPENCL_CTH_"]
-    is_checked = name == "Portable Computing Language" and _POCL_RELEASE.search(platform.version)
-    if is_checked and _POCL_HEADER.is_file() and not _UNKNOWN_NAMES.search(text):
-        # The compiler counts lines from 1 again, for what reads its messages.
-        return f"{_declarations({_EACH, *_WORD.findall(text)})}\n#line 1\n{source}", [*options, "-D_OPENCL_H_"]
-    return source, [*options]
+    is_checked = _RELEASE.search(platform.version) and _HEADER.is_file()
+    if not is_checked or _UNKNOWN_NAMES.search(" ".join((*options, source))):
+        return source, [*options]
+    # The compiler counts lines from 1 again, for what reads its messages.
+    names = {_EACH, *_WORD.findall(" ".join((*options, source)))}
+    return f"{_declarations(names)}\n#line 1\n{source}", [*options, "-D_OPENCL_H_"]
 
 
 def _declarations(names: set[str]) -> str:
     """Return the declarations of `names` in PoCL's header, all of each name, with the directives around them."""
     parts = []
-    for block in _pocl_header():
+    for block in _header():
         declared = [text for name, text in zip(block.names, block.declarations, strict=True) if name in names]
         if declared:
             parts += [*block.conditions, *declared, *["#endif"] * len(block.conditions)]
@@ -59,11 +54,11 @@ def _declarations(names: set[str]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _pocl_header() -> list[_Block]:
+def _header() -> list[_Block]:
     """Return the parts of PoCL's header between its directives."""
     blocks = []
     conditions: tuple[str, ...] = ()
-    _, *parts = _DIRECTIVE.split(_COMMENT.sub("", _POCL_HEADER.read_text(encoding="ascii")))
+    _, *parts = _DIRECTIVE.split(_COMMENT.sub("", _HEADER.read_text(encoding="ascii")))
     for directive, text in zip(parts[::2], parts[1::2], strict=True):
         if directive.startswith("#if"):
             conditions = (*conditions, directive)
