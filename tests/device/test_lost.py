@@ -175,7 +175,10 @@ def test_streams(call, failing, queue):
     assert caught.value.__cause__ is error
 
 
-def test_calls_that_do_not_wait_are_named_by_the_next(kernel, failing, on_device):
+@pytest.mark.parametrize("is_repeat", [False, True])
+def test_calls_that_do_not_wait_are_named_by_the_next(is_repeat, kernel, failing, on_device):
+    if is_repeat:
+        clhist.bincount(on_device)
     kernel(on_device, num_bins=4, update="lock", memory="global", copies=1)
     failing(cl, "enqueue_copy", fault())  # the first thing that bincount asks of the device
     with pytest.raises(DeviceLostError, match=r"5 elements into 4 bins .* lock updates in global memory"):

@@ -102,7 +102,11 @@ class Words:
         if not self._are_zero and is_cuda(self.array):
             self.array.clear()
         elif not self._are_zero:
-            self.array.events[:] = [cl.enqueue_copy(queue, self.array.base_data, _ZEROS, is_blocking=False)]
+            try:
+                self.array.events[:] = [cl.enqueue_copy(queue, self.array.base_data, _ZEROS, is_blocking=False)]
+            except cl.Error as error:  # `lost.settled` would cost each call three frames
+                lost.settle(queue, error)
+                raise
         self._queue, self._are_zero = queue, True
 
 
