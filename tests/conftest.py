@@ -7,9 +7,10 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import covering
@@ -30,6 +31,7 @@ from clhist.selftest.inputs import as_cpu, as_gpu
 
 pytest_plugins = ["budget", "repeats"]
 LONGEST_TEST = 300  # seconds: a lock that waits for itself never comes back
+_MOMENT = 5  # seconds
 _terminal = pytest.StashKey()
 # The same examples in every run, however long one takes.
 settings.register_profile(
@@ -109,14 +111,24 @@ def _is_optimized(test: pytest.Item | pytest.FixtureRequest) -> bool:
     return test.path.parent.name != "device" or "with_optimizer" in _fixtures(test)
 
 
-@contextmanager
-def watchdog(config: pytest.Config) -> Iterator[None]:
-    """End the run, showing where it hangs, if this takes too long."""
-    faulthandler.dump_traceback_later(LONGEST_TEST, exit=True, file=config.stash[_terminal])
-    try:
-        yield
-    finally:
+class _Watchdog:
+    """Ends the run, showing where it hangs, if something takes too long."""
+
+    _since = -inf
+
+    def watch(self, config: pytest.Config) -> None:
+        """Watch what begins now, unless something else began a moment ago: a watch is a thread, which takes 0.2 ms."""
+        if monotonic() - self._since > _MOMENT:
+            faulthandler.dump_traceback_later(LONGEST_TEST, exit=True, file=config.stash[_terminal])
+            self._since = monotonic()
+
+    def stop(self) -> None:
+        """Watch nothing."""
         faulthandler.cancel_dump_traceback_later()
+        self._since = -inf
+
+
+_watchdog = _Watchdog()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -124,18 +136,23 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Watch imports of test files, whose objects live as long as the process: no collection looks at them."""
     gc.disable()
     try:
-        with watchdog(session.config):
-            return (yield)
+        _watchdog.watch(session.config)
+        return (yield)
     finally:
+        _watchdog.stop()
         gc.freeze()
         gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Watch each test with all its fixtures, of whatever scope, and their ends."""
-    with watchdog(item.config):
+    _watchdog.watch(item.config)
+    try:
         return (yield)
+    finally:
+        if nextitem is None:
+            _watchdog.stop()
 
 
 @pytest.fixture(scope="session")

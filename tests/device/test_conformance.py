@@ -16,8 +16,6 @@ from clhist.selftest.cases import CASES, NUM_BINS, Case, is_available, pair_kern
 from clhist.selftest.reference import groups_of
 from clhist.selftest.updates import COLUMNS, ROWS, row_name
 
-pytestmark = pytest.mark.usefixtures("with_optimizer")
-
 
 @each_check()
 def test_check(check):

@@ -12,8 +12,6 @@ from clhist._core.devices.vendors import MEMORIES
 from clhist.selftest.cases import CASES, NUM_BINS, pair_kernel, problem
 from clhist.selftest.reference import counts_of
 
-pytestmark = pytest.mark.usefixtures("with_optimizer")
-
 
 def bins_at_limits(dtype: str, num_bins: int) -> np.ndarray:
     """Return what a bin can be near the ends of its type, of every other type, and of the histogram."""

@@ -17,7 +17,7 @@ from clhist._core.runtime.launcher import OpenCLExecutable
 from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
 from clhist.selftest.reference import groups_of
 
-pytestmark = pytest.mark.usefixtures("with_optimizer", "any_profile")
+pytestmark = pytest.mark.usefixtures("any_profile")
 
 DTYPES = {
     np.add: "? i1 u1 i2 u2 i4 u4 i8 u8 f4 f8 c8 c16",

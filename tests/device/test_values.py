@@ -16,8 +16,6 @@ from clhist._core.opencl.device import device_features
 from clhist.selftest.cases import neutral_of, pair_kernel, random_values
 from clhist.selftest.reference import groups_of
 
-pytestmark = pytest.mark.usefixtures("with_optimizer")
-
 FLOATS = [np.float32, np.float64]
 
 
