@@ -44,16 +44,30 @@ class Given(NamedTuple):
 
 
 class _Launch(NamedTuple):
-    """A recorded launch: for each argument the index of a base address and a byte offset, and the scalars."""
+    """A recorded launch.
+
+    Attributes
+    ----------
+    executable : CudaExecutable
+        What is launched.
+    numbers : list
+        Addresses of tables that belong to no caller, 0 for each other array, and scalars.
+    places : list of tuple of int
+        For each other array its index in `numbers`, the index of a base address, and a byte offset.
+    tables : list of CudaArray
+        The tables.
+    """
 
     executable: CudaExecutable
-    places: list[tuple[int, int]]
-    scalars: list[Any]
+    numbers: list[Any]
+    places: list[tuple[int, int, int]]
+    tables: list[CudaArray]
 
     def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        numbers = self.numbers.copy()
         # A kernel argument may point into an array, such as at a slice, so it is a base and an offset.
-        numbers = [addresses[n] + more for n, more in self.places]
-        numbers += self.scalars
+        for k, n, more in self.places:
+            numbers[k] = addresses[n] + more
         self.executable.launch(numbers, library, stream)
 
 
@@ -72,16 +86,6 @@ class _New(NamedTuple):
             made = library.new(self.shape, self.dtype, device)  # or raises what says that there is no memory
         arrays.append(made)
         addresses.append(library.address(made))
-
-
-class _DeviceTable(NamedTuple):
-    """A table that belongs to no caller: the same in all replays."""
-
-    array: CudaArray
-
-    def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
-        arrays.append(self.array)
-        addresses.append(self.array.offset)
 
 
 class _Conversion(NamedTuple):
@@ -113,7 +117,7 @@ class _Reading(NamedTuple):
         return host
 
 
-_Step = _Launch | _New | _DeviceTable | _Conversion | _Reading
+_Step = _Launch | _New | _Conversion | _Reading
 
 
 class Ending(NamedTuple):
@@ -210,7 +214,7 @@ class Repeat:
     @property
     def is_one_launch(self) -> bool:
         """Whether nothing is enqueued if memory is refused: all is allocated before the one launch."""
-        only_allocates = all(isinstance(step, _New | _DeviceTable) for step in self._steps[:-1])
+        only_allocates = all(isinstance(step, _New) for step in self._steps[:-1])
         return only_allocates and all(launch.executable.prepared.is_of_one for launch in self._launches)
 
     def is_worth_it(self) -> bool:
@@ -425,13 +429,22 @@ def _steps(
             made[len(ranges)] = (call.array.size,), call.result.dtype
             ranges.append((call.result.offset, call.result.nbytes))
         else:
-            for array, slot in zip(call.arrays, call.executable.prepared.arrays, strict=True):
-                is_there = any(address == array.offset for address, _ in ranges)
-                if array.memory.library is None and not slot.is_written and not is_there:
-                    steps.append(_DeviceTable(array))
-                    ranges.append((array.offset, array.nbytes))
-            steps.append(_Launch(call.executable, [_place(array, ranges) for array in call.arrays], call.scalars))
+            steps.append(_launch(call, ranges))
     return steps
+
+
+def _launch(call: CudaRun, ranges: Sequence[tuple[int, int]]) -> _Launch:
+    numbers, places = list[Any](), list[tuple[int, int, int]]()
+    tables: list[CudaArray] = []
+    for k, (array, slot) in enumerate(zip(call.arrays, call.executable.prepared.arrays, strict=True)):
+        is_lent = any(address == array.offset for address, _ in ranges)  # to this call
+        if array.memory.library is None and not slot.is_written and not is_lent:
+            tables.append(array)
+            numbers.append(array.offset)
+        else:
+            places.append((k, *_place(array, ranges)))
+            numbers.append(0)
+    return _Launch(call.executable, [*numbers, *call.scalars], places, tables)
 
 
 def _place(array: CudaArray, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
