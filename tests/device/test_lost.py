@@ -177,12 +177,13 @@ def test_streams(call, failing, queue):
 
 @pytest.mark.parametrize("is_repeat", [False, True])
 def test_calls_that_do_not_wait_are_named_by_the_next(is_repeat, kernel, failing, on_device):
+    clhist.clear_caches()  # of what earlier counts of this process were
     if is_repeat:
         clhist.bincount(on_device)
     kernel(on_device, num_bins=4, update="lock", memory="global", copies=1)
     failing(cl, "enqueue_copy", fault())  # the first thing that a first bincount asks of the device
-    update = "" if is_repeat else " .* lock updates in global memory"
-    with pytest.raises(DeviceLostError, match=f"5 elements into 4 bins{update}"):
+    update = "" if is_repeat else " 4 bins .* lock updates in global memory"
+    with pytest.raises(DeviceLostError, match=f"5 elements into{update}"):
         clhist.bincount(on_device)
 
 
