@@ -31,7 +31,8 @@ def digitize(
     x : array_like
         Data, of NumPy or PyOpenCL.
     bins : array_like of shape (H,)
-        Edges, rising or falling, on the host. For edges with NaN, the host searches data of a device as well.
+        Edges, rising or falling, on the host; those of CUDA are read. For edges with NaN, the host searches data of a
+        device as well.
     right : bool
         Whether a bin has its right edge rather than its left one.
     queue : pyopencl.CommandQueue, optional
