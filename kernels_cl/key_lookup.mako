@@ -52,7 +52,7 @@ bool clhist_add(
 
 // The place of each element's key among few words, which each work-group has in a table of its own. `ones` and `missing`
 // are what is written for the key that is like an empty slot, and for elements without one. Keys that are not there are
-// added to the `different` ones, each once by a table, if there is one; else, or at too many, all is given up.
+// added to the `different` ones, each once by a table, if there is one; else, or if there are too many, the numbering fails.
 __kernel void clhist_${stage}(
     __global const char *keys_base, const ulong keys_offset, const long size, const uint block,
     __global const word_t *words, const uint number, const uint ones, const uint missing, const ulong seed,
@@ -114,7 +114,7 @@ __kernel void clhist_${stage}(
         }
     }
 % if spec.first:
-    // Barrier: all first positions are found.
+    // Barrier: all first positions are written.
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint n = lane; n < number + 2; n += lanes)
         if (first[n] > own_first[n]) atomic_min((volatile __global uint *)first + n, own_first[n]);

@@ -10,9 +10,9 @@
 % endif
 <%include file="key_words.mako"/>
 #define CLHIST_KNOWN ${max(known, sizes.more_known)}
-// Of a state: different keys, whether something was given up, elements with the key that is like an empty slot, those
-// without a key, keys for which there is room, those met once, and among more elements bits that are set, and elements;
-// behind them, as 64 bits, the least and the greatest key.
+// Words of the state, counts but for FAILED: distinct keys, whether the numbering failed, elements with the key that equals
+// an empty slot, elements without a key, keys for which there is room, keys that occur once in the sample, and among more
+// elements the bits that are set, and these elements. Behind ENDS, as 64 bits, the least and the greatest key.
 enum { DIFFERENT, FAILED, ONES, MISSING, KEYS, ONCE, SET, SEEN, ENDS };
 
 <%include file="${'key_lookup.mako' if stage.startswith('find') else f'key_{stage}.mako'}"/>

@@ -80,7 +80,7 @@ def gather(x: Array, index: np.ndarray) -> Array:
     Memory may be that of `x`, where these follow one another.
     """
     first = int(index.flat[0]) if index.size else 0
-    # Consecutive numbers, such as of all regions, need no upload, so that a call on arrays of CUDA can be repeated.
+    # Consecutive numbers, such as those of all regions, need no upload: a call on arrays of CUDA can be replayed then.
     if index.size and np.array_equal(index.ravel(), np.arange(first, first + index.size)):
         if index.size == x.shape[0]:
             return x.reshape(*index.shape, *x.shape[1:])

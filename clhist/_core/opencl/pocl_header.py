@@ -44,7 +44,7 @@ def without_header(platform: cl.Platform, source: str, options: Sequence[str]) -
 
 
 def _declarations(names: set[str]) -> str:
-    """Return the declarations of `names` in PoCL's header, all of each name, with the directives around them."""
+    """Return the declarations of `names` in PoCL's header, all overloads, with the directives around them."""
     parts = []
     for block in _header():
         declared = [text for name, text in zip(block.names, block.declarations, strict=True) if name in names]

@@ -51,9 +51,9 @@ class _Launch(NamedTuple):
     executable : CudaExecutable
         What is launched.
     numbers : list
-        Addresses of tables that belong to no caller, 0 for each other array, and scalars.
+        Addresses of tables that belong to no caller, 0 for other arrays, and scalars.
     places : list of tuple of int
-        For each other array its index in `numbers`, the index of a base address, and a byte offset.
+        For other arrays their index in `numbers`, the index of a base address, and a byte offset.
     tables : list of CudaArray
         The tables.
     """
