@@ -30,7 +30,7 @@ from clhist.grouped.frames import (
 )
 from clhist.grouped.groups import Groups, groups_of, labels_once
 from clhist.grouped.hints import Hints, check_by_name, check_index, check_number
-from clhist.grouped.methods import A, Methods, X
+from clhist.grouped.methods import ON_DEVICE, A, Methods, X
 from clhist.grouped.table import Table
 from clhist.operators.c_types import check_booleans, native
 from clhist.statistics.outputs import Column, Numbers
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from clhist.typing import DeviceArray, GroupStatistics, HostArray, Values
 
 _Queue: TypeAlias = "cl.CommandQueue | None"
-_ON_DEVICE = "num_groups", "_shape"  # attributes on which results depend, beside keys on a device
 
 
 @overload
@@ -292,7 +291,7 @@ class GroupBy(
         options: dict[str, Any] = {"skipna": skipna, "ddof": ddof, "dtype": dtype, "reproducible": reproducible}
         return Table(self._statistics(**options | columns), self._labels, self._names, self._like)
 
-    @takes_cuda_as("_keys", "_read_to_host", _ON_DEVICE)
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def _statistics(
         self, *, skipna: bool, ddof: int, dtype: DTypeLike | None, reproducible: bool, **columns: Any
     ) -> dict[str, dict[str, A]]:
@@ -331,7 +330,7 @@ class GroupBy(
 
     _statistics.__qualname__ = agg.__qualname__  # which warnings and errors say
 
-    @takes_cuda_as("_keys", state=_ON_DEVICE)
+    @takes_cuda_as("_keys", state=ON_DEVICE)
     def size(self) -> A:
         """Return how many elements each group has, whatever their values, as int64."""
         check_process()
@@ -344,7 +343,7 @@ class GroupBy(
         kernel = size_kernel(self._queue.context, self._keys.dtype)
         return self._returned(kernel(self._keys, num_bins=self._bins(8), queue=self._queue))
 
-    @takes_cuda_as("_keys", state=_ON_DEVICE)
+    @takes_cuda_as("_keys", state=ON_DEVICE)
     def weighted_mean(
         self, x: X[A], weights: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None, reproducible: bool = False
     ) -> A:
@@ -407,7 +406,7 @@ class GroupBy(
         means, *_ = kernel(self._keys, x, w, num_bins=bins, queue=self._queue)
         return self._returned(means)
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def quantile(
         self,
         x: X[A],

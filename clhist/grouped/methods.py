@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 A = TypeVar("A", "HostArray", "DeviceArray")  # the results, and the keys
 X: TypeAlias = "A | Others"  # values, of the kind of the keys
 
+ON_DEVICE = "num_groups", "_shape"
+"""The attributes of a `GroupBy` on which results depend, beside keys on a device."""
+
 
 class Methods(ElementResults, Generic[A]):
     """A method for each statistic without arguments of its own."""
@@ -111,7 +114,7 @@ class Methods(ElementResults, Generic[A]):
         """Return whether all values of each group are not zero; see `agg`."""
         return self._one(x, "all", skipna=skipna)
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def transform(self, x: X[A], statistic: str, **options: Any) -> A:
         """Return for each element a statistic of its group.
 
@@ -158,7 +161,7 @@ class Methods(ElementResults, Generic[A]):
         result = self._rows(self._one(x, statistic, **options))
         return result
 
-    @takes_cuda_as("_keys")
+    @takes_cuda_as("_keys", state=ON_DEVICE)
     def cumcount(self, *, ascending: bool = True) -> A:
         """Return how many elements of its group come before each element, as int64; -1 of one that is in no group.
 
@@ -171,7 +174,7 @@ class Methods(ElementResults, Generic[A]):
         places: A = self._places(ascending)
         return places
 
-    @takes_cuda_as("_keys")
+    @takes_cuda_as("_keys", state=ON_DEVICE)
     def ngroup(self) -> A:
         """Return the number of the group of each element, as int64; -1 of one that is in no group.
 
@@ -183,7 +186,7 @@ class Methods(ElementResults, Generic[A]):
         numbers: A = self._group_numbers()
         return numbers
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def cumsum(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the sum of the values of its group up to each element, of float64 with its rounding errors.
 
@@ -204,25 +207,25 @@ class Methods(ElementResults, Generic[A]):
         sums: A = self._along("cumsum", x, skipna, dtype)
         return sums
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def cumprod(self, x: X[A], *, skipna: bool = True, dtype: DTypeLike | None = None) -> A:
         """Return the product of the values of its group up to each element; see `cumsum`."""
         products: A = self._along("cumprod", x, skipna, dtype)
         return products
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def cummin(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the least value of its group up to each element, which may be a date; see `cumsum`."""
         minima: A = self._along("cummin", x, skipna)
         return minima
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def cummax(self, x: X[A], *, skipna: bool = True) -> A:
         """Return the largest value of its group up to each element, which may be a date; see `cumsum`."""
         maxima: A = self._along("cummax", x, skipna)
         return maxima
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def rank(self, x: X[A], method: str = "average", *, ascending: bool = True, pct: bool = False) -> A:
         """Return the rank of each value in its group, from 1 on, as a float.
 
@@ -246,7 +249,7 @@ class Methods(ElementResults, Generic[A]):
         ranks: A = self._ranked(x, method, ascending, pct)
         return ranks
 
-    @takes_cuda_as("_keys", on_host="_read_to_host")
+    @takes_cuda_as("_keys", "_read_to_host", ON_DEVICE)
     def nth(self, x: X[A], n: int) -> A:
         """Return the n-th value of each group, NaN included, from 0 on; from its end if `n` is negative.
 

@@ -458,7 +458,7 @@ class Placed:
 
         stacked = empty(self._queue, shape, dtype, True)
         for row, result in zip(stacked, results, strict=True):
-            row[:] = result
+            row[...] = result
         return stacked
 
     def _most_frequent(self, array: Array, column: Column) -> Array:

@@ -145,9 +145,10 @@ class CudaArray(cl_array.Array):
         if not (value.flags.c_contiguous and self.flags.c_contiguous):
             raise NotDirectError("to copy an array with gaps")
         if self.nbytes:
-            memory = self.memory
+            memory, copied = self.memory, CudaCopied(self.offset, value.offset, self.nbytes)
             with driver().on(memory.device):
-                driver().copy(self.offset, value.offset, self.nbytes, memory.stream)
+                copied.enqueue(memory.stream)
+            note(copied)
 
     def filled(self, array: np.ndarray) -> CudaArray:
         """Copy an array of the host of the same type and shape, and return this one."""
@@ -185,9 +186,10 @@ class CudaArray(cl_array.Array):
     def clear(self) -> CudaArray:
         """Set all bytes to 0, and return it."""
         if self.nbytes:
-            memory = self.memory
+            memory, filled = self.memory, CudaFilled(self.offset, 0, self.nbytes)
             with driver().on(memory.device):
-                driver().fill(self.offset, 0, self.nbytes, memory.stream)
+                filled.enqueue(memory.stream)
+            note(filled)
         return self
 
     def _refused(self, *_: Any, **__: Any) -> Any:
@@ -213,6 +215,38 @@ class CudaMade(NamedTuple):
     """An array that `new_array` has made, for a recording of the call."""
 
     array: CudaArray
+
+
+class CudaFilled(NamedTuple):
+    """Memory whose bytes are all set to one, for a recording of the call, too.
+
+    Attributes
+    ----------
+    address, byte, size : int
+        Where it begins, the byte, and how many there are.
+    """
+
+    address: int
+    byte: int
+    size: int
+
+    def enqueue(self, stream: int) -> None:
+        """Set the bytes on a stream of the device that calls go to, without a record of the driver's call."""
+        with unheard():
+            driver().fill(self.address, self.byte, self.size, stream)
+
+
+class CudaCopied(NamedTuple):
+    """Memory that is copied on a device, for a recording of the call, too: to an address, from one, how many bytes."""
+
+    to: int
+    address: int
+    size: int
+
+    def enqueue(self, stream: int) -> None:
+        """Copy on a stream of the device that calls go to, without a record of the driver's call."""
+        with unheard():
+            driver().copy(self.to, self.address, self.size, stream)
 
 
 class StreamOrder:

@@ -105,7 +105,7 @@ class Chain:
             self.queue.finish()
         return rows
 
-    def place(self, array: Any) -> tuple[Any, int]:
+    def place(self, array: Any) -> tuple[Any, Any]:
         """Return the memory and offset of a host array to read, of a device array, or of memory.
 
         Later commands wait for the events of a device array.

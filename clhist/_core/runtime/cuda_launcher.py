@@ -20,7 +20,7 @@ from clhist._core.cuda.memory import Allocation
 from clhist._core.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
 from clhist._core.kernel_code import Parameter
 from clhist._core.opencl.arrays import Array
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaMemory, new_array
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaFilled, CudaMemory, new_array
 from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, memory_of_call, results_like
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
 from clhist._core.opencl.new_arrays import empty, to_device
@@ -32,6 +32,7 @@ from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import (
     MEMORY,
     OFFSET,
+    Argument,
     Launch,
     New,
     Part,
@@ -149,6 +150,7 @@ class Loaded(NamedTuple):
 
     function: Any
     dynamic: int
+    parameters: Sequence[Parameter]
     arguments: Arguments
     lock: threading.Lock
 
@@ -158,8 +160,9 @@ def loaded_kernel(kernel: Kernel, device: int, stream: int) -> Loaded:
     loaded = kernel.loaded.get(device)
     if loaded is None:
         module, name = module_of(kernel.program, device, stream), kernel.name
-        function, arguments = ctypes.c_void_p(module.functions[name]), Arguments(kernel.parameters)
-        loaded = kernel.loaded[device] = Loaded(function, module.dynamic[name], arguments, threading.Lock())
+        function, parameters = ctypes.c_void_p(module.functions[name]), kernel.parameters
+        loaded = Loaded(function, module.dynamic[name], parameters, Arguments(parameters), threading.Lock())
+        kernel.loaded[device] = loaded
     return loaded
 
 
@@ -171,11 +174,39 @@ def _room(dtype: np.dtype | None) -> Any:
     return (ctypes.c_ubyte * max(8, dtype.itemsize))()
 
 
-class _Room(NamedTuple):
-    """Memory of CUDA: its address, and the library's array that it is, or is a part of."""
+class _Room:
+    """An address in the memory of CUDA, and the array that it is of, or of a part of."""
 
-    offset: int
-    owner: Any
+    __slots__ = ("offset", "owner")
+
+    def __init__(self, offset: int, owner: Any) -> None:
+        self.offset, self.owner = offset, owner
+
+    def __int__(self) -> int:
+        return self.offset
+
+
+class CudaLaunched(NamedTuple):
+    """A launch by a `CudaChain`, for a recording of the call; addresses among the arguments are no numbers."""
+
+    loaded: Loaded
+    global_size: tuple[int, int]
+    local_size: tuple[int, int]
+    arguments: Sequence[CudaArray | _Room | np.generic | float | None]
+    memory: CudaMemory
+
+    def command(self, places: Callable[[int], tuple[int, int]]) -> tuple[CudaCommand, list[tuple[int, int]]]:
+        """Return the launch, and what `places` returns for each address of its arguments."""
+        of_addresses = list[tuple[int, int]]()
+        arguments = list[Argument]()
+        for value in self.arguments:
+            if isinstance(value, CudaArray | _Room):
+                arguments.append(Scratch(len(of_addresses)))
+                of_addresses.append(places(value.offset))
+            else:
+                arguments.append(value)
+        order = {Scratch(n): n for n in range(len(of_addresses))}
+        return CudaCommand(self.loaded, self.global_size, self.local_size, arguments, order, {}), of_addresses
 
 
 class CudaChain(Chain):
@@ -183,8 +214,8 @@ class CudaChain(Chain):
 
     def __init__(self, queue: cl.CommandQueue, purpose: str) -> None:
         super().__init__(queue, purpose)
-        memory = memory_of_call()
-        self._library, self._device, self._stream = memory.library, memory.device, memory.stream
+        self._memory = memory = memory_of_call()
+        self._device, self._stream = memory.device, memory.stream
         self._block, self._size, self._used = _Room(0, None), 0, 0  # freed with the last memory that is a part of it
 
     def new(self, number: int, dtype: Any) -> _Room:
@@ -203,14 +234,16 @@ class CudaChain(Chain):
         return _Room(self._block.offset + self._used - size, self._block.owner)
 
     def _allocated(self, size: int) -> _Room:
-        owner = self._library.new((size,), _BYTE, self._device)
-        return _Room(self._library.address(owner), owner)
+        array = new_array(self._memory, (size,), _BYTE, self.queue)
+        return _Room(array.offset, array)
 
     def fill(self, memory: CudaArray | _Room, dtype: Any, value: int, number: int, first: int = 0) -> None:
         item = np.dtype(dtype).itemsize
+        # CUDA fills with one byte, which suffices since all bytes of the value are equal.
+        filled = CudaFilled(memory.offset + first * item, value % 256, number * item)
         with driver().on(self._device):
-            # CUDA fills with one byte, which suffices since all bytes of the value are equal.
-            driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
+            filled.enqueue(self._stream)
+        note(filled)
 
     def copied(self, array: np.ndarray) -> Array:
         return to_device(self.queue, array)
@@ -219,16 +252,17 @@ class CudaChain(Chain):
         with driver().on(self._device):
             loaded = loaded_kernel(kernel, self._device, self._stream)
             # All threads share the memory of a kernel's arguments, which CUDA reads at the launch.
-            with loaded.lock:
+            with loaded.lock, unheard():
                 loaded.arguments.set_all(arguments)
                 sizes = (groups, beside, 1, lanes, 1, 1)
                 launched = (loaded.function, *sizes, loaded.dynamic)
                 driver().launch(launched, stream_of(self._stream), loaded.arguments.pointers)
+        note(CudaLaunched(loaded, (groups * lanes, beside), (lanes, 1), arguments, self._memory))
 
     def fetched(self, memory: CudaArray | _Room | None, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
         array = np.empty(number, dtype)
         with driver().on(self._device):
-            driver().download(array, offset + (0 if memory is None else memory.offset), self._stream)
+            driver().download(array, int(offset) + (0 if memory is None else memory.offset), self._stream)
         return array
 
     def fetched_rows(
@@ -236,12 +270,13 @@ class CudaChain(Chain):
     ) -> np.ndarray:
         rows = np.empty(shape, dtype)
         with driver().on(self._device):
-            driver().download_every(rows, offset + (0 if memory is None else memory.offset), step, self._stream)
+            driver().download_every(rows, int(offset) + (0 if memory is None else memory.offset), step, self._stream)
         return rows
 
-    def place(self, array: Any) -> tuple[Any, int]:
-        # All memory is one buffer at address 0, so a kernel adds the offset to a null pointer.
-        return (None, array.offset) if isinstance(array, CudaArray) else (array, 0)
+    def place(self, array: Any) -> tuple[Any, Any]:
+        # All memory is one buffer at address 0, so a kernel adds the offset to a null pointer. Unlike a number, a room
+        # is recorded as an address.
+        return (None, _Room(array.offset, array)) if isinstance(array, CudaArray) else (array, 0)
 
     def result(self, size: int, dtype: Any, on_device: bool = True) -> tuple[Array, Any]:
         array = empty(self.queue, (size,), np.dtype(dtype), True)
@@ -251,20 +286,28 @@ class CudaChain(Chain):
         """Do nothing: the stream orders what is done."""
 
 
-class _Command:
-    """A launch with its kernel."""
+class CudaCommand:
+    """A launch of a kernel, as of `Launch`; `places` are those of a call's numbers, `tables` addresses."""
 
-    def __init__(self, launch: Launch, loaded: Loaded, places: dict[Any, int], tables: dict[Any, int]) -> None:
-        groups = [n // m for n, m in zip(launch.global_size, launch.local_size, strict=True)]
+    def __init__(
+        self,
+        loaded: Loaded,
+        global_size: Sequence[int],
+        local_size: Sequence[int],
+        arguments: Sequence[Argument],
+        places: dict[Any, int],
+        tables: dict[Any, int],
+    ) -> None:
+        groups = [n // m for n, m in zip(global_size, local_size, strict=True)]
         # CUDA takes three dimensions of groups and of their sizes.
         ones = [1] * (3 - len(groups))
-        self._prepared = (loaded.function, *groups, *ones, *launch.local_size, *ones, loaded.dynamic)
+        self._prepared = (loaded.function, *groups, *ones, *local_size, *ones, loaded.dynamic)
         # Parameters that change, each with its place in a call: addresses, and the numbers of others.
         self._words: list[tuple[Any, int]] = []
         self._others: list[tuple[int, int]] = []
-        self._arguments = Arguments(launch.kernel.parameters)
+        self._arguments = Arguments(loaded.parameters)
         rooms = self._arguments.rooms
-        for n, value in enumerate(launch.arguments):
+        for n, value in enumerate(arguments):
             if isinstance(value, Table):
                 self._arguments.set(n, tables[value])
             elif isinstance(value, Slot) and value.what == MEMORY:
@@ -298,7 +341,7 @@ class _Part(NamedTuple):
     """A part with its commands, the offsets of its blocks in one block of scratch memory, and such memory by stream."""
 
     part: Part
-    commands: list[_Command | SortPairs]
+    commands: list[CudaCommand | SortPairs]
     begins: tuple[int, ...]
     size: int
     by_stream: dict[tuple[str, int], Any]
@@ -363,7 +406,7 @@ class CudaExecutable(Executable):
             begins.append(size)
             size += -(-room.size // _ALIGNMENT) * _ALIGNMENT
         places = {Scratch(n): self._numbers + n for n in range(len(part.scratch))} | self._places
-        commands: list[_Command | SortPairs] = []
+        commands: list[CudaCommand | SortPairs] = []
         for command in part.commands:
             if isinstance(command, SortPairs):
                 commands.append(command)
@@ -376,7 +419,8 @@ class CudaExecutable(Executable):
                     driver().upload(block.address, np.ascontiguousarray(value.array), driver().own_stream(self._device))
                     self._tables[value] = block.address
             loaded = loaded_kernel(kernel_of(self._queue.context, command.kernel), self._device, stream)
-            commands.append(_Command(command, loaded, places, self._tables))
+            sizes = command.global_size, command.local_size
+            commands.append(CudaCommand(loaded, *sizes, command.arguments, places, self._tables))
         return _Part(part, commands, tuple(begins), size, {})
 
     def run(

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.cuda.driver import driver
+from clhist._core.cuda.driver import driver, stream_of
 from clhist._core.cuda.libraries import Library
 from clhist._core.cuda.recognised import library_of
 from clhist._core.opencl import lost
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMade, CudaMemory
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaCopied, CudaFilled, CudaMade, CudaMemory
 from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
 from clhist._core.recording import heard, listening, note
 from clhist._core.runtime.call_cache import MANY_USES, SizedCall
-from clhist._core.runtime.cuda_launcher import CudaExecutable, CudaRun
+from clhist._core.runtime.cuda_launcher import CudaCommand, CudaExecutable, CudaLaunched, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
 from clhist._core.runtime.signature import UnknownError, alike, call_templates
 
@@ -117,7 +117,44 @@ class _Reading(NamedTuple):
         return host
 
 
-_Step = _Launch | _New | _Conversion | _Reading
+class _Filling(NamedTuple):
+    """Memory that is set to one byte: the index of a base address, a byte offset, the byte, and their number."""
+
+    number: int
+    more: int
+    byte: int
+    size: int
+
+    def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        driver().fill(addresses[self.number] + self.more, self.byte, self.size, stream)
+
+
+class _Copy(NamedTuple):
+    """A copy on the device: the index of a base address and a byte offset of each memory, and the bytes."""
+
+    to: tuple[int, int]
+    of: tuple[int, int]
+    size: int
+
+    def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        to, address = (addresses[n] + more for n, more in (self.to, self.of))
+        driver().copy(to, address, self.size, stream)
+
+
+class _Single(NamedTuple):
+    """A launch of one kernel of a chain; for each address the index of a base address, and a byte offset."""
+
+    command: CudaCommand
+    places: list[tuple[int, int]]
+    lock: threading.Lock  # threads share the memory of the command's arguments
+
+    def enqueue(self, arrays: list[Any], addresses: list[int], library: Library, device: int, stream: int) -> None:
+        numbers = [addresses[n] + more for n, more in self.places]
+        with self.lock:
+            self.command.run(stream_of(stream), numbers)
+
+
+_Step = _Launch | _New | _Conversion | _Reading | _Filling | _Copy | _Single
 
 
 class Ending(NamedTuple):
@@ -146,7 +183,7 @@ class Repeat:
     ----------
     memory : CudaMemory
         That of an array on the device, of the caller's library.
-    steps : list of _Launch, _New, _Conversion and _Reading
+    steps : list of the classes of `_Step`
         Commands to enqueue. Indices of addresses count the argument arrays, then the new arrays.
     result : callable
         Returns the result, from a list of the argument arrays and the new arrays.
@@ -398,12 +435,13 @@ def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Re
             ranges.append((ending.words.offset, ending.words.nbytes))
         result = ending.result
     # Any other entry is the name of a driver call, such as an upload, that a replay would leave out.
-    if not calls or not all(isinstance(entry, CudaRun | CudaMade | CudaConverted | Reading) for entry in calls):
+    launches = [entry for entry in calls if isinstance(entry, CudaRun | CudaLaunched)]
+    others = CudaMade | CudaConverted | CudaFilled | CudaCopied | Reading
+    if not launches or not all(isinstance(entry, CudaRun | CudaLaunched | others) for entry in calls):
         raise _Unrepeatable
     made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
     steps = _steps(calls, ranges, made)
-    memory = next(call.memory for call in calls if isinstance(call, CudaRun))
-    return Repeat(memory, steps, _maker(result, ranges, made), ending, shared)
+    return Repeat(launches[0].memory, steps, _maker(result, ranges, made), ending, shared)
 
 
 def _steps(
@@ -428,9 +466,24 @@ def _steps(
             steps.append(_Conversion(n, call.array.size, call.result.dtype))
             made[len(ranges)] = (call.array.size,), call.result.dtype
             ranges.append((call.result.offset, call.result.nbytes))
+        elif isinstance(call, CudaFilled):
+            steps.append(_Filling(*_range_of(call.address, call.size, ranges), call.byte, call.size))
+        elif isinstance(call, CudaCopied):
+            to, of = (_range_of(address, call.size, ranges) for address in (call.to, call.address))
+            steps.append(_Copy(to, of, call.size))
+        elif isinstance(call, CudaLaunched):
+            steps.append(_single(call, ranges))
         else:
             steps.append(_launch(call, ranges))
     return steps
+
+
+def _single(call: CudaLaunched, ranges: Sequence[tuple[int, int]]) -> _Single:
+    # An address among the numbers would be that of the recorded call in each replay.
+    numbers = [int(value) for value in call.arguments if isinstance(value, int | np.integer)]
+    if any(address <= number < address + size for number in numbers for address, size in ranges):
+        raise _Unrepeatable
+    return _Single(*call.command(lambda address: _range_of(address, 1, ranges)), threading.Lock())
 
 
 def _launch(call: CudaRun, ranges: Sequence[tuple[int, int]]) -> _Launch:
@@ -449,10 +502,15 @@ def _launch(call: CudaRun, ranges: Sequence[tuple[int, int]]) -> _Launch:
 
 def _place(array: CudaArray, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return the index of the address range that contains an array, and the byte offset of the array in it."""
+    return _range_of(array.offset, array.nbytes, ranges)
+
+
+def _range_of(begin: int, size: int, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the index of the address range that contains so many bytes, and their offset in it."""
     # The recording keeps all arrays alive, so an address belongs to one of them.
-    for n, (address, size) in enumerate(ranges):
-        if address <= array.offset and array.offset + array.nbytes <= address + size and array.nbytes:
-            return n, array.offset - address
+    for n, (address, available) in enumerate(ranges):
+        if address <= begin and begin + size <= address + available and size:
+            return n, begin - address
     raise _Unrepeatable
 
 
