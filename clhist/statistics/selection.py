@@ -107,7 +107,7 @@ def _digit_by_digit(
     weights: Array | None,
     queue: cl.CommandQueue,
 ) -> Array:
-    digits, choose, above_of, finish = _kernels(queue.context, order, recipe)
+    digits, blocks, choose, above_of, finish = _kernels(queue.context, order, recipe)
     shift = width = 8 * order.key.itemsize
     least, most = _DIGIT_BITS
     # The histogram has 2^digit bins for each group: the more groups, the narrower the digits.
@@ -124,12 +124,22 @@ def _digit_by_digit(
         kernel(chain, num_groups, arguments)
         chain.finish(*written)
 
+    def run_choose(counts: Array, bits: int, whole: int) -> None:
+        chain = chain_on(queue, "for medians and quantiles")
+        of_blocks: tuple[Any, ...] = ()
+        if blocks is not None:
+            low = bits // 2  # half of the digit's bits tell the block, so that loads are the fewest
+            of_blocks = chain.new(num_groups << bits - low, np.int64), low
+            blocks(chain, num_groups << bits - low, [counts, *of_blocks])
+        choose(chain, num_groups, [counts, *chosen, q, bits, whole, *groups, *of_blocks])
+        chain.finish(*chosen)
+
     # From the highest digit on: count values that share the chosen digits, then choose the next digit of each group.
     while shift:
         bits, whole = min(digit, shift), int(shift == width)
         shift -= bits
         counts = digits(*data, prefixes, num_groups, shift, bits, whole, num_bins=num_groups << bits, queue=queue)
-        run(choose, [counts, *chosen, q, bits, whole, *groups], *chosen)
+        run_choose(counts, bits, whole)
     # A statistic between two values needs the next greater one as well, found by another sweep.
     above: Any = (prefixes,)
     if above_of is not None:
@@ -176,8 +186,10 @@ def _sorting_kernels(context: cl.Context, order: Order) -> tuple[Any, ...]:
 @kept_by_context
 def _kernels(
     context: cl.Context, order: Order, recipe: Recipe
-) -> tuple[Engine, Elementwise, Engine | None, Elementwise]:
-    """Return the kernels of a radix selection; the third, which finds the next value above, is None if not needed."""
+) -> tuple[Engine, Elementwise | None, Elementwise, Engine | None, Elementwise]:
+    """Return the kernels of a radix selection: the counts of digits, those of blocks, the choice, the next value above,
+    the results; None of those that are not needed.
+    """
     text, weighted = texts(order, recipe), order.weights is not None
     following: Any = [] if weighted else [recipe.next_above(order.key)]
     following += [operators.maximum(order.key)] if order.propagates else []
@@ -191,8 +203,10 @@ def _kernels(
         (text.choose_arguments, text.choose, "clhist_choose"),
         (text.finish_arguments, text.finish, "clhist_finish"),
     ]
-    choose, finish = Elementwise.together(context, parts, text.functions)
-    return digits, choose, above, finish
+    if text.blocks:
+        parts.append((text.blocks_arguments, text.blocks, "clhist_blocks"))
+    choose, finish, *blocks = Elementwise.together(context, parts, text.functions)
+    return digits, blocks[0] if blocks else None, choose, above, finish
 
 
 @kept_by_context

@@ -172,6 +172,9 @@ class Recipe:
         C of the place of the count of digit `d` of group `i`.
     takes_groups : bool
         Whether `first` or `at` needs `groups`, the number of groups.
+    has_blocks : bool
+        Whether counts of neighbouring digits are added up first, by many work-items. The one that chooses the digit of
+        a group waits for each of its loads, of which there are tens then in place of thousands.
     next_above : callable
         The operator, for a dtype, of what `emit` emits.
     emit : str
@@ -184,6 +187,7 @@ class Recipe:
     first: str
     at: str
     takes_groups: bool
+    has_blocks: bool
     next_above: Callable[[np.dtype], Operator]
     emit: str
     above: str
@@ -194,6 +198,7 @@ GPU = Recipe(
     first="first = (long)i << bits, ",
     at="first + d",
     takes_groups=False,
+    has_blocks=True,
     next_above=operators.minimum,
     emit="if (k > found[g]) EMIT0(g, k); ",
     above="above[i]",
@@ -208,6 +213,7 @@ CPU = Recipe(
     first="",
     at="i + d * groups",
     takes_groups=True,
+    has_blocks=False,
     next_above=operators.maximum,
     emit="EMIT0(g, found[g] - k); ",
     above="found[i] - above[i]",
@@ -223,6 +229,8 @@ class Texts:
     digits: str
     following_arguments: str
     following: str
+    blocks_arguments: str
+    blocks: str
     choose_arguments: str
     choose: str
     finish_arguments: str
@@ -237,6 +245,7 @@ def texts(order: Order, recipe: Recipe) -> Texts:
     """
     unsigned, real, probability = c_name(order.key), c_name(order.real), c_name(order.probability)
     weighted = order.weights is not None
+    in_blocks = recipe.has_blocks and not weighted
     arguments = f"{order.arguments}, const {unsigned} *found, const long groups"
     # `shift` is the lowest bit of the digit; the bits above it have to equal the prefix of the group.
     place = recipe.bin.format(digit=f"(long)(k >> shift & (((({unsigned})1) << bits) - 1))")
@@ -252,9 +261,13 @@ def texts(order: Order, recipe: Recipe) -> Texts:
         digits=order.element(emit),
         following_arguments=arguments,
         following=order.element("EMIT(g, k); " if weighted else above),
+        blocks_arguments="const uint *counts, long *blocks, const uint low" if in_blocks else "",
+        blocks=_BLOCKS if in_blocks else "",
         choose_arguments=f"{choose}const {probability} q, const uint bits, const int whole"
-        f"{', const long groups' if recipe.takes_groups else ''}",
-        choose=(_CHOOSE_BY_WEIGHT if weighted else _CHOOSE).format(first=recipe.first, at=recipe.at, real=real),
+        f"{', const long groups' if recipe.takes_groups else ''}{', const long *blocks, const uint low' * in_blocks}",
+        choose=_CHOOSE_IN_BLOCKS
+        if in_blocks
+        else (_CHOOSE_BY_WEIGHT if weighted else _CHOOSE).format(first=recipe.first, at=recipe.at, real=real),
         finish_arguments=f"{finish}const {total} *members, const uint *equal, const {probability} q, "
         f"{c_name(order.result)} *out",
         finish=f"""
@@ -283,6 +296,32 @@ _CHOOSE = """
             for (; d < last && left >= counts[{at}]; ++d) left -= counts[{at}];
             rank[i] = left;
             equal[i] = counts[{at}];
+            found[i] = (whole ? 0 : found[i] << bits) | d;
+            """
+
+# Of block `i`, which has the counts of digits that differ in their `low` lowest bits.
+_BLOCKS = """
+            long sum = 0;
+            for (long at = (long)i << low; at < (long)(i + 1) << low; ++at) sum += counts[at];
+            blocks[i] = sum;
+            """
+
+# The same as `_CHOOSE`: first the block in which the digit is, then the digit.
+_CHOOSE_IN_BLOCKS = """
+            const long first = (long)i << bits, begin = first >> low, end = begin + (1l << (bits - low)) - 1;
+            if (whole) {
+                long all = 0;
+                for (long block = begin; block <= end; ++block) all += blocks[block];
+                members[i] = all;
+                rank[i] = all ? clhist_rank(all, q) : 0;
+            }
+            long left = rank[i], block = begin;
+            for (; block < end && left >= blocks[block]; ++block) left -= blocks[block];
+            long d = (block - begin) << low;
+            for (const long last = d + (1l << low) - 1; d < last && left >= counts[first + d]; ++d)
+                left -= counts[first + d];
+            rank[i] = left;
+            equal[i] = counts[first + d];
             found[i] = (whole ? 0 : found[i] << bits) | d;
             """
 

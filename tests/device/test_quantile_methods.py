@@ -8,6 +8,7 @@ import pytest
 from both_ways import ways
 
 import clhist
+from clhist.statistics import selection
 from clhist.statistics.table import quantile_of
 
 pytestmark = pytest.mark.usefixtures("without_optimizer")
@@ -36,6 +37,28 @@ def test_as_numpy_has_them(monkeypatch):
             names = [clhist.quantile(q, method) for q in PROBABILITIES]
             table = groups.agg(x=(x, "count", *names))["x"]
             np.testing.assert_array_equal([table[name] for name in names], found)
+
+
+@pytest.mark.parametrize("num_groups", [1, 9, 7000])
+@pytest.mark.parametrize("dtype", ["f8", "i4", "M8[ns]"])
+def test_with_the_digits_of_gpus(num_groups, dtype, monkeypatch, queue):
+    """Digits of a result are chosen from blocks of counts; the widths of digits depend on the number of groups."""
+    keys = RNG.integers(-1, num_groups + 1, 4000)
+    x = np.round(RNG.normal(size=keys.size) * 99).astype("i8" if dtype[0] == "M" else dtype).view(dtype)
+    if dtype[0] in "fM":
+        x[::7] = "NaT" if dtype[0] == "M" else np.nan
+    monkeypatch.setattr(selection, "device_kind", lambda device: "gpu")
+    groups = clhist.group_by(keys, num_groups, queue=queue)
+    found, tenth = groups.median(x), groups.quantile(x, 0.1, method="higher")
+    present = x == x if dtype[0] in "fM" else np.ones(x.size, bool)
+    for g in {0, num_groups // 2, num_groups - 1, *keys[keys < num_groups][1:9]} - {-1}:
+        values = np.sort(x[present & (keys == g)])
+        if not values.size:
+            assert found[g] != found[g]
+            continue
+        assert tenth[g] == values[int(np.ceil(0.1 * (values.size - 1)))]
+        middle = values[(values.size - 1) // 2 : values.size // 2 + 1].astype("i8" if dtype[0] == "M" else "f8")
+        assert found[g] == (np.array(int(middle.mean()), dtype) if dtype[0] == "M" else middle.mean())
 
 
 def test_dates_are_exact(monkeypatch):

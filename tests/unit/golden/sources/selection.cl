@@ -21,18 +21,33 @@ const int *keys, const float *values, const uint *found, const long groups
 // following
 const int g = keys[i]; const float v = values[i]; if (g >= 0 && g < groups && v == v) { const uint k = (v != v ? (uint)-1 : (as_uint(v) ^ ((uint)(as_int(v) >> 31) | 0x80000000u))); if (k > found[g]) EMIT0(g, k);  }
 
+// blocks_arguments
+const uint *counts, long *blocks, const uint low
+
+// blocks
+
+            long sum = 0;
+            for (long at = (long)i << low; at < (long)(i + 1) << low; ++at) sum += counts[at];
+            blocks[i] = sum;
+            
+
 // choose_arguments
-const uint *counts, uint *found, long *rank, long *members, uint *equal, const double q, const uint bits, const int whole
+const uint *counts, uint *found, long *rank, long *members, uint *equal, const double q, const uint bits, const int whole, const long *blocks, const uint low
 
 // choose
 
-            const long first = (long)i << bits, last = (1l << bits) - 1;
+            const long first = (long)i << bits, begin = first >> low, end = begin + (1l << (bits - low)) - 1;
             if (whole) {
-                for (long d = 0; d <= last; ++d) members[i] += counts[first + d];
-                rank[i] = members[i] ? clhist_rank(members[i], q) : 0;
+                long all = 0;
+                for (long block = begin; block <= end; ++block) all += blocks[block];
+                members[i] = all;
+                rank[i] = all ? clhist_rank(all, q) : 0;
             }
-            long left = rank[i], d = 0;
-            for (; d < last && left >= counts[first + d]; ++d) left -= counts[first + d];
+            long left = rank[i], block = begin;
+            for (; block < end && left >= blocks[block]; ++block) left -= blocks[block];
+            long d = (block - begin) << low;
+            for (const long last = d + (1l << low) - 1; d < last && left >= counts[first + d]; ++d)
+                left -= counts[first + d];
             rank[i] = left;
             equal[i] = counts[first + d];
             found[i] = (whole ? 0 : found[i] << bits) | d;
