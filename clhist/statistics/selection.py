@@ -129,7 +129,7 @@ def _digit_by_digit(
         of_blocks: tuple[Any, ...] = ()
         if blocks is not None:
             low = bits // 2  # half of the digit's bits tell the block, so that loads are the fewest
-            of_blocks = chain.new(num_groups << bits - low, np.int64), low
+            of_blocks = chain.new(num_groups << bits - low, total), low
             blocks(chain, num_groups << bits - low, [counts, *of_blocks])
         choose(chain, num_groups, [counts, *chosen, q, bits, whole, *groups, *of_blocks])
         chain.finish(*chosen)

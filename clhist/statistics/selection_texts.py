@@ -245,7 +245,6 @@ def texts(order: Order, recipe: Recipe) -> Texts:
     """
     unsigned, real, probability = c_name(order.key), c_name(order.real), c_name(order.probability)
     weighted = order.weights is not None
-    in_blocks = recipe.has_blocks and not weighted
     arguments = f"{order.arguments}, const {unsigned} *found, const long groups"
     # `shift` is the lowest bit of the digit; the bits above it have to equal the prefix of the group.
     place = recipe.bin.format(digit=f"(long)(k >> shift & (((({unsigned})1) << bits) - 1))")
@@ -261,13 +260,12 @@ def texts(order: Order, recipe: Recipe) -> Texts:
         digits=order.element(emit),
         following_arguments=arguments,
         following=order.element("EMIT(g, k); " if weighted else above),
-        blocks_arguments="const uint *counts, long *blocks, const uint low" if in_blocks else "",
-        blocks=_BLOCKS if in_blocks else "",
+        blocks_arguments=f"const {count} *counts, {total} *blocks, const uint low" * recipe.has_blocks,
+        blocks=_BLOCKS.format(total=total) * recipe.has_blocks,
         choose_arguments=f"{choose}const {probability} q, const uint bits, const int whole"
-        f"{', const long groups' if recipe.takes_groups else ''}{', const long *blocks, const uint low' * in_blocks}",
-        choose=_CHOOSE_IN_BLOCKS
-        if in_blocks
-        else (_CHOOSE_BY_WEIGHT if weighted else _CHOOSE).format(first=recipe.first, at=recipe.at, real=real),
+        + ", const long groups" * recipe.takes_groups
+        + f", const {total} *blocks, const uint low" * recipe.has_blocks,
+        choose=_CHOICES[weighted, recipe.has_blocks].format(first=recipe.first, at=recipe.at, real=real),
         finish_arguments=f"{finish}const {total} *members, const uint *equal, const {probability} q, "
         f"{c_name(order.result)} *out",
         finish=f"""
@@ -301,27 +299,26 @@ _CHOOSE = """
 
 # Of block `i`, which has the counts of digits that differ in their `low` lowest bits.
 _BLOCKS = """
-            long sum = 0;
+            {total} sum = 0;
             for (long at = (long)i << low; at < (long)(i + 1) << low; ++at) sum += counts[at];
             blocks[i] = sum;
             """
 
-# The same as `_CHOOSE`: first the block in which the digit is, then the digit.
+# The same: first the block in which the digit is, then the digit.
 _CHOOSE_IN_BLOCKS = """
-            const long first = (long)i << bits, begin = first >> low, end = begin + (1l << (bits - low)) - 1;
-            if (whole) {
+            const long {first}begin = first >> low, end = begin + (1l << (bits - low)) - 1;
+            if (whole) {{
                 long all = 0;
                 for (long block = begin; block <= end; ++block) all += blocks[block];
                 members[i] = all;
                 rank[i] = all ? clhist_rank(all, q) : 0;
-            }
+            }}
             long left = rank[i], block = begin;
             for (; block < end && left >= blocks[block]; ++block) left -= blocks[block];
             long d = (block - begin) << low;
-            for (const long last = d + (1l << low) - 1; d < last && left >= counts[first + d]; ++d)
-                left -= counts[first + d];
+            for (const long last = d + (1l << low) - 1; d < last && left >= counts[{at}]; ++d) left -= counts[{at}];
             rank[i] = left;
-            equal[i] = counts[first + d];
+            equal[i] = counts[{at}];
             found[i] = (whole ? 0 : found[i] << bits) | d;
             """
 
@@ -344,3 +341,43 @@ _CHOOSE_BY_WEIGHT = """
             rank[i] = below;
             found[i] = (whole ? 0 : found[i] << bits) | chosen;
             """
+
+_CHOOSE_BY_WEIGHT_IN_BLOCKS = """
+            const long {first}begin = first >> low, blocks_last = (1l << (bits - low)) - 1;
+            if (whole) {{
+                {real} all = 0;
+                for (long block = 0; block <= blocks_last; ++block) all += blocks[begin + block];
+                members[i] = all;
+            }}
+            {real} below = rank[i], sum = rank[i];
+            long chosen = 0;
+            for (long block = 0; block <= blocks_last; ++block) {{
+                const {real} w = blocks[begin + block];
+                if (!(w > 0)) continue;
+                chosen = block;
+                below = sum;
+                sum += w;
+                if (sum / members[i] >= q) break;
+            }}
+            sum = below;
+            const long least = chosen << low, last = least + (1l << low) - 1;
+            chosen = least;
+            for (long d = least; d <= last; ++d) {{
+                const {real} w = counts[{at}];
+                if (!(w > 0)) continue;
+                chosen = d;
+                below = sum;
+                sum += w;
+                if (sum / members[i] >= q) break;
+            }}
+            rank[i] = below;
+            found[i] = (whole ? 0 : found[i] << bits) | chosen;
+            """
+
+# By whether values have weights, and whether counts are added up in blocks.
+_CHOICES = {
+    (False, False): _CHOOSE,
+    (False, True): _CHOOSE_IN_BLOCKS,
+    (True, False): _CHOOSE_BY_WEIGHT,
+    (True, True): _CHOOSE_BY_WEIGHT_IN_BLOCKS,
+}

@@ -50,12 +50,18 @@ def test_with_the_digits_of_gpus(num_groups, dtype, monkeypatch, queue):
     monkeypatch.setattr(selection, "device_kind", lambda device: "gpu")
     groups = clhist.group_by(keys, num_groups, queue=queue)
     found, tenth = groups.median(x), groups.quantile(x, 0.1, method="higher")
+    weights = RNG.integers(0, 5, keys.size)
+    by_weight = found if dtype[0] == "M" else groups.quantile(x, 0.4, weights=weights)
     present = x == x if dtype[0] in "fM" else np.ones(x.size, bool)
     for g in {0, num_groups // 2, num_groups - 1, *keys[keys < num_groups][1:9]} - {-1}:
         values = np.sort(x[present & (keys == g)])
         if not values.size:
             assert found[g] != found[g]
             continue
+        of_group = present & (keys == g)
+        if dtype[0] != "M" and weights[of_group].any():
+            options = {"weights": weights[of_group], "method": "inverted_cdf"}
+            assert by_weight[g] == np.quantile(x[of_group], 0.4, **options)
         assert tenth[g] == values[int(np.ceil(0.1 * (values.size - 1)))]
         middle = values[(values.size - 1) // 2 : values.size // 2 + 1].astype("i8" if dtype[0] == "M" else "f8")
         assert found[g] == (np.array(int(middle.mean()), dtype) if dtype[0] == "M" else middle.mean())

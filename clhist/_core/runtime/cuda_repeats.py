@@ -434,6 +434,9 @@ def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Re
         if ending.words is not None:
             ranges.append((ending.words.offset, ending.words.nbytes))
         result = ending.result
+    # What the host reads otherwise may decide on launches.
+    if ending is None and any(isinstance(entry, Reading) for entry in calls):
+        raise _Unrepeatable
     # Any other entry is the name of a driver call, such as an upload, that a replay would leave out.
     launches = [entry for entry in calls if isinstance(entry, CudaRun | CudaLaunched)]
     others = CudaMade | CudaConverted | CudaFilled | CudaCopied | Reading

@@ -46,8 +46,7 @@ const uint *counts, uint *found, long *rank, long *members, uint *equal, const d
             long left = rank[i], block = begin;
             for (; block < end && left >= blocks[block]; ++block) left -= blocks[block];
             long d = (block - begin) << low;
-            for (const long last = d + (1l << low) - 1; d < last && left >= counts[first + d]; ++d)
-                left -= counts[first + d];
+            for (const long last = d + (1l << low) - 1; d < last && left >= counts[first + d]; ++d) left -= counts[first + d];
             rank[i] = left;
             equal[i] = counts[first + d];
             found[i] = (whole ? 0 : found[i] << bits) | d;
