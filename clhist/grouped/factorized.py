@@ -52,7 +52,7 @@ def factorized(
     by_host = are_few(keys, queue, sort, only_keys=only_keys and sort and not first)
     if by_host and not is_device:
         return numbered_by_host(keys, sort, first, missing)
-    from clhist.grouped.numbering import numbered_by_device  # PyOpenCL, which few keys do without
+    from clhist.grouped.device_keys import numbered_by_device  # PyOpenCL, which few keys do without
 
     options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
     options["counts"] = counts and is_device

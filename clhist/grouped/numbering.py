@@ -10,6 +10,7 @@ to 25 bytes an element for keys of 64 bits, and 13 to 17 for keys of 32 bits.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Hashable
 from dataclasses import replace
 from math import ceil, log2
 from typing import Any, NamedTuple
@@ -19,9 +20,9 @@ import pyopencl as cl
 
 from clhist._core.kernels.key_table import BLOCK, EACH, LANES, NONE, KeySpec
 from clhist._core.kernels.render import render_keys
-from clhist._core.opencl.arrays import Array, are_plain_numbers, is_device_array
+from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.cuda_kinds import is_cuda
-from clhist._core.opencl.device import claims, default_queue, device_kind
+from clhist._core.opencl.device import claims, device_kind
 from clhist._core.opencl.lost import fetched
 from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import Kernel, kept_by_context, kernels_of
@@ -30,8 +31,9 @@ from clhist._core.runtime.chain import Chain
 from clhist._core.runtime.counting import extremes
 from clhist._core.runtime.digit_sort import sorted_by_digits
 from clhist._core.runtime.launcher import chain_on
+from clhist._core.runtime.signature import call_templates
 from clhist.grouped.distinct_keys import distinct_on_device
-from clhist.grouped.keys import Numbering, distinct, numbered_by_host
+from clhist.grouped.keys import Numbering, distinct
 from clhist.grouped.sampled_keys import (
     FEWEST,
     LOCAL_MEMORY,
@@ -42,7 +44,6 @@ from clhist.grouped.sampled_keys import (
     bits_of,
     different,
 )
-from clhist.grouped.sweep import size_kernel
 
 MOST_ELEMENTS = NONE
 """Positions and slots are counted in 32 bits."""
@@ -195,10 +196,14 @@ class _Work:
         if extent is None:
             # Keys of 8 or 16 bits have few distinct values; a table of these is small in any case.
             is_small = self.size < FEWEST or self.spec.dtype.itemsize < 4
+            if may_have_marks := not is_small and self._looks_at_range_first():
+                extent = self._range()
+        if extent is None:
             samples = None if self._lanes == 1 or is_small or self._room < LOCAL_MEMORY else self._samples()
             # Allocate the result while the device samples; keys that may be their own numbers might not need it.
             sample = None if samples is None else samples.look(lambda: None if self._as_is else self._make_numbers())
-            extent = self._extent(sample)
+            if not may_have_marks:
+                extent = self._extent(sample)
         # Cheapest first: marks need no hashing, a sample keeps distinct keys in local memory, a table takes any keys.
         if extent is not None:
             self.by_marks(*extent)
@@ -239,8 +244,25 @@ class _Work:
             some = self._ends()
             if int(some.max()) - int(some.min()) >= most:
                 return None
+        return self._range()
+
+    def _range(self) -> tuple[int, int] | None:
+        """Return the least key and the length of the range by a pass over all keys, or None; see `_extent`."""
         largest, least = extremes(self.keys, self.queue)
-        return None if largest - least >= most else (least, largest - least + 1)
+        if largest - least < self._most_marks:
+            return least, largest - least + 1
+        if self._lanes > 1:
+            call_templates.put(self._of_long_range, True)
+        return None
+
+    def _looks_at_range_first(self) -> bool:
+        """Whether a pass over few integers on a GPU spares the sample; not if keys like them had too long a range."""
+        are_few = self._lanes > 1 and self.keys_on_device and self.size <= _FEWEST_WITH_ENDS
+        return are_few and self.spec.dtype.kind in "iu" and not call_templates.get(self._of_long_range)
+
+    @property
+    def _of_long_range(self) -> Hashable:
+        return "range without marks", self.queue, self.spec.dtype, self.size
 
     def _ends(self) -> np.ndarray:
         if not self.keys_on_device:
@@ -543,58 +565,3 @@ def _limits(context: cl.Context) -> tuple[int, int, int]:
 @kept_by_context
 def _kernels(context: cl.Context, spec: KeySpec, several: bool, in_order: bool) -> dict[str, Kernel]:
     return kernels_of(context, render_keys(spec, several=several, in_order=in_order))
-
-
-def numbered_by_device(
-    keys: Array,
-    queue: cl.CommandQueue | None,
-    *,
-    sort: bool,
-    first: bool,
-    missing: bool,
-    as_is: bool,
-    on_host: bool,
-    only_keys: bool,
-    counts: bool,
-    by_host: bool = False,
-) -> Numbering:
-    """Return keys as numbers; `by_host`: whether the host numbers them; other parameters are those of `factorized`."""
-    is_device = is_device_array(keys)
-    own_queue = queue or (keys.queue if is_device else None) or default_queue()
-    if by_host or not can_number(keys.dtype, own_queue.device) or keys.size >= MOST_ELEMENTS:
-        # Few keys, or no kernel for them.
-        alone = by_host and only_keys and sort and not first
-        return _by_host(keys, own_queue, sort, first, missing, on_host=on_host, alone=alone, counts=counts)
-    dtype = keys.dtype
-    if not is_device:
-        keys = np.ascontiguousarray(keys, dtype.newbyteorder("="))
-    # Kernels need native byte order; the distinct keys then get the order of the caller back.
-    options = {"sort": sort, "first": first, "missing": missing, "as_is": as_is, "only_keys": only_keys}
-    numbering = number_keys(keys, own_queue, on_host=on_host, **options)
-    if counts and keys.size:
-        count, number = size_kernel(own_queue.context, numbering.numbers.dtype), numbering.keys.size
-        numbering = numbering._replace(counts=count(numbering.numbers, num_bins=number, queue=own_queue))
-    return numbering if dtype.isnative else numbering._replace(keys=numbering.keys.astype(dtype))
-
-
-def _by_host(
-    keys: Array,
-    queue: cl.CommandQueue,
-    sort: bool,
-    first: bool,
-    missing: bool,
-    *,
-    on_host: bool,
-    alone: bool,
-    counts: bool,
-) -> Numbering:
-    """Return keys as numbers by the host, on the device of the keys; `alone`: only the sorted keys of a device."""
-    is_device = is_device_array(keys)
-    host = fetched(keys, queue) if is_device else keys
-    if alone and are_plain_numbers(host):
-        return Numbering(keys, to_device(queue, distinct(host)), None)
-    numbers, *others = numbered_by_host(host, sort, first, missing)
-    if counts:
-        others[-1] = np.bincount(numbers, minlength=len(others[0]))
-    placed = (array if array is None or not is_device else to_device(queue, array) for array in others)
-    return Numbering(numbers if on_host else to_device(queue, numbers), *placed)

@@ -15,7 +15,7 @@ from clhist._core.opencl.cuda_kinds import direct_only
 from clhist._core.opencl.device import device_kind
 from clhist._core.runtime import small
 from clhist._core.runtime.signature import call_templates
-from clhist.grouped import distinct_keys, keys, numbering
+from clhist.grouped import device_keys, distinct_keys, keys, numbering
 from clhist.grouped.keys import distinct
 from clhist.grouped.numbering import number_keys
 
@@ -78,7 +78,7 @@ def test_few_elements_of_a_device(dtype, monkeypatch, queue):
         np.testing.assert_array_equal(one.get(), other)
     for name in [name for name in small.COSTS if name.endswith(", of a device")]:
         monkeypatch.setitem(small.COSTS, name, threshold(2**19))
-    monkeypatch.setattr(numbering, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
+    monkeypatch.setattr(device_keys, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
     for call, of_device in zip(calls, expected, strict=True):
         for one, other in zip(call(), of_device, strict=True):
             assert type(one) is type(other)
@@ -104,7 +104,7 @@ def test_few_elements_of_cuda(dtype, monkeypatch):
         np.testing.assert_array_equal(one.get(), other)
     for name in [name for name in small.COSTS if name.endswith(", of a device")]:
         monkeypatch.setitem(small.COSTS, name, threshold(2**19))
-    monkeypatch.setattr(numbering, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
+    monkeypatch.setattr(device_keys, "number_keys", Mock(side_effect=AssertionError("numbered by the device")))
     for call, of_device in zip(calls, expected, strict=True):
         for one, other in zip(call(), of_device, strict=True):
             assert type(one) is type(other) is cuda_fake.FakeArray

@@ -13,6 +13,7 @@ from covering import covering, each_value_quick, mostly_slow
 
 import clhist
 from clhist._core.kernels.key_ranges import KNOWN
+from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.chain import Chain
 from clhist.grouped import numbering, sampled_keys
 from clhist.grouped.numbering import number_keys
@@ -303,3 +304,24 @@ def test_threads_number_masked_keys_zeros_and_nan_as_pandas(name, number, queue,
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(8)))
     assert "sample" in enqueued
+
+
+def test_few_integers_of_a_device_need_no_sample(queue, enqueued, monkeypatch):
+    """A pass over all keys shows that their range is short; once it was not, keys like them are sampled first."""
+    rng, passes = np.random.default_rng(3), []
+    extremes = numbering.extremes
+    monkeypatch.setattr(numbering, "extremes", lambda *given: passes.append(0) or extremes(*given))
+    for most, is_sampled, searches in ((9000, False, 1), (2**31, True, 1), (2**31, True, 0), (9000, True, 1)):
+        keys = rng.integers(most - 9000 if most == 9000 else -(2**31), most, 30_011).astype(np.int32)
+        for sort in (True, False):
+            enqueued.clear()
+            passes.clear()
+            found = number_keys(to_device(queue, keys), queue, sort=sort)
+            labels, places, inverse = np.unique(keys, return_index=True, return_inverse=True)
+            order = np.arange(len(labels)) if sort else np.argsort(places)
+            np.testing.assert_array_equal(found.keys.get(), labels[order])
+            np.testing.assert_array_equal(found.numbers.get(), np.argsort(order)[inverse])
+            assert ("sample" in enqueued) == is_sampled
+            # The first array of a long range is the one that shows it.
+            assert len(passes) == (searches if sort or most == 9000 else 0)
+    assert "mark" in enqueued
