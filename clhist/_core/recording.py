@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,12 @@ def note(entry: Any) -> None:
     """Add an entry to the recording of this thread, if there is one."""
     if heard.calls is not None:
         heard.calls.append(entry)
+
+
+def note_last(make: Callable[[], Any]) -> None:
+    """Replace the name of the last driver call by what `make` returns, if there is a recording."""
+    if heard.calls is not None:
+        heard.calls[-1] = make()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from clhist._core.cuda.memory import Allocation
 from clhist._core.opencl.arrays import strides_of
 from clhist._core.opencl.bare_arrays import array_in
 from clhist._core.opencl.cuda_kinds import NotDirectError, memory_of_call, register
-from clhist._core.recording import note, unheard
+from clhist._core.recording import note, note_last, unheard
 
 
 class CudaMemory:
@@ -145,10 +145,10 @@ class CudaArray(cl_array.Array):
         if not (value.flags.c_contiguous and self.flags.c_contiguous):
             raise NotDirectError("to copy an array with gaps")
         if self.nbytes:
-            memory, copied = self.memory, CudaCopied(self.offset, value.offset, self.nbytes)
+            memory = self.memory
             with driver().on(memory.device):
-                copied.enqueue(memory.stream)
-            note(copied)
+                driver().copy(self.offset, value.offset, self.nbytes, memory.stream)
+            note_last(lambda: CudaCopied(self.offset, value.offset, self.nbytes))
 
     def filled(self, array: np.ndarray) -> CudaArray:
         """Copy an array of the host of the same type and shape, and return this one."""
@@ -186,10 +186,10 @@ class CudaArray(cl_array.Array):
     def clear(self) -> CudaArray:
         """Set all bytes to 0, and return it."""
         if self.nbytes:
-            memory, filled = self.memory, CudaFilled(self.offset, 0, self.nbytes)
+            memory = self.memory
             with driver().on(memory.device):
-                filled.enqueue(memory.stream)
-            note(filled)
+                driver().fill(self.offset, 0, self.nbytes, memory.stream)
+            note_last(lambda: CudaFilled(self.offset, 0, self.nbytes))
         return self
 
     def _refused(self, *_: Any, **__: Any) -> Any:
@@ -212,41 +212,28 @@ class CudaConverted(NamedTuple):
 
 
 class CudaMade(NamedTuple):
-    """An array that `new_array` has made, for a recording of the call."""
+    """An array that a library has allocated, which `memory` keeps, for a recording of the call."""
 
-    array: CudaArray
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    memory: CudaMemory
 
 
 class CudaFilled(NamedTuple):
-    """Memory whose bytes are all set to one, for a recording of the call, too.
-
-    Attributes
-    ----------
-    address, byte, size : int
-        Where it begins, the byte, and how many there are.
-    """
+    """Memory whose bytes were all set to one, for a recording of the call."""
 
     address: int
     byte: int
     size: int
 
-    def enqueue(self, stream: int) -> None:
-        """Set the bytes on a stream of the device that calls go to, without a record of the driver's call."""
-        with unheard():
-            driver().fill(self.address, self.byte, self.size, stream)
-
 
 class CudaCopied(NamedTuple):
-    """Memory that is copied on a device, for a recording of the call, too: to an address, from one, how many bytes."""
+    """Bytes that were copied to an address from another, for a recording of the call."""
 
     to: int
     address: int
     size: int
-
-    def enqueue(self, stream: int) -> None:
-        """Copy on a stream of the device that calls go to, without a record of the driver's call."""
-        with unheard():
-            driver().copy(self.to, self.address, self.size, stream)
 
 
 class StreamOrder:
@@ -299,9 +286,8 @@ def new_array(like: CudaMemory, shape: tuple[int, ...], dtype: np.dtype, queue: 
     # For a dtype that the library lacks, its array has bytes instead, and another shape.
     if library.has(dtype):
         memory.whole = address, shape, dtype
-    made = CudaArray.made(memory, Described(address, dtype, shape, strides, like.device), queue)
-    note(CudaMade(made))
-    return made
+    note(CudaMade(address, shape, dtype, memory))
+    return CudaArray.made(memory, Described(address, dtype, shape, strides, like.device), queue)
 
 
 def of_caller(array: CudaArray) -> Any:

@@ -20,12 +20,12 @@ from clhist._core.cuda.memory import Allocation
 from clhist._core.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
 from clhist._core.kernel_code import Parameter
 from clhist._core.opencl.arrays import Array
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaFilled, CudaMemory, new_array
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaFilled, CudaMade, CudaMemory, new_array
 from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, memory_of_call, results_like
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
 from clhist._core.opencl.new_arrays import empty, to_device
 from clhist._core.opencl.program import Kernel, kept_by_context, kernel_of
-from clhist._core.recording import note, unheard
+from clhist._core.recording import note, note_last, unheard
 from clhist._core.runtime.call import Outcome
 from clhist._core.runtime.chain import Chain
 from clhist._core.runtime.executable import Executable
@@ -234,16 +234,19 @@ class CudaChain(Chain):
         return _Room(self._block.offset + self._used - size, self._block.owner)
 
     def _allocated(self, size: int) -> _Room:
-        array = new_array(self._memory, (size,), _BYTE, self.queue)
-        return _Room(array.offset, array)
+        library = self._memory.library
+        owner = library.new((size,), _BYTE, self._device)
+        room = _Room(library.address(owner), owner)
+        note(CudaMade(room.offset, (size,), _BYTE, CudaMemory(library, self._device, owner)))
+        return room
 
     def fill(self, memory: CudaArray | _Room, dtype: Any, value: int, number: int, first: int = 0) -> None:
         item = np.dtype(dtype).itemsize
         # CUDA fills with one byte, which suffices since all bytes of the value are equal.
-        filled = CudaFilled(memory.offset + first * item, value % 256, number * item)
+        begin, byte, size = memory.offset + first * item, value % 256, number * item
         with driver().on(self._device):
-            filled.enqueue(self._stream)
-        note(filled)
+            driver().fill(begin, byte, size, self._stream)
+        note_last(lambda: CudaFilled(begin, byte, size))
 
     def copied(self, array: np.ndarray) -> Array:
         return to_device(self.queue, array)
@@ -252,12 +255,12 @@ class CudaChain(Chain):
         with driver().on(self._device):
             loaded = loaded_kernel(kernel, self._device, self._stream)
             # All threads share the memory of a kernel's arguments, which CUDA reads at the launch.
-            with loaded.lock, unheard():
+            with loaded.lock:
                 loaded.arguments.set_all(arguments)
                 sizes = (groups, beside, 1, lanes, 1, 1)
                 launched = (loaded.function, *sizes, loaded.dynamic)
                 driver().launch(launched, stream_of(self._stream), loaded.arguments.pointers)
-        note(CudaLaunched(loaded, (groups * lanes, beside), (lanes, 1), arguments, self._memory))
+        note_last(lambda: CudaLaunched(loaded, (groups * lanes, beside), (lanes, 1), arguments, self._memory))
 
     def fetched(self, memory: CudaArray | _Room | None, number: int, dtype: Any, offset: int = 0) -> np.ndarray:
         array = np.empty(number, dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -457,10 +458,10 @@ def _steps(
         if isinstance(call, Reading):
             steps.append(_Reading(_place(call.array, ranges)[0], call.array.size, call.array.dtype))
         elif isinstance(call, CudaMade):
-            array, shape, dtype = call.array, call.array.shape, call.array.dtype
-            steps.append(_New(shape, dtype, array.memory.library.maker(shape, dtype, array.memory.device)))
+            address, shape, dtype, memory = call
+            steps.append(_New(shape, dtype, memory.library.maker(shape, dtype, memory.device)))
             made[len(ranges)] = shape, dtype
-            ranges.append((array.offset, array.nbytes))
+            ranges.append((address, prod(shape) * dtype.itemsize))
         elif isinstance(call, CudaConverted):
             n, begin = _place(call.array, ranges)
             # A replay converts arrays that it allocates, from their first element on.
