@@ -15,6 +15,7 @@ from clhist import operators
 from clhist._core.model import row_ranges
 from clhist._core.opencl.device import device_profile, profile_context
 from clhist._core.runtime.stages import Commands
+from clhist.operators.doubles import has_doubles
 
 pytestmark = pytest.mark.usefixtures("with_optimizer")
 
@@ -99,10 +100,10 @@ def test_dest_and_in_place(dtype, components, queue, rng):
 def test_which_plans_have_doubles(queue, rng):
     """Exact sums of rows are gathered without being asked to; those of a window, and of a half, are in no doubles."""
     bins, values = rng.integers(0, 30, 300, dtype=np.int32), rng.normal(size=(300, 32)).astype(np.float32)
-    assert clhist.operators.doubles.has_doubles(operators.reproducible_add(np.float32))
-    assert not clhist.operators.doubles.has_doubles(operators.reproducible_add(np.float32, 10.0))
-    assert not clhist.operators.doubles.has_doubles(operators.reproducible_add(np.float16))
-    assert not clhist.operators.doubles.has_doubles(operators.add(np.float32))
+    assert has_doubles(operators.reproducible_add(np.float32))
+    assert not has_doubles(operators.reproducible_add(np.float32, 10.0))
+    assert not has_doubles(operators.reproducible_add(np.float16))
+    assert not has_doubles(operators.add(np.float32))
     options = {"reproducible": True, "queue": queue}
     found = clhist.reduce_by_index((30, 32), "sum", bins, values, **options)
     same_bits(found, _expected(bins, values, 30))
