@@ -151,7 +151,8 @@ def _are_few_numbers(a: Any, bins: Any, queue: cl.CommandQueue | None, others: t
     """Whether NumPy counts plain numbers since they are few, without `others`."""
     axis, weights, where, out = others
     is_bare = axis is weights is where is out is None
-    return is_bare and are_plain((a,), bins) and is_for_numpy(a, bins, None, queue, {})
+    is_plain = is_bare and are_plain((a,), 1 if type(bins) is str else bins)
+    return is_plain and is_for_numpy(a, bins, None, queue, {})
 
 
 @overload

@@ -71,6 +71,7 @@ _WAYS_LEGEND = (
 
 _CALLS = {
     "1 dimension": "histogram",
+    "rule": "histogram, with bins by a rule",
     "edges": "histogram, with edges",
     "digitize": "digitize, elements x log2(edges)",
     "2 dimensions": "histogram2d, histogramdd",

@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from clhist._core.elements import has_no_type
 from clhist._core.keys import bits_dtype, from_key, key_dtype, key_range
+from clhist._core.opencl.arrays import is_device_array, on_host
 from clhist._core.opencl.device import device_kind, has_fp64
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.executable import Executable
@@ -42,10 +43,10 @@ def extent(array: Any, where: Any, queue: cl.CommandQueue | None, column: int | 
 
 
 def key_extent(array: Any, *arguments: Any, **options: Any) -> tuple[int, int, int]:
-    """Return (least key, greatest key, elements that count) of a device array; arguments of `extent_in_parts`."""
+    """Return (least key, greatest key, elements that count) by the device; arguments of `extent_in_parts`."""
     if not array.size:
         return 0, 0, 0
-    parts = extent_in_parts(array, *arguments, **options).get(arguments[-1])
+    parts = on_host(extent_in_parts(array, *arguments, **options), arguments[-1])
     return int(parts["low"].min()), int(parts["high"].max()), int(parts["count"].sum())
 
 
@@ -56,11 +57,11 @@ def extent_in_parts(
     queue: cl.CommandQueue,
     column: int | None = None,
 ) -> Any:
-    """Reduce each of several parts of the data to least key, greatest key and count; the result is on the device.
+    """Reduce each of several parts of the data to least key, greatest key and count.
 
     Parameters
     ----------
-    array : pyopencl.array.Array
+    array : array of NumPy or PyOpenCL
         Flat, or of shape (N, D); not empty.
     where : array of bool, or None
         True for elements that count.
@@ -74,7 +75,7 @@ def extent_in_parts(
     Returns
     -------
     array of `ends_dtype`
-        One entry for each part.
+        One entry for each part; where `array` is.
     """
     dtype, key = array.dtype, key_dtype(array.dtype)
     # A type that the device lacks is read as integers, whose bits the keys are made of.
@@ -91,7 +92,7 @@ def extent_in_parts(
     # Without bounds all keys count, those of NaN as well, by which the caller recognises NaN.
     scalars = _scalars(key, bounds or (np.iinfo(key).min, np.iinfo(key).max), size, steps)
     kernel = _extent_kernel(queue.context, queue, spec, parts)
-    return kernel.run(queue, [*arrays, None], scalars, True).results[0]
+    return kernel.run(queue, [*arrays, None], scalars, is_device_array(array)).results[0]
 
 
 @lru_cache(maxsize=256)

@@ -51,7 +51,7 @@ from clhist.binned.prepared import (
     store,
     store_for_any_bins,
 )
-from clhist.binned.rules import number_of_bins
+from clhist.binned.rules import has_quick_rule, number_of_bins
 from clhist.binned.sweep import Binned, size_class
 
 _Data = tuple[Array, Array | None, Array | None]
@@ -155,10 +155,16 @@ def histogram(
         # A histogram for each index of the other dimensions: a batch of rows.
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     _check_out(out, a, weights, density, bins, rest or ())
+    if isinstance(bins, str):
+        # The rest is the call with the number of bins, which may repeat an earlier one.
+        bins, data_extent = _by_rule(flat(a), weights, flat(where), bins, range, queue)
+        result, (key, _, is_new) = repeated_call(arrays, (bins, range, axis, reproducible), density, queue)
+        if result is not None:
+            return result
     # At most 2^16 bit patterns: count these on the device, and let NumPy bin them.
     if axis is None and are_few_kinds(a, weights, where):
         _check_bins(bins, range)
-        return of_bits(flat(a), _number_of_bins(a, bins, range, queue), range, density, queue, out)
+        return of_bits(flat(a), bins, range, density, queue, out)
     a, weights, where = flat(a), flat(weights), flat(where)
     evenly = device_edges(a, bins, range, queue)
     request: Any = {"key": key, "density": density, "out": out, "reproducible": reproducible}
@@ -204,9 +210,31 @@ def _check_bins(bins: Any, range: Any) -> None:
         numpy_edges(np.empty(0), min(bins, 1) if isinstance(bins, int | np.integer) else bins, range)
 
 
-def _number_of_bins(a: Array, bins: Any, range: Any, queue: cl.CommandQueue) -> Any:
-    """Return `bins`; if it is a rule, the number of bins that it makes."""
-    return len(_bin_edges(flat(a), bins, range, None, None, queue)[0]) - 1 if isinstance(bins, str) else bins
+def _by_rule(
+    a: Array, weights: Any, where: Any, rule: str, range: Any, queue: cl.CommandQueue
+) -> tuple[int, tuple[Any, Any] | None]:
+    """Return the number of bins that a rule makes for flat data, and the extent of the data, or None with a range.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `numpy.histogram_bin_edges`.
+    """
+    # NumPy's errors first.
+    numpy_edges(np.empty(0, a.dtype), rule, range, None if weights is None else np.empty(0))
+    data_extent = None if range is not None else extent(a, where, queue)
+    if not is_device_array(a) and not has_quick_rule(a, rule, queue):
+        return len(numpy_edges(elements_where(a, where), rule, range)) - 1, data_extent
+    ends = range_ends(data_extent, range)
+    numpy_edges(np.array([] if data_extent is None else data_extent, a.dtype), 1, range)
+
+    def counts(number: int) -> np.ndarray:
+        check_number(number)
+        arrays, form = (a, None, where, None), (number, ends, None, False)
+        hist: np.ndarray = histogram((a, None, where), number, None, queue, arrays, form)[0].get(queue)
+        return hist
+
+    return number_of_bins(rule, a, where, ends, range, counts, queue), data_extent
 
 
 def _with_device_edges(
@@ -362,8 +390,10 @@ def edges_of_array(
 ) -> np.ndarray:
     """Return NumPy's bin edges for a device array."""
     check_device_dtypes("a", (a,), None)
-    queue = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)]))
-    return _bin_edges(flat(a), bins, range, weights, flat(where), queue)[0]
+    queue, data_extent = queue_for(queue, [("a", a)] + ([] if where is None else [("where", where)])), None
+    if isinstance(bins, str):
+        bins, data_extent = _by_rule(flat(a), weights, flat(where), bins, range, queue)
+    return _bin_edges(flat(a), bins, range, weights, flat(where), queue, data_extent)[0]
 
 
 def _bin_edges(
@@ -388,32 +418,13 @@ def _bin_edges(
         Least and greatest element, if the edges depend on them.
     """
     # Edges of the caller: NumPy checks them, and no data is read.
-    if type(bins) not in (int, str) and np.ndim(bins) > 0:
+    if type(bins) is not int and np.ndim(bins) > 0:
         return edges_of_caller(bins, range, a.dtype), None, None
     if range is None and data_extent is None:
         # One bin has the same errors, and needs no memory for many edges.
         few = min(bins, 1) if isinstance(bins, int | np.integer) else bins
         numpy_edges(np.empty(0), few, None, None if weights is None else np.empty(0))  # raises NumPy's errors first
         data_extent = extent(a, where, queue)
-    if isinstance(bins, str) and not is_device_array(a):
-        return (
-            numpy_edges(elements_where(a, where), bins, range, elements_where(weights, where)),
-            range_ends(data_extent, range),
-            data_extent,
-        )
-    if isinstance(bins, str):
-        numpy_edges(np.empty(0, a.dtype), bins, range, None if weights is None else np.empty(0))  # NumPy's errors first
-        ends = range_ends(data_extent, range)
-        numpy_edges(np.array([] if data_extent is None else data_extent, a.dtype), 1, range)
-
-        def counts(number: int) -> np.ndarray:
-            check_number(number)
-            arrays, form = (a, None, where, None), (number, ends, None, False)
-            hist: np.ndarray = histogram((a, None, where), number, None, queue, arrays, form)[0].get(queue)
-            return hist
-
-        # A rule needs statistics of the data, which are computed where it is.
-        bins = number_of_bins(bins, a, where, ends, range, counts, queue)
     if range is not None:
         return even_edges(bins, range, a.dtype), range_ends(None, range), None
     return *edges_of_extent(bins, data_extent, a.dtype), data_extent

@@ -152,7 +152,8 @@ def edges_of_extent(
 
 def is_for_numpy(a: Any, bins: Any, weights: Any, queue: cl.CommandQueue | None, options: Mapping[str, Any]) -> bool:
     """Return whether NumPy computes the histogram: kernels do not support the array, or it is small."""
-    if is_small("edges" if type(bins) in (np.ndarray, list, tuple) else "1 dimension", a.size, queue, **options):
+    call = "rule" if type(bins) is str else "edges" if type(bins) in (np.ndarray, list, tuple) else "1 dimension"
+    if is_small(call, a.size, queue, **options):
         return True
     return not (is_binnable(a.dtype) and can_sum(weights) and are_numbers(bins))
 

@@ -75,6 +75,7 @@ def _calls(bench: Bench) -> dict[str, tuple[Call, Call]]:
             lambda n: histogram(x[:n], 100, unit, queue=queue),
             lambda n: np.histogram(x[:n], 100, unit),
         ),
+        "rule": (lambda n: histogram(x[:n], "sturges", queue=queue), lambda n: np.histogram(x[:n], "sturges")),
         "edges": (lambda n: histogram(x[:n], edges, queue=queue), lambda n: np.histogram(x[:n], edges)),
         "digitize": (lambda n: digitize(x[:n], edges, queue=queue), lambda n: np.digitize(x[:n], edges)),
         "2 dimensions": (

@@ -49,6 +49,7 @@ COSTS = {
     "bincount, weights": Cost(137, 3, 1.57, 2.3, 2),
     "reduce_by_index": Cost(95, 3, 1.75, 2.2, 2),  # the larger of elements and bins
     "1 dimension": Cost(26, 3, 8.0, 2.8),
+    "rule": Cost(180, 3, 8.0, 2.8),  # of one dimension, beside what NumPy takes for the number of bins
     "edges": Cost(37, 3, 7.5, 5.4),
     "digitize": Cost(310, 6, 5.6, 1.2),  # steps of a binary search
     "2 dimensions": Cost(255, 5, 60, 7, 2),
