@@ -293,7 +293,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave nothing to NumPy and SciPy because it is small."""
-    monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size: True)
+    monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size, bins=0: True)
 
 
 @pytest.fixture

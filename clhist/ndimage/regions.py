@@ -248,18 +248,27 @@ def _sums(function: str, values: np.ndarray, labels: np.ndarray, index: np.ndarr
     """Return a statistic by sums in float64, as SciPy's; None if labels are no numbers of bins."""
     if not np.can_cast(labels.dtype, np.intp) or not 0 <= labels.min() <= labels.max() < max(_FEW_LABELS, labels.size):
         return None
-    counts, sums = np.bincount(labels), np.bincount(labels, values)
-    is_there = (index >= 0) & (index < counts.size)
-    places = np.where(is_there, index, 0).astype(np.intp)
-    numbers = np.where(is_there, counts[places], 0)
+    sums = np.bincount(labels, values)
+    places = index.astype(np.intp, copy=False)
+    # Viewed as unsigned, negative labels are out of range as well: one comparison instead of two.
+    is_there = places.view(np.uintp) < sums.size
+    all_there = bool(is_there.all())
+    places = places if all_there else np.where(is_there, places, 0)
+
+    def picked(of_labels: np.ndarray) -> np.ndarray:
+        """Return the entry of each region of `index`, 0 of one without elements."""
+        entries = of_labels[places]
+        return entries if all_there else np.where(is_there, entries, 0)
+
+    if function == "sum_labels":
+        return picked(sums)
+    counts = np.bincount(labels)
+    numbers = picked(counts)
     if function in ("variance", "standard_deviation"):
         # Deviations from the mean, in a second pass as in SciPy, avoid the cancellation of sums of squares.
         differences = values - (sums / counts)[labels]
         sums = np.bincount(labels, differences * differences)
-    sums = np.where(is_there, sums[places], 0.0)
-    if function == "sum_labels":
-        return sums
-    means = sums / numbers
+    means = picked(sums) / numbers
     return np.sqrt(means) if function == "standard_deviation" else means
 
 

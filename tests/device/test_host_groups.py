@@ -243,7 +243,7 @@ def test_errors(monkeypatch):
 
 
 def test_few_elements_need_no_device(monkeypatch):
-    monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size: False)
+    monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size, bins=0: False)
     monkeypatch.setattr("clhist._core.opencl.device.default_queue", lambda: pytest.fail("a device is looked for"))
     groups = clhist.group_by([KEYS, KEYS > 2])
     groups.agg(x=(VALUES["f8"], *(each for each in STATISTICS)))

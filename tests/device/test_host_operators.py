@@ -160,6 +160,21 @@ def test_forms(monkeypatch):
         compare(monkeypatch, lambda: (np.zeros(BINS, ">f4"), "mean", bins, given))
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8"])
+def test_bins_beyond_the_integers_of_their_type(dtype, monkeypatch, rng):
+    """Narrow bins are compared as they are: -1 is in no bin, however many bins there are, and all of uint8 may be."""
+    least = 0 if dtype.startswith("u") else -3
+    for number in (100, 127, 128, 129, 255, 256, 300):
+        bins = rng.integers(least, min(np.iinfo(dtype).max, 310) + 1, 400).astype(dtype)
+        bins[:2] = np.iinfo(dtype).min, np.iinfo(dtype).max
+        values = rng.normal(size=400)
+        result = compare(monkeypatch, lambda: (number, "sum", bins, values))
+        expected = np.zeros(number)
+        inside = (bins >= 0) & (bins.astype("f8") < number)
+        np.add.at(expected, bins[inside].astype("i8"), values[inside])
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_options_keep_a_call_on_the_device(monkeypatch):
     """Where a host implementation lacks them; operators in C have none."""
     bins, x = bins_of(200), values_of("f4", 200)

@@ -180,7 +180,7 @@ def test_what_numpy_takes_as_data(tmp_path):
 
 
 def test_small_arrays_are_left_to_numpy(monkeypatch, queue):
-    monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size: size >= 1000)
+    monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size, bins=0: size >= 1000)
     calls = []
     by_numpy = import_module("clhist.histogram")
     monkeypatch.setattr(by_numpy, "numpy_histogram", lambda *a: calls.append(a) or np.histogram(*a))

@@ -98,7 +98,7 @@ def assert_same(found: Any, expected: Any, *, exact: bool) -> None:
 def ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Yield "host" and "device"; until the next one all calls go that way if they can."""
     for name, pays_off in (("host", False), ("device", True)):
-        monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size, answer=pays_off: answer)
+        monkeypatch.setattr("clhist._core.runtime.small.pays_off", lambda call, size, bins=0, answer=pays_off: answer)
         yield name
 
 

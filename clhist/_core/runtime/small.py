@@ -35,6 +35,8 @@ class Cost(NamedTuple):
         Nanoseconds per element on one compute unit.
     columns : int
         Arrays that a GPU gets a copy of; below 0 those of a GPU that the host copies.
+    bins : float
+        Nanoseconds per bin that a call on the device takes longer; 0 where callers do not know the number of bins.
     """
 
     extra: float
@@ -42,6 +44,7 @@ class Cost(NamedTuple):
     host: float
     unit: float
     columns: int = 1
+    bins: float = 0.0
 
 
 COSTS = {
@@ -161,8 +164,8 @@ def are_few_of_device(own: cl.CommandQueue, call: str, size: int, queue: cl.Comm
     return queue is None and size < _least_size(f"{call}, of a device", _device_of(own))[0]
 
 
-def pays_off(call: str, size: int) -> bool:
-    """Return whether the default device computes a call on so many elements sooner than the other library."""
+def pays_off(call: str, size: int, bins: int = 0) -> bool:
+    """Return whether the default device computes a call on so many elements and bins sooner than the other library."""
     cost = COSTS[call]
     if size * cost.host < 1000 * cost.extra:  # no device is so fast
         return False
@@ -173,7 +176,7 @@ def pays_off(call: str, size: int) -> bool:
         device = _device_of(default_queue())
     except NoDeviceError:
         return size >= _FEW
-    return size >= _least_size(call, device)[0]
+    return size >= _least_size(call, device, bins)[0]
 
 
 def _may_wait(nanoseconds: float) -> bool:
@@ -184,14 +187,24 @@ def _may_wait(nanoseconds: float) -> bool:
     return _spent < _START
 
 
-def least_size(call: str, device: cl.Device) -> tuple[float, str]:
-    """Return from how many elements on a device computes a call of `COSTS`, and how that is known."""
-    least, launch = _least_size(call, device)
+def least_size(call: str, device: cl.Device, bins: int = 0) -> tuple[float, str]:
+    """Return from how many elements on a device computes a call of `COSTS` in few bins, and how that is known."""
+    least, launch = _least_size(call, device, bins)
     return least, "measured" if launch is None else f"predicted from a launch of {launch:.1f} µs"
 
 
-def _least_size(call: str, device: cl.Device) -> tuple[float, float | None]:
+def _least_size(call: str, device: cl.Device, bins: int = 0) -> tuple[float, float | None]:
     """Return the size of `least_size`, and the microseconds of a launch if it is predicted."""
+    least, launch = _least_of_few_bins(call, device)
+    cost = COSTS[call]
+    if bins and cost.bins:
+        # The costs are those of arrays in the host's caches, so that bins raise no threshold above these.
+        least = max(least, min(_MOST, least * (1 + cost.bins * bins / (1000 * cost.extra))))
+    return least, launch
+
+
+def _least_of_few_bins(call: str, device: cl.Device) -> tuple[float, float | None]:
+    """Return `_least_size` of so few bins that they cost nothing."""
     cost, measured = COSTS[call], own_rates(device).get(_RATES[call])
     # No measured threshold may be below the size at which the host still takes less than the device's fixed cost.
     if measured is not None:
