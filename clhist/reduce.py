@@ -14,6 +14,7 @@ from clhist._core.runtime import small
 from clhist._core.runtime.pairs import Pairs, checked_pairs, is_number_or_shape, plain_pairs, shape_of
 from clhist._core.runtime.shown_options import shows
 from clhist.operators.c_types import check_max_abs, supported_dtype
+from clhist.operators.host import passes
 from clhist.option_types import CallOptions
 
 if TYPE_CHECKING:
@@ -178,8 +179,12 @@ def _is_for_host(pairs: Pairs, out: Any, queue: cl.CommandQueue | None, of_kerne
         return False
     if is_device_array(out):  # refused with the rest of the call's arrays
         return False
-    # Many bins cost the host time, too, however few pairs there are.
-    return not small.pays_off("reduce_by_index", max(pairs.indices.size, pairs.shape[0]))
+    size = pairs.indices.size * passes(pairs.operator)
+    if pairs.is_plain:
+        return not small.pays_off("reduce_by_index", size, pairs.shape[0])
+    # A component of a row takes the host three times as long as a bin, since it computes the index of each.
+    row = prod(pairs.row)
+    return not small.pays_off("reduce_by_index", size * row * (1 if row == 1 else 3), prod(pairs.shape))
 
 
 def _by_leading_dimensions(

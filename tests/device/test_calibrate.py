@@ -342,6 +342,20 @@ def test_the_threshold_is_predicted(monkeypatch, queue):
     assert [small.pays_off("bincount", size) for size in (2999, 3000)] == [False, True]
 
 
+def test_bins_raise_the_threshold(monkeypatch, queue):
+    """Predicted or measured, in proportion to the extra cost; never above that of arrays in the host's caches."""
+    rates = {}
+    monkeypatch.setattr(small, "own_rates", lambda device: rates)
+    monkeypatch.setattr(small, "overheads", lambda device: (0, 8, 0))
+    monkeypatch.setattr(small, "COSTS", {"bincount": small.Cost(8, 2, 4, 4, 2, bins=2.0)})
+    for bins, least in ((0, 2286), (4000, 4572), (10**9, 2**19)):
+        assert [small.pays_off("bincount", size, bins) for size in (least - 1, least)] == [False, True]
+    for measured in (3000.0, 2.0**20):
+        rates[small.rate_name("bincount")] = measured
+        for bins, least in ((0, measured), (4000, max(measured, 6000)), (10**9, max(measured, 2**19))):
+            assert [small.pays_off("bincount", size, bins) for size in (least - 1, least)] == [False, True]
+
+
 def test_when_a_device_is_looked_for(cheap, monkeypatch):
     """Many calls without a device in use look for one, of elements that it might gain from."""
 

@@ -14,6 +14,8 @@ from clhist import operators, reduce_by_index
 from clhist._core.opencl.device import claims
 from clhist._core.runtime import small
 from clhist._core.runtime.launcher import OpenCLExecutable
+from clhist.operators.host import passes
+from clhist.operators.names import operator_on_values
 from clhist.selftest.cases import CASES, problem, random_values, ufunc_case
 from clhist.selftest.reference import groups_of
 
@@ -286,7 +288,8 @@ def test_few_values_are_left_to_numpy(ufunc, rng, monkeypatch):
     """Unless there is a queue, with the same result as kernels; -1 and H belong to no bin."""
     counted, original = [], OpenCLExecutable.run
     monkeypatch.setattr(OpenCLExecutable, "run", lambda *args: counted.append(1) or original(*args))
-    monkeypatch.setitem(small.COSTS, "reduce_by_index", threshold(401))
+    cost = threshold(401 * passes(operator_on_values(ufunc, np.dtype("i4"))))
+    monkeypatch.setitem(small.COSTS, "reduce_by_index", cost)
     queue = clhist.default_queue()
     for dtype in ("i4", "u8") if ufunc is np.bitwise_xor else ("i4", "f4"):
         start = np.arange(7).astype(dtype)
