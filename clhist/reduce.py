@@ -182,9 +182,9 @@ def _is_for_host(pairs: Pairs, out: Any, queue: cl.CommandQueue | None, of_kerne
     size = pairs.indices.size * passes(pairs.operator)
     if pairs.is_plain:
         return not small.pays_off("reduce_by_index", size, pairs.shape[0])
-    # A component of a row takes the host three times as long as a bin, since it computes the index of each.
     row = prod(pairs.row)
-    return not small.pays_off("reduce_by_index", size * row * (1 if row == 1 else 3), prod(pairs.shape))
+    # A component of a row takes the host five times as long as a bin, since it computes the index of each.
+    return not small.pays_off("reduce_by_index", size * (1 if row == 1 else 5 * row), prod(pairs.shape))
 
 
 def _by_leading_dimensions(
