@@ -96,8 +96,9 @@ def bincount(
 
     Notes
     -----
-    NumPy itself counts its arrays of fewer than 60,000 elements, or 120,000 if the device has two compute units
+    NumPy itself counts its arrays of fewer than 110,000 elements, or 150,000 if the device has two compute units
     (`clhist calibrate` measures how many), and sums their weights, unless a `queue` is given or sums are reproducible.
+    With 100,000 bins it counts twice as many.
 
     The number of bins is guessed from a sample, and entries beyond them are noticed while counting: `x` is read once
     unless there are such, or the sums are `reproducible`. The number of bins is known only then; so unlike

@@ -244,7 +244,7 @@ def plan(  # noqa: PLR0913  # an option each
     assert num_elements is not None
     if (dtypes or source) and not ops:
         raise click.UsageError(f"{'--dtype' if dtypes else '--source'} needs --op")
-    device, default_budget, most_work_items, least = _device(console)
+    device, default_budget, most_work_items, opencl_device = _device(console)
     budget = default_budget if memory_budget is None else memory_budget
     programs: list[dict[str, object]] = []
     requested: tuple[Histogram, ...] = ()
@@ -271,12 +271,8 @@ def plan(  # noqa: PLR0913  # an option each
             sweeps = numbers.sweeps()
             title = "update " + " and ".join(dict.fromkeys(sweep.plan.update for sweep in sweeps))
     notes = _notes(choices, sweeps, requested)
-    if least is not None and max(num_elements, *num_bins) < least[0]:
-        notes.append(
-            f"reduce_by_index leaves NumPy arrays of fewer than {ceil(least[0]):,} elements to NumPy, if no queue is "
-            f"given ({least[1]}); kernels compute all others, as planned above. `clhist info -v` shows this threshold "
-            "for each function"
-        )
+    if opencl_device is not None:
+        notes += _left_to_host(opencl_device, num_elements, (histograms or 1) * sum(num_bins), requested)
 
     def text() -> str:
         if source:
@@ -465,11 +461,29 @@ def _rate_kind(update: str, element_size: int) -> str:
     return {"native": f"native int{8 * element_size}", "cas": f"cas {8 * element_size}"}.get(update, update)
 
 
-def _device(console: Console) -> tuple[Profile, int | None, int | None, tuple[float, str] | None]:
-    """Return the numbers of the default device, or of the one asked for, what copies may take, and work-items at most.
+def _left_to_host(device: Any, num_elements: int, bins: int, requested: tuple[Histogram, ...]) -> list[str]:
+    """Return a note if `reduce_by_index` leaves NumPy arrays of so many elements to NumPy."""
+    from clhist._core.runtime.small import least_size
+    from clhist.operators.host import passes
 
-    The last is what `runtime.small.least_size` says of `reduce_by_index`. Without OpenCL where a profile is
-    named: its data sheet says how much memory there is, a quarter of which is taken.
+    operators = [histogram.operator for histogram in requested]
+    if any(operator.host is None for operator in operators):
+        return []
+    elements, source = least_size("reduce_by_index", device, bins)
+    least = ceil(elements / sum(map(passes, operators)) if operators else elements)
+    if num_elements >= least:
+        return []
+    return [
+        f"reduce_by_index leaves NumPy arrays of fewer than {least:,} elements to NumPy, for so many bins and if no "
+        f"queue is given ({source}); kernels compute all others, as planned above. `clhist info -v` shows the "
+        "threshold of each function for few bins"
+    ]
+
+
+def _device(console: Console) -> tuple[Profile, int | None, int | None, Any]:
+    """Return the profile of a device, the bytes of copies, the greatest work-group, and the device if OpenCL has it.
+
+    A named profile needs no OpenCL: its data sheet has the device's memory, a quarter of which copies may take.
     """
     if console.profile is not None:
         named = named_profile(console.profile)
@@ -479,12 +493,10 @@ def _device(console: Console) -> tuple[Profile, int | None, int | None, tuple[fl
         profile = replace(named, features=expected_features(named.kind, named.name))
         return profile, memory // MEMORY_FRACTION if memory else None, most, None
     from clhist._core.opencl.device import default_queue, device_profile, devices, memory_budget
-    from clhist._core.runtime.small import least_size
 
     try:
         name = console.device or console.platform
         device = devices(console.platform, console.device)[0] if name else default_queue().device
     except NoDeviceError as error:
         raise NoDeviceError(f"{error}; or name a device: --profile nvidia-h200") from error
-    least = least_size("reduce_by_index", device)
-    return device_profile(device), memory_budget(device), device.max_work_group_size, least
+    return device_profile(device), memory_budget(device), device.max_work_group_size, device

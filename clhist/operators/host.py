@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _INTP, _FLOAT64 = np.dtype(np.intp), np.dtype(np.float64)
 _UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}  # by the bytes of an integer
-_LIMITS = {char: int(np.iinfo(char).max) + 1 for char in np.typecodes["AllInteger"]}  # above the integers of a type
 # Elements below which numpy.bincount takes less time than numpy.add.at; on an EPYC (Zen 2).
 _FEW = 16_384
 Host: TypeAlias = partial[np.ndarray]  # of one of the functions below
@@ -62,7 +61,9 @@ def in_range(bins: np.ndarray, values: np.ndarray, number: int) -> tuple[np.ndar
     if not bins.size:
         return bins, values
     # Viewed as unsigned, negative bins are the largest: one comparison finds both kinds outside.
-    unsigned, limit = bins.view(_UNSIGNED[bins.itemsize]), min(number, _LIMITS[bins.dtype.char])
+    unsigned, limit = bins.view(_UNSIGNED[bins.itemsize]), number
+    if bins.itemsize < 8:  # -1 as uint8 is less than 300
+        limit = min(number, np.iinfo(bins.dtype).max + 1)
     # argmax, since max takes two microseconds for ten elements, and half as long again for many.
     if unsigned[unsigned.argmax()] < limit:
         return bins, values

@@ -39,6 +39,18 @@ def test_few_elements_are_left_to_the_host(monkeypatch):
         assert "notes" not in plan("-n", size, "-H", "100", *profile)
 
 
+def test_bins_and_operators_change_what_is_left_to_the_host(monkeypatch):
+    monkeypatch.setitem(small.COSTS, "reduce_by_index", threshold(1000)._replace(bins=1000.0))
+    for options, least in (
+        (("-H", "10"), 1010),
+        (("-H", "10", "--histograms", "100"), 2000),
+        (("-H", "10", "--op", "add"), 1010),
+        (("-H", "10", "--op", "bitwise_or", "--dtype", "int32"), 169),
+    ):
+        assert "notes" in plan("-n", str(least - 1), *options), options
+        assert "notes" not in plan("-n", str(least), *options), options
+
+
 @pytest.mark.parametrize(
     ("op", "ufunc", "dtype", "bins"),
     [("add", np.add, "float32", 300), ("maximum", np.maximum, "int64", 5000), ("add", np.add, "uint8", 100_000)],

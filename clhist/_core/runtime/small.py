@@ -48,9 +48,9 @@ class Cost(NamedTuple):
 
 
 COSTS = {
-    "bincount": Cost(112, 3, 1.2, 1.0, bins=1.0),
-    "bincount, weights": Cost(155, 3, 1.42, 1.3, 2, bins=1.2),
-    "reduce_by_index": Cost(117, 3, 1.45, 1.5, 2, bins=1.0),  # elements times the passes of the operator
+    "bincount": Cost(112, 3, 1.2, 0.8, bins=1.0),
+    "bincount, weights": Cost(145, 3, 1.42, 1.0, 2, bins=1.5),
+    "reduce_by_index": Cost(145, 3, 1.45, 1.3, 2, bins=1.3),  # elements times the passes of the operator
     "1 dimension": Cost(26, 3, 8.0, 2.8),
     "rule": Cost(180, 3, 8.0, 2.8),  # of one dimension, beside what NumPy takes for the number of bins
     "edges": Cost(37, 3, 7.5, 5.4),
@@ -66,7 +66,7 @@ COSTS = {
     "group_by": Cost(180, 8, 5.5, 5.6, 2),
     "running": Cost(180, 8, 60, 20, 2),  # running values of groups
     "rank": Cost(900, 15, 75, 80, 2),
-    "ndimage": Cost(190, 8, 2.7, 2.8, 2, bins=1.5),  # means, by NumPy's counts and sums
+    "ndimage": Cost(190, 8, 2.7, 2.8, 2, bins=2.0),  # means, by NumPy's counts and sums
     "boost-histogram": Cost(228, 5, 2.2, 1.9),
     "boost-histogram, means": Cost(150, 10, 10, 4.6, 2),  # NumPy's sums; measured on a Xeon (family 6, model 167)
 }
