@@ -96,7 +96,7 @@ def bincount(
 
     Notes
     -----
-    NumPy itself counts its arrays of fewer than 110,000 elements, or 150,000 if the device has two compute units
+    NumPy itself counts its arrays of fewer than 110,000 elements, or 160,000 if the device has two compute units
     (`clhist calibrate` measures how many), and sums their weights, unless a `queue` is given or sums are reproducible.
     With 100,000 bins it counts twice as many.
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _INTP, _FLOAT64 = np.dtype(np.intp), np.dtype(np.float64)
 _UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}  # by the bytes of an integer
-# Elements below which numpy.bincount takes less time than numpy.add.at; on an EPYC (Zen 2).
-_FEW = 16_384
+# Elements below which, and bins above which numpy.bincount takes less time than numpy.add.at; on EPYCs (Zen 2, Zen 3).
+_FEW, _MANY_BINS = 16_384, 40_000
 Host: TypeAlias = partial[np.ndarray]  # of one of the functions below
 
 
@@ -32,7 +32,7 @@ def by_ufunc(
     dtype, number_dtype = operator.dtype, values.dtype  # which differ where bins have half precision
     if ufunc is np.add:
         # `bincount` sums in float64, and its result needs no conversion for that dtype.
-        if dest is None and dtype == _FLOAT64 and bins.size < _FEW:
+        if dest is None and dtype == _FLOAT64 and (bins.size < _FEW or number > _MANY_BINS):
             sums = np.bincount(bins, values, number)
             return sums if bins.size else sums.astype(dtype)  # of none NumPy's are integers
         # Narrow floats are summed in float64 and rounded once. A stride of 0 is one broadcast value, whose sum is a
@@ -211,8 +211,7 @@ def passes(operator: Operator) -> int:
     if host.func is by_fields:
         return sum(map(passes, host.args[0].values()))
     number: int = _PASSES.get(host.func) or _SLOW_LOOPS.get(host.args[0], 1)
-    is_half = operator.dtype.itemsize == 2 and number_of(operator.dtype) != operator.dtype
-    return 2 * number if is_half else number  # half precision is converted
+    return number if number_of(operator.dtype) is operator.dtype else 2 * number  # half precision is converted
 
 
 def of_bins(

@@ -256,7 +256,7 @@ WANTED = np.array([1, 9, 3, 200, 3])
 WANTED_REGIONS = covering(
     REGIONS,
     ["f8", "f4", "i8", "u8", "i1", "bool"],
-    [WANTED, WANTED.tolist(), 4, None, WANTED.reshape(1, 5), WANTED[:0]],
+    [WANTED, WANTED.tolist(), 4, None, WANTED.reshape(1, 5), WANTED[:0], WANTED[[0, 2]], np.array([-1, 3])],
 )
 
 

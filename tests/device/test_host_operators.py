@@ -133,6 +133,7 @@ def test_forms(monkeypatch):
     for op in ("sum", "max", "mean", "argmax"):
         compare(monkeypatch, lambda: ((BINS, 3), op, bins, rows))
         compare(monkeypatch, lambda: ((4, BINS), op, bins.reshape(4, 75), x.reshape(4, 75)), batched=True)
+        compare(monkeypatch, lambda: ((4, BINS, 3), op, bins.reshape(4, 75), rows.reshape(4, 75, 3)), batched=True)
     for scalar in (2, 2.5, np.inf, np.float32(0.1), "x", None, 1 + 1j):
         compare(monkeypatch, lambda: (np.ones(BINS, "f4"), "sum", bins, scalar))
     for scalar in (2, 300, 1.5):

@@ -48,9 +48,9 @@ class Cost(NamedTuple):
 
 
 COSTS = {
-    "bincount": Cost(112, 3, 1.2, 0.8, bins=1.0),
-    "bincount, weights": Cost(145, 3, 1.42, 1.0, 2, bins=1.5),
-    "reduce_by_index": Cost(145, 3, 1.45, 1.3, 2, bins=1.3),  # elements times the passes of the operator
+    "bincount": Cost(112, 3, 1.2, 0.9, bins=1.0),
+    "bincount, weights": Cost(145, 3, 1.42, 1.3, 2, bins=1.5),
+    "reduce_by_index": Cost(145, 3, 1.45, 1.5, 2, bins=1.3),  # elements times the passes of the operator
     "1 dimension": Cost(26, 3, 8.0, 2.8),
     "rule": Cost(180, 3, 8.0, 2.8),  # of one dimension, beside what NumPy takes for the number of bins
     "edges": Cost(37, 3, 7.5, 5.4),
