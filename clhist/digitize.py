@@ -74,7 +74,7 @@ def digitize(
     edges = bins = refuse_missing("bins", bins, "edges")
     if is_device_array(data):
         check_device_dtypes("x", (data,), None)
-    elif is_small("digitize", _steps(data, edges), queue) or not is_binnable(data.dtype):
+    elif _are_few(data, edges, queue) or not is_binnable(data.dtype):
         check_host_way("data that OpenCL has no type for", queue)
         return numpy_digitize(data, bins, right)
     # Let NumPy raise its errors about bins first.
@@ -89,6 +89,7 @@ def digitize(
     return numbers_by_edges(data, edges, bool(right), queue, signature)
 
 
-def _steps(x: np.ndarray, edges: Any) -> int:
-    """Return how many comparisons a binary search makes, on which NumPy's time depends."""
-    return x.size * (len(edges) if type(edges) in (np.ndarray, list, tuple) and np.ndim(edges) else 1).bit_length()
+def _are_few(x: np.ndarray, edges: Any, queue: cl.CommandQueue | None) -> bool:
+    """Return whether NumPy searches the elements, in a time that depends on the comparisons of a binary search."""
+    number = len(edges) if type(edges) in (np.ndarray, list, tuple) and np.ndim(edges) else 1
+    return is_small("digitize", x.size * number.bit_length(), queue, num_bins=number)

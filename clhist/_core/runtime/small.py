@@ -54,7 +54,7 @@ COSTS = {
     "1 dimension": Cost(26, 3, 8.0, 2.8),
     "rule": Cost(180, 3, 8.0, 2.8),  # of one dimension, beside what NumPy takes for the number of bins
     "edges": Cost(37, 3, 7.5, 5.4),
-    "digitize": Cost(310, 6, 5.6, 1.2),  # steps of a binary search
+    "digitize": Cost(310, 6, 5.6, 1.2, bins=4.6),  # steps of a binary search
     "2 dimensions": Cost(255, 5, 60, 7, 2),
     "binned_statistic": Cost(540, 8, 61, 12, 2),
     "unique": Cost(700, 30, 150, 230),
@@ -74,7 +74,7 @@ COSTS = {
 
 Measured by whole calls of 512 to 262,144 float64 or int64, 256 bins, on two cores of an EPYC (family 25, model 1) with
 Intel's runtime 2026.22 and PoCL 3.0, beside NumPy 2.4, SciPy, pandas and boost-histogram: `clhist bench --suite sizes`.
-Those with bins: 100, 10,000 and 100,000 bins of 50,000 to 1,000,000 elements.
+Costs of bins: from 100, 10,000 and 100,000 bins of 8,000 to 1,000,000 elements.
 """
 
 _MOST = 2**19  # elements: caches of the host hold fewer, and the costs are of these
@@ -136,7 +136,7 @@ def overheads(device: cl.Device) -> tuple[float, int, float]:
     return seconds * 1e6, units, _TRANSFER if is_apart else 0.0
 
 
-def is_small(call: str, size: int, queue: cl.CommandQueue | None, **options: Any) -> bool:
+def is_small(call: str, size: int, queue: cl.CommandQueue | None, *, num_bins: int = 0, **options: Any) -> bool:
     """Whether a call on NumPy arrays is left to another library.
 
     Parameters
@@ -147,6 +147,8 @@ def is_small(call: str, size: int, queue: cl.CommandQueue | None, **options: Any
         Number of elements.
     queue : pyopencl.CommandQueue or None
         The caller's; with one, kernels compute the call.
+    num_bins : int
+        Number of bins, if the call's `Cost` has a term for them.
     **options
         Options that the other library lacks; kernels compute the call if one is neither None nor False.
     """
@@ -154,7 +156,7 @@ def is_small(call: str, size: int, queue: cl.CommandQueue | None, **options: Any
     for value in options.values():
         if value is not None and value is not False:
             return False
-    return queue is None and not pays_off(call, size)
+    return queue is None and not pays_off(call, size, num_bins)
 
 
 def are_few_of_device(own: cl.CommandQueue, call: str, size: int, queue: cl.CommandQueue | None) -> bool:
@@ -200,7 +202,7 @@ def _least_size(call: str, device: cl.Device, bins: int = 0) -> tuple[float, flo
     cost = COSTS[call]
     if bins and cost.bins:
         # The costs are those of arrays in the host's caches, so that bins raise no threshold above these.
-        least = max(least, min(_MOST, least * (1 + cost.bins * bins / (1000 * cost.extra))))
+        least = max(least, min(_MOST, least * (1 + cost.bins * min(bins, MOST_BINS) / (1000 * cost.extra))))
     return least, launch
 
 
