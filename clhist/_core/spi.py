@@ -48,8 +48,9 @@ from clhist._core.runtime.signature import (
 
 from clhist._core.runtime.cuda_repeats import (
     ANEW as ANEW,
-    LastRepeat as LastRepeat,
     Repeat as Repeat,
+    ReportedRepeat as ReportedRepeat,
+    finished as finished,
     record_repeats as record_repeats,
     report_origin as report_origin,
     report_repeat as report_repeat,

@@ -56,6 +56,8 @@ def direct(
         As of `torch.library.register_autograd`. Without them a call that needs a gradient goes to `operator`.
     """
     function = None if backward is None or setup is None else _function(kernel, backward, setup)
+    # `Function.apply` looks for transforms and their tensors, which calls with a recorded one have none of.
+    without_checks: Any = None if function is None else super(torch.autograd.Function, function).apply
 
     def call(*args: Any) -> Any:
         if is_watched():
@@ -70,7 +72,7 @@ def direct(
             return operator(*args)
         # None: there are no recorded launches.
         result = function.apply(None, *args)
-        report_origin(result, (function.apply, args))
+        report_origin(result, (without_checks, args))
         return result
 
     return call

@@ -13,8 +13,10 @@ from clhist.torch.checks import SUMMED, check_integers, check_no_tangent, check_
 from clhist.torch.groups import is_sorted, size_of
 from clhist.torch.operators import as_array, as_tensor, by_rows
 from clhist.torch.registration import operator_function, refuse_vmap, register_operator
+from clhist.torch.repeats import repeats
 
 
+@repeats("dim_size")
 def gather_scatter(
     x: torch.Tensor,
     col: torch.Tensor,

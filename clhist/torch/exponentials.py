@@ -14,9 +14,11 @@ from clhist.torch.checks import check_empty, check_values, reproducibility
 from clhist.torch.groups import by_groups, dimension_back, is_sorted
 from clhist.torch.operators import as_array, as_tensor, by_rows
 from clhist.torch.registration import like_first, map_rows, operator_function, register_operator, rows_of_bins
+from clhist.torch.repeats import repeats
 from clhist.torch.rows import reduce_rows
 
 
+@repeats("dim_size", "ptr")
 def softmax(
     src: torch.Tensor,
     index: torch.Tensor | None = None,
@@ -78,6 +80,7 @@ def softmax(
     return dimension_back(result, dim)
 
 
+@repeats("dim_size", "ptr")
 def logsumexp(
     src: torch.Tensor,
     index: torch.Tensor | None = None,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 import torch
 
-from clhist._core.spi import reduce_mapped, row_kernels, takes_cuda
+from clhist._core.spi import finished, reduce_mapped, row_kernels, takes_cuda
 from clhist.operators import add
 from clhist.operators.halves import number_of
 from clhist.torch import operators
@@ -22,11 +23,13 @@ from clhist.torch.registration import (
     register_operator,
     rows_of_bins,
 )
+from clhist.torch.repeats import repeats
 from clhist.torch.rows import combine_rows, count_rows
 
 _WIDE = (torch.float32, torch.float64)  # dtypes of sums that a mean can be computed from
 
 
+@repeats("dim_size", "ptr")
 def var(
     src: torch.Tensor,
     index: torch.Tensor | None = None,
@@ -73,6 +76,7 @@ def var(
     return _spread("var", src, index, ptr, dim_size, dim, correction, empty, sorted, reproducible)
 
 
+@repeats("dim_size", "ptr")
 def std(
     src: torch.Tensor,
     index: torch.Tensor | None = None,
@@ -141,7 +145,8 @@ def _spread(
         # Deviations from the mean add up to 0, so the mean has no part in the gradient.
         with torch.no_grad():
             mean = operators.scatter(rows, index, size, "mean", False, None, options[3])
-        result, _ = _spreads(rows, mean, index, correction, name == "std", empty, options[3])
+        spreads = _spreads(rows, mean, index, correction, name == "std", empty, options[3])
+        result = finished(spreads, itemgetter(0))
     return dimension_back(result, dim)
 
 

@@ -14,11 +14,12 @@ import torch
 
 from clhist._core.spi import (
     ANEW,
-    LastRepeat,
     NotDirectError,
     OutOfMemoryError,
     Repeat,
+    ReportedRepeat,
     call_templates,
+    finished,
     profile_names,
     record_repeats,
     report_origin,
@@ -33,54 +34,78 @@ F = TypeVar("F", bound=Callable[..., Any])
 _LOAD_BYTES = 16
 _REAL = frozenset(CHECKED)
 _NUMBERS = frozenset((type(None), bool, int, str))
+_MOST_NUMBERS = 64  # of a sequence, which takes longer
 
 
-class _RecordedCall(NamedTuple):
-    """The repeat of a call, and the numbers of the tensors that are its arrays.
+class _Step(NamedTuple):
+    """Recorded launches of a call.
 
     Attributes
     ----------
     repeat : Repeat
         The launches.
     order : tuple of int
-        Numbers of the tensors that are the arrays of `repeat`.
-    apply : callable or None
-        `torch.autograd.Function.apply` of the operator, where a tensor requires a gradient.
-    args : tuple
-        Arguments of `apply` after the launches: tensors by number (`_Tensor`), and constants.
+        Numbers of the tensors that are its arrays: those of the call, then the results of steps before.
+    finish : callable or None
+        Makes the result from that of the launches.
     """
 
     repeat: Repeat
     order: tuple[int, ...]
-    apply: Callable[..., Any] | None = None
-    args: tuple[Any, ...] = ()
+    finish: Callable[[Any], Any] | None
 
 
-class _Tensor(NamedTuple):
-    """The number of a tensor of a call, in the place of an argument."""
+class _RecordedCall(NamedTuple):
+    """The steps that repeat a call.
 
-    number: int
+    Attributes
+    ----------
+    earlier : list of _Step
+        Make tensors that later steps read.
+    last : _Step
+        Makes the result.
+    apply : callable or None
+        `torch.autograd.Function.apply` of the operator, where a tensor requires a gradient. It runs `last`.
+    args : list
+        Arguments of `apply` after the launches, None in the place of tensors.
+    places : list of tuple of int
+        Where the tensors are among `args`, and their numbers.
+    finish : callable or None
+        Makes the result from that of `apply`.
+    """
+
+    earlier: list[_Step]
+    last: _Step
+    apply: Callable[..., Any] | None
+    args: list[Any]
+    places: list[tuple[int, int]]
+    finish: Callable[[Any], Any] | None
 
 
-def repeats(needed: str = "") -> Callable[[F], F]:
+def repeats(*needed: str) -> Callable[[F], F]:
     """Let a function launch again what an earlier call with the same signature launched.
 
     Parameters
     ----------
     needed : str
-        The parameter without which results have shapes that depend on the content of tensors.
+        The parameters without all of which results have shapes that depend on the content of tensors.
     """
 
     def repeating(function: F) -> F:
-        place = list(signature(function).parameters).index(needed) if needed else -1
+        names = list(signature(function).parameters)
+        places = [(name, names.index(name)) for name in needed]
 
         @wraps(function)
         def call(*args: Any, **options: Any) -> Any:
             if is_watched():
                 return function(*args, **options)
             # The shape of the result depends on the content of tensors, so the launches cannot be repeated.
-            if needed and (args[place] if place < len(args) else options.get(needed)) is None:
-                return function(*args, **options)
+            if places:
+                for name, place in places:
+                    if (args[place] if place < len(args) else options.get(name)) is not None:
+                        break
+                else:
+                    return function(*args, **options)
             tensors: list[Any] = []
             addresses: list[int] = []
             key = _signature(function, args, options, tensors, addresses)
@@ -88,20 +113,16 @@ def repeats(needed: str = "") -> Callable[[F], F]:
                 return function(*args, **options)
             recorded: _RecordedCall | None = call_templates.get(key)
             if recorded is not None:
-                # The launches run inside of the autograd function, which gives the result its gradient.
-                if recorded.apply is not None:
-                    launch = partial(_repeated, key, recorded, tensors, addresses)
-                    inputs = [tensors[arg.number] if type(arg) is _Tensor else arg for arg in recorded.args]
-                    result = recorded.apply(launch, *inputs)
-                    report_origin(result, (recorded.apply, tuple(inputs)))
-                    return result
                 result = _repeated(key, recorded, tensors, addresses)
                 if result is not ANEW:
                     return result
+                # The results of earlier steps were appended.
+                tensors, addresses = [], []
+                _signature(function, args, options, tensors, addresses)
             with record_repeats() as recorder:
                 result = function(*args, **options)
-                if (last := recorder.repeat_of(result)) is not None:
-                    _record(key, tensors, addresses, last)
+                if reports := recorder.repeats_of(result):
+                    _record(key, tensors, addresses, reports)
             return result
 
         return cast(F, call)
@@ -136,37 +157,89 @@ def _signature(
                 address = value.data_ptr()
             except RuntimeError:  # a batch of `torch.autograd.functional.jacobian(vectorize=True)` has none
                 return None
+            # Tensors that share an address cannot be told apart in the recording.
+            if address in addresses:
+                return None
             parts += (dtype, value.shape, device, address % _LOAD_BYTES, has_gradients and value.requires_grad)
             tensors.append(value)
             addresses.append(address)
-        elif kind is float and value:  # 0.0 is equal to -0.0
-            parts += (kind, value)
+        elif (part := _number(value)) is not None:
+            parts.append(part)
         else:
             return None
     return (*parts, *options) if tensors else None
 
 
-def _record(key: Hashable, tensors: list[Any], addresses: list[int], last: LastRepeat) -> None:
-    """Store the launches of a call for its repeats, if its arrays are the tensors of the call."""
-    # Tensors that share an address cannot be told apart, and memory that is no argument is not known to a repeat.
-    if len(set(addresses)) < len(addresses) or not set(addresses).issuperset(last.addresses):
-        return
+def _number(value: Any) -> Hashable:
+    """Return what stands for a float, or for a sequence of numbers and strings, in a signature; None of others."""
+    kind = type(value)
+    if kind is float:  # 0.0 is equal to -0.0, and a NaN is not equal to itself
+        return kind, value.hex()
+    if kind not in (tuple, list) or len(value) > _MOST_NUMBERS:
+        return None
+    parts = [(type(entry), entry) if type(entry) in _NUMBERS else _number(entry) for entry in value]
+    return None if None in parts else (kind, *parts)
+
+
+def _record(key: Hashable, tensors: list[Any], addresses: list[int], reports: list[ReportedRepeat]) -> None:
+    """Store the launches of a call for its repeats, if their arrays are tensors of the call or results of launches."""
+    numbers = {id(tensor): n for n, tensor in enumerate(tensors)}
+    known = {address: n for n, address in enumerate(addresses)}
+    steps = list[_Step]()
+    for report in reports:
+        # An array was computed by other means, which a repeat would leave out.
+        if not known.keys() >= set(report.addresses):
+            return
+        steps.append(_Step(report.repeat, tuple([known[address] for address in report.addresses]), report.inner))
+        if report is reports[-1]:
+            break
+        for tensor in _entries(report.result):
+            # The report keeps its result alive, so no other array has this address.
+            if report.origin is not None or type(tensor) not in TENSORS or tensor.data_ptr() in known:
+                return
+            known[tensor.data_ptr()] = numbers[id(tensor)] = len(known)
+    *_, last = reports
     apply, args = last.origin or (None, ())
     # Without its autograd function, the result of a repeat would lose the gradient.
     if apply is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return
-    # Arguments of the autograd function are stored as numbers, so that the cache keeps no tensor alive.
-    numbers = {id(tensor): n for n, tensor in enumerate(tensors)}
-    if any(type(arg) in TENSORS and id(arg) not in numbers for arg in args):
-        # An array is a tensor computed from the arguments, which a repeat would not compute again.
+    places = [(k, arg) for k, arg in enumerate(args) if type(arg) in TENSORS]
+    if any(id(tensor) not in numbers for _, tensor in places):
         return
-    places = tuple(_Tensor(numbers[id(arg)]) if type(arg) in TENSORS else arg for arg in args)
-    call_templates.put(key, _RecordedCall(last.repeat, tuple(map(addresses.index, last.addresses)), apply, places))
+    # Arguments of the autograd function are stored as numbers, so that the cache keeps no tensor alive.
+    constants = [None if type(arg) in TENSORS else arg for arg in args]
+    numbered = [(k, numbers[id(tensor)]) for k, tensor in places]
+    call_templates.put(key, _RecordedCall(steps[:-1], steps[-1], apply, constants, numbered, last.outer))
+
+
+def _entries(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addresses: list[int]) -> Any:
-    """Return the result of a call that is repeated, or `ANEW`."""
-    repeat, order, *_ = recorded
+    """Return the result of a call that is repeated, or `ANEW`; append the results of earlier steps to both lists."""
+    earlier, last, apply, args, places, finish = recorded
+    for step in earlier:
+        result = _launched(key, step, tensors, addresses)
+        if result is ANEW:
+            return ANEW
+        for tensor in _entries(result):
+            tensors.append(tensor)
+            addresses.append(tensor.data_ptr())
+    if apply is None:
+        return _launched(key, last, tensors, addresses)
+    inputs = args.copy()
+    for k, n in places:
+        inputs[k] = tensors[n]
+    # The launches run inside of the autograd function, which gives the result its gradient.
+    result = apply(partial(_launched, key, last, tensors, addresses), *inputs)
+    report_origin(result, (apply, inputs))
+    return result if finish is None else finished(result, finish)
+
+
+def _launched(key: Hashable, step: _Step, tensors: list[Any], addresses: list[int]) -> Any:
+    """Return the result of a step, or `ANEW`."""
+    repeat, order, finish = step
     # After many hits, the call pays off a plan for its exact size.
     if not repeat.is_worth_it():
         call_templates.take(key)
@@ -182,4 +255,4 @@ def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addres
         call_templates.take(key)
     else:
         report_repeat(repeat, addresses, order, result)
-    return result
+    return result if finish is None or result is ANEW else finished(result, finish)

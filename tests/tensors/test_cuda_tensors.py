@@ -317,8 +317,8 @@ def test_no_memory_for_a_result_is_said(cuda, monkeypatch):
     def refuse(*_, **__):
         raise error("no memory")
 
-    new, _ = known.repeat._steps
-    known.repeat._steps[0] = new._replace(make=refuse)
+    new, _ = known.last.repeat._steps
+    known.last.repeat._steps[0] = new._replace(make=refuse)
     monkeypatch.setattr(operators._LIBRARY, "empty", refuse)
     with pytest.raises(CudaMemoryError, match="torch has no"):
         ct.scatter(src, index, 0, BINS)

@@ -7,6 +7,7 @@ Note [A repeated call launches again], docs/decisions/0014.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
@@ -280,57 +281,100 @@ class RecognisedCall(NamedTuple):
     arguments: list[Given]
 
 
-class LastRepeat(NamedTuple):
-    """The last repeat of a thread, the addresses of its arrays, its result, and what an adapter says of that."""
+class ReportedRepeat(NamedTuple):
+    """A repeat while `record_repeats` records.
+
+    Attributes
+    ----------
+    repeat : Repeat
+        The launches.
+    addresses : list of int
+        Of its arrays.
+    result : object
+        Its result, finished by `inner`, `origin` and `outer`.
+    inner, outer : callable or None
+        Make the result from that of the launches, and from that of `origin`.
+    origin : object
+        The call between both, as an adapter describes it.
+    """
 
     repeat: Repeat
     addresses: list[int]
     result: Any
+    inner: Callable[[Any], Any] | None = None
     origin: Any = None
+    outer: Callable[[Any], Any] | None = None
 
 
-class _Last(threading.local):
-    """The repeat that is reported in a thread while it records."""
+class _Reported(threading.local):
+    """The repeats that are reported in a thread while it records."""
 
-    repeat: LastRepeat | None = None
+    def __init__(self) -> None:
+        self.repeats: list[ReportedRepeat] = []
 
 
-_last = _Last()
+_reported = _Reported()
 _recording: set[int] = set()  # identifiers of threads that record; mostly empty, and cheaper than a threading.local
 
 
 class record_repeats:  # as a function; a generator would take three times as long
-    """Records the last repeat of a ``with`` block for `repeat_of`, and forgets it behind the block."""
+    """Records the repeats of a ``with`` block for `repeats_of`, and forgets them behind the block."""
 
-    __slots__ = ("_is_inner",)
+    __slots__ = ("_first", "_is_inner")
 
     def __enter__(self) -> record_repeats:
         thread = threading.get_ident()
-        self._is_inner, _last.repeat = thread in _recording, None
+        self._is_inner, self._first = thread in _recording, len(_reported.repeats)
         _recording.add(thread)
         return self
 
     def __exit__(self, *error: object) -> None:
         if not self._is_inner:
             _recording.discard(threading.get_ident())
-            _last.repeat = None  # PyTorch copies a gradient that anyone else holds
+            _reported.repeats.clear()  # PyTorch copies a gradient that anyone else holds
 
-    def repeat_of(self, result: Any) -> LastRepeat | None:
-        """Return the repeat whose result this is; None if it is of no repeat."""
-        last = _last.repeat
-        return last if last is not None and last.result is result else None
+    def repeats_of(self, result: Any) -> list[ReportedRepeat]:
+        """Return all repeats if this is the result of the last one, whose arrays may be results of the others."""
+        repeats = _reported.repeats[self._first :]
+        return repeats if repeats and repeats[-1].result is result else []
 
 
 def report_repeat(repeat: Repeat, addresses: Sequence[int], order: Iterable[int], result: Any) -> None:
     """Report a repeat, and which of the addresses its arrays have, to `record_repeats` in this thread."""
     if _recording and threading.get_ident() in _recording:
-        _last.repeat = LastRepeat(repeat, [addresses[n] for n in order], result)
+        _reported.repeats.append(ReportedRepeat(repeat, [addresses[n] for n in order], result))
 
 
 def report_origin(result: Any, origin: Any) -> None:
-    """Report where the result of the last repeat in this thread comes from, as its adapter knows it."""
-    if _recording and _last.repeat is not None and _last.repeat.result is result:
-        _last.repeat = _last.repeat._replace(origin=origin)
+    """Report which call made this of the result of the last repeat in this thread."""
+    last = _last_with(result) if _recording else None
+    if last is not None:
+        _reported.repeats[-1] = last._replace(result=result, origin=origin)
+
+
+def finished(result: Any, finish: Callable[[Any], Any]) -> Any:
+    """Return `finish` of a result; if that is of the last repeat in this thread, later repeats call `finish` as well.
+
+    It must depend on nothing else, and must not change the result in place.
+    """
+    value = finish(result)
+    last = _last_with(result) if _recording else None
+    if last is not None:
+        name = "inner" if last.origin is None else "outer"
+        before = getattr(last, name)
+        both = finish if before is None else lambda first: finish(before(first))
+        _reported.repeats[-1] = last._replace(**{"result": value, name: both})
+    return value
+
+
+def _last_with(result: Any) -> ReportedRepeat | None:
+    """Return the last repeat in this thread if this is its result, or has the same entries."""
+    last = _reported.repeats[-1] if _reported.repeats else None
+    if last is None or last.result is result:
+        return last
+    # An autograd function returns a tuple of its own.
+    is_same = type(result) is tuple and type(last.result) is tuple and len(result) == len(last.result)
+    return last if is_same and all(map(operator.is_, result, last.result)) else None
 
 
 def recognised_call(
