@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, overload
 
 import torch
 
+from clhist._core.spi import finished
 from clhist.operators.c_types import check_booleans
 from clhist.torch import moments, operators
 from clhist.torch.checks import (
@@ -173,6 +175,7 @@ def segment(
 ) -> tuple[torch.Tensor, ...]: ...
 
 
+@repeats()
 def segment(
     src: torch.Tensor,
     ptr: torch.Tensor,
@@ -285,6 +288,7 @@ def bincount(
     return operators.scatter(weights.to(dtype), input, length, "sum", is_same)
 
 
+@repeats()
 def histogram(
     input: torch.Tensor,
     bins: int | torch.Tensor = 10,
@@ -340,8 +344,13 @@ def histogram(
         check_weights("weight", weight, input, input.shape)
         weight = weight.reshape(-1)
     ends = None if range is None else (range,)
-    hist, edges = _histogram((input.reshape(-1),), (bins,), ends, weight, density, reproducible)
-    return hist, edges[0]
+    result = _histogram((input.reshape(-1),), (bins,), ends, weight, density, reproducible)
+    return finished(result, _with_one_axis)
+
+
+def _with_one_axis(result: tuple[torch.Tensor, tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
+    hist, (edges,) = result
+    return hist, edges
 
 
 def histogramdd(
@@ -438,7 +447,12 @@ def _histogram(
         check_size("bins", number)
     ends = [] if range is None else [float(end) for pair in range for end in pair]
     is_same = reproducibility(reproducible, operators.hist_dtype(weight))
-    hist, *bin_edges = operators.histogramdd(list(columns), numbers, ends, edges, weight, is_same)
+    parts = operators.histogramdd(list(columns), numbers, ends, edges, weight, is_same)
+    return finished(parts, partial(_hist_and_edges, density))
+
+
+def _hist_and_edges(density: bool, parts: list[torch.Tensor]) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    hist, *bin_edges = parts
     if density:
         # Integer counts become float64; sums keep their dtype.
         hist = hist / hist.sum() if hist.dtype.is_floating_point else hist.to(torch.float64) / hist.sum()

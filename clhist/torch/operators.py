@@ -7,13 +7,14 @@ Those who call them have checked the arguments (`clhist.torch.functions`). Bins 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 import clhist
-from clhist._core.spi import is_cuda, library, reduce_mapped, row_kernels, takes_cuda
+from clhist._core.spi import finished, is_cuda, library, reduce_mapped, row_kernels, takes_cuda
 from clhist.operators.halves import number_of
 from clhist.torch.eager import direct
 from clhist.torch.registration import (
@@ -25,7 +26,7 @@ from clhist.torch.registration import (
     rows_by_index,
     rows_of_bins,
 )
-from clhist.torch.rows import combine_rows, count_rows
+from clhist.torch.rows import combine_rows, count_rows, segments
 
 _LIBRARY: Any = library("torch")
 
@@ -97,10 +98,9 @@ def _bincount_shape(input: torch.Tensor, weights: torch.Tensor | None, *_: Any) 
     "bincount(Tensor input, Tensor? weights, SymInt minlength, bool reproducible) -> Tensor", _bincount_shape
 )
 def _bincount(input: torch.Tensor, weights: torch.Tensor | None, minlength: int, reproducible: bool) -> torch.Tensor:
-    if weights is None:
-        return as_tensor(clhist.bincount(as_array(input), minlength=minlength)).to(torch.int64)
-    sums = as_tensor(clhist.bincount(as_array(input), as_array(weights), minlength, reproducible=reproducible))
-    return sums.to(sum_dtype(weights))
+    dtype, values = (torch.int64, None) if weights is None else (sum_dtype(weights), as_array(weights))
+    result: Any = clhist.bincount(as_array(input), values, minlength, reproducible=reproducible)
+    return finished(result, lambda array: as_tensor(array).to(dtype))
 
 
 def _segment_index_shape(ptr: torch.Tensor, size: int) -> torch.Tensor:
@@ -111,16 +111,14 @@ def _segment_index_shape(ptr: torch.Tensor, size: int) -> torch.Tensor:
 def _segment_index(ptr: torch.Tensor, size: int) -> torch.Tensor:
     # Offsets of CUDA are not checked: reading them on the host would wait for the device.
     if ptr.is_cuda:
-        # Rows before the first offset get segment -1, rows behind the last one S: no bin, so that they are left out.
-        rows = torch.arange(size, device=ptr.device)
-        return torch.searchsorted(ptr.to(torch.int64).contiguous(), rows, right=True, out_int32=True) - 1
+        return as_tensor(segments(as_array(ptr), size)) if size else ptr.new_empty(0, dtype=torch.int32)
     ends = ptr.numpy().astype(np.int64)
     if len(ends) == 0 or ends[0] < 0 or ends[-1] > size or (ends[1:] < ends[:-1]).any():
         raise ValueError(f"ptr: expected numbers of elements that do not decrease, from 0 to {size} at most, got {ptr}")
-    segments = torch.arange(-1, len(ends), dtype=torch.int32, device=ptr.device)
+    numbers = torch.arange(-1, len(ends), dtype=torch.int32, device=ptr.device)
     # Segments -1 and S, of the rows before the first offset and behind the last, are no bins either.
     repeats = torch.from_numpy(np.diff(ends, prepend=0, append=size)).to(ptr.device)
-    return torch.repeat_interleave(segments, repeats, output_size=size)
+    return torch.repeat_interleave(numbers, repeats, output_size=size)
 
 
 def _histogramdd_shape(
@@ -151,14 +149,18 @@ def _histogramdd(
     options: dict[str, Any] = {"reproducible": reproducible}
     if weight is not None:
         options["weights"] = as_array(weight.to(dtype))
-    bin_edges: Any
     if len(columns) == 1:
-        hist, last = clhist.histogram(as_array(columns[0]), by[0], None if ends is None else ends[0], **options)
-        bin_edges = (last,)
+        result: Any = clhist.histogram(as_array(columns[0]), by[0], None if ends is None else ends[0], **options)
     else:
-        hist, bin_edges = clhist.histogramdd([as_array(column) for column in columns], by, ends, **options)
+        result = clhist.histogramdd([as_array(column) for column in columns], by, ends, **options)
+    return finished(result, partial(_hist_and_edges, dtype))
+
+
+def _hist_and_edges(dtype: torch.dtype, result: tuple[Any, Any]) -> list[torch.Tensor]:
+    hist, edges = result
+    edges = [edges] if isinstance(edges, np.ndarray) else edges
     # Copies: the result of an operator may not alias its arguments, which these edges may be.
-    arrays = [torch.from_numpy(np.array(array, np.float64)) for array in bin_edges]
+    arrays = [torch.from_numpy(np.array(array, np.float64)) for array in edges]
     return [as_tensor(hist).to(dtype).contiguous(), *arrays]
 
 

@@ -198,6 +198,9 @@ def _record(key: Hashable, tensors: list[Any], addresses: list[int], reports: li
             if report.origin is not None or type(tensor) not in TENSORS or tensor.data_ptr() in known:
                 return
             known[tensor.data_ptr()] = numbers[id(tensor)] = len(known)
+    # The host may have read a tensor that is no array of the launches, such as edges.
+    if len({n for step in steps for n in step.order if n < len(tensors)}) < len(tensors):
+        return
     *_, last = reports
     apply, args = last.origin or (None, ())
     # Without its autograd function, the result of a repeat would lose the gradient.

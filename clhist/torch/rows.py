@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
-from clhist._core.spi import operator_by_count, reduce_sorted, row_kernels
+from clhist._core.spi import (
+    Elementwise,
+    chain_on,
+    kept_by_context,
+    operator_by_count,
+    reduce_sorted,
+    row_kernels,
+    takes_cuda,
+)
 from clhist.operators import mean
 from clhist.operators.by_count import finished_by_count
+from clhist.operators.c_types import c_name
 from clhist.operators.halves import number_of
 from clhist.operators.names import operator_on_bins
 from clhist.operators.reproducible import reproducible_form
@@ -115,3 +125,26 @@ def _by_count(
 def count_rows(indices: Any, bins: int) -> Any:
     """Return how often each bin is named, as int64."""
     return reduce_by_index(bins, "count", indices, 1)
+
+
+@takes_cuda
+def segments(offsets: Any, size: int) -> Any:
+    """Return the segment of each of `size` rows, of CUDA, by binary search: -1 in front of all, S behind them."""
+    chain = chain_on(offsets.queue, "for the segments of rows")
+    result, memory = chain.result(size, np.int32)
+    _segments(offsets.context, offsets.dtype)(chain, size, [offsets, memory, np.int64(offsets.size)])
+    chain.finish(result)
+    return result
+
+
+@kept_by_context
+def _segments(context: cl.Context, dtype: np.dtype) -> Elementwise:
+    code = """
+        long first = 0, end = number;
+        while (first < end) {
+            const long middle = (first + end) / 2;
+            if ((long)offsets[middle] <= i) first = middle + 1; else end = middle;
+        }
+        segments[i] = (int)(first - 1)"""
+    arguments = f"const {c_name(dtype)} *offsets, int *segments, const long number"
+    return Elementwise(context, arguments, code, "clhist_segments")

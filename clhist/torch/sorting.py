@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clhist._core.spi import takes_cuda
+from clhist._core.spi import finished, takes_cuda
 from clhist.grouped.spi import MOST_ELEMENTS
 from clhist.grouped.spi import counting_sort as sort_by_counting
 from clhist.torch.checks import check_integers, check_size
 from clhist.torch.eager import direct
 from clhist.torch.operators import as_array, as_tensor
 from clhist.torch.registration import refuse_vmap, register_operator
+from clhist.torch.repeats import repeats
 
 _MOST_KEYS = 2**31 - 1  # keys are sorted as 32-bit words
 
@@ -41,6 +42,7 @@ class CountingSort(NamedTuple):
     permutation: torch.Tensor
 
 
+@repeats()
 def counting_sort(ids: torch.Tensor, length: int) -> CountingSort:
     """Sort integers of [0, `length`) stably and count them: tokens by expert, edges by node.
 
@@ -85,7 +87,7 @@ def counting_sort(ids: torch.Tensor, length: int) -> CountingSort:
         raise ValueError(f"ids: expected at most {MOST_ELEMENTS} elements, got {ids.shape[0]}")
     if length > _MOST_KEYS:
         raise ValueError(f"length: expected at most {_MOST_KEYS}, got {length}")
-    return CountingSort(*_sort(ids, length))
+    return finished(_sort(ids, length), CountingSort._make)
 
 
 def _sort_shape(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -104,7 +106,11 @@ def _counting_sort(ids: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.
         counts = ids.new_zeros(length, dtype=torch.int64)
         offsets = ids.new_zeros(length + 1, dtype=torch.int64)
         return counts, offsets, torch.arange(ids.shape[0], device=ids.device)
-    counts, offsets, permutation = map(as_tensor, _sorted(as_array(ids), length))
+    return finished(_sorted(as_array(ids), length), _tensors)
+
+
+def _tensors(arrays: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    counts, offsets, permutation = map(as_tensor, arrays)
     return counts, offsets, permutation
 
 

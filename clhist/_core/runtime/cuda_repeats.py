@@ -583,9 +583,11 @@ def _maker(
             return lambda arrays: arrays[n]
         end = first + result.size
         return lambda arrays: arrays[n].reshape(-1)[first:end].reshape(shape)
-    if kind is tuple or kind is list:
+    if kind is list or isinstance(result, tuple):
         parts = [_maker(entry, ranges, made) for entry in result]
-        return lambda arrays: kind([part(arrays) for part in parts])
+        # Named tuples take their entries as separate arguments.
+        make = getattr(kind, "_make", kind)
+        return lambda arrays: make([part(arrays) for part in parts])
     if kind is dict:
         named = {name: _maker(entry, ranges, made) for name, entry in result.items()}
         return lambda arrays: {name: part(arrays) for name, part in named.items()}
