@@ -1,6 +1,6 @@
 """Operators whose results depend on the number of values of a bin: means, and results that are a number if it has none.
 
-Only the kernels that gather rows know that number besides the values: update="gather" on a GPU.
+Only the kernels that gather rows know that number besides the values: update="gather" on a GPU. Means count it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from clhist.operators.c_types import c_name, literal
 from clhist.operators.halves import number_of
 from clhist.operators.names import operator_on_bins
 from clhist.operators.operator import Operator
+from clhist.operators.statistics import mean
 
 
 @lru_cache(maxsize=256)
@@ -39,3 +40,12 @@ def finished_by_count(reduce: str, dtype: np.dtype, empty: float | None) -> Oper
         operator, result = operator_on_bins(reduce, dtype), "a"
     # Equivalent forms have a `finish` of their own, without the count.
     return operator.changed(by_count=f"n ? {result} : {nothing}" if nothing else result, equivalents=())
+
+
+@lru_cache(maxsize=256)
+def mean_or(dtype: np.dtype, empty: float) -> Operator:
+    """Return `clhist.operators.mean` with `empty` in bins without values, for arrays of devices."""
+    operator, number = mean(dtype), number_of(dtype)
+    finish = f"a.number ? {operator.finish} : {literal(number.type(empty), number)}"
+    # The implementation on the host has NaN in bins without values.
+    return operator.changed(finish=finish, host=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyopencl as cl
 from clhist._core.spi import (
     Elementwise,
     chain_on,
+    is_cuda,
     kept_by_context,
     operator_by_count,
     reduce_sorted,
@@ -17,7 +19,7 @@ from clhist._core.spi import (
     takes_cuda,
 )
 from clhist.operators import mean
-from clhist.operators.by_count import finished_by_count
+from clhist.operators.by_count import finished_by_count, mean_or
 from clhist.operators.c_types import c_name
 from clhist.operators.halves import number_of
 from clhist.operators.names import operator_on_bins
@@ -86,6 +88,9 @@ def combine_rows(
         result = _by_count(shape, reduce, indices, src, empty, mean_dtype, is_sorted)
         if result is not None:
             return result
+    # Means of rows are sums divided by counts, which cost less than an atomic of a count for each component.
+    if reduce == "mean" and empty is not None and not reproducible and is_cuda(src) and prod(shape[1:]) == 1:
+        return reduce_by_index(shape, mean_or(mean_dtype, empty), indices, src)
     # Bins without a value are filled by a second kernel, from counts.
     if empty is not None:
         result = combine_rows(
