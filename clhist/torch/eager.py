@@ -56,8 +56,7 @@ def direct(
         As of `torch.library.register_autograd`. Without them a call that needs a gradient goes to `operator`.
     """
     function = None if backward is None or setup is None else _function(kernel, backward, setup)
-    # `Function.apply` looks for transforms and their tensors, which calls with a recorded one have none of.
-    without_checks: Any = None if function is None else super(torch.autograd.Function, function).apply
+    without_checks = None if function is None else _apply_of(function)
 
     def call(*args: Any) -> Any:
         if is_watched():
@@ -98,6 +97,12 @@ def _needs_gradient(args: Iterable[Any]) -> bool | None:
         else:
             return None
     return needed
+
+
+def _apply_of(function: type[torch.autograd.Function]) -> Any:
+    """Return ``function.apply`` for plain tensors: it does not look for transforms and their tensors."""
+    base: Any = super(torch.autograd.Function, function)
+    return base.apply
 
 
 def _function(kernel: Callable[..., Any], backward: Backward, setup: Setup) -> type[torch.autograd.Function]:

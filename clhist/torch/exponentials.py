@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import torch
 
-from clhist._core.spi import reduce_mapped, row_kernels, takes_cuda
+from clhist._core.spi import finished, reduce_mapped, row_kernels, takes_cuda
 from clhist.operators import add
 from clhist.operators.halves import number_of
 from clhist.torch import operators
@@ -125,12 +126,8 @@ def logsumexp(
     is_same = reproducibility(reproducible, src.dtype)
     check_empty(empty, src.dtype)
     rows, index, size = by_groups(src, index, ptr, dim_size, dim)
-    result = _log_sums(rows, index, size, is_same, is_sorted(sorted, ptr))
-    if empty is not None:
-        # Values of -infinity also have the result -infinity, so only the count shows which groups are empty.
-        counts = operators.count(index, size)
-        result = torch.where(by_rows(counts, result) > 0, result, empty)
-    return dimension_back(result, dim)
+    sums = _log_sums(rows, index, size, is_same, empty, is_sorted(sorted, ptr))
+    return dimension_back(finished(sums, itemgetter(0)), dim)
 
 
 @register_operator(
@@ -192,39 +189,57 @@ def _gradient_of(result: Any, grad: Any, indices: Any, shape: tuple[int, ...], p
     return row_kernels.softmax_gradient(result, sums, indices, grad)
 
 
+def _log_sums_shape(src: torch.Tensor, index: Any, dim_size: int, *_: Any) -> tuple[torch.Tensor, ...]:
+    result, maxima = (rows_of_bins(src, index, dim_size) for _ in range(2))
+    return result, maxima, result.new_empty(result.shape, dtype=torch.promote_types(src.dtype, torch.float32))
+
+
 @register_operator(
-    "log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor",
-    rows_of_bins,
+    "log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible, float? empty=None, bool is_sorted=False)"
+    " -> (Tensor, Tensor, Tensor)",
+    _log_sums_shape,
 )
 def _log_sums_of(
-    src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim_size: int,
+    reproducible: bool,
+    empty: float | None = None,
+    is_sorted: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the logarithms of sums of exponentials, the maxima, and the sums of exponentials less the maximum."""
+    shape, of_none = (dim_size, *src.shape[1:]), -torch.inf if empty is None else empty
+    if 0 in (*shape, src.shape[0]):
+        sums = src.new_zeros(shape, dtype=torch.promote_types(src.dtype, torch.float32))
+        return src.new_full(shape, of_none), src.new_full(shape, -torch.inf), sums
+    result: Any = _log_sums_and_parts(as_array(src), as_array(index), shape, reproducible, of_none, is_sorted)
+    if not src.is_cuda:
+        result = tuple(map(as_tensor, result))
+    return result  # of CUDA as it is, which is recognised where it is repeated
+
+
+@takes_cuda
+def _log_sums_and_parts(
+    src: Any, indices: Any, shape: tuple[int, ...], reproducible: bool, empty: float, is_sorted: bool
+) -> tuple[Any, Any, Any]:
+    maxima = reduce_rows(shape, "max", indices, src, is_sorted=is_sorted)
+    powers = row_kernels.exponentials(src, maxima, indices, number_of(src.dtype))
+    sums = reduce_rows(shape, "sum", indices, powers, reproducible=reproducible, is_sorted=is_sorted)
+    return row_kernels.log_sums(sums, maxima, empty), maxima, sums
+
+
+@register_operator(
+    "log_sums_gradient(Tensor src, Tensor maxima, Tensor sums, Tensor index, Tensor grad) -> Tensor", like_first
+)
+def _log_sums_gradient(
+    src: torch.Tensor, maxima: torch.Tensor, sums: torch.Tensor, index: torch.Tensor, grad: torch.Tensor
 ) -> torch.Tensor:
-    shape = (dim_size, *src.shape[1:])
-    if 0 in shape:
-        return src.new_empty(shape)
-    if not src.shape[0]:
-        # The logarithm of an empty sum.
-        return src.new_full(shape, -torch.inf)
-    rows, indices = as_array(src), as_array(index)
-    maxima = as_tensor(_maxima(rows, indices, shape, is_sorted))
-    # Infinite maxima are not subtracted: inf - inf would be NaN.
-    shift = torch.where(maxima.isfinite(), maxima, 0)
-    sums = as_tensor(_sums_of_powers(rows, as_array(shift), indices, shape, reproducible, is_sorted))
-    # In place: the sums are an array of this call.
-    return (sums.log_().add_(shift)).to(src.dtype)
+    if not (src.numel() and maxima.numel()):
+        return torch.zeros_like(src, memory_format=torch.contiguous_format)
+    return as_tensor(_log_sums_sloped(*map(as_array, (src, maxima, sums, index, grad))))
 
 
-@takes_cuda
-def _maxima(src: Any, indices: Any, shape: tuple[int, ...], is_sorted: bool) -> Any:
-    return reduce_rows(shape, "max", indices, src, is_sorted=is_sorted)
-
-
-@takes_cuda
-def _sums_of_powers(
-    src: Any, shift: Any, indices: Any, shape: tuple[int, ...], reproducible: bool, is_sorted: bool
-) -> Any:
-    powers = row_kernels.exponentials(src, shift, indices, number_of(src.dtype))
-    return reduce_rows(shape, "sum", indices, powers, reproducible=reproducible, is_sorted=is_sorted)
+_log_sums_sloped = takes_cuda(row_kernels.log_sum_gradient)
 
 
 def _softmax_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -257,15 +272,21 @@ def _gradient_backward(ctx: Any, second: torch.Tensor) -> tuple[torch.Tensor | N
     return of_result, _gradient(result, second.contiguous(), index, *ctx.options), *[None] * 4
 
 
-def _log_sums_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    src, index, *ctx.options = inputs
-    ctx.save_for_backward(src, index)
+def _log_sums_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    src, index, dim_size, reproducible, _, is_sorted = inputs
+    _, maxima, sums = output
+    ctx.options = dim_size, reproducible, is_sorted
+    ctx.mark_non_differentiable(maxima, sums)
+    ctx.save_for_backward(src, index, maxima, sums)
 
 
-def _log_sums_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    src, index = ctx.saved_tensors
-    shares = _of_groups(src, index, *ctx.options)
-    return operators.gather(grad.contiguous(), index) * shares, *[None] * 4
+def _log_sums_backward(ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
+    src, index, maxima, sums = ctx.saved_tensors
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # a second gradient
+        of_src = operators.gather(grad.contiguous(), index) * _of_groups(src, index, *ctx.options)
+    else:
+        of_src = _shares(src, maxima, sums, index, grad.contiguous())
+    return of_src, *[None] * 5
 
 
 _of_groups = operator_function("softmax", _softmax, _softmax_backward, _softmax_setup)
@@ -273,4 +294,6 @@ _gradient = operator_function("softmax_gradient", _softmax_gradient, _gradient_b
 _log_sums = operator_function("log_sums", _log_sums_of, _log_sums_backward, _log_sums_setup)
 map_rows("softmax", _of_groups, "softmax of")
 map_rows("softmax_gradient", _gradient, "softmax_gradient of", (0, 1), 2)
+_shares = operator_function("log_sums_gradient", _log_sums_gradient)
 map_rows("log_sums", _log_sums, "log_sums of")
+map_rows("log_sums_gradient", _shares, "log_sums_gradient of", (0, 1, 2, 4), 3)

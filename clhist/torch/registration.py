@@ -82,7 +82,7 @@ def map_rows(
         Place of the index.
     """
 
-    def rule(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[torch.Tensor, int]:
+    def rule(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
         if in_dims[index] is not None:
             raise RuntimeError(_NO_VMAP.format(f"{refused} a batch of indices"))
         size = next(args[place].shape[in_dims[place]] for place in operands if in_dims[place] is not None)
@@ -93,7 +93,8 @@ def map_rows(
                 # An operand without the batch dimension is repeated for each sample.
                 rows = rows.unsqueeze(-1).expand(*rows.shape, size) if dim is None else rows.movedim(dim, -1)
                 mapped[place] = rows.contiguous()
-        return call(*mapped), mapped[0].dim() - 1
+        result, dim = call(*mapped), mapped[0].dim() - 1
+        return result, tuple([dim] * len(result)) if isinstance(result, tuple) else dim
 
     torch.library.register_vmap(f"clhist::{name}", rule, lib=LIBRARY)
 

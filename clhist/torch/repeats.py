@@ -78,7 +78,7 @@ class _RecordedCall(NamedTuple):
     last: _Step
     apply: Callable[..., Any] | None
     args: list[Any]
-    places: list[tuple[int, int]]
+    places: list[tuple[int, Any]]
     finish: Callable[[Any], Any] | None
 
 
@@ -184,35 +184,40 @@ def _number(value: Any) -> Hashable:
 def _record(key: Hashable, tensors: list[Any], addresses: list[int], reports: list[ReportedRepeat]) -> None:
     """Store the launches of a call for its repeats, if their arrays are tensors of the call or results of launches."""
     numbers = {id(tensor): n for n, tensor in enumerate(tensors)}
-    known = {address: n for n, address in enumerate(addresses)}
-    steps = list[_Step]()
-    for report in reports:
-        # An array was computed by other means, which a repeat would leave out.
-        if not known.keys() >= set(report.addresses):
-            return
-        steps.append(_Step(report.repeat, tuple([known[address] for address in report.addresses]), report.inner))
-        if report is reports[-1]:
-            break
-        for tensor in _entries(report.result):
-            # The report keeps its result alive, so no other array has this address.
-            if report.origin is not None or type(tensor) not in TENSORS or tensor.data_ptr() in known:
-                return
-            known[tensor.data_ptr()] = numbers[id(tensor)] = len(known)
-    # The host may have read a tensor that is no array of the launches, such as edges.
-    if len({n for step in steps for n in step.order if n < len(tensors)}) < len(tensors):
+    steps = _steps(addresses, reports, numbers)
+    if steps is None:
         return
     *_, last = reports
     apply, args = last.origin or (None, ())
     # Without its autograd function, the result of a repeat would lose the gradient.
     if apply is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return
-    places = [(k, arg) for k, arg in enumerate(args) if type(arg) in TENSORS]
-    if any(id(tensor) not in numbers for _, tensor in places):
+    places = [(k, numbers.get(id(arg))) for k, arg in enumerate(args) if type(arg) in TENSORS]
+    if any(n is None for _, n in places):
         return
     # Arguments of the autograd function are stored as numbers, so that the cache keeps no tensor alive.
     constants = [None if type(arg) in TENSORS else arg for arg in args]
-    numbered = [(k, numbers[id(tensor)]) for k, tensor in places]
-    call_templates.put(key, _RecordedCall(steps[:-1], steps[-1], apply, constants, numbered, last.outer))
+    call_templates.put(key, _RecordedCall(steps[:-1], steps[-1], apply, constants, places, last.outer))
+
+
+def _steps(addresses: list[int], reports: list[ReportedRepeat], numbers: dict[int, int]) -> list[_Step] | None:
+    """Return the steps of a call on arrays of these addresses; None if arrays are unknown. Number their results."""
+    known = {address: n for n, address in enumerate(addresses)}
+    steps = list[_Step]()
+    for report in reports:
+        # An array was computed by other means, which a repeat would leave out.
+        if not known.keys() >= set(report.addresses):
+            return None
+        steps.append(_Step(report.repeat, tuple([known[address] for address in report.addresses]), report.inner))
+        if report is reports[-1]:
+            break
+        for tensor in _entries(report.result):
+            # The report keeps its result alive, so no other array has this address.
+            if report.origin is not None or type(tensor) not in TENSORS or tensor.data_ptr() in known:
+                return None
+            known[tensor.data_ptr()] = numbers[id(tensor)] = len(known)
+    # The host may have read a tensor that is no array of the launches, such as edges.
+    return steps if {n for step in steps for n in step.order}.issuperset(range(len(addresses))) else None
 
 
 def _entries(result: Any) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from clhist._core.cuda import libraries
+from clhist._core.runtime.cuda_repeats import Repeat
 
 
 class _Torch(libraries._Torch):
@@ -29,6 +30,10 @@ class _Torch(libraries._Torch):
         found = super().empty(shape, dtype, device)
         self._note(found)
         return found
+
+    def address(self, array: Any) -> int:
+        self._note(array)
+        return super().address(array)
 
     def stream(self, device: int) -> int:
         return cuda_fake.STREAM
@@ -55,6 +60,15 @@ def install(monkeypatch: Any) -> cuda_fake.FakeCuda:
     cuda, _ = cuda_fake.install(monkeypatch)
     _Torch.cuda = cuda
     monkeypatch.setitem(libraries._LIBRARIES, "torch", _Torch)
+    run = Repeat.run
+
+    def noted(repeat: Repeat, arrays: list[Any], addresses: list[int]) -> tuple[Any, bool]:
+        for array in arrays:
+            if isinstance(array, torch.Tensor):
+                libraries.library("torch")._note(array)
+        return run(repeat, arrays, addresses)
+
+    monkeypatch.setattr(Repeat, "run", noted)
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True), raising=False)
     monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: 0)
     return cuda

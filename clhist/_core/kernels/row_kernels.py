@@ -1,6 +1,6 @@
 """Kernels that write one row per element from the row of its bin: their specification. Pure.
 
-They compute means from sums, softmax from exponentials and sums, and the gradients of reductions by index.
+They compute means from sums, softmax and logsumexp from exponentials and sums, and gradients of reductions by index.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ ARRAYS = {
     "filled": {"table": "element", "counts": "count of element"},
     "exponential": {"source": "element", "table": "bin", "indices": "bins"},
     "quotient": {"source": "element", "table": "bin", "indices": "bins"},
+    "log_sum": {"table": "element", "maxima": "element"},
+    "log_sum_gradient": {
+        "source": "element", "maxima": "bin", "table": "bin", "indices": "bins", "gradient": "bin",
+    },
     "softmax_gradient": {"source": "element", "table": "bin", "indices": "bins", "gradient": "element"},
     "moments_gradient": {
         "source": "element", "table": "bin", "indices": "bins", "slope": "bin", "gradient": "bin",
@@ -140,6 +144,11 @@ class RowKernelSpec:
             return f"count ? {self._component('table', number)} : {stored('empty', self.result)}"
         if self.kind in ("spread", "spread_gradient"):
             return self._spread(number, wide)
+        if self.kind == "log_sum":
+            best, total = self.component("maxima", number), self.component("table", number)
+            # A sum with a value is at least 1, or NaN if the maximum is infinite.
+            value = stored(f"(isinf({best}) ? {best} : log({total}) + {best})", self.result)
+            return f"{total} == 0 ? {stored('empty', self.result)} : {value}"
         if self.kind == "mean":
             return stored(f"{self.component('table', number)} / ({wide})count", self.result)
         # A count of 0 must not divide.
@@ -169,6 +178,7 @@ class RowKernelSpec:
 _OF_COMPONENTS = {
     "exponential": "exp({source} - {table})",
     "quotient": "{source} / {table}",
+    "log_sum_gradient": "exp({source} - {maxima}) / {table} * {gradient}",
     "softmax_gradient": "{source} * ({gradient} - {table})",
     "moments_gradient": "({source} - {table}) * {slope} + {gradient}",
 }
@@ -179,6 +189,7 @@ SIZES = ("size", "bins", "share")
 
 NUMBERS = {
     "filled": ("empty",),
+    "log_sum": ("empty",),
     "spread": ("correction", "is_root", "empty"),
     "spread_gradient": ("correction", "is_root"),
 }

@@ -79,6 +79,19 @@ def quotients(source: Array, divisors: Array, indices: Array, dtype: np.dtype) -
     return _run("quotient", (source, divisors, indices), source.shape, dtype)
 
 
+def log_sums(sums: Array, maxima: Array, empty: float) -> Array:
+    """Return ``log(sums) + maxima``, of the dtype of `maxima`, and `empty` of bins without rows.
+
+    `sums` are those of `exponentials` of each bin.
+    """
+    return _run("log_sum", (sums, maxima), maxima.shape, maxima.dtype, empty)
+
+
+def log_sum_gradient(source: Array, maxima: Array, sums: Array, indices: Array, gradient: Array) -> Array:
+    """Return the gradient of `log_sums`: that of each bin, shared by its rows as their softmax."""
+    return _run("log_sum_gradient", (source, maxima, sums, indices, gradient), source.shape, source.dtype)
+
+
 def softmax_gradient(result: Array, sums: Array, indices: Array, gradient: Array) -> Array:
     """Return ``result * (gradient - sums[bin])``: `sums` are those of ``result * gradient`` of each bin."""
     return _run("softmax_gradient", (result, sums, indices, gradient), result.shape, result.dtype)
@@ -164,7 +177,7 @@ def _outcome(
     named = dict(zip(ARRAYS[kind], arrays, strict=True))
     table, of_rows, on_device = named["table"], named.get("indices"), is_device_array(arrays[0])
     # Rows of the result: one for each element of `indices`, or for each bin if there are no indices.
-    rows = shape[0] if kind in ("none", "share") else (arrays[-1] if of_rows is None else of_rows).size
+    rows = shape[0] if kind in ("none", "share", "log_sum") else (arrays[-1] if of_rows is None else of_rows).size
     queue = queue_for(queue, arrays[0].context if on_device else None, queue_of(*arrays))
     components = prod(shape) // rows
     # Only arrays of rows are loaded as vectors; indices and counts are single numbers.
