@@ -465,7 +465,9 @@ class CudaExecutable(Executable):
     ) -> None:
         """Enqueue all on a stream of the device that calls go to: `numbers` are the arrays' addresses, and scalars."""
         with self._lock:
-            parts, run = self._load(stream), (numbers, library, stream, begun)
+            parts, run = self._parts, (numbers, library, stream, begun)
+            if parts is None:
+                parts = self._load(stream)
             for part in parts:
                 try:
                     self._run_part(part, run)

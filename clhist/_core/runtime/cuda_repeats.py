@@ -258,6 +258,8 @@ class Repeat:
 
     def is_worth_it(self) -> bool:
         """Count a use; return False once the call is frequent enough to deserve a plan of its exact size."""
+        if not self._shared:
+            return True
         # A replay does not call `SizedCall.run`, so uses of shared plans are counted here.
         for call in self._shared:
             call.uses += 1
