@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.cuda.driver import driver, stream_of
+from clhist._core.cuda.driver import Copy, Fill, driver, stream_of
 from clhist._core.cuda.libraries import Library
 from clhist._core.cuda.recognised import library_of
 from clhist._core.opencl import lost
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaCopied, CudaFilled, CudaMade, CudaMemory
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMade, CudaMemory
 from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
@@ -119,7 +119,7 @@ class _Reading(NamedTuple):
         return host
 
 
-class _Filling(NamedTuple):
+class _Fill(NamedTuple):
     """Memory that is set to one byte: the index of a base address, a byte offset, the byte, and their number."""
 
     number: int
@@ -156,7 +156,7 @@ class _Single(NamedTuple):
             self.command.run(stream_of(stream), numbers)
 
 
-_Step = _Launch | _New | _Conversion | _Reading | _Filling | _Copy | _Single
+_Step = _Launch | _New | _Conversion | _Reading | _Fill | _Copy | _Single
 
 
 class Ending(NamedTuple):
@@ -486,7 +486,7 @@ def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Re
         raise _Unrepeatable
     # Any other entry is the name of a driver call, such as an upload, that a replay would leave out.
     launches = [entry for entry in calls if isinstance(entry, CudaRun | CudaLaunched)]
-    others = CudaMade | CudaConverted | CudaFilled | CudaCopied | Reading
+    others = CudaMade | CudaConverted | Fill | Copy | Reading
     if not launches or not all(isinstance(entry, CudaRun | CudaLaunched | others) for entry in calls):
         raise _Unrepeatable
     made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
@@ -516,9 +516,9 @@ def _steps(
             steps.append(_Conversion(n, call.array.size, call.result.dtype))
             made[len(ranges)] = (call.array.size,), call.result.dtype
             ranges.append((call.result.offset, call.result.nbytes))
-        elif isinstance(call, CudaFilled):
-            steps.append(_Filling(*_range_of(call.address, call.size, ranges), call.byte, call.size))
-        elif isinstance(call, CudaCopied):
+        elif isinstance(call, Fill):
+            steps.append(_Fill(*_range_of(call.address, call.size, ranges), call.byte, call.size))
+        elif isinstance(call, Copy):
             to, of = (_range_of(address, call.size, ranges) for address in (call.to, call.address))
             steps.append(_Copy(to, of, call.size))
         elif isinstance(call, CudaLaunched):
