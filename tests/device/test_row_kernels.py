@@ -76,3 +76,25 @@ def test_rows_of_softmax_and_of_moments(dtype, row, put):
         ),
     ):
         np.testing.assert_allclose(fetched(got), np.where(is_inside, expected, 0), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "row"), CASES)
+def test_rows_of_logarithms_of_sums(dtype, row, put):
+    indices = RNG.integers(-1, BINS + 1, SIZE)
+    is_inside, inside = _by_rows((indices >= 0) & (indices < BINS), row), indices.clip(0, BINS - 1)
+    wide = np.promote_types(dtype, "f4")
+    source, gradient = RNG.random((SIZE, *row)).astype(dtype), RNG.random((BINS, *row)).astype(dtype)
+    maxima, sums = (1 + RNG.random((BINS, *row))).astype(dtype), (1 + RNG.random((BINS, *row))).astype(wide)
+    tolerance = 4 * np.finfo(dtype).eps
+    got = row_kernels.log_sum_gradient(put(source), put(maxima), put(sums), put(indices), put(gradient))
+    x, m, g = (array.astype(wide) for array in (source, maxima[inside], gradient[inside]))
+    expected = np.where(is_inside, np.exp(x - m) / sums[inside] * g, 0)
+    np.testing.assert_allclose(fetched(got), expected, rtol=tolerance, atol=tolerance)
+    # A bin without rows has the sum 0, one with an infinite maximum a sum that is NaN.
+    sums[3], maxima[4], sums[4], maxima[5], sums[5] = 0, np.inf, np.nan, -np.inf, np.nan
+    maxima[6] = sums[6] = np.nan
+    expected = np.log(np.where(sums > 0, sums, 1)) + maxima.astype(wide)
+    expected[3], expected[6] = 2.5, np.nan
+    got = row_kernels.log_sums(put(sums), put(maxima), 2.5)
+    assert fetched(got).dtype == dtype
+    np.testing.assert_allclose(fetched(got), expected, rtol=tolerance, atol=tolerance)

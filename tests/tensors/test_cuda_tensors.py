@@ -322,3 +322,137 @@ def test_no_memory_for_a_result_is_said(cuda, monkeypatch):
     monkeypatch.setattr(operators._LIBRARY, "empty", refuse)
     with pytest.raises(CudaMemoryError, match="torch has no"):
         ct.scatter(src, index, 0, BINS)
+
+
+GROUPS = 9
+OFFSETS = torch.tensor([0, 0, 40, 41, 200, 290])  # rows from 290 on are in none
+
+
+def by_group(function, empty, groups=GROUPS):
+    """Return a function of values and an index: that of the values of each group."""
+
+    def call(x, index):
+        of_groups = (x[index == k] for k in range(groups))
+        return torch.stack([function(own) if len(own) else torch.full(x.shape[1:], empty).to(x) for own in of_groups])
+
+    return call
+
+
+def softmax_of_groups(x, index):
+    result = torch.zeros_like(x)
+    for k in range(GROUPS):
+        result = result.index_put((torch.where(index == k)[0],), x[index == k].softmax(0))
+    return result
+
+
+def by_offsets(function):
+    """Return a function of values alone: the rows between offsets are the groups."""
+    index = torch.repeat_interleave(
+        torch.tensor([-1, 0, 1, 2, 3, 4, -1]), OFFSETS.diff(prepend=OFFSETS[:1], append=OFFSETS.new_tensor([300]))
+    )
+    return lambda x, _: function(x, index)
+
+
+def sum_of_rows(x):
+    return x.sum(0)
+
+
+REPEATED = {
+    "softmax": (lambda x, index: ct.softmax(x, index, None, GROUPS), softmax_of_groups),
+    "logsumexp": (
+        lambda x, index: ct.logsumexp(x, index, None, GROUPS, empty=0.5),
+        by_group(lambda x: x.logsumexp(0), 0.5),
+    ),
+    "std": (lambda x, index: ct.std(x, index, None, GROUPS, empty=-0.0), by_group(lambda x: x.std(0), 0)),
+    "var": (lambda x, index: ct.var(x, index, dim_size=GROUPS, correction=0), by_group(lambda x: x.var(0, False), 0)),
+    "mean": (lambda x, index: ct.scatter(x, index, 0, GROUPS, "mean", empty=7.5), by_group(lambda x: x.mean(0), 7.5)),
+    "segment": (lambda x, _: ct.segment(x, OFFSETS), by_offsets(by_group(sum_of_rows, 0, 5))),
+    "segment max": (lambda x, _: ct.segment(x, OFFSETS, "max"), by_offsets(by_group(lambda x: x.amax(0), 0, 5))),
+    "softmax by offsets": (lambda x, _: ct.softmax(x, ptr=OFFSETS), by_offsets(softmax_of_groups)),
+    "std by offsets": (
+        lambda x, _: ct.std(x, ptr=OFFSETS, correction=0),
+        by_offsets(by_group(lambda x: x.std(0, False), 0, 5)),
+    ),
+    "edges": (
+        lambda x, index: ct.gather_scatter(x, index.flip(0).clamp(min=0), index, dim_size=GROUPS),
+        lambda x, index: by_group(sum_of_rows, 0)(x[index.flip(0).clamp(min=0)], index),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", [(), (2,)], ids=str)
+@pytest.mark.parametrize("name", REPEATED)
+def test_calls_of_several_launches_only_launch(cuda, monkeypatch, name, row):
+    call, expected = REPEATED[name]
+    checked, repeated = [], 0
+    for number in range(9):
+        if number == 6:
+            for module in (ct.functions, ct.exponentials, ct.moments, ct.groups, ct.edges):
+                for check in ("check_values", "check_integers", "check_tensor", "check_size"):
+                    monkeypatch.setattr(module, check, lambda *_: checked.append(1), raising=False)
+        torch.manual_seed(number)
+        src, index = torch.randn(300, *row, dtype=torch.float64), torch.randint(-1, GROUPS - 1, (300,))
+        plain = call(src, index)
+        src.requires_grad_()
+        cuda.calls.clear()
+        checked.clear()
+        result = call(src, index)
+        weights = torch.rand(result.shape, dtype=torch.float64)
+        (slope,) = torch.autograd.grad(result, src, weights)
+        repeated += number > 5 and not checked and set(cuda.calls) <= {"cuCtxGetCurrent", "cuLaunchKernel"}
+        reference = expected(src, index)
+        torch.testing.assert_close(result, reference)
+        torch.testing.assert_close(plain, reference.detach())
+        torch.testing.assert_close(slope, *torch.autograd.grad(reference, src, weights))
+    assert repeated >= 2  # a plan that other tests share may be made anew once
+
+
+def test_sorts_and_histograms_only_launch(cuda, monkeypatch):
+    for number in range(8):
+        torch.manual_seed(number)
+        x, ids = torch.randn(500), torch.randint(-1, 12, (500,))
+        if number == 6:
+            for module in (ct.functions, ct.sorting):
+                for check in ("check_data", "check_integers", "check_weights"):
+                    monkeypatch.setattr(module, check, None, raising=False)
+        cuda.calls.clear()
+        sort, histogram = ct.counting_sort(ids, 11), ct.histogram(x, 9, range=(-2.0, 2.0))
+        density, edges = ct.histogram(x, 5, range=(-1, 2), weight=x.abs(), density=True)
+        calls = set(cuda.calls)
+        is_key = (ids >= 0) & (ids < 11)
+        assert type(sort) is ct.CountingSort
+        assert torch.equal(sort.counts, torch.bincount(ids[is_key], minlength=11))
+        assert torch.equal(sort.permutation, torch.where(is_key, ids, 11).argsort(stable=True))
+        counts, expected_edges = np.histogram(x.numpy(), 9, (-2, 2))
+        np.testing.assert_array_equal(histogram[0], counts)
+        np.testing.assert_array_equal(histogram[1], expected_edges)
+        histogram[1].zero_()  # edges belong to the caller
+        expected, expected_edges = np.histogram(x.numpy(), 5, (-1, 2), weights=x.abs().numpy(), density=True)
+        np.testing.assert_allclose(density, expected, rtol=1e-5)
+        np.testing.assert_array_equal(edges, expected_edges)
+    assert calls <= {"cuCtxGetCurrent", "cuLaunchKernel"}
+
+
+def test_edges_on_the_device_are_read_for_each_call(cuda):
+    x, edges = torch.linspace(0, 1, 101), torch.tensor([0.0, 0.2, 0.5, 1.0])
+    for number in range(8):
+        edges[1] = 0.05 * number + 0.01
+        counts, own = ct.histogram(x, edges)
+        np.testing.assert_array_equal(counts, np.histogram(x.numpy(), edges.numpy())[0])
+        np.testing.assert_array_equal(own, edges.numpy())
+
+
+def test_an_index_that_is_used_twice_is_no_other_call(cuda):
+    x, index, other = torch.rand(60), torch.arange(60) % 5, torch.arange(60) % 3
+    for first, second in [(index, index), (index, other)] * 5:
+        expected = torch.zeros(5).index_add(0, second, x[first])
+        torch.testing.assert_close(ct.gather_scatter(x, first, second, dim_size=5), expected)
+
+
+def test_zeros_of_both_signs_and_options_of_sequences_are_told_apart(cuda):
+    x, index = torch.ones(4), torch.tensor([0, 0, 2, 2])
+    for _ in range(5):
+        assert torch.equal(ct.scatter(x, index, 0, 3, "max", empty=0.0).signbit(), torch.tensor([False] * 3))
+        assert ct.scatter(x, index, 0, 3, "max", empty=-0.0).signbit().tolist() == [False, True, False]
+        for ends in ((0.0, 2.0), (0, 2), [1.0, 2.0]):
+            assert ct.histogram(x, 2, range=ends)[1].tolist() == np.linspace(*ends, 3).tolist()
