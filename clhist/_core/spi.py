@@ -52,6 +52,7 @@ from clhist._core.runtime.cuda_repeats import (
     ReportedRepeat as ReportedRepeat,
     finished as finished,
     record_repeats as record_repeats,
+    recording_threads as recording_threads,
     report_origin as report_origin,
     report_repeat as report_repeat,
 )

@@ -22,6 +22,7 @@ from clhist._core.spi import (
     finished,
     profile_names,
     record_repeats,
+    recording_threads,
     report_origin,
     report_repeat,
 )
@@ -33,6 +34,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Kernels use vector loads of so many bytes at addresses that are a multiple of it.
 _LOAD_BYTES = 16
 _REAL = frozenset(CHECKED)
+_c: Any = torch._C  # noqa: SLF001  # the public function calls this one
+_is_deterministic: Callable[[], bool] = getattr(
+    _c, "_get_deterministic_algorithms", torch.are_deterministic_algorithms_enabled
+)
 _NUMBERS = frozenset((type(None), bool, int, str))
 _MOST_NUMBERS = 64  # of a sequence, which takes longer
 
@@ -113,7 +118,10 @@ def repeats(*needed: str) -> Callable[[F], F]:
                 return function(*args, **options)
             recorded: _RecordedCall | None = call_templates.get(key)
             if recorded is not None:
-                result = _repeated(key, recorded, tensors, addresses)
+                if recorded.apply is None and not recorded.earlier:
+                    result = _launched(key, recorded.last, tensors, addresses)
+                else:
+                    result = _repeated(key, recorded, tensors, addresses)
                 if result is not ANEW:
                     return result
                 # The results of earlier steps were appended.
@@ -134,7 +142,7 @@ def _signature(
     function: Any, args: tuple[Any, ...], options: dict[str, Any], tensors: list[Any], addresses: list[int]
 ) -> Hashable:
     """Return the signature of a call, and add its tensors and their addresses; None if the call has none."""
-    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    is_deterministic = _is_deterministic()
     if is_deterministic and torch.is_deterministic_algorithms_warn_only_enabled():
         # Such calls are not recorded: each may warn.
         return None
@@ -249,11 +257,12 @@ def _launched(key: Hashable, step: _Step, tensors: list[Any], addresses: list[in
     """Return the result of a step, or `ANEW`."""
     repeat, order, finish = step
     # After many hits, the call pays off a plan for its exact size.
-    if not repeat.is_worth_it():
+    if repeat.shared and not repeat.is_worth_it():
         call_templates.take(key)
         return ANEW
     try:
-        result, is_good = repeat.run([tensors[n] for n in order], [addresses[n] for n in order])
+        # Each function of Python takes 1 µs in the threads of backward passes; these have none.
+        result, is_good = repeat.run([*map(tensors.__getitem__, order)], [*map(addresses.__getitem__, order)])
     except (NotDirectError, OutOfMemoryError):
         # A single launch that failed has enqueued nothing: make the call anew. Several launches may have.
         if not repeat.is_one_launch:
@@ -261,6 +270,6 @@ def _launched(key: Hashable, step: _Step, tensors: list[Any], addresses: list[in
         result, is_good = ANEW, False
     if not is_good:
         call_templates.take(key)
-    else:
+    elif recording_threads:
         report_repeat(repeat, addresses, order, result)
     return result if finish is None or result is ANEW else finished(result, finish)

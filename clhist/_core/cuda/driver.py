@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.recording import heard, note_last
+from clhist._core.recording import heard, listeners, note_last
 
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _NO_MEMORY = 2
@@ -97,11 +97,12 @@ class _On:
 
     def is_current(self) -> bool:
         """Whether calls of this thread go there anyway."""
-        return self._driver.is_current(self._context)
+        current = _handle()  # not a threading.local: PyTorch's threads have a new Python state at every call
+        return self._driver.get_current(ctypes.byref(current)) == 0 and current.value == self._context
 
     def __enter__(self) -> None:
         # Most calls find the context current, and then neither push nor pop.
-        self._pushed = not self._driver.is_current(self._context) and self._driver.push(self._context)
+        self._pushed = not self.is_current() and self._driver.push(self._context)
 
     def __exit__(self, *error: object) -> None:
         if self._pushed:
@@ -122,7 +123,7 @@ class Driver:
         self._streams, self._events = dict[int, int](), _Events()
         self._call("cuInit", 0)
         # Each launch needs these two: looked up once.
-        self._launch, self._get_current = library.cuLaunchKernel, library.cuCtxGetCurrent
+        self._launch, self.get_current = library.cuLaunchKernel, library.cuCtxGetCurrent
 
     def _call(self, name: str, *arguments: Any) -> None:
         if heard.calls is not None and name not in _OF_CONTEXTS:
@@ -185,11 +186,6 @@ class Driver:
         """Let calls in a ``with`` block go to a device."""
         return _On(self, self._contexts.get(device) or self._primary(device))
 
-    def is_current(self, context: int) -> bool:
-        """Whether calls of this thread go to a context."""
-        current = _handle()  # not a threading.local: PyTorch's threads have a new Python state at every call
-        return self._get_current(ctypes.byref(current)) == 0 and current.value == context
-
     def push(self, context: int) -> bool:
         """Let calls of this thread go to a context; return whether they went elsewhere."""
         current = _handle()
@@ -246,7 +242,7 @@ class Driver:
         parameters : ctypes array of pointers
             To the value of each parameter, which are copied.
         """
-        if heard.calls is not None:
+        if listeners and heard.calls is not None:
             heard.calls.append("cuLaunchKernel")
         result = self._launch(*prepared, stream, parameters, None)
         if result:

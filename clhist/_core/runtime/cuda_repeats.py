@@ -206,7 +206,7 @@ class Repeat:
         # Without an owner: a cached replay must not keep an array of its first caller alive.
         self._memory = CudaMemory(memory.library, memory.device, None)
         self._on = driver().on(memory.device)
-        self._steps, self._result, self._shared = steps, result, shared
+        self._steps, self._result, self.shared = steps, result, [*shared]
         self._launches = [step for step in steps if isinstance(step, _Launch)]
         self._readings = [step for step in steps if isinstance(step, _Reading)]
         self._ending = (
@@ -224,9 +224,15 @@ class Repeat:
         """Do the same for arrays and their addresses; append new arrays to both lists."""
         if lost.unchecked:
             lost.check_process()
-        device = self._memory.device
-        if self._ending is None and self._on.is_current():  # the usual case: a with block costs as much as a launch
-            return self._launched(arrays, addresses, self._memory.library.stream(device)), True
+        memory = self._memory
+        device = memory.device
+        # The usual case has few functions: a with block costs as much as a launch.
+        if self._ending is None and self._on.is_current():
+            library = memory.library
+            stream = library.stream(device)
+            for step in self._steps:
+                step.enqueue(arrays, addresses, library, device, stream)
+            return self._result(arrays), True
         with driver().on(device):
             stream = self._memory.stream
             if self._ending is None:
@@ -258,12 +264,12 @@ class Repeat:
 
     def is_worth_it(self) -> bool:
         """Count a use; return False once the call is frequent enough to deserve a plan of its exact size."""
-        if not self._shared:
-            return True
+        is_worth_it = True
         # A replay does not call `SizedCall.run`, so uses of shared plans are counted here.
-        for call in self._shared:
+        for call in self.shared:
             call.uses += 1
-        return all(call.uses < MANY_USES for call in self._shared)
+            is_worth_it = is_worth_it and call.uses < MANY_USES
+        return is_worth_it
 
     def _launched(self, arrays: list[Any], addresses: list[int], stream: int) -> Any:
         library, device = self._memory.library, self._memory.device
@@ -316,7 +322,8 @@ class _Reported(threading.local):
 
 
 _reported = _Reported()
-_recording: set[int] = set()  # identifiers of threads that record; mostly empty, and cheaper than a threading.local
+recording_threads: set[int] = set()
+"""The identifiers of threads in `record_repeats`; mostly empty, and cheaper than a threading.local."""
 
 
 class record_repeats:  # as a function; a generator would take three times as long
@@ -326,13 +333,13 @@ class record_repeats:  # as a function; a generator would take three times as lo
 
     def __enter__(self) -> record_repeats:
         thread = threading.get_ident()
-        self._is_inner, self._first = thread in _recording, len(_reported.repeats)
-        _recording.add(thread)
+        self._is_inner, self._first = thread in recording_threads, len(_reported.repeats)
+        recording_threads.add(thread)
         return self
 
     def __exit__(self, *error: object) -> None:
         if not self._is_inner:
-            _recording.discard(threading.get_ident())
+            recording_threads.discard(threading.get_ident())
             _reported.repeats.clear()  # PyTorch copies a gradient that anyone else holds
 
     def repeats_of(self, result: Any) -> list[ReportedRepeat]:
@@ -343,13 +350,13 @@ class record_repeats:  # as a function; a generator would take three times as lo
 
 def report_repeat(repeat: Repeat, addresses: Sequence[int], order: Iterable[int], result: Any) -> None:
     """Report a repeat, and which of the addresses its arrays have, to `record_repeats` in this thread."""
-    if _recording and threading.get_ident() in _recording:
+    if recording_threads and threading.get_ident() in recording_threads:
         _reported.repeats.append(ReportedRepeat(repeat, [addresses[n] for n in order], result))
 
 
 def report_origin(result: Any, origin: Any) -> None:
     """Report which call made this of the result of the last repeat in this thread."""
-    last = _last_with(result) if _recording else None
+    last = _last_with(result) if recording_threads else None
     if last is not None:
         _reported.repeats[-1] = last._replace(result=result, origin=origin)
 
@@ -360,7 +367,7 @@ def finished(result: Any, finish: Callable[[Any], Any]) -> Any:
     It must depend on nothing else, and must not change the result in place.
     """
     value = finish(result)
-    last = _last_with(result) if _recording else None
+    last = _last_with(result) if recording_threads else None
     if last is not None:
         name = "inner" if last.origin is None else "outer"
         before = getattr(last, name)
@@ -576,13 +583,13 @@ def _maker(
         n, begin = _place(result, ranges)
         # The result is an array of the caller, such as `out`, in the caller's own type.
         if result.memory.original is not None:
-            return lambda arrays: arrays[n]
+            return operator.itemgetter(n)
         # A new array is returned as it is, or consecutive elements of it in another shape.
         shape, (first, rest) = result.shape, divmod(begin, result.dtype.itemsize)
         if rest or n not in made or made[n][1] != result.dtype:
             raise _Unrepeatable
         if made[n][0] == shape:
-            return lambda arrays: arrays[n]
+            return operator.itemgetter(n)
         end = first + result.size
         return lambda arrays: arrays[n].reshape(-1)[first:end].reshape(shape)
     if kind is list or isinstance(result, tuple):
