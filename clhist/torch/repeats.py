@@ -210,20 +210,20 @@ def _record(key: Hashable, tensors: list[Any], addresses: list[int], reports: li
 
 def _steps(addresses: list[int], reports: list[ReportedRepeat], numbers: dict[int, int]) -> list[_Step] | None:
     """Return the steps of a call on arrays of these addresses; None if arrays are unknown. Number their results."""
-    known = {address: n for n, address in enumerate(addresses)}
+    numbered = {address: n for n, address in enumerate(addresses)}
     steps = list[_Step]()
     for report in reports:
         # An array was computed by other means, which a repeat would leave out.
-        if not known.keys() >= set(report.addresses):
+        if not numbered.keys() >= set(report.addresses):
             return None
-        steps.append(_Step(report.repeat, tuple([known[address] for address in report.addresses]), report.inner))
+        steps.append(_Step(report.repeat, tuple([numbered[address] for address in report.addresses]), report.inner))
         if report is reports[-1]:
             break
         for tensor in _entries(report.result):
             # The report keeps its result alive, so no other array has this address.
-            if report.origin is not None or type(tensor) not in TENSORS or tensor.data_ptr() in known:
+            if report.origin is not None or type(tensor) not in TENSORS or tensor.data_ptr() in numbered:
                 return None
-            known[tensor.data_ptr()] = numbers[id(tensor)] = len(known)
+            numbered[tensor.data_ptr()] = numbers[id(tensor)] = len(numbered)
     # The host may have read a tensor that is no array of the launches, such as edges.
     return steps if {n for step in steps for n in step.order}.issuperset(range(len(addresses))) else None
 
