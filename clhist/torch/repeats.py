@@ -179,13 +179,13 @@ def _signature(
 
 
 def _number(value: Any) -> Hashable:
-    """Return what stands for a float, or for a sequence of numbers and strings, in a signature; None of others."""
+    """Return what stands for a float, or for a sequence of numbers, in a signature; None of others."""
     kind = type(value)
     if kind is float:  # 0.0 is equal to -0.0, and a NaN is not equal to itself
         return kind, value.hex()
     if kind not in (tuple, list) or len(value) > _MOST_NUMBERS:
         return None
-    parts = [(type(entry), entry) if type(entry) in _NUMBERS else _number(entry) for entry in value]
+    parts = [(type(entry), entry) if type(entry) in (int, bool) else _number(entry) for entry in value]
     return None if None in parts else (kind, *parts)
 
 
@@ -249,7 +249,8 @@ def _repeated(key: Hashable, recorded: _RecordedCall, tensors: list[Any], addres
         inputs[k] = tensors[n]
     # The launches run inside of the autograd function, which gives the result its gradient.
     result = apply(partial(_launched, key, last, tensors, addresses), *inputs)
-    report_origin(result, (apply, inputs))
+    if recording_threads:
+        report_origin(result, (apply, inputs))
     return result if finish is None else finished(result, finish)
 
 
