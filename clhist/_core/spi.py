@@ -46,9 +46,8 @@ from clhist._core.runtime.signature import (
     signature_of_arguments as signature_of_arguments,
 )
 
-from clhist._core.runtime.cuda_repeats import (
-    ANEW as ANEW,
-    Repeat as Repeat,
+from clhist._core.runtime.cuda_repeats import ANEW as ANEW, Repeat as Repeat
+from clhist._core.runtime.reported_repeats import (
     ReportedRepeat as ReportedRepeat,
     finished as finished,
     record_repeats as record_repeats,

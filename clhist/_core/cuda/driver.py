@@ -11,11 +11,11 @@ import sys
 import threading
 import weakref
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from clhist._core.recording import heard, listeners, note_last
+from clhist._core.recording import heard, listeners
 
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _NO_MEMORY = 2
@@ -40,22 +40,6 @@ class CudaMemoryError(CudaError, MemoryError):
 
 class CaptureError(RuntimeError):
     """Raised before something is done that would break a capture of the caller's stream into a graph."""
-
-
-class Fill(NamedTuple):
-    """Bytes of memory that were set to one, for a recording of the call."""
-
-    address: int
-    byte: int
-    size: int
-
-
-class Copy(NamedTuple):
-    """Bytes that were copied to an address from another, for a recording of the call."""
-
-    to: int
-    address: int
-    size: int
 
 
 class _Copy2D(ctypes.Structure):
@@ -294,12 +278,10 @@ class Driver:
     def copy(self, to: int, address: int, size: int, stream: int) -> None:
         """Copy on the device."""
         self._call("cuMemcpyDtoDAsync_v2", _number(to), _number(address), _size(size), stream_of(stream))
-        note_last(lambda: Copy(to, address, size))
 
     def fill(self, address: int, byte: int, size: int, stream: int) -> None:
         """Set all bytes to one."""
         self._call("cuMemsetD8Async", _number(address), ctypes.c_ubyte(byte), _size(size), stream_of(stream))
-        note_last(lambda: Fill(address, byte, size))
 
     def own_stream(self, device: int) -> int:
         """Return a private stream of the current device: to wait for it waits for no work of the caller's."""

@@ -19,7 +19,7 @@ from clhist._core.cuda.memory import Allocation
 from clhist._core.opencl.arrays import strides_of
 from clhist._core.opencl.bare_arrays import array_in
 from clhist._core.opencl.cuda_kinds import NotDirectError, memory_of_call, register
-from clhist._core.recording import note, unheard
+from clhist._core.recording import note, note_last, unheard
 
 
 class CudaMemory:
@@ -148,6 +148,7 @@ class CudaArray(cl_array.Array):
             memory = self.memory
             with driver().on(memory.device):
                 driver().copy(self.offset, value.offset, self.nbytes, memory.stream)
+            note_last(lambda: CudaCopied(self.offset, value.offset, self.nbytes))
 
     def filled(self, array: np.ndarray) -> CudaArray:
         """Copy an array of the host of the same type and shape, and return this one."""
@@ -188,6 +189,7 @@ class CudaArray(cl_array.Array):
             memory = self.memory
             with driver().on(memory.device):
                 driver().fill(self.offset, 0, self.nbytes, memory.stream)
+            note_last(lambda: CudaFilled(self.offset, 0, self.nbytes))
         return self
 
     def _refused(self, *_: Any, **__: Any) -> Any:
@@ -216,6 +218,22 @@ class CudaMade(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     memory: CudaMemory
+
+
+class CudaFilled(NamedTuple):
+    """Memory whose bytes were all set to one, for a recording of the call."""
+
+    address: int
+    byte: int
+    size: int
+
+
+class CudaCopied(NamedTuple):
+    """Bytes that were copied to an address from another, for a recording of the call."""
+
+    to: int
+    address: int
+    size: int
 
 
 class StreamOrder:

@@ -20,7 +20,7 @@ from clhist._core.cuda.memory import Allocation
 from clhist._core.cuda.ptx import CudaProgram, UnknownPtxError, for_cuda
 from clhist._core.kernel_code import Parameter
 from clhist._core.opencl.arrays import Array
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaMade, CudaMemory, new_array
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaFilled, CudaMade, CudaMemory, new_array
 from clhist._core.opencl.cuda_kinds import NotDirectError, cuda_device_of, memory_of_call, results_like
 from clhist._core.opencl.memory import Allocator, OutOfMemoryError
 from clhist._core.opencl.new_arrays import empty, to_device
@@ -243,8 +243,10 @@ class CudaChain(Chain):
     def fill(self, memory: CudaArray | _Room, dtype: Any, value: int, number: int, first: int = 0) -> None:
         item = np.dtype(dtype).itemsize
         # CUDA fills with one byte, which suffices since all bytes of the value are equal.
+        begin, byte, size = memory.offset + first * item, value % 256, number * item
         with driver().on(self._device):
-            driver().fill(memory.offset + first * item, value % 256, number * item, self._stream)
+            driver().fill(begin, byte, size, self._stream)
+        note_last(lambda: CudaFilled(begin, byte, size))
 
     def copied(self, array: np.ndarray) -> Array:
         return to_device(self.queue, array)

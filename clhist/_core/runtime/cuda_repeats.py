@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhist._core.cuda.driver import Copy, Fill, driver, stream_of
+from clhist._core.cuda.driver import driver, stream_of
 from clhist._core.cuda.libraries import Library
 from clhist._core.cuda.recognised import library_of
 from clhist._core.opencl import lost
-from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaMade, CudaMemory
+from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaCopied, CudaFilled, CudaMade, CudaMemory
 from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
 from clhist._core.opencl.device import profile_names
 from clhist._core.opencl.memory import OutOfMemoryError
@@ -27,6 +27,7 @@ from clhist._core.recording import heard, listening, note
 from clhist._core.runtime.call_cache import MANY_USES, SizedCall
 from clhist._core.runtime.cuda_launcher import CudaCommand, CudaExecutable, CudaLaunched, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
+from clhist._core.runtime.reported_repeats import report_repeat
 from clhist._core.runtime.signature import UnknownError, alike, call_templates
 
 _MOST_ITEMS = 64  # of a sequence, which takes longer
@@ -119,7 +120,7 @@ class _Reading(NamedTuple):
         return host
 
 
-class _Fill(NamedTuple):
+class _Filling(NamedTuple):
     """Memory that is set to one byte: the index of a base address, a byte offset, the byte, and their number."""
 
     number: int
@@ -156,7 +157,7 @@ class _Single(NamedTuple):
             self.command.run(stream_of(stream), numbers)
 
 
-_Step = _Launch | _New | _Conversion | _Reading | _Fill | _Copy | _Single
+_Step = _Launch | _New | _Conversion | _Reading | _Filling | _Copy | _Single
 
 
 class Ending(NamedTuple):
@@ -289,103 +290,6 @@ class RecognisedCall(NamedTuple):
     arguments: list[Given]
 
 
-class ReportedRepeat(NamedTuple):
-    """A repeat while `record_repeats` records.
-
-    Attributes
-    ----------
-    repeat : Repeat
-        The launches.
-    addresses : list of int
-        Of its arrays.
-    result : object
-        Its result, finished by `inner`, `origin` and `outer`.
-    inner, outer : callable or None
-        Make the result from that of the launches, and from that of `origin`.
-    origin : object
-        The call between both, as an adapter describes it.
-    """
-
-    repeat: Repeat
-    addresses: list[int]
-    result: Any
-    inner: Callable[[Any], Any] | None = None
-    origin: Any = None
-    outer: Callable[[Any], Any] | None = None
-
-
-class _Reported(threading.local):
-    """The repeats that are reported in a thread while it records."""
-
-    def __init__(self) -> None:
-        self.repeats: list[ReportedRepeat] = []
-
-
-_reported = _Reported()
-recording_threads: set[int] = set()
-"""The identifiers of threads in `record_repeats`; mostly empty, and cheaper than a threading.local."""
-
-
-class record_repeats:  # as a function; a generator would take three times as long
-    """Records the repeats of a ``with`` block for `repeats_of`, and forgets them behind the block."""
-
-    __slots__ = ("_first", "_is_inner")
-
-    def __enter__(self) -> record_repeats:
-        thread = threading.get_ident()
-        self._is_inner, self._first = thread in recording_threads, len(_reported.repeats)
-        recording_threads.add(thread)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if not self._is_inner:
-            recording_threads.discard(threading.get_ident())
-            _reported.repeats.clear()  # PyTorch copies a gradient that anyone else holds
-
-    def repeats_of(self, result: Any) -> list[ReportedRepeat]:
-        """Return all repeats if this is the result of the last one, whose arrays may be results of the others."""
-        repeats = _reported.repeats[self._first :]
-        return repeats if repeats and repeats[-1].result is result else []
-
-
-def report_repeat(repeat: Repeat, addresses: Sequence[int], order: Iterable[int], result: Any) -> None:
-    """Report a repeat, and which of the addresses its arrays have, to `record_repeats` in this thread."""
-    if recording_threads and threading.get_ident() in recording_threads:
-        _reported.repeats.append(ReportedRepeat(repeat, [addresses[n] for n in order], result))
-
-
-def report_origin(result: Any, origin: Any) -> None:
-    """Report which call made this of the result of the last repeat in this thread."""
-    last = _last_with(result) if recording_threads else None
-    if last is not None:
-        _reported.repeats[-1] = last._replace(result=result, origin=origin)
-
-
-def finished(result: Any, finish: Callable[[Any], Any]) -> Any:
-    """Return `finish` of a result; if that is of the last repeat in this thread, later repeats call `finish` as well.
-
-    It must depend on nothing else, and must not change the result in place.
-    """
-    value = finish(result)
-    last = _last_with(result) if recording_threads else None
-    if last is not None:
-        name = "inner" if last.origin is None else "outer"
-        before = getattr(last, name)
-        both = finish if before is None else lambda first: finish(before(first))
-        _reported.repeats[-1] = last._replace(**{"result": value, name: both})
-    return value
-
-
-def _last_with(result: Any) -> ReportedRepeat | None:
-    """Return the last repeat in this thread if this is its result, or has the same entries."""
-    last = _reported.repeats[-1] if _reported.repeats else None
-    if last is None or last.result is result:
-        return last
-    # An autograd function returns a tuple of its own.
-    is_same = type(result) is tuple and type(last.result) is tuple and len(result) == len(last.result)
-    return last if is_same and all(map(operator.is_, result, last.result)) else None
-
-
 def recognised_call(
     function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
 ) -> RecognisedCall | None:
@@ -493,7 +397,7 @@ def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Re
         raise _Unrepeatable
     # Any other entry is the name of a driver call, such as an upload, that a replay would leave out.
     launches = [entry for entry in calls if isinstance(entry, CudaRun | CudaLaunched)]
-    others = CudaMade | CudaConverted | Fill | Copy | Reading
+    others = CudaMade | CudaConverted | CudaFilled | CudaCopied | Reading
     if not launches or not all(isinstance(entry, CudaRun | CudaLaunched | others) for entry in calls):
         raise _Unrepeatable
     made: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
@@ -523,9 +427,9 @@ def _steps(
             steps.append(_Conversion(n, call.array.size, call.result.dtype))
             made[len(ranges)] = (call.array.size,), call.result.dtype
             ranges.append((call.result.offset, call.result.nbytes))
-        elif isinstance(call, Fill):
-            steps.append(_Fill(*_range_of(call.address, call.size, ranges), call.byte, call.size))
-        elif isinstance(call, Copy):
+        elif isinstance(call, CudaFilled):
+            steps.append(_Filling(*_range_of(call.address, call.size, ranges), call.byte, call.size))
+        elif isinstance(call, CudaCopied):
             to, of = (_range_of(address, call.size, ranges) for address in (call.to, call.address))
             steps.append(_Copy(to, of, call.size))
         elif isinstance(call, CudaLaunched):
