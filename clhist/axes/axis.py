@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -28,21 +28,32 @@ class Axis:
     ----------
     kind : Kind
         What its C depends on.
-    arrays : tuple of array
-        The first arguments of its parameters: keys, and cells where there are; None of what each call has anew.
+    tables : tuple of array
+        The first arguments of its parameters, but for those that follow from `cells`; None of what each call has anew.
     scalars : tuple
         The other ones.
     extent : int
         Number of bins, those of what lies outside included where the kind has some.
     is_searched : bool
         Whether it is one of `searched_axis`.
+    cells : Cells, optional
+        Those of the table that follows the keys, the last of `tables`.
     """
 
     kind: Kind
-    arrays: tuple[Any, ...]
+    tables: tuple[Any, ...]
     scalars: tuple[Any, ...]
     extent: int
     is_searched: bool = False
+    cells: Cells | None = None
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """The first arguments of its parameters: keys, and cells where there are."""
+        if self.cells is None:
+            return self.tables
+        *listed, keys = self.tables
+        return (*listed, _padded(keys, self.cells.steps), self.cells.table)
 
     @cached_property
     def packed(self) -> Axis:
@@ -50,9 +61,11 @@ class Axis:
         kind = self.kind.with_packed_table()
         if kind is None:
             return self
-        *listed, keys, cells = self.arrays
-        table = packed_table(keys, cells, int(self.scalars[0]))
-        return replace(self, kind=kind, arrays=(*listed, keys, table))
+        assert self.cells is not None
+        *listed, keys = self.tables
+        table = self.cells.packed(keys)
+        # Kernels do not read the keys: those of the same memory need no upload.
+        return Axis(kind, (*listed, table.view(keys.dtype), table), self.scalars, self.extent, self.is_searched)
 
 
 def numbered_axis(axis: Axis) -> Axis:
@@ -60,33 +73,12 @@ def numbered_axis(axis: Axis) -> Axis:
     assert isinstance(axis.kind, EdgesKind)
     above = axis.extent + 1  # NaN is above all edges, too
     scalars = *axis.scalars, 0, above, above, 1
-    return Axis(FlowKind(axis.kind, False), axis.arrays, scalars, above + 1, axis.is_searched)
+    return Axis(FlowKind(axis.kind, False), axis.tables, scalars, above + 1, axis.is_searched, axis.cells)
 
 
 def found_axis(dtype: np.dtype, num_bins: int) -> Axis:
     """Return the axis of bins of one width whose range is found on the device; it has no arrays but those of a call."""
     return Axis(EdgesKind(dtype, EVEN, False, from_data=True), (None, None), (num_bins,), num_bins)
-
-
-def packed_table(keys: Array, cells: Array, num_bins: int) -> Array:
-    """Return the packed table of int64 for a table of cells.
-
-    An entry is a bin `k` and a key `limit`: keys above that are in bin ``k + 1``. Of 32 bits each they are one number,
-    else two. The first entry is for what lies outside.
-    """
-    # Entries by bin, which each cell then gets. Keys are padded behind, so that the last bin has a next one.
-    bounds, starts, k = np.iinfo(keys.dtype), keys[1:], np.arange(len(keys) - 1)
-    # No key of the cell is in bin `k`.
-    all_above = starts == bounds.min
-    k += all_above
-    all_below = all_above | (k == num_bins - 1)
-    limit = np.where(all_below, bounds.max, starts - keys.dtype.type(1))
-    k, limit = np.append(-1, k), np.append(keys.dtype.type(bounds.max), limit).astype(np.uint64).view(np.int64)
-    entries = (limit << 32) | (k & 0xFFFFFFFF) if keys.dtype.itemsize == 4 else np.stack([k, limit], 1)
-    table = np.empty((len(cells), *entries.shape[1:]), np.int64)
-    table[0] = entries[0]
-    np.take(entries[1:], cells[:-1], 0, table[1:], "clip")  # which needs no buffer
-    return table.ravel()
 
 
 def even_axis(edges: Array, low: Any, high: Any, *, fp64: bool) -> Axis | None:
@@ -124,68 +116,69 @@ def _even_kind(dtype: np.dtype) -> EdgesKind:
 
 
 def searched_axis(bins: Thresholds, device: str, *, fp64: bool) -> Axis | None:
-    """Return the axis of bins whose table takes the host little time, after which kernels search longer.
+    """Return the axis of bins with a table that takes little time, after which kernels may search longer.
 
-    The host takes 200 to 300 µs for the table of `axis_of`. For a "cpu" it takes 30 µs for a small table; a "gpu"
-    searches all bins in less than these. None of too many bins.
+    A large table may take the host and the upload 500 µs. For a "cpu" the table is smaller; a "gpu" searches all bins
+    in less time than an upload of even that takes. None of too many bins.
     """
     if len(bins.keys) > 2 ** _SEARCHES[-1]:
         return None
-    if device == "gpu":
-        # A table of one entry, in two or three cells since a shift is less than the bits of a key.
-        shift = max(0, (bins.last - int(bins.keys[0])).bit_length() - 1)
-        steps = next(steps for steps in _SEARCHES if len(bins.keys) <= 2**steps)
-        return _axis_of_table(bins, KEYED, steps, _FIRST_BIN, (shift,), fp64=fp64, is_searched=True)
-    is_linear = bins.dtype.kind == "f" and not has_no_type(bins.dtype, fp64)
-    # Cells even in value suit most edges, and those even in key edges that grow by factors.
-    with np.errstate(all="ignore"):
-        cells = Cells.few(bins, _SEARCHES[0], is_linear=True) if is_linear else None
-    keyed = (Cells.few(bins, steps, is_linear=False) for steps in _SEARCHES)
-    cells = cells or next(few for few in keyed if few is not None)
-    return _axis_of_table(bins, cells.kind, cells.steps, cells.table, cells.scalars, fp64=fp64, is_searched=True)
+    if device == "cpu":
+        return _axis_of_cells(bins, fp64=fp64, is_searched=True)
+    # A table of one entry, in two or three cells since a shift is less than the bits of a key.
+    shift = max(0, (bins.last - int(bins.keys[0])).bit_length() - 1)
+    steps = next(steps for steps in _SEARCHES[1:] if len(bins.keys) <= 2**steps)
+    kind = _kind_of_table(bins.dtype, KEYED, has_no_type(bins.dtype, fp64), steps)
+    tables = _padded(bins.keys, steps), _FIRST_BIN
+    return Axis(kind, tables, (len(bins.keys), shift, *_ends(bins)), bins.num_bins, is_searched=True)
 
 
-_SEARCHES = 3, 8, 12  # steps of the searches: few numbers, since each is a program
+_SEARCHES = 1, 3, 8, 12  # steps of the searches: few numbers, since each is a program
 _FIRST_BIN = np.zeros(4, np.int32)
+_FEW_CELLS = 2**13  # 128 KiB of a packed table, which the host makes and uploads in 20 µs
 
 
-def _axis_of_table(
-    bins: Thresholds,
-    kind: str,
-    steps: int,
-    table: np.ndarray,
-    numbers: tuple[Any, ...],
-    *,
-    fp64: bool,
-    is_searched: bool = False,
-) -> Axis:
-    """Return the axis of bins with a table of cells of a kind, which have these numbers."""
-    keys, number = bins.keys, len(bins.keys)
-    # The search may look so far behind the last key.
+def _axis_of_cells(bins: Thresholds, *, fp64: bool, is_searched: bool = False) -> Axis:
+    """Return the axis of bins with a table of cells."""
+    options: Any = {"most": _FEW_CELLS, "steps": _SEARCHES} if is_searched else {}
+    # Linear cells need numbers, keyed ones only keys. The table with the shorter search wins.
+    cells = None
+    if bins.dtype.kind in "iuf" and not has_no_type(bins.dtype, fp64):
+        cells = Cells.of(bins, LINEAR, **options)
+    if cells is None or cells.steps > 1:
+        keyed = Cells.of(bins, KEYED, **options)
+        cells = keyed if cells is None or (keyed is not None and keyed.steps < cells.steps) else cells
+    assert cells is not None
+    kind = _kind_of_table(bins.dtype, cells.kind, has_no_type(bins.dtype, fp64), cells.steps)
+    scalars = (len(bins.keys), cells.scalars[0], *_ends(bins), *cells.scalars[1:])
+    return Axis(kind, (bins.keys,), scalars, bins.num_bins, is_searched, cells)
+
+
+# One object for all axes of a kind is compared sooner.
+_kind_of_table = cache(EdgesKind)
+
+
+def _padded(keys: Array, steps: int) -> Array:
+    """Return keys with as many behind the last as a search may look at."""
+    number = len(keys)
     padded = np.empty(number + 2**steps, keys.dtype)
     padded[:number], padded[number:] = keys, np.iinfo(keys.dtype).max
-    ends = keys.dtype.type(keys[0]), keys.dtype.type(bins.last)
-    scalars = (number, numbers[0], *ends, *numbers[1:])
-    of_edges = EdgesKind(bins.dtype, kind, has_no_type(bins.dtype, fp64), steps)
-    return Axis(of_edges, (padded, table), scalars, bins.num_bins, is_searched)
+    return padded
+
+
+def _ends(bins: Thresholds) -> tuple[Any, Any]:
+    """Return the least and the greatest key in the bins."""
+    return bins.keys[0], bins.keys.dtype.type(bins.last)
 
 
 def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
     """Return the axis of these bins, of which there is at least one; `fp64`: the device has double precision."""
-    ends = bins.keys.dtype.type(bins.keys[0]), bins.keys.dtype.type(bins.last)
     as_bits = has_no_type(bins.dtype, fp64)
-    guessed = bins.dtype.kind in "iuf" and not as_bits
     with np.errstate(all="ignore"):
-        guess = even_guess(bins) if guessed else None
+        guess = even_guess(bins) if bins.dtype.kind in "iuf" and not as_bits else None
         margin = None if guess is None else guess.margin(bins)
         # Bins of one width whose guesses err by little need no table.
         if guess is not None and margin is not None:
-            scalars = (len(bins.keys), *ends, guess.low, guess.scale, np.float32(margin))
+            scalars = (len(bins.keys), *_ends(bins), guess.low, guess.scale, np.float32(margin))
             return Axis(EdgesKind(bins.dtype, EVEN, as_bits), (bins.keys,), scalars, bins.num_bins)
-        # Linear cells need numbers, keyed ones only keys. The table with the shorter search wins.
-        cells = Cells.of(bins, LINEAR) if guessed else None
-        if cells is None or cells.steps > 1:
-            keyed = Cells.of(bins, KEYED)
-            cells = keyed if cells is None or (keyed is not None and keyed.steps < cells.steps) else cells
-        assert cells is not None
-        return _axis_of_table(bins, cells.kind, cells.steps, cells.table, cells.scalars, fp64=fp64)
+        return _axis_of_cells(bins, fp64=fp64)

@@ -5,7 +5,8 @@ The host computes the guesses as the device does, so that their errors are known
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -24,7 +25,6 @@ _SLACK = 2.0**-8
 ROUNDED = 2.0**-22
 # Cells of a table: as int32, the most take 256 KiB.
 _LEAST_CELLS, _MOST_CELLS = 256, 2**16
-_FEW_CELLS = 2**10  # a search of three steps then suffices for nearly all sets of edges
 # The parts of a smaller extent may be subnormal, which devices may flush to 0.
 SMALLEST = 2.0**-100
 
@@ -54,71 +54,100 @@ class Cells:
     steps: int
 
     @classmethod
-    def of(cls, bins: Thresholds, kind: str) -> Cells | None:
-        """Return the fewest cells that make the search as short as any number of them, or None if they cannot be."""
-        # A step less is worth twice the cells.
-        numbers = [max(_LEAST_CELLS, 1 << len(bins.keys).bit_length())]
-        while 2 * numbers[-1] <= _MOST_CELLS:
-            numbers.append(2 * numbers[-1])
-        rows, scalars = (_linear_cells if kind == LINEAR else _keyed_cells)(bins, numbers)
-        steps = _steps(rows)
-        # Larger tables are not tried once a search has one step. If one of those tried cannot be, no table can.
-        best = int(steps.argmin()) if len(rows) else 0
-        if len(rows) < len(numbers) and not (len(rows) and steps[best] <= 1):
-            return None
-        number, *rest = scalars[best]
-        return cls(kind, rows[best], number, tuple(rest), int(steps[best]))
+    def of(
+        cls, bins: Thresholds, kind: str, most: int = _MOST_CELLS, steps: Iterable[int] = range(1, 64)
+    ) -> Cells | None:
+        """Return the fewest of up to `most` cells with the shortest search that these allow; None if there are none.
 
-    @classmethod
-    def few(cls, bins: Thresholds, steps: int, *, is_linear: bool) -> Cells | None:
-        """Return few cells, even in value if `is_linear`, else in key, in a tenth of the time of `of`.
-
-        None if a search of so many `steps` does not suffice, or floats cannot be cells even in value.
+        The search takes one of the numbers of `steps`, the last of which suffices for all bins. There are more cells
+        than `most` if bins are more than half of that.
         """
-        keys, most = bins.keys, max(_FEW_CELLS, 4 << len(bins.keys).bit_length())
-        scalars: tuple[Any, ...]
-        if is_linear:
+        least = max(_LEAST_CELLS, 1 << len(bins.keys).bit_length())
+        most = max(least, most)
+        # The cells of all smaller numbers are those of the greatest one without their last bits.
+        if kind == LINEAR:
             extent = _extent(bins)
             guess = Guess.of(bins, most / extent, extent)
-            guesses = None if guess is None else guess.at(keys, bins.dtype)
+            guesses = None if guess is None else guess.at(bins.keys, bins.dtype, ascending=True)
             # A difference of float32 may overflow though that of float64 does not.
             if guess is None or guesses is None or not guesses[-1] < np.inf:
                 return None
-            number, scalars = most, (most, guess.low, guess.scale)
-            cells = np.minimum(guesses, np.float32(most - 1)).astype(np.int64)
-        else:
-            span = bins.last - int(keys[0])
-            shift = max(0, span.bit_length() - most.bit_length() + 1)
-            unsigned = np.dtype(f"u{keys.dtype.itemsize}")
-            cells = ((keys.view(unsigned) - keys[:1].view(unsigned)) >> unsigned.type(shift)).astype(np.int64)
-            number, scalars = (span >> shift) + 1, (shift,)
-        # The first bin is that of the first cell, where no threshold is.
-        run = 2**steps
-        is_too_full = (cells[run:] == cells[1 : 1 - run]).any()
-        return None if is_too_full else cls(LINEAR if is_linear else KEYED, cells, number, scalars, steps)
+            # In float32, as the device clips.
+            if guesses[-1] > np.float32(most - 1):
+                guesses = np.minimum(guesses, np.float32(most - 1))
+            cells = guesses.astype(np.intp)
+            number, bits = _search(cells, steps, (most // least).bit_length() - 1)
+            scale = guess.scale.dtype.type((most >> bits) / extent)
+            return cls(LINEAR, cells >> bits, most >> bits, (most >> bits, guess.low, scale), number)
+        keys, unsigned = bins.keys, np.dtype(f"u{bins.keys.dtype.itemsize}")
+        span = bins.last - int(keys[0])  # a number of Python, which does not overflow
+        # The span has at most so many cells after such a shift.
+        shift, greatest = (max(0, span.bit_length() - n.bit_length() + 1) for n in (most, least))
+        cells = ((keys.view(unsigned) - keys[:1].view(unsigned)) >> unsigned.type(shift)).astype(np.intp)
+        number, bits = _search(cells, steps, greatest - shift)
+        return cls(KEYED, cells >> bits, (span >> shift + bits) + 1, (shift + bits,), number)
 
     @property
     def table(self) -> Array:
         """The first bin of each cell, and of one more behind."""
+        return np.repeat(np.arange(len(self.cell_of_bin), dtype=np.int32), self._counts(1)[1:])
+
+    def packed(self, keys: Array) -> Array:
+        """Return the packed table of int64, for a search of one step; `keys` are those of bins.
+
+        An entry is a bin `k` and a key `limit`: keys above that are in bin ``k + 1``. Of 32 bits each they are one
+        number, else two. The first entry is for what lies outside.
+        """
+        # Entries by bin, which each cell then gets.
+        bins, greatest = len(keys), np.iinfo(keys.dtype).max
+        entries = np.empty((bins + 1, 2), keys.dtype)
+        # The low half of a number comes first on most hosts.
+        k, limit = entries.T if keys.dtype.itemsize == 8 or sys.byteorder == "little" else entries.T[::-1]
+        k[:] = np.arange(-1, bins)
+        np.subtract(keys[1:], keys.dtype.type(1), limit[1:bins])
+        # No key is above the limit of the last bin, nor of what lies outside.
+        limit[0] = limit[bins] = greatest
+        # No key is in a bin whose next one begins with the least of all keys.
+        if bins > 1 and keys[1] == np.iinfo(keys.dtype).min:
+            all_above = np.flatnonzero(keys[1:] == keys[1]) + 1
+            k[all_above] += 1
+            limit[all_above] = greatest
+        return np.repeat(entries, self._counts(0), 0).view(np.int64).reshape(-1)
+
+    def _counts(self, more: int) -> Array:
+        """Return 1, and the number of cells that begin in each bin, `more` of the last one."""
         # A bin reaches from behind the cell of its threshold into that of the next one.
         cells, bins = self.cell_of_bin, len(self.cell_of_bin)
-        ends = np.empty(bins + 1, np.int64)
-        ends[0], ends[bins] = 0, max(self.number, int(cells[-1]) + 1) + 1
-        np.add(cells[1:], 1, ends[1:bins])
-        return np.repeat(np.arange(bins, dtype=np.int32), ends[1:] - ends[:-1])
+        counts = np.empty(bins + 1, np.intp)
+        counts[0], end = 1, max(self.number, cells.item(bins - 1) + 1) + more
+        if bins == 1:
+            counts[1] = end
+        else:
+            counts[1], counts[bins] = cells.item(1) + 1, end - 1 - cells.item(bins - 1)
+            np.subtract(cells[2:], cells[1:-1], counts[2:bins])
+        return counts
 
 
-def _steps(rows: Array) -> Array:
-    """Return the steps of a binary search in the fullest cell of each row, which has the cells of bins, ascending."""
+def _search(cells: Array, steps: Iterable[int], most: int) -> tuple[int, int]:
+    """Return the steps of a binary search in the fullest cell, and how many bits of cells, `most` or less, it spares.
+
+    `cells` are those of bins, ascending.
+    """
     # The first bin is that of the first cell, where no threshold is.
-    rows, run = rows[:, 1:], 2
-    width = rows.shape[1]
-    steps = np.full(len(rows), min(width, 1))
-    # So many thresholds in one cell take as many steps as their number has bits.
-    while run <= width and (is_fuller := (rows[:, run - 1 :] == rows[:, : width - run + 1]).any(1)).any():
-        steps += is_fuller
-        run *= 2
-    return steps
+    behind = cells[1:]
+    if not len(behind):
+        return 0, most
+    for number in steps:
+        # So many steps find one of these thresholds in a cell; one more must lie in the next cell.
+        run = 2**number - 1
+        if len(behind) <= run:
+            break
+        # Numbers that differ in a bit are in different cells unless that bit is spared.
+        differences = behind[run:] ^ behind[:-run]
+        # The index is found in a third of the time of the minimum itself.
+        if least := differences.item(differences.argmin()):
+            return number, min(most, least.bit_length() - 1)
+    return number, most
 
 
 @dataclass(frozen=True)
@@ -136,10 +165,12 @@ class Guess:
         safe = SMALLEST < extent < np.inf and 0 < real(scale) < np.inf
         return cls(from_key(int(bins.keys[0]), bins.dtype), real(scale)) if safe else None
 
-    def at(self, keys: Array, dtype: np.dtype) -> Array:
+    def at(self, keys: Array, dtype: np.dtype, *, ascending: bool = False) -> Array:
         """Return the guesses for these keys, as float32."""
         if dtype.kind == "f":
-            return ((from_keys(keys, dtype) - self.low) * self.scale).astype(np.float32)
+            # Keys of numbers that are not negative are their bits.
+            numbers = keys.view(dtype) if ascending and keys[0] >= 0 else from_keys(keys, dtype)
+            return ((numbers - self.low) * self.scale).astype(np.float32, copy=False)
         # The unsigned difference is right even where the signed one overflows.
         unsigned = np.dtype(f"u{keys.dtype.itemsize}")
         steps = keys.astype(unsigned) - self.low.astype(keys.dtype).astype(unsigned)
@@ -203,39 +234,3 @@ def even_guess(bins: Thresholds) -> Guess | None:
     # Between the first keys of bins, since the last bin may be cut.
     spread = int(bins.keys[-1]) - int(bins.keys[0])
     return Guess.of(bins, many / spread, _extent(bins)) if spread else None
-
-
-def _linear_cells(bins: Thresholds, numbers: Sequence[int]) -> tuple[Array, list[tuple[Any, ...]]]:
-    """Return the cells of bins, a row for each of these numbers of cells that are even in value, and their scalars.
-
-    The first row whose guesses the device cannot compute, and those behind, are missing.
-    """
-    extent = _extent(bins)
-    # The first is also that of fewest cells; the others have the same low, and larger scales.
-    first = Guess.of(bins, numbers[0] / extent, extent)
-    if first is None:
-        return np.empty((0, len(bins.keys)), np.int64), []
-    scales = (np.array(numbers) / extent).astype(first.scale.dtype)
-    # All rows at once: separate guesses take four times as long for few bins.
-    cells = Guess(first.low, scales[:, None]).at(bins.keys, bins.dtype)
-    is_valid = np.isfinite(scales) & np.isfinite(cells).all(1)
-    valid = len(numbers) if is_valid.all() else int(is_valid.argmin())
-    # In float32, as the device clips.
-    most = np.array(numbers[:valid], np.float32)[:, None] - 1
-    rows = np.clip(cells[:valid], 0, most).astype(np.int64)
-    return rows, [(number, number, first.low, scale) for number, scale in zip(numbers, scales[:valid], strict=False)]
-
-
-def _keyed_cells(bins: Thresholds, numbers: Sequence[int]) -> tuple[Array, list[tuple[Any, ...]]]:
-    """Return the cells of bins, a row for each of these most numbers of cells that are even in key, and their scalars.
-
-    The scalar is the power of two of keys that each cell has.
-    """
-    # Python's integers, which do not overflow.
-    start, span = int(bins.keys[0]), bins.last - int(bins.keys[0])
-    # `most` is a power of two: after this shift the span has at most so many cells.
-    shifts = [max(0, span.bit_length() - most.bit_length() + 1) for most in numbers]
-    unsigned = np.dtype(f"u{bins.keys.dtype.itemsize}")
-    steps = bins.keys.astype(unsigned) - np.array(start % 2 ** (8 * unsigned.itemsize), unsigned)
-    rows = (steps >> np.array(shifts, unsigned)[:, None]).astype(np.int64)
-    return rows, [((span >> shift) + 1, shift) for shift in shifts]

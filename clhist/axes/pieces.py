@@ -67,8 +67,10 @@ def flow_axis(pieces: Pieces, extent: int, *, fp64: bool) -> Axis:
     listed = bool(first < 0 or (bins != np.arange(first, first + len(bins))).any())
     outside = (below, above, pieces.none)
     if listed:
-        return Axis(FlowKind(axis.kind, True), (bins, *axis.arrays), (*axis.scalars, *outside), extent)
-    return Axis(FlowKind(axis.kind, False), axis.arrays, (*axis.scalars, *outside, first), extent)
+        return Axis(
+            FlowKind(axis.kind, True), (bins, *axis.tables), (*axis.scalars, *outside), extent, cells=axis.cells
+        )
+    return Axis(FlowKind(axis.kind, False), axis.tables, (*axis.scalars, *outside, first), extent, cells=axis.cells)
 
 
 def wrapped_axis(pieces: Pieces, dtype: np.dtype, origin: float, period: float, extent: int) -> Axis:
@@ -76,7 +78,8 @@ def wrapped_axis(pieces: Pieces, dtype: np.dtype, origin: float, period: float, 
     axis = flow_axis(pieces, extent, fp64=True)
     assert isinstance(axis.kind, FlowKind)
     kind = WrappedKind(kernel_dtype(dtype), axis.kind)
-    return Axis(kind, axis.arrays, (*axis.scalars, np.float64(origin), np.float64(period)), extent)
+    scalars = *axis.scalars, np.float64(origin), np.float64(period)
+    return Axis(kind, axis.tables, scalars, extent, cells=axis.cells)
 
 
 def pieces_by(index: Any, dtype: np.dtype, bounds: tuple[int, int], near: Array | None = None) -> tuple[Array, Array]:

@@ -6,13 +6,14 @@ turns edges into keys of the data's dtype (`clhist._core.keys`); a kernel that c
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from clhist._core.keys import Array, from_keys, key_dtype, key_of, key_range, keys_of
+from clhist._core.keys import Array, bits_dtype, from_keys, key_dtype, key_of, key_range, keys_of
 from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here
@@ -65,11 +66,11 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
         What the data is converted to before it is compared, as a sample of several dtypes is.
     """
     if via is None and edges.dtype.kind == dtype.kind == "f":
-        stop = _scalar_keys(edges[-1], dtype, strict=True)
+        last = _last_key(edges[-1], dtype)
     else:
         stop = first_keys(edges[-1:], dtype, via, strict=True)
-    # Without a number above the last edge, the last bin ends with the greatest key.
-    last = int(stop[0]) - 1 if len(stop) else key_range(dtype)[1]
+        # Without a number above the last edge, the last bin ends with the greatest key.
+        last = int(stop[0]) - 1 if len(stop) else key_range(dtype)[1]
     return Thresholds(dtype, len(edges) - 1, first_keys(edges[:-1], dtype, via), last)
 
 
@@ -111,11 +112,8 @@ def within_range(bins: Thresholds, low: Any, high: Any) -> Thresholds:
 
 def keys_within(low: Any, high: Any, dtype: np.dtype) -> tuple[int, int]:
     """Return the keys of the least and the greatest x with ``x >= low`` and ``x <= high``; in no order if none is."""
-    start, stop = _scalar_keys(low, dtype, strict=False), _scalar_keys(high, dtype, strict=True)
-    greatest = key_range(dtype)[1]
-    if not len(start):
-        return greatest, greatest - 1
-    return int(start[0]), int(stop[0]) - 1 if len(stop) else greatest
+    start, greatest = _scalar_key(low, dtype, strict=False), key_range(dtype)[1]
+    return (greatest, greatest - 1) if start is None else (start, _last_key(high, dtype))
 
 
 def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, strict: bool = False) -> Array:
@@ -123,18 +121,23 @@ def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, st
 
     There are fewer keys than edges if the last edges are above every number of `dtype`.
     """
-    if via is None and edges.dtype == dtype and dtype.kind == "f":  # the most frequent case
-        return _step(keys_of(edges), edges, dtype, strict)
+    kinds = edges.dtype.kind, dtype.kind
+    # The most frequent case: no comparison rounds.
+    if via is None and kinds == ("f", "f") and dtype.itemsize <= edges.dtype.itemsize <= 8:
+        return _rounded_up(edges, dtype, strict)
     middle = dtype if via is None else via
     common = np.result_type(middle, edges.dtype)
     with np.errstate(all="ignore"):
         compared = edges.astype(common)
-        # Edges are numbers of the data's dtype, so no comparison rounds.
-        if common == dtype and dtype.kind in "iufmM":
-            return _step(keys_of(compared), compared, dtype, strict)
-        # Wider floats: each edge is rounded up to the data's dtype.
+        # Floats: each edge is rounded up to the data's dtype.
         if common.kind == dtype.kind == "f" and common.itemsize <= 8 and middle.kind == "f":
             return _rounded_up(compared, dtype, strict)
+        # Edges are numbers of the data's dtype, so no comparison rounds.
+        if common == dtype and dtype.kind in "iumM":
+            return _step(keys_of(compared), dtype, strict)
+        # Integers of another dtype: those within the data's are numbers of it.
+        if edges.dtype.kind in "iu" and dtype.kind in "iu" and common.kind in "iu":
+            return _clipped(compared, dtype, strict)
         # Integers that float64 holds: the comparison is exact, and a ceiling does.
         if dtype.kind in "iu" and common == np.float64 and _holds(compared, dtype):
             return _ceiling(compared, dtype, strict)
@@ -143,11 +146,8 @@ def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, st
         return _bisect(lambda x: compare(x.astype(middle).astype(common), compared), dtype, len(edges))
 
 
-def _step(keys: Array, edges: Array, dtype: np.dtype, strict: bool) -> Array:
-    """Return first keys from those of the edges themselves, which are numbers of `dtype`."""
-    # -0.0 equals 0.0, and its key is just below.
-    if dtype.kind == "f" and len(edges) and (is_zero := edges == 0).any():
-        keys = np.where(is_zero, keys.dtype.type(0 if strict else -1), keys)
+def _step(keys: Array, dtype: np.dtype, strict: bool) -> Array:
+    """Return first keys from those of the edges themselves, which are numbers of `dtype` but no floats."""
     if strict:
         # Nothing is above the greatest number; its key plus 1 would wrap.
         reachable = int(np.searchsorted(keys, key_range(dtype)[1], "left"))
@@ -155,18 +155,32 @@ def _step(keys: Array, edges: Array, dtype: np.dtype, strict: bool) -> Array:
     return keys
 
 
+def _clipped(edges: Array, dtype: np.dtype, strict: bool) -> Array:
+    """Return first keys of integers for ascending edges that are integers of a wider dtype."""
+    low, high = key_range(dtype)
+    keys = edges[: bisect_left(edges, high) if strict else bisect_right(edges, high)]
+    if edges.dtype.kind == "i":  # unsigned edges are not below any unsigned number
+        keys = np.maximum(keys, low - strict)
+    return (keys + 1 if strict else keys).astype(key_dtype(dtype))
+
+
 def _rounded_up(edges: Array, dtype: np.dtype, strict: bool) -> Array:
-    """Return first keys of floats that are narrower than the edges."""
-    rounded = edges.astype(dtype)
+    """Return first keys of floats that are not wider than the edges, which ascend."""
+    with np.errstate(all="ignore"):
+        rounded = edges.astype(dtype)
     # Rounding to nearest may go down: then the next number is the first one.
-    below = rounded <= edges if strict else rounded < edges
-    rounded += dtype.type(0)  # turns -0.0 into 0.0
-    keys = keys_of(rounded)
+    below = True if strict and edges.dtype == dtype else rounded <= edges if strict else rounded < edges
+    bits = rounded.view(bits_dtype(dtype))
+    # The scalar tells most edges from those that need this.
+    if len(edges) and edges.item(0) <= 0:
+        negative, positive = bisect_left(edges, 0), bisect_right(edges, 0)
+        bits[:negative] ^= np.iinfo(bits.dtype).max
+        # -0.0 equals 0.0, and its key is just below.
+        bits[negative:positive] = 0 if strict else -1
+    keys = bits.astype(key_dtype(dtype), copy=False)
     keys += below
-    # -0.0 equals 0.0, and its key is just below.
-    keys -= (rounded == 0) & ~below
     # Nothing is greater than infinity.
-    return keys[: int(np.searchsorted(edges, np.inf, "left"))] if strict else keys
+    return keys[: int(np.searchsorted(edges, np.inf, "left"))] if strict and edges[-1:] == np.inf else keys
 
 
 def _holds(edges: Array, dtype: np.dtype) -> bool:
@@ -182,25 +196,33 @@ def _ceiling(edges: Array, dtype: np.dtype, strict: bool) -> Array:
     return np.maximum(least[:reachable], low).astype(key_dtype(dtype))
 
 
-def _scalar_keys(value: Any, dtype: np.dtype, *, strict: bool) -> Array:
-    """Return the first key for a scalar, as an array of one element or none."""
+def _last_key(value: Any, dtype: np.dtype) -> int:
+    """Return the key of the greatest x with ``x <= value``, a scalar; that of the least number minus 1 if none is."""
+    stop = _scalar_key(value, dtype, strict=True)
+    return key_range(dtype)[1] if stop is None else stop - 1
+
+
+def _scalar_key(value: Any, dtype: np.dtype, *, strict: bool) -> int | None:
+    """Return the first key for a scalar; None if it is above every number."""
     # Integers compare exactly, whatever their size.
     if dtype.kind in "iu" and isinstance(value, int | np.integer):
         low, high = key_range(dtype)
         least = max(int(value) + strict, low)
-        return np.array([least] if least <= high else [], key_dtype(dtype))
+        return least if least <= high else None
     kind = type(value)
     # A finite float of the data's dtype, or one that is rounded to it, has its key without a search.
     is_rounded = kind is dtype.type or kind is np.float64 or (kind is float and dtype == np.float64)
     if is_rounded and dtype.kind == "f" and abs(value) <= GREATEST[dtype.char]:
         number = dtype.type(value)
         is_next = bool(number <= value if strict else number < value)
-        return np.array([key_of(number, after_zero=is_next) + is_next], key_dtype(dtype))
+        return key_of(number, after_zero=is_next) + is_next
     # As in NumPy: Python scalars take the dtype of an array, NumPy scalars keep theirs.
     if dtype.kind == "f":
         own = isinstance(value, np.generic | np.ndarray)
-        return first_keys(np.asarray(value, None if own else dtype).reshape(1), dtype, strict=strict)
-    return _bisect(lambda x: x > value if strict else x >= value, dtype, 1)
+        keys = first_keys(np.asarray(value, None if own else dtype).reshape(1), dtype, strict=strict)
+    else:
+        keys = _bisect(lambda x: x > value if strict else x >= value, dtype, 1)
+    return int(keys[0]) if len(keys) else None
 
 
 def _bisect(reached: Callable[[Array], Any], dtype: np.dtype, count: int, near: Any = None) -> Array:

@@ -280,8 +280,8 @@ def _counted(
     rows, shape = None if rest is None else prod(rest), (max(0, len(edges) - 1),)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
     divide = Densities(queue, (edges,))
-    searches = axis is not None and axis.is_searched
-    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, None, axis, divide, searches), hist
+    kind, searches = (None, False) if axis is None else (axis.kind, axis.is_searched)
+    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, None, kind, divide, searches), hist
 
 
 def repeated_points(

@@ -17,7 +17,7 @@ from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.reading import into
 from clhist._core.runtime.signature import call_templates
-from clhist.axes.axis import Axis
+from clhist.axes.kinds import Kind
 from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
 from clhist.binned.densities import Densities, can_convert, densities_by_records
@@ -48,8 +48,8 @@ class PreparedHistogram(NamedTuple):
         The shape of the dimensions that are not counted over.
     device_edges : DeviceEdges, optional
         Makes the bins on the device, from the range of the data.
-    axis : Axis, optional
-        The axis of a histogram of one dimension, unless the device makes it.
+    kind : Kind, optional
+        The kind of the axis of a histogram of one dimension, unless the device makes it.
     divide : Densities, optional
         Divides counts on the device by the widths of bins; None if the device makes these.
     searches : bool
@@ -62,7 +62,7 @@ class PreparedHistogram(NamedTuple):
     edges: tuple[np.ndarray, ...] = ()
     rest: tuple[int, ...] | None = None
     device_edges: DeviceEdges | None = None
-    axis: Axis | None = None
+    kind: Kind | None = None
     divide: Densities | None = None
     searches: bool = False
 
@@ -143,14 +143,10 @@ class OfKinds(NamedTuple):
         searched = are_searched(size, queue, self)
         axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends, searched=searched) if is_usable else None
         for one in self.of_kinds if axis is not None else ():
-            if axis is one.axis:
-                return one
-            if axis is not None and one.axis is not None and one.sweep is not None and axis.kind == one.axis.kind:
-                divide = Densities(queue, (edges,))
-                sweep = one.sweep.of_axis(axis)
-                return PreparedHistogram(
-                    queue, sweep, one.dtype, (edges,), one.rest, None, axis, divide, axis.is_searched
-                )
+            if axis is not None and one.sweep is not None and axis.kind == one.kind:
+                divide, sweep = Densities(queue, (edges,)), one.sweep.of_axis(axis)
+                of_axis = axis.kind, divide, axis.is_searched
+                return PreparedHistogram(queue, sweep, one.dtype, (edges,), one.rest, None, *of_axis)
         return None
 
     def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:
@@ -161,8 +157,8 @@ class OfKinds(NamedTuple):
 
     def with_other(self, other: PreparedHistogram) -> OfKinds:
         """Return these with `other` in the place of one of its kind of axis."""
-        kind = other.axis and other.axis.kind
-        return OfKinds((other, *(one for one in self.of_kinds if one.axis and one.axis.kind != kind))[:_MOST_KINDS])
+        others = [one for one in self.of_kinds if one.kind is not None and one.kind != other.kind]
+        return OfKinds((other, *others)[:_MOST_KINDS])
 
 
 def repeated(
@@ -205,7 +201,7 @@ def repeated(
 
 def store_for_any_bins(key: Hashable, prepared: PreparedHistogram) -> None:
     """Store a prepared histogram for calls of other bins, as `for_any_bins` looks for it."""
-    if key is None or prepared.axis is None or prepared.sweep is None or prepared.rest is not None:
+    if key is None or prepared.kind is None or prepared.sweep is None or prepared.rest is not None:
         return
     # Copies of the edges, which no caller changes.
     prepared = prepared._replace(edges=tuple(axis_edges.copy() for axis_edges in prepared.edges))

@@ -12,7 +12,8 @@ import numpy as np
 import pyopencl as cl
 
 from clhist import operators
-from clhist._core.opencl.arrays import is_device_array
+from clhist._core.opencl.arrays import address_of, is_device_array
+from clhist._core.opencl.bare_arrays import array_in
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import beginning, kept_on_device, to_device
 from clhist._core.opencl.program import kept_by_context
@@ -233,7 +234,7 @@ class Binned:
                 arguments.append(None)
                 dtypes.append(axis.kind.data)
             arguments += arguments_of(queue, axis, on_device)
-            dtypes += [None for array in axis.arrays if array is None]
+            dtypes += [None for array in axis.tables if array is None]
         return (arguments, dtypes) if self.where is None else ([*arguments, None], [*dtypes, None])
 
 
@@ -257,24 +258,32 @@ def functions_of(axes: Sequence[Kind], *, in_blocks: bool) -> str:
 
 def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[Any]:
     """Return the arguments of an axis behind its data: tables, scalars, and the number of bins."""
-    tables = [_uploaded(queue, array) for array in axis.arrays] if on_device else axis.arrays
-    return [*tables, *axis.scalars, axis.extent]
+    return [*(_uploaded(queue, axis) if on_device else axis.arrays), *axis.scalars, axis.extent]
 
 
-# Tables on devices, by queue and array: fewer than calls are cached, since some take megabytes.
-_tables: Remembered[Any] = Remembered(64)
+# Tables on devices, by queue and axis: fewer than calls are cached, since some take megabytes.
+_tables: Remembered[list[Any]] = Remembered(64)
+_FEW_BYTES = 2**13  # of tables: an upload takes as little time as the cache
 
 
-def _uploaded(queue: cl.CommandQueue, array: Any) -> Any:
-    """Return a table on the device, cached; None for an array that each call has anew."""
-    if array is None:
-        return None
-    key = queue, itself(array)
-    table = _tables.get(key)
-    if table is None:
-        table = kept_on_device(queue, array)
-        _tables.put(key, table)
-    return table
+def _uploaded(queue: cl.CommandQueue, axis: Axis) -> list[Any]:
+    """Return the tables of an axis on the device; None for an array that each call has anew."""
+    # The axis of new edges belongs to one call.
+    is_shared = not axis.is_searched and any(table is not None and table.nbytes > _FEW_BYTES for table in axis.tables)
+    key = (queue, itself(axis)) if is_shared else None
+    tables = _tables.get(key)
+    if tables is None:
+        tables, arrays = [], axis.arrays
+        for array in reversed(arrays):
+            # The keys of a packed table are in the memory of that table.
+            last = arrays[-1]
+            if tables and array is not None and array.nbytes == last.nbytes and address_of(array) == address_of(last):
+                tables.append(array_in(queue, array.shape, array.dtype, tables[0].base_data))
+            else:
+                tables.append(None if array is None else kept_on_device(queue, array))
+        tables.reverse()
+        _tables.put(key, tables)
+    return tables
 
 
 @kept_by_context
