@@ -58,7 +58,7 @@ class Axis:
     @cached_property
     def packed(self) -> Axis:
         """The axis with a packed table, if it can have one: a CPU then loads once for each element, not three times."""
-        kind = self.kind.with_packed_table()
+        kind = self.kind.with_packed_table
         if kind is None:
             return self
         assert self.cells is not None
@@ -73,7 +73,12 @@ def numbered_axis(axis: Axis) -> Axis:
     assert isinstance(axis.kind, EdgesKind)
     above = axis.extent + 1  # NaN is above all edges, too
     scalars = *axis.scalars, 0, above, above, 1
-    return Axis(FlowKind(axis.kind, False), axis.tables, scalars, above + 1, axis.is_searched, axis.cells)
+    return Axis(_numbered(axis.kind), axis.tables, scalars, above + 1, axis.is_searched, axis.cells)
+
+
+@cache
+def _numbered(kind: EdgesKind) -> FlowKind:
+    return FlowKind(kind, False)
 
 
 def found_axis(dtype: np.dtype, num_bins: int) -> Axis:
@@ -144,7 +149,8 @@ def _axis_of_cells(bins: Thresholds, *, fp64: bool, is_searched: bool = False) -
     # Linear cells need numbers, keyed ones only keys. The table with the shorter search wins.
     cells = None
     if bins.dtype.kind in "iuf" and not has_no_type(bins.dtype, fp64):
-        cells = Cells.of(bins, LINEAR, **options)
+        with np.errstate(all="ignore"):
+            cells = Cells.of(bins, LINEAR, **options)
     if cells is None or cells.steps > 1:
         keyed = Cells.of(bins, KEYED, **options)
         cells = keyed if cells is None or (keyed is not None and keyed.steps < cells.steps) else cells
@@ -181,4 +187,4 @@ def axis_of(bins: Thresholds, *, fp64: bool) -> Axis:
         if guess is not None and margin is not None:
             scalars = (len(bins.keys), *_ends(bins), guess.low, guess.scale, np.float32(margin))
             return Axis(EdgesKind(bins.dtype, EVEN, as_bits), (bins.keys,), scalars, bins.num_bins)
-        return _axis_of_cells(bins, fp64=fp64)
+    return _axis_of_cells(bins, fp64=fp64)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -174,8 +175,9 @@ class EdgesKind:
         """None: `joint_block` needs bins for what lies outside."""
         return None
 
+    @cached_property
     def with_packed_table(self) -> EdgesKind | None:
-        """Return the kind with a packed table: of those that are searched by blocks, the ones with one step."""
+        """The kind with a packed table: of those that are searched by blocks, the ones with one step."""
         can = not self.packed and self.steps == 1 and self.data.itemsize >= 4
         return replace(self, packed=True) if can else None
 

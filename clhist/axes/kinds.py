@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,8 +46,9 @@ class Kind(Protocol):
     def joint(self) -> EdgesKind | None:
         """The edges, if the axis can be one of `joint_block`."""
 
+    @property
     def with_packed_table(self) -> Kind | None:
-        """Return the kind with a packed table, if it can have one; see `Axis.packed`."""
+        """The kind with a packed table, if it can have one; see `Axis.packed`."""
 
 
 class _OneByOne:
@@ -54,9 +56,7 @@ class _OneByOne:
 
     has_block = True
     joint = None
-
-    def with_packed_table(self) -> None:
-        """Return None: there is no table."""
+    with_packed_table = None
 
     def block_functions(self) -> tuple[str, ...]:
         return ()
@@ -140,8 +140,9 @@ int {self._name}(const {bits} bits, {declared})
     def joint(self) -> EdgesKind | None:
         return self.inner if self._is_quick and self.inner.data.kind == "f" else None
 
+    @cached_property
     def with_packed_table(self) -> FlowKind | None:
-        inner = self.inner.with_packed_table()
+        inner = self.inner.with_packed_table
         return None if inner is None else replace(self, inner=inner)
 
     @property

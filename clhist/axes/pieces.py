@@ -18,6 +18,7 @@ from clhist.axes.kinds import FlowKind, WrappedKind
 from clhist.axes.thresholds import Thresholds
 
 _NEAR = 64  # keys beside an edge among which a threshold mostly is
+_AROUND = _NEAR + np.arange(-2, 3)  # of 2 * _NEAR keys, those among which the threshold of a regular axis mostly is
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,18 @@ def pieces_by(index: Any, dtype: np.dtype, bounds: tuple[int, int], near: Array 
         return at(keys) * step >= these * step
 
     if near is not None and len(near) == len(numbers):
-        # Clamp before the offset is applied, so that no key wraps.
+        # Clamp before an offset is applied, so that no key wraps.
         floor = np.maximum(near, ends[0] + key.type(_NEAR)) - key.type(_NEAR)
         roof = np.minimum(near, ends[1] - key.type(_NEAR)) + key.type(_NEAR)
-        # Only where the change lies between both is the search that short.
-        fits = (floor <= roof) & ~reached(floor, numbers) & reached(roof, numbers)
-        low, high = np.where(fits, floor, low), np.where(fits, roof, high)
+        around = floor + _AROUND.astype(key)[:, None]
+        # Mostly all changes are beside these keys: look at several for each at once.
+        are_reached = reached(around.reshape(-1), np.tile(numbers, len(around))).reshape(around.shape)
+        if bool((are_reached[-1] > are_reached[0]).all()):
+            low = high = around[0] + are_reached.argmax(0).astype(key)
+        else:
+            # Only where the change lies between both is the search that short.
+            fits = (floor <= roof) & ~reached(floor, numbers) & reached(roof, numbers)
+            low, high = np.where(fits, floor, low), np.where(fits, roof, high)
     unsigned = np.dtype(f"u{key.itemsize}")
     while (low < high).any():
         # Differences as unsigned integers: those of signed ones overflow.

@@ -18,7 +18,7 @@ from clhist.operators.halves import number_of
 
 EXACT = 2.0**53  # float64 holds all integers up to here
 GREATEST = {char: float(np.finfo(char).max) for char in "efd"}
-_NEAR = np.uint64(64)  # keys: a decimal that a rounding begins at is known to a few
+_NEAR = 64  # keys: a decimal that a rounding begins at is known to a few
 
 
 @dataclass(frozen=True)
@@ -241,10 +241,13 @@ def _bisect(reached: Callable[[Array], Any], dtype: np.dtype, count: int, near: 
     low, high = np.zeros(count, np.uint64), np.full(count, highest - lowest, np.uint64)
     reachable = int(np.count_nonzero(reached(numbers(high))))
     if near is not None and reachable:
-        steps = keys_of(np.full(count, near).astype(dtype)).astype(signed).view(np.uint64) - offset
-        below, above = steps - np.minimum(steps, _NEAR), np.minimum(steps + _NEAR, high)
-        if (below < above).all() and reached(numbers(above)).all() and not reached(numbers(below)).any():
-            low, high = below + np.uint64(1), above
+        # Usually the key is among those around, which are looked at together.
+        steps = keys_of(np.array([near]).astype(dtype)).astype(signed).view(np.uint64) - offset
+        step = min(int(steps[0]), highest - lowest)
+        around = np.arange(max(0, step - _NEAR), min(step + _NEAR, highest - lowest) + 1, dtype=np.uint64)
+        are_reached = reached(numbers(around))
+        if are_reached[-1] > are_reached[0]:
+            low[:] = high[:] = around[are_reached.argmax()]
     # Invariant: no number before `low` is reached, and `high` is, if any is.
     while (low < high).any():
         middle = low + (high - low) // np.uint64(2)

@@ -32,7 +32,7 @@ def repeated_numbers(
 
 
 def numbers_by_edges(
-    x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None, signature: Hashable = None
+    x: Array, edges: np.ndarray, right: bool, queue: cl.CommandQueue | None, signature: Any = None
 ) -> Array:
     """Return the bin number of each element; the arguments are the validated ones of `clhist.digitize`.
 
@@ -44,8 +44,8 @@ def numbers_by_edges(
     call: NumbersCall | None = call_templates.get(signature)
     if call is None or call.is_provisional(x.size):
         queue = queue_for(queue, [("x", x)])
-        # Whether calls on such arrays had other edges before.
-        any_edges = signature_of_data((x,), queue, "digitize", "any edges")
+        # Calls on such arrays that had other edges may have the same kind of axis.
+        any_edges = signature and (signature[0], ("digitize", "any edges", *signature[1][3:]), signature[2])
         searched = are_searched(x.size, queue, call_templates.get(any_edges)) if call is None else ""
         call_templates.put(any_edges, True)
         falling = len(edges) > 1 and bool(edges[0] > edges[-1])
@@ -61,7 +61,13 @@ def numbers_by_edges(
             number = len(edges) if falling else 0
             whole = np.full(x.shape, number, np.intp)
             return to_device(queue, whole) if is_device_array(x) else whole[()]
-        call = NumbersCall.of(Binned((axis,), (flat(x),), None, x.size), queue, falling=falling)
+        of_kind = any_edges and (any_edges, axis.kind)
+        earlier: NumbersCall | None = call_templates.get(of_kind)
+        if earlier is not None:
+            call = earlier.of_axis(axis, falling=falling)
+        else:
+            call = NumbersCall.of(Binned((axis,), (flat(x),), None, x.size), queue, falling=falling)
+            call_templates.put(of_kind, call)
         call_templates.put(signature, call)
     return _numbers(call, x)
 

@@ -30,7 +30,7 @@ from clhist.axes.block_search import BLOCK, KEYED
 from clhist.axes.edges import EdgesKind
 from clhist.axes.thresholds import Thresholds, first_keys
 from clhist.binned.device_inputs import are_few_to_search
-from clhist.binned.sweep import Binned, BinnedKind, functions_of, viewed
+from clhist.binned.sweep import Binned, BinnedKind, arguments_of, functions_of, viewed
 from clhist.operators.c_types import dtype_of
 
 # Work-items of a GPU's compute unit, and of a work-group, at most: as many as H200 and MI300 run at once, so that each
@@ -103,6 +103,8 @@ class NumbersCall:
         The dtypes that the caller's arrays are read as.
     scalars : sequence of NumPy scalar
         All but the number of elements.
+    in_blocks : bool
+        Whether the bins of a block of elements are found at once.
     is_searched : bool
         Whether bins of an axis are searched without a table, see `are_searched`.
     """
@@ -114,10 +116,12 @@ class NumbersCall:
         tables: Sequence[Any],
         dtypes: Sequence[np.dtype | None],
         scalars: Sequence[Any],
+        in_blocks: bool,
         is_searched: bool,
     ) -> None:
         self.queue, self.executable, self.tables = queue, executable, tuple(tables)
-        self._dtypes, self._scalars, self._is_searched = tuple(dtypes), tuple(scalars), is_searched
+        self._dtypes, self._scalars, self._in_blocks = dtypes, tuple(scalars), in_blocks
+        self._is_searched = is_searched
         # The scalars of the last call: kernels need not compare those of a repeat.
         self._last: tuple[int, tuple[Any, ...]] = -1, ()
         self._calls = 0
@@ -150,7 +154,16 @@ class NumbersCall:
         executable = _executable(queue.context, queue, spec)
         scalars = [kind(args[n]) for n, kind in places_of.numbers]
         is_searched = any(axis.is_searched for axis in binned.axes)
-        return cls(queue, executable, tables, dtypes, scalars, is_searched)
+        return cls(queue, executable, tables, dtypes, scalars, in_blocks, is_searched)
+
+    def of_axis(self, axis: Axis, *, falling: bool) -> NumbersCall:
+        """Return the call of similar data by one other axis of edges of the same kind."""
+        axis, in_blocks = numbered_axis(axis), self._in_blocks
+        axis = axis.packed if in_blocks else axis
+        number, args = len(self.tables), [*arguments_of(self.queue, axis, on_device=True), int(falling)]
+        scalars = [type(before)(value) for before, value in zip(self._scalars, args[number:], strict=True)]
+        tables = args[:number]
+        return NumbersCall(self.queue, self.executable, tables, self._dtypes, scalars, in_blocks, axis.is_searched)
 
     def is_provisional(self, size: int) -> bool:
         """Whether its bins are searched, and a table pays off: for so many elements, or since it had many calls."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 from clhist import operators
 from clhist._core.opencl.arrays import address_of, is_device_array
@@ -269,18 +270,20 @@ _FEW_BYTES = 2**13  # of tables: an upload takes as little time as the cache
 def _uploaded(queue: cl.CommandQueue, axis: Axis) -> list[Any]:
     """Return the tables of an axis on the device; None for an array that each call has anew."""
     # The axis of new edges belongs to one call.
-    is_shared = not axis.is_searched and any(table is not None and table.nbytes > _FEW_BYTES for table in axis.tables)
-    key = (queue, itself(axis)) if is_shared else None
+    is_large = axis.cells is not None or any(table is not None and table.nbytes > _FEW_BYTES for table in axis.tables)
+    key = (queue, itself(axis)) if is_large and not axis.is_searched else None
     tables = _tables.get(key)
     if tables is None:
         tables, arrays = [], axis.arrays
         for array in reversed(arrays):
+            table, last = tables[0] if tables else None, arrays[-1]
+            if array is None:
+                tables.append(None)
             # The keys of a packed table are in the memory of that table.
-            last = arrays[-1]
-            if tables and array is not None and array.nbytes == last.nbytes and address_of(array) == address_of(last):
-                tables.append(array_in(queue, array.shape, array.dtype, tables[0].base_data))
+            elif type(table) is cl_array.Array and (address_of(array), array.nbytes) == (address_of(last), last.nbytes):
+                tables.append(array_in(queue, array.shape, array.dtype, table.base_data))
             else:
-                tables.append(None if array is None else kept_on_device(queue, array))
+                tables.append(kept_on_device(queue, array))
         tables.reverse()
         _tables.put(key, tables)
     return tables
