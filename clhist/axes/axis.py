@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from clhist._core.elements import has_no_type
-from clhist._core.keys import Array, keys_of
+from clhist._core.keys import Array, from_key
 from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import ROUNDED, SMALLEST, Cells, even_guess
 from clhist.axes.kinds import FlowKind, Kind
-from clhist.axes.thresholds import Thresholds, are_exact
+from clhist.axes.thresholds import GREATEST, Thresholds, are_exact, first_keys, last_key
 
 _EPSILONS = {char: float(np.finfo(char).eps) for char in "fd"}
 _NARROW = 2.0**-12  # of a margin, in bins: a block of elements then rarely has one so near to an edge
@@ -86,33 +86,40 @@ def found_axis(dtype: np.dtype, num_bins: int) -> Axis:
     return Axis(EdgesKind(dtype, EVEN, False, from_data=True), (None, None), (num_bins,), num_bins)
 
 
-def even_axis(edges: Array, low: Any, high: Any, *, fp64: bool) -> Axis | None:
-    """Return the axis of NumPy's even bins for data of the dtype of `edges`; None unless it follows from the range.
+def even_axis(edges: Array, dtype: np.dtype, low: Any, high: Any, *, fp64: bool) -> Axis | None:
+    """Return the axis of NumPy's even bins for data of `dtype`; None unless it follows from the range.
 
-    The axis equals that of `axis_of`, but its margin is a bound from scalars, which takes a tenth of the time.
+    The axis equals that of `axis_of`, but its margin is a bound from scalars, which takes a tenth of the time. Edges
+    are of the dtype of the data, or of float64 if they are all that NumPy compares the data with.
     """
-    dtype, number = edges.dtype, len(edges) - 1
+    number = len(edges) - 1
     if dtype.char not in "fd" or has_no_type(dtype, fp64):
         return None
+    least, most = edges.item(0), edges.item(number)  # the range in the dtype of the edges, as NumPy compares it
     # Other scalars of NumPy keep their dtype, in which it compares the data with them.
-    if not all(type(end) is dtype.type or are_exact(end) for end in (low, high)):
-        return None
-    least, most = edges.item(0), edges.item(number)  # the range in the dtype of the data, as NumPy compares it
+    if edges.dtype == dtype:
+        is_plain = all(type(end) is dtype.type or are_exact(end) for end in (low, high))
+    else:
+        is_plain = edges.dtype.char == "d" and (low, high) == (least, most)
     extent = most - least
-    if not SMALLEST < extent < np.inf:
+    if not is_plain or not SMALLEST < extent < np.inf:
         return None
-    scale = number / extent
+    scale, greatest = number / extent, max(abs(least), abs(most))
     # Roundings of an edge, in bins: of its distance from `low` and of itself; and those of the guess.
-    margin = _EPSILONS[dtype.char] * (2 * scale * max(abs(least), abs(most)) + 4 * number)
+    margin = _EPSILONS[dtype.char] * (2 * scale * greatest + 4 * number)
     # Beyond, edges may be equal, or a measured margin is narrower.
-    if not margin < _NARROW or not 0 < (factor := dtype.type(scale)) < np.inf:
+    if not margin < _NARROW or greatest > GREATEST[dtype.char]:
         return None
-    keys = keys_of(edges)
-    # -0.0 equals 0.0, and its key is just below. The last bin contains both zeros.
-    if least <= 0 <= most and (zero := round(-least * scale)) <= number and edges.item(zero) == 0:
-        keys[zero] = -1 if zero < number else 0
-    scalars = number, keys[0], keys[number], edges[0], factor, np.float32(margin + number * ROUNDED)
-    return Axis(_even_kind(dtype), (keys[:number],), scalars, number)
+    keys = first_keys(edges[:number], dtype)
+    start, last = keys[0], keys.dtype.type(last_key(edges[number], dtype))
+    first = edges[0]
+    if edges.dtype != dtype:
+        first = from_key(int(start), dtype)
+        scale = number / (from_key(int(last), dtype).item() - first.item())
+    if not 0 < (factor := dtype.type(scale)) < np.inf:
+        return None
+    scalars = number, start, last, first, factor, np.float32(margin + number * ROUNDED)
+    return Axis(_even_kind(dtype), (keys,), scalars, number)
 
 
 @cache

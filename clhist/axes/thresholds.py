@@ -66,7 +66,7 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
         What the data is converted to before it is compared, as a sample of several dtypes is.
     """
     if via is None and edges.dtype.kind == dtype.kind == "f":
-        last = _last_key(edges[-1], dtype)
+        last = last_key(edges[-1], dtype)
     else:
         stop = first_keys(edges[-1:], dtype, via, strict=True)
         # Without a number above the last edge, the last bin ends with the greatest key.
@@ -113,7 +113,7 @@ def within_range(bins: Thresholds, low: Any, high: Any) -> Thresholds:
 def keys_within(low: Any, high: Any, dtype: np.dtype) -> tuple[int, int]:
     """Return the keys of the least and the greatest x with ``x >= low`` and ``x <= high``; in no order if none is."""
     start, greatest = _scalar_key(low, dtype, strict=False), key_range(dtype)[1]
-    return (greatest, greatest - 1) if start is None else (start, _last_key(high, dtype))
+    return (greatest, greatest - 1) if start is None else (start, last_key(high, dtype))
 
 
 def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, strict: bool = False) -> Array:
@@ -166,19 +166,27 @@ def _clipped(edges: Array, dtype: np.dtype, strict: bool) -> Array:
 
 def _rounded_up(edges: Array, dtype: np.dtype, strict: bool) -> Array:
     """Return first keys of floats that are not wider than the edges, which ascend."""
-    with np.errstate(all="ignore"):
-        rounded = edges.astype(dtype)
-    # Rounding to nearest may go down: then the next number is the first one.
-    below = True if strict and edges.dtype == dtype else rounded <= edges if strict else rounded < edges
+    are_wider = edges.dtype != dtype
+    if are_wider:
+        with np.errstate(all="ignore"):
+            rounded = edges.astype(dtype)
+        # Rounding to nearest may go down: then the next number is the first one.
+        below = rounded <= edges if strict else rounded < edges
+    else:
+        rounded, below = edges.copy(), strict
     bits = rounded.view(bits_dtype(dtype))
-    # The scalar tells most edges from those that need this.
-    if len(edges) and edges.item(0) <= 0:
-        negative, positive = bisect_left(edges, 0), bisect_right(edges, 0)
-        bits[:negative] ^= np.iinfo(bits.dtype).max
+    # The keys of positive numbers are their bits. A scalar tells most edges from those that need more.
+    if len(edges) and (first := edges.item(0)) <= 0:
+        negative = bisect_left(edges, 0) if first < 0 else 0
+        if negative:
+            bits[:negative] ^= np.iinfo(bits.dtype).max
         # -0.0 equals 0.0, and its key is just below.
-        bits[negative:positive] = 0 if strict else -1
+        while negative < len(edges) and edges.item(negative) == 0:
+            bits[negative] = 0 if strict else -1
+            negative += 1
     keys = bits.astype(key_dtype(dtype), copy=False)
-    keys += below
+    if strict or are_wider:
+        keys += below
     # Nothing is greater than infinity.
     return keys[: int(np.searchsorted(edges, np.inf, "left"))] if strict and edges[-1:] == np.inf else keys
 
@@ -196,7 +204,7 @@ def _ceiling(edges: Array, dtype: np.dtype, strict: bool) -> Array:
     return np.maximum(least[:reachable], low).astype(key_dtype(dtype))
 
 
-def _last_key(value: Any, dtype: np.dtype) -> int:
+def last_key(value: Any, dtype: np.dtype) -> int:
     """Return the key of the greatest x with ``x <= value``, a scalar; that of the least number minus 1 if none is."""
     stop = _scalar_key(value, dtype, strict=True)
     return key_range(dtype)[1] if stop is None else stop - 1

@@ -66,8 +66,8 @@ def numpy_axis(
         That of `are_searched`, for uneven bins.
     """
     # Even bins take a few microseconds, and so does a look into the cache.
-    if ends is not None and via is None and edges.dtype == dtype and bins_of is numpy_bins:
-        axis = even_axis(edges, *ends, fp64=has_fp64(queue.device))
+    if ends is not None and via is None and bins_of is numpy_bins:
+        axis = even_axis(edges, dtype, *ends, fp64=has_fp64(queue.device))
         if axis is not None:
             return axis
     if searched and ends is None:

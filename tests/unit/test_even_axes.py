@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clhist.axes.axis import axis_of, even_axis
+from clhist.axes.guess import Guess
 from clhist.axes.thresholds import numpy_bins, within_range
 from clhist.binned.host import even_edges
 
@@ -30,7 +31,7 @@ def test_even_axes_are_those_of_thresholds(dtype, ends):
             continue
         edges = even_edges(number, ends, dtype)
         assert edges.tobytes() == expected.tobytes()
-        axis = even_axis(edges, *ends, fp64=True) if edges.dtype == dtype else None
+        axis = even_axis(edges, dtype, *ends, fp64=True)
         if axis is None:
             continue
         number_of_axes += 1
@@ -44,3 +45,22 @@ def test_even_axes_are_those_of_thresholds(dtype, ends):
     # For other scalars of NumPy, and integers that float64 rounds, an axis needs all thresholds.
     is_plain = is_plain and all(type(end) in (int, float) and abs(end) < 2**53 for end in ends)
     assert number_of_axes > 2 or not is_plain
+
+
+@pytest.mark.parametrize("ends", RANGES, ids=str)
+def test_even_axes_of_edges_that_are_wider_than_the_data(ends):
+    dtype, (low, high) = np.dtype(np.float32), map(float, ends)
+    for number in (1, 2, 3, 7, 20, 100, 250):
+        edges = np.linspace(low, high, number + 1)
+        axis = even_axis(edges, dtype, edges[0], edges[-1], fp64=True)
+        if axis is None:
+            continue
+        bins = numpy_bins(edges, dtype)
+        count, start, last, first, scale, margin = axis.scalars
+        assert (count, axis.extent, start, last) == (number, number, bins.keys[0], bins.last)
+        np.testing.assert_array_equal(axis.arrays[0], bins.keys)
+        measured = Guess(first, scale).margin(bins)
+        assert measured is not None
+        assert margin >= measured * (1 - 1e-6)
+    assert even_axis(np.linspace(0, 1, 11), dtype, 0.0, 1.0, fp64=True) is not None
+    assert even_axis(np.linspace(0, 1, 11), dtype, 0.0, 1.5, fp64=True) is None
