@@ -26,10 +26,10 @@ def center_kernel(groups: GroupBy, values: Array, shape: tuple[int, ...]) -> np.
 
 
 def histogram_kernel(groups: GroupBy, values: Array, edges: np.ndarray) -> Array:
-    """Return the counts of each group between `edges`, as rows of int64, of the kind of `values`."""
+    """Return the counts of each group between even `edges`, as rows of int64, of the kind of `values`."""
     data, keys, queue = groups.kernel_arrays("input", values)
     shape = groups.num_groups, len(edges) - 1
-    axis = numpy_axis(edges, kernel_dtype(data.dtype), queue)
+    axis = numpy_axis(edges, kernel_dtype(data.dtype), queue, ends=(edges[0], edges[-1]))
     if axis is None:  # no number of the dtype lies between the edges
         return zeros(queue, shape, np.dtype(np.int64)) if is_device_array(values) else np.zeros(shape, np.int64)
     binned = Binned((axis,), (data,), None, data.size)

@@ -84,13 +84,14 @@ class _Family:
         would not be reported.
         """
         size, shape = most
+        number = prod(shape)
         if size > _FEW:
             return None
         for other in self.shared.oldest_first():
             planned, bins = other
             # A borrowed plan has spare work-groups and bins, so it may be larger by a limited factor only.
-            is_near = size <= planned <= _TIMES * size and shape[1:] == bins[1:]
-            if is_near and (bins == shape or (not exact_bins and shape and shape[0] <= bins[0] <= _TIMES * shape[0])):
+            is_near = size <= planned <= _TIMES * size
+            if is_near and (bins == shape or (not exact_bins and number <= prod(bins) <= _TIMES * number)):
                 return self.shared.get(other) if self.may_borrow(most) else None
         return None
 
@@ -372,7 +373,8 @@ def shape_of_bins(num_bins: Any) -> tuple[int, ...] | None:
 
 
 def planned_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (planned_size(shape[0]), *shape[1:]) if shape and shape[0] else shape
+    """Return the bins that a shared plan for `shape` has: plans depend on their number alone."""
+    return (planned_size(prod(shape)),)
 
 
 class _DependsOnSizeError(ValueError):
