@@ -254,14 +254,18 @@ def _with_device_edges(
     """
     if bins is None:
         return None
-    rows = None if rest is None else prod(rest)
-    sweep = counting(Binned((bins.axis,), (a,), where, a.size), weights, bins.queue, rows, reproducible=reproducible)
+    kinds, kind, rows = for_any_bins(key), bins.axis.kind, None if rest is None else prod(rest)
+    sweep = None if kinds is None or rest is not None else kinds.sweep_of(bins.axis)
+    if sweep is None:
+        binned = Binned((bins.axis,), (a,), where, a.size)
+        sweep = counting(binned, weights, bins.queue, rows, reproducible=reproducible)
     # The dtype of NumPy's result, whatever the kernel accumulates in.
     dtype = np.dtype(np.intp if weights is None else weights.dtype)
-    prepared = PreparedHistogram(bins.queue, sweep, dtype, (), rest, bins)
+    prepared = PreparedHistogram(bins.queue, sweep, dtype, (), rest, bins, kind)
     result = prepared.again((a, where, weights), **options)
     if result is not None:
         store(key, prepared)
+        store_for_any_bins(key, prepared)
     return result
 
 

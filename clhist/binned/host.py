@@ -96,11 +96,13 @@ def _with_room(function: Callable[..., Any], a: Array, *args: Any) -> Any:
 
 def even_edges(bins: Any, ends: Any, dtype: np.dtype) -> np.ndarray:
     """Return NumPy's edges of equal-width bins for data of `dtype`."""
-    if type(bins) is int and bins > 0 and type(ends) in (tuple, list) and len(ends) == 2 and dtype.char in "fd":
+    # Edges of integers are of float64; those of short ones may be narrower before NumPy 2.
+    of_edges = _FLOAT64 if dtype.kind in "iu" and dtype.itemsize >= 4 else dtype
+    if type(bins) is int and bins > 0 and type(ends) in (tuple, list) and len(ends) == 2 and of_edges.char in "fd":
         # Scalars of NumPy may widen the edges.
-        is_exact = all((type(end) is np.float64 and dtype.char == "d") or are_exact(end) for end in ends)
+        is_exact = all((type(end) is np.float64 and of_edges.char == "d") or are_exact(end) for end in ends)
         low, high = ends
-        edges = counted_edges(bins, low, high, dtype) if is_exact else None
+        edges = counted_edges(bins, low, high, of_edges) if is_exact else None
         if edges is not None:
             return edges
     return numpy_edges(np.empty(0, dtype), bins, ends)

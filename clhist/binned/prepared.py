@@ -17,6 +17,7 @@ from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.runtime.peek import Reading
 from clhist._core.runtime.reading import into
 from clhist._core.runtime.signature import call_templates
+from clhist.axes.axis import Axis
 from clhist.axes.kinds import Kind
 from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
@@ -49,7 +50,7 @@ class PreparedHistogram(NamedTuple):
     device_edges : DeviceEdges, optional
         Makes the bins on the device, from the range of the data.
     kind : Kind, optional
-        The kind of the axis of a histogram of one dimension, unless the device makes it.
+        The kind of the axis of a histogram of one dimension.
     divide : Densities, optional
         Divides counts on the device by the widths of bins; None if the device makes these.
     searches : bool
@@ -142,11 +143,16 @@ class OfKinds(NamedTuple):
         is_usable = ends is not None or are_usable(edges)  # even edges always are
         searched = are_searched(size, queue, self)
         axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends, searched=searched) if is_usable else None
-        for one in self.of_kinds if axis is not None else ():
-            if axis is not None and one.sweep is not None and axis.kind == one.kind:
-                divide, sweep = Densities(queue, (edges,)), one.sweep.of_axis(axis)
-                of_axis = axis.kind, divide, axis.is_searched
-                return PreparedHistogram(queue, sweep, one.dtype, (edges,), one.rest, None, *of_axis)
+        if axis is None or (sweep := self.sweep_of(axis)) is None:
+            return None
+        of_axis = axis.kind, Densities(queue, (edges,)), axis.is_searched
+        return PreparedHistogram(queue, sweep, self.of_kinds[0].dtype, (edges,), None, None, *of_axis)
+
+    def sweep_of(self, axis: Axis) -> Sweep | None:
+        """Return the sweep over one other axis, or None if none of the histograms has that kind."""
+        for one in self.of_kinds:
+            if one.sweep is not None and one.kind == axis.kind:
+                return one.sweep.of_axis(axis)
         return None
 
     def of_extent(self, data_extent: tuple[Any, Any] | None, dtype: np.dtype) -> PreparedHistogram | None:

@@ -47,6 +47,19 @@ def test_even_axes_are_those_of_thresholds(dtype, ends):
     assert number_of_axes > 2 or not is_plain
 
 
+@pytest.mark.parametrize("dtype", ["i2", "i4", "u4", "i8", "u8"])
+@pytest.mark.parametrize("ends", RANGES, ids=str)
+def test_even_edges_of_integers_are_numpys(dtype, ends):
+    for number in (1, 2, 3, 7, 100, 499):
+        try:
+            expected = np.histogram_bin_edges(np.empty(0, dtype), number, ends)
+        except ValueError:  # of ranges that so many bins cannot divide
+            continue
+        edges = even_edges(number, ends, np.dtype(dtype))
+        assert edges.dtype == expected.dtype
+        assert edges.tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("ends", RANGES, ids=str)
 def test_even_axes_of_edges_that_are_wider_than_the_data(ends):
     dtype, (low, high) = np.dtype(np.float32), map(float, ends)
