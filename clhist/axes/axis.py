@@ -127,16 +127,16 @@ def _even_kind(dtype: np.dtype) -> EdgesKind:
     return EdgesKind(dtype, EVEN, False)
 
 
-def searched_axis(bins: Thresholds, device: str, *, fp64: bool) -> Axis | None:
-    """Return the axis of bins with a table that takes little time, after which kernels may search longer.
+def searched_axis(bins: Thresholds, most: int, *, fp64: bool) -> Axis | None:
+    """Return the axis of bins with a table of at most so many cells, after which kernels may search longer.
 
-    A large table may take the host and the upload 500 µs. For a "cpu" the table is smaller; a "gpu" searches all bins
-    in less time than an upload of even that takes. None of too many bins.
+    A large table may take the host and the upload 500 µs. With `most` of 1, kernels search all bins, which takes GPUs
+    less time than an upload. None of too many bins.
     """
     if len(bins.keys) > 2 ** _SEARCHES[-1]:
         return None
-    if device == "cpu":
-        return _axis_of_cells(bins, fp64=fp64, is_searched=True)
+    if most > 1:
+        return _axis_of_cells(bins, fp64=fp64, is_searched=True, most=most, steps=_SEARCHES)
     # A table of one entry, in two or three cells since a shift is less than the bits of a key.
     shift = max(0, (bins.last - int(bins.keys[0])).bit_length() - 1)
     steps = next(steps for steps in _SEARCHES[1:] if len(bins.keys) <= 2**steps)
@@ -147,12 +147,10 @@ def searched_axis(bins: Thresholds, device: str, *, fp64: bool) -> Axis | None:
 
 _SEARCHES = 1, 3, 8, 12  # steps of the searches: few numbers, since each is a program
 _FIRST_BIN = np.zeros(4, np.int32)
-_FEW_CELLS = 2**13  # 128 KiB of a packed table, which the host makes and uploads in 20 µs
 
 
-def _axis_of_cells(bins: Thresholds, *, fp64: bool, is_searched: bool = False) -> Axis:
-    """Return the axis of bins with a table of cells."""
-    options: Any = {"most": _FEW_CELLS, "steps": _SEARCHES} if is_searched else {}
+def _axis_of_cells(bins: Thresholds, *, fp64: bool, is_searched: bool = False, **options: Any) -> Axis:
+    """Return the axis of bins with a table of cells; `options` are those of `Cells.of`."""
     # Linear cells need numbers, keyed ones only keys. The table with the shorter search wins.
     cells = None
     if bins.dtype.kind in "iuf" and not has_no_type(bins.dtype, fp64):

@@ -42,7 +42,7 @@ def numpy_axis(
     via: np.dtype | None = None,
     ends: tuple[Any, Any] | None = None,
     bins_of: Callable[..., Thresholds] = numpy_bins,
-    searched: str = "",
+    most: int = 0,
 ) -> Axis | None:
     """Return the axis of bins between NumPy's edges, or None if no number of `dtype` lies in a bin.
 
@@ -62,17 +62,17 @@ def numpy_axis(
         See `clhist.axes.thresholds.within_range`.
     bins_of : callable
         `numpy_bins`, or `rounded_bins` for SciPy's.
-    searched : str
-        That of `are_searched`, for uneven bins.
+    most : int
+        That of `most_cells`, for uneven bins.
     """
     # Even bins take a few microseconds, and so does a look into the cache.
     if ends is not None and via is None and bins_of is numpy_bins:
         axis = even_axis(edges, dtype, *ends, fp64=has_fp64(queue.device))
         if axis is not None:
             return axis
-    if searched and ends is None:
+    if most and ends is None:
         bins = bins_of(edges, dtype, via)
-        axis = None if bins.is_empty else searched_axis(bins, searched, fp64=has_fp64(queue.device))
+        axis = None if bins.is_empty else searched_axis(bins, most, fp64=has_fp64(queue.device))
         if axis is not None:
             return axis
     # The cache compares edges by their bytes; larger ones are not worth the memory of keys.
@@ -81,15 +81,19 @@ def numpy_axis(
     return _axis.__wrapped__(*axis_key, edges) if key is None else _axis(*axis_key)
 
 
-def are_searched(size: int, queue: cl.CommandQueue, earlier: Any) -> str:
-    """Return on which kind of device edges that no earlier call had are searched; nothing if they get a large table.
+def most_cells(size: int, queue: cl.CommandQueue, earlier: Any) -> int:
+    """Return the most cells of the table of edges that no earlier call had; 0 of as many as speed up the search.
 
-    Only few elements are searched in less time than it takes to make their table; see `searched_axis`. Edges of the
-    first call get a table, since most programs have one set of edges, and so do edges of many calls. `earlier` is what
+    Only few elements are searched in less time than it takes to make a large table; see `searched_axis`. Edges of the
+    first call get one, since most programs have one set of edges, and so do edges of many calls. `earlier` is what
     other calls stored. A replay on CUDA does not count calls.
     """
-    are_new = earlier is not None and cuda_device_of(queue) is None and are_few_to_search(size, queue)
-    return device_kind(queue.device) if are_new else ""
+    if earlier is None or cuda_device_of(queue) is not None or not are_few_to_search(size, queue):
+        return 0
+    if device_kind(queue.device) == "gpu":
+        return 1
+    # CPUs: 8 bytes of a table take as long as a longer search of two to eight elements.
+    return 1 << min(max(_FEWEST_CELLS, (size // 4).bit_length() - 1), _FEW_CELLS)
 
 
 def are_few_to_search(size: int, queue: cl.CommandQueue) -> bool:
@@ -97,6 +101,7 @@ def are_few_to_search(size: int, queue: cl.CommandQueue) -> bool:
     return size <= _MOST_SEARCHED[device_kind(queue.device)]
 
 
+_FEWEST_CELLS, _FEW_CELLS = 10, 14  # powers of 2: 8 and 128 KiB of a packed table
 # Elements. CPUs: 100 bins, Intel's runtime on two cores of an EPYC. GPUs: 10^7 elements in 10 to 4,000 bins take an
 # H200 5 to 210 µs longer without a table, and 10^6 at most 40, while the host takes 250 to 500 µs for a table.
 _MOST_SEARCHED = {"cpu": 2**20, "gpu": 2**22}

@@ -35,7 +35,7 @@ def binned_points(
     queue: cl.CommandQueue,
     bins_of: Callable[..., Thresholds] = numpy_bins,
     are_even: Sequence[bool] = (),
-    searched: str = "",
+    most: int = 0,
 ) -> Binned | None:
     """Return points with an axis for each dimension; None if the bins of a dimension are empty.
 
@@ -49,7 +49,7 @@ def binned_points(
         Turns edges into bins: NumPy's rule, or `rounded_bins` for SciPy's.
     are_even : sequence of bool
         Whether the edges of each dimension were made of a number of bins; empty if no dimension's were.
-    searched : str
+    most : int
         As of `numpy_axis`.
     """
     dtypes = [array.dtype for array in points.columns] or [points.dtype] * points.dims
@@ -58,9 +58,7 @@ def binned_points(
         # Kernels read booleans as uint8, of which int8, the common dtype of some points, lacks the upper half.
         via = None if points.dtype == dtype else np.result_type(points.dtype, kernel_dtype(dtype))
         ends = (axis_edges[0], axis_edges[-1]) if is_even else None
-        axis = numpy_axis(
-            axis_edges, kernel_dtype(dtype), queue, via=via, ends=ends, bins_of=bins_of, searched=searched
-        )
+        axis = numpy_axis(axis_edges, kernel_dtype(dtype), queue, via=via, ends=ends, bins_of=bins_of, most=most)
         if axis is None:
             return None
         axes.append(axis)

@@ -16,7 +16,7 @@ from clhist._core.opencl.new_arrays import to_device
 from clhist._core.runtime.signature import Remembered, call_templates, signature_of, signature_of_data
 from clhist.axes.axis import Axis
 from clhist.binned.counts import flat
-from clhist.binned.device_inputs import are_searched, queue_for
+from clhist.binned.device_inputs import most_cells, queue_for
 from clhist.binned.host import numpy_digitize
 from clhist.binned.numbers import NumbersCall, steps_axis
 from clhist.binned.sweep import Binned, size_class
@@ -46,15 +46,15 @@ def numbers_by_edges(
         queue = queue_for(queue, [("x", x)])
         # Calls on such arrays that had other edges may have the same kind of axis.
         any_edges = signature and (signature[0], ("digitize", "any edges", *signature[1][3:]), signature[2])
-        searched = are_searched(x.size, queue, call_templates.get(any_edges)) if call is None else ""
+        most = most_cells(x.size, queue, call_templates.get(any_edges)) if call is None else 0
         call_templates.put(any_edges, True)
         falling = len(edges) > 1 and bool(edges[0] > edges[-1])
         axis = None
         if len(edges):
             # Kernels search ascending edges; numbers of descending ones are counted from the other end.
             rising, fp64 = edges[::-1] if falling else edges, has_fp64(queue.device)
-            if searched:
-                axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=fp64, searched=searched)
+            if most:
+                axis = steps_axis(rising, kernel_dtype(x.dtype), right=right, fp64=fp64, most=most)
             else:
                 axis = _axis(rising, kernel_dtype(x.dtype), right, fp64)
         if axis is None:  # no edges, or every integer is below them

@@ -20,7 +20,7 @@ from clhist.binned.counting import counted, counting
 from clhist.binned.counts import check_device_dtypes, flat, may_round, present
 from clhist.binned.densities import Densities
 from clhist.binned.device_edges import DeviceEdges, device_edges
-from clhist.binned.device_inputs import are_searched, numpy_axis, queue_for
+from clhist.binned.device_inputs import most_cells, numpy_axis, queue_for
 from clhist.binned.device_points import binned_points, edges_of
 from clhist.binned.extent import extent
 from clhist.binned.host import (
@@ -179,10 +179,10 @@ def histogram(
             raise ValueError(f"bins: expected edges, none of them NaN, got {edges!r}")
         options = {"axis": axis, "reproducible": reproducible and may_round(weights)}
         return histogram_on_host(a, bins, range, density, weights, where, out, queue, options)
-    searched = are_searched(a.size, queue, None if key is None else for_any_bins(key)) if is_new else ""
+    most = most_cells(a.size, queue, None if key is None else for_any_bins(key)) if is_new else 0
     bins_axis = None  # fewer than two edges make no bin
     if len(edges) > 1:
-        bins_axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends, searched=searched)
+        bins_axis = numpy_axis(edges, kernel_dtype(a.dtype), queue, ends=ends, most=most)
     prepared, hist = _counted(a, weights, where, edges, bins_axis, rest, queue, reproducible=reproducible)
     if are_repeated(key, arrays, (a, weights), axis):
         # Edges by a number of bins also depend on the extent of the data, which becomes a part of the key.
@@ -359,11 +359,11 @@ def histogramdd(
     # Calls on such points that had other bins may have the same kinds of axes.
     any_bins = None if key is None else (key[0], ("dd", "any bins", *key[1][3:]), key[2])
     earlier: PreparedHistogram | None = call_templates.get(any_bins)
-    searched = are_searched(points.size, queue, earlier) if call_templates.get(key) is None else ""
+    most = most_cells(points.size, queue, earlier) if call_templates.get(key) is None else 0
     are_even = [np.ndim(axis_bins) == 0 for axis_bins in (bins if np.iterable(bins) else [bins] * points.dims)]
     binned = None  # without bins
     if all(shape):
-        binned = binned_points(points, edges, where, queue, are_even=are_even, searched=searched)
+        binned = binned_points(points, edges, where, queue, are_even=are_even, most=most)
     searches, divide = binned is not None and any(axis.is_searched for axis in binned.axes), Densities(queue, edges)
     of_bins: Any = {"edges": tuple(edges), "divide": divide, "searches": searches}
     sweep = None if binned is None or earlier is None or earlier.sweep is None else earlier.sweep.of_axes(binned)

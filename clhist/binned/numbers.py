@@ -39,10 +39,10 @@ _RESIDENT, _LANES, _CPU_SHARES = 2048, 256, 8
 _UPLOADED = 2**24  # elements that are uploaded at once
 
 
-def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool, searched: str = "") -> Axis | None:
+def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool, most: int = 0) -> Axis | None:
     """Return the axis of the bins between ascending edges; None if no number of `dtype` reaches an edge.
 
-    With `right`, a bin contains its upper edge rather than its lower one. `searched` is of `numpy_axis`.
+    With `right`, a bin contains its upper edge rather than its lower one. `most` is of `numpy_axis`.
     """
     # Edges beyond the numbers of `dtype` have no key: fewer keys than edges.
     keys = first_keys(edges, dtype, strict=right)
@@ -59,7 +59,7 @@ def steps_axis(edges: np.ndarray, dtype: np.dtype, *, right: bool, fp64: bool, s
     bins = Thresholds(dtype, len(edges) - 1, keys[: len(edges) - 1], last)
     if bins.is_empty:
         return _axis_without_bins(dtype, int(keys[0]), len(edges) - 1, fp64)
-    return (searched_axis(bins, searched, fp64=fp64) if searched else None) or axis_of(bins, fp64=fp64)
+    return (searched_axis(bins, most, fp64=fp64) if most else None) or axis_of(bins, fp64=fp64)
 
 
 def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -> Axis:
@@ -106,7 +106,7 @@ class NumbersCall:
     in_blocks : bool
         Whether the bins of a block of elements are found at once.
     is_searched : bool
-        Whether bins of an axis are searched without a table, see `are_searched`.
+        Whether an axis has a small table, see `most_cells`.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class NumbersCall:
         return NumbersCall(self.queue, self.executable, tables, self._dtypes, scalars, in_blocks, axis.is_searched)
 
     def is_provisional(self, size: int) -> bool:
-        """Whether its bins are searched, and a table pays off: for so many elements, or since it had many calls."""
+        """Whether its table is small, and a large one pays off: for so many elements, or since it had many calls."""
         return self._is_searched and (self._calls >= MANY or not are_few_to_search(size, self.queue))
 
     @property

@@ -23,7 +23,7 @@ from clhist.binned.counting import as_dtype
 from clhist.binned.counts import densities, flat
 from clhist.binned.densities import Densities, can_convert, densities_by_records
 from clhist.binned.device_edges import DeviceEdges
-from clhist.binned.device_inputs import are_few_to_search, are_searched, numpy_axis
+from clhist.binned.device_inputs import are_few_to_search, most_cells, numpy_axis
 from clhist.binned.extent import extent
 from clhist.binned.host import edges_of_extent
 from clhist.binned.inputs import are_usable
@@ -54,7 +54,7 @@ class PreparedHistogram(NamedTuple):
     divide : Densities, optional
         Divides counts on the device by the widths of bins; None if the device makes these.
     searches : bool
-        Whether bins of an axis are searched without a table, see `are_searched`.
+        Whether an axis has a small table, see `most_cells`.
     """
 
     queue: cl.CommandQueue
@@ -105,7 +105,7 @@ class PreparedHistogram(NamedTuple):
         return made and (self._replace(edges=made[1:]).finished(hist, density and not is_divided, out), made[1])
 
     def is_provisional(self, size: int) -> bool:
-        """Whether its bins are searched, and a table pays off: for so many elements, or since it had many calls."""
+        """Whether its table is small, and a large one pays off: for so many elements, or since it had many calls."""
         if not self.searches or self.sweep is None:
             return False
         return self.sweep.template.has_many_calls or not are_few_to_search(size, self.queue)
@@ -141,8 +141,8 @@ class OfKinds(NamedTuple):
         """Return the histogram of `size` elements of a dtype by other edges, as of `numpy_axis`, or None."""
         queue = self.of_kinds[0].queue
         is_usable = ends is not None or are_usable(edges)  # even edges always are
-        searched = are_searched(size, queue, self)
-        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends, searched=searched) if is_usable else None
+        most = most_cells(size, queue, self)
+        axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends, most=most) if is_usable else None
         if axis is None or (sweep := self.sweep_of(axis)) is None:
             return None
         of_axis = axis.kind, Densities(queue, (edges,)), axis.is_searched
