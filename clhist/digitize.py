@@ -13,7 +13,7 @@ from clhist._core.runtime.missing import refuse_missing
 from clhist._core.runtime.small import check_host_way, is_small
 from clhist.binned.counts import check_device_dtypes
 from clhist.binned.host import numpy_digitize
-from clhist.binned.inputs import are_usable, is_binnable, split_array
+from clhist.binned.inputs import are_ascending, are_usable, is_binnable, split_array
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -78,7 +78,8 @@ def digitize(
         check_host_way("data that OpenCL has no type for", queue)
         return numpy_digitize(data, bins, right)
     # Let NumPy raise its errors about bins first.
-    numpy_digitize(np.empty(0, data.dtype), bins, right)
+    if not are_ascending(bins) or type(right) is not bool:
+        numpy_digitize(np.empty(0, data.dtype), bins, right)
     on_device = is_device_array(data)
     if not on_device and not are_usable(edges):
         return numpy_digitize(data, bins, right)

@@ -14,7 +14,7 @@ from clhist.axes.block_search import EVEN, KEYED, LINEAR
 from clhist.axes.edges import EdgesKind
 from clhist.axes.guess import ROUNDED, SMALLEST, Cells, even_guess
 from clhist.axes.kinds import FlowKind, Kind
-from clhist.axes.thresholds import GREATEST, Thresholds, are_exact, first_keys, last_key
+from clhist.axes.thresholds import GREATEST, Thresholds, are_exact, rounded_up
 
 _EPSILONS = {char: float(np.finfo(char).eps) for char in "fd"}
 _NARROW = 2.0**-12  # of a margin, in bins: a block of elements then rarely has one so near to an edge
@@ -110,16 +110,18 @@ def even_axis(edges: Array, dtype: np.dtype, low: Any, high: Any, *, fp64: bool)
     # Beyond, edges may be equal, or a measured margin is narrower.
     if not margin < _NARROW or greatest > GREATEST[dtype.char]:
         return None
-    keys = first_keys(edges[:number], dtype)
-    start, last = keys[0], keys.dtype.type(last_key(edges[number], dtype))
-    first = edges[0]
+    keys = rounded_up(edges, dtype)
+    start, last, first = keys[0], keys[number], edges[0]
     if edges.dtype != dtype:
+        last -= dtype.type(most).item() != most  # which rounds up to a number above the last bin
         first = from_key(int(start), dtype)
         scale = number / (from_key(int(last), dtype).item() - first.item())
+    if most == 0:  # the last bin contains both zeros
+        last = keys.dtype.type(0)
     if not 0 < (factor := dtype.type(scale)) < np.inf:
         return None
     scalars = number, start, last, first, factor, np.float32(margin + number * ROUNDED)
-    return Axis(_even_kind(dtype), (keys,), scalars, number)
+    return Axis(_even_kind(dtype), (keys[:number],), scalars, number)
 
 
 @cache

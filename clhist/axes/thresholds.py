@@ -66,7 +66,7 @@ def numpy_bins(edges: Array, dtype: np.dtype, via: np.dtype | None = None) -> Th
         What the data is converted to before it is compared, as a sample of several dtypes is.
     """
     if via is None and edges.dtype.kind == dtype.kind == "f":
-        last = last_key(edges[-1], dtype)
+        last = _last_key(edges[-1], dtype)
     else:
         stop = first_keys(edges[-1:], dtype, via, strict=True)
         # Without a number above the last edge, the last bin ends with the greatest key.
@@ -113,7 +113,7 @@ def within_range(bins: Thresholds, low: Any, high: Any) -> Thresholds:
 def keys_within(low: Any, high: Any, dtype: np.dtype) -> tuple[int, int]:
     """Return the keys of the least and the greatest x with ``x >= low`` and ``x <= high``; in no order if none is."""
     start, greatest = _scalar_key(low, dtype, strict=False), key_range(dtype)[1]
-    return (greatest, greatest - 1) if start is None else (start, last_key(high, dtype))
+    return (greatest, greatest - 1) if start is None else (start, _last_key(high, dtype))
 
 
 def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, strict: bool = False) -> Array:
@@ -124,14 +124,14 @@ def first_keys(edges: Array, dtype: np.dtype, via: np.dtype | None = None, *, st
     kinds = edges.dtype.kind, dtype.kind
     # The most frequent case: no comparison rounds.
     if via is None and kinds == ("f", "f") and dtype.itemsize <= edges.dtype.itemsize <= 8:
-        return _rounded_up(edges, dtype, strict)
+        return rounded_up(edges, dtype, strict)
     middle = dtype if via is None else via
     common = np.result_type(middle, edges.dtype)
     with np.errstate(all="ignore"):
         compared = edges.astype(common)
         # Floats: each edge is rounded up to the data's dtype.
         if common.kind == dtype.kind == "f" and common.itemsize <= 8 and middle.kind == "f":
-            return _rounded_up(compared, dtype, strict)
+            return rounded_up(compared, dtype, strict)
         # Edges are numbers of the data's dtype, so no comparison rounds.
         if common == dtype and dtype.kind in "iumM":
             return _step(keys_of(compared), dtype, strict)
@@ -164,8 +164,8 @@ def _clipped(edges: Array, dtype: np.dtype, strict: bool) -> Array:
     return (keys + 1 if strict else keys).astype(key_dtype(dtype))
 
 
-def _rounded_up(edges: Array, dtype: np.dtype, strict: bool) -> Array:
-    """Return first keys of floats that are not wider than the edges, which ascend."""
+def rounded_up(edges: Array, dtype: np.dtype, strict: bool = False) -> Array:
+    """Return `first_keys` of floats that are not wider than the edges, which ascend."""
     are_wider = edges.dtype != dtype
     if are_wider:
         with np.errstate(all="ignore"):
@@ -204,7 +204,7 @@ def _ceiling(edges: Array, dtype: np.dtype, strict: bool) -> Array:
     return np.maximum(least[:reachable], low).astype(key_dtype(dtype))
 
 
-def last_key(value: Any, dtype: np.dtype) -> int:
+def _last_key(value: Any, dtype: np.dtype) -> int:
     """Return the key of the greatest x with ``x <= value``, a scalar; that of the least number minus 1 if none is."""
     stop = _scalar_key(value, dtype, strict=True)
     return key_range(dtype)[1] if stop is None else stop - 1

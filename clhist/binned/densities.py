@@ -39,12 +39,12 @@ class Densities:
     queue : pyopencl.CommandQueue
         Where it divides.
     edges : sequence of array
-        Of each axis.
+        Of each axis; no caller has them.
     """
 
     def __init__(self, queue: cl.CommandQueue, edges: Sequence[np.ndarray]) -> None:
         self._queue, self._shape = queue, tuple(len(one) - 1 for one in edges)
-        self._edges = [one.copy() for one in edges]  # the caller gets the others
+        self._edges = edges
         self._widths: Array | None = None
 
     def __call__(self, counts: Array) -> Array:

@@ -283,9 +283,9 @@ def _counted(
     binned = None if axis is None else Binned((axis,), (a,), where, a.size)
     rows, shape = None if rest is None else prod(rest), (max(0, len(edges) - 1),)
     hist, swept = counted(binned, shape, weights, queue, on_device=is_device_array(a), rows=rows, **options)
-    divide = Densities(queue, (edges,))
+    own = (edges.copy(),)
     kind, searches = (None, False) if axis is None else (axis.kind, axis.is_searched)
-    return PreparedHistogram(queue, swept, hist.dtype, (edges,), rest, None, kind, divide, searches), hist
+    return PreparedHistogram(queue, swept, hist.dtype, own, rest, None, kind, Densities(queue, own), searches), hist
 
 
 def repeated_points(
@@ -364,8 +364,8 @@ def histogramdd(
     binned = None  # without bins
     if all(shape):
         binned = binned_points(points, edges, where, queue, are_even=are_even, most=most)
-    searches, divide = binned is not None and any(axis.is_searched for axis in binned.axes), Densities(queue, edges)
-    of_bins: Any = {"edges": tuple(edges), "divide": divide, "searches": searches}
+    searches, own = binned is not None and any(axis.is_searched for axis in binned.axes), tuple(map(np.copy, edges))
+    of_bins: Any = {"edges": own, "divide": Densities(queue, own), "searches": searches}
     sweep = None if binned is None or earlier is None or earlier.sweep is None else earlier.sweep.of_axes(binned)
     if earlier is not None and sweep is not None:
         prepared = PreparedHistogram(queue, sweep, earlier.dtype, **of_bins)

@@ -16,6 +16,7 @@ from clhist.axes.thresholds import GREATEST, are_exact
 from clhist.bincount import bincount
 from clhist.binned.counts import are_real, can_sum, check_device_dtypes, densities
 from clhist.binned.inputs import (
+    are_ascending,
     are_numbers,
     are_usable,
     check_ends,
@@ -127,8 +128,7 @@ def counted_edges(bins: int, low: float, high: float, dtype: np.dtype = _FLOAT64
 def edges_of_caller(bins: Any, range: Any, dtype: np.dtype) -> np.ndarray:
     """Return NumPy's edges for data of `dtype` from the edges of the caller."""
     # NumPy takes a sorted array as it is. It takes ten times as long, and checks a range as well.
-    is_plain = type(bins) is np.ndarray and bins.ndim == 1 and bins.dtype.char in "fd" and range is None
-    if is_plain and len(bins) > 1 and bool((bins[1:] >= bins[:-1]).all()):
+    if range is None and are_ascending(bins):
         edges: np.ndarray = bins
         return edges
     return numpy_edges(np.empty(0, dtype), bins, range)

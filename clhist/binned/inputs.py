@@ -135,7 +135,20 @@ def check_number(bins: Any, dims: int | None = None) -> None:
 
 def are_usable(edges: Array, *, fewest: int = 2) -> bool:
     """Return whether kernels can search NumPy's edges: `fewest` or more, none of them NaN."""
-    return len(edges) >= fewest and edges.dtype.kind in "biuf" and not bool(np.isnan(edges).any())
+    if len(edges) < fewest or edges.dtype.kind not in "biuf":
+        return False
+    # The index of the greatest number is that of the first NaN.
+    return not len(edges) or not bool(np.isnan(edges[edges.argmax()]))
+
+
+def are_ascending(edges: Any) -> bool:
+    """Return whether edges are a plain array of two numbers or more that do not descend, none of them NaN."""
+    if type(edges) is not np.ndarray or edges.ndim != 1 or len(edges) < 2:
+        return False
+    if edges.dtype.kind not in "iu" and edges.dtype.char not in "fd":
+        return False
+    ascend: np.ndarray = edges[1:] >= edges[:-1]
+    return bool(ascend[ascend.argmin()])  # in a third of the time of `all`
 
 
 def check_ends(name: str, ends: Any) -> None:

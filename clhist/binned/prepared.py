@@ -44,7 +44,7 @@ class PreparedHistogram(NamedTuple):
     dtype : numpy.dtype
         Of the counts or sums.
     edges : tuple of array
-        Of each dimension; empty if the device makes them.
+        Of each dimension, copies that no caller has; empty if the device makes them.
     rest : tuple of int, optional
         The shape of the dimensions that are not counted over.
     device_edges : DeviceEdges, optional
@@ -145,8 +145,9 @@ class OfKinds(NamedTuple):
         axis = numpy_axis(edges, kernel_dtype(dtype), queue, ends=ends, most=most) if is_usable else None
         if axis is None or (sweep := self.sweep_of(axis)) is None:
             return None
-        of_axis = axis.kind, Densities(queue, (edges,)), axis.is_searched
-        return PreparedHistogram(queue, sweep, self.of_kinds[0].dtype, (edges,), None, None, *of_axis)
+        own, dtype = (edges.copy(),), self.of_kinds[0].dtype
+        of_axis = axis.kind, Densities(queue, own), axis.is_searched
+        return PreparedHistogram(queue, sweep, dtype, own, None, None, *of_axis)
 
     def sweep_of(self, axis: Axis) -> Sweep | None:
         """Return the sweep over one other axis, or None if none of the histograms has that kind."""
@@ -209,8 +210,6 @@ def store_for_any_bins(key: Hashable, prepared: PreparedHistogram) -> None:
     """Store a prepared histogram for calls of other bins, as `for_any_bins` looks for it."""
     if key is None or prepared.kind is None or prepared.sweep is None or prepared.rest is not None:
         return
-    # Copies of the edges, which no caller changes.
-    prepared = prepared._replace(edges=tuple(axis_edges.copy() for axis_edges in prepared.edges))
     earlier = for_any_bins(key) or OfKinds(())
     call_templates.put(_any_bins(key), earlier.with_other(prepared))
 
@@ -246,8 +245,6 @@ def store(key: Hashable, prepared: PreparedHistogram, looked_at: tuple[Any] | No
     """
     if key is None or prepared.sweep is None:
         return
-    # Copies of the edges, which no caller changes.
-    prepared = prepared._replace(edges=tuple(axis_edges.copy() for axis_edges in prepared.edges))
     stored: PreparedHistogram | OfKinds = prepared
     if looked_at is not None:
         earlier = call_templates.get(key)
