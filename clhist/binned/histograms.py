@@ -360,7 +360,8 @@ def histogramdd(
     any_bins = None if key is None else (key[0], ("dd", "any bins", *key[1][3:]), key[2])
     earlier: PreparedHistogram | None = call_templates.get(any_bins)
     most = most_cells(points.size, queue, earlier) if call_templates.get(key) is None else 0
-    are_even = [np.ndim(axis_bins) == 0 for axis_bins in (bins if np.iterable(bins) else [bins] * points.dims)]
+    of_axes = bins if np.iterable(bins) else [bins] * points.dims
+    are_even = [type(axis_bins) is int or np.ndim(axis_bins) == 0 for axis_bins in of_axes]
     binned = None  # without bins
     if all(shape):
         binned = binned_points(points, edges, where, queue, are_even=are_even, most=most)

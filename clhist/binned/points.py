@@ -73,7 +73,7 @@ class Points(NamedTuple):
 
     def check_edges(self, bins: Sequence[Any]) -> None:
         """Raise ValueError if kernels cannot count device arrays by the edges in `bins`, one entry for a dimension."""
-        edges = {n: np.asarray(one) for n, one in enumerate(bins) if np.ndim(one) == 1}
+        edges = {n: np.asarray(one) for n, one in enumerate(bins) if type(one) is not int and np.ndim(one) == 1}
         for n, axis_edges in edges.items():
             # A single edge makes no bin, and the histogram is empty, as NumPy's.
             if not are_usable(axis_edges, fewest=1):
