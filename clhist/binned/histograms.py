@@ -358,8 +358,8 @@ def histogramdd(
         return histogramdd_on_host(points, bins, range, density, weights, where, out, queue, options)
     # Calls on such points that had other bins may have the same kinds of axes.
     any_bins = None if key is None else (key[0], ("dd", "any bins", *key[1][3:]), key[2])
-    earlier: PreparedHistogram | None = call_templates.get(any_bins)
-    most = most_cells(points.size, queue, earlier) if call_templates.get(key) is None else 0
+    most = most_cells(points.size, queue, call_templates.get(any_bins)) if call_templates.get(key) is None else 0
+    call_templates.put(any_bins, True)
     of_axes = bins if np.iterable(bins) else [bins] * points.dims
     are_even = [type(axis_bins) is int or np.ndim(axis_bins) == 0 for axis_bins in of_axes]
     binned = None  # without bins
@@ -367,9 +367,10 @@ def histogramdd(
         binned = binned_points(points, edges, where, queue, are_even=are_even, most=most)
     searches, own = binned is not None and any(axis.is_searched for axis in binned.axes), tuple(map(np.copy, edges))
     of_bins: Any = {"edges": own, "divide": Densities(queue, own), "searches": searches}
-    sweep = None if binned is None or earlier is None or earlier.sweep is None else earlier.sweep.of_axes(binned)
-    if earlier is not None and sweep is not None:
-        prepared = PreparedHistogram(queue, sweep, earlier.dtype, **of_bins)
+    of_kinds = None if any_bins is None or binned is None else (any_bins, binned.kind)
+    earlier: PreparedHistogram | None = call_templates.get(of_kinds)
+    if earlier is not None and earlier.sweep is not None and binned is not None:
+        prepared = PreparedHistogram(queue, earlier.sweep.of_axes(binned), earlier.dtype, **of_bins)
         store(key, prepared)
         return prepared((*points.arrays, where, weights), points.size, density, out), edges
     hist, swept = counted(
@@ -377,7 +378,7 @@ def histogramdd(
     )
     prepared = PreparedHistogram(queue, swept, hist.dtype, **of_bins)
     store(key, prepared)
-    store(any_bins, prepared)
+    store(of_kinds, prepared)
     return prepared.finished(hist, density, out), edges
 
 

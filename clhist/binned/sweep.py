@@ -414,15 +414,12 @@ class Sweep:
         template = self.template.with_args(1, arguments_of(self.queue, axis, on_device=True))
         return Sweep(template, self.names, self.dtypes, shape, bins, self.size, self.in_blocks, self.kind)
 
-    def of_axes(self, binned: Binned) -> Sweep | None:
-        """Return the sweep over the axes of similar data, or None if they are of other kinds."""
+    def of_axes(self, binned: Binned) -> Sweep:
+        """Return the sweep over the axes of similar data, which are of the same kinds."""
         binned, shape = binned.packed if self.in_blocks else binned, binned.shape
-        kind, own = binned.kind, self.kind
-        if (kind.axes, kind.in_rows, kind.masked) != (own.axes, own.in_rows, own.masked):
-            return None
         bins = shape if type(self.bins) is tuple else prod(shape) + 1  # with a spare bin
         template = self.template.with_args(0, binned.template(self.queue)[0])
-        return Sweep(template, self.names, self.dtypes, shape, bins, self.size, self.in_blocks, own)
+        return Sweep(template, self.names, self.dtypes, shape, bins, self.size, self.in_blocks, self.kind)
 
     @property
     def queue(self) -> cl.CommandQueue:
