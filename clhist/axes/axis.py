@@ -158,7 +158,8 @@ def _axis_of_cells(bins: Thresholds, *, fp64: bool, is_searched: bool = False, *
     if bins.dtype.kind in "iuf" and not has_no_type(bins.dtype, fp64):
         with np.errstate(all="ignore"):
             cells = Cells.of(bins, LINEAR, **options)
-    if cells is None or cells.steps > 1:
+    # Keyed cells mostly save many steps or none: to try them for two takes as long as these.
+    if cells is None or cells.steps > (_SEARCHES[1] if is_searched else 1):
         keyed = Cells.of(bins, KEYED, **options)
         cells = keyed if cells is None or (keyed is not None and keyed.steps < cells.steps) else cells
     assert cells is not None

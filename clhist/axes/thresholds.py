@@ -166,6 +166,7 @@ def _clipped(edges: Array, dtype: np.dtype, strict: bool) -> Array:
 
 def rounded_up(edges: Array, dtype: np.dtype, strict: bool = False) -> Array:
     """Return `first_keys` of floats that are not wider than the edges, which ascend."""
+    below: Any = strict
     are_wider = edges.dtype != dtype
     if are_wider:
         with np.errstate(all="ignore"):
@@ -173,7 +174,7 @@ def rounded_up(edges: Array, dtype: np.dtype, strict: bool = False) -> Array:
         # Rounding to nearest may go down: then the next number is the first one.
         below = rounded <= edges if strict else rounded < edges
     else:
-        rounded, below = edges.copy(), strict
+        rounded = edges.copy()
     bits = rounded.view(bits_dtype(dtype))
     # The keys of positive numbers are their bits. A scalar tells most edges from those that need more.
     if len(edges) and (first := edges.item(0)) <= 0:
