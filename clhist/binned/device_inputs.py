@@ -66,7 +66,7 @@ def numpy_axis(
         That of `most_cells`, for uneven bins.
     """
     # Even bins take a few microseconds, and so does a look into the cache.
-    if ends is not None and via is None and bins_of is numpy_bins:
+    if ends is not None and via is None and edges.dtype == dtype and bins_of is numpy_bins:
         axis = even_axis(edges, dtype, *ends, fp64=has_fp64(queue.device))
         if axis is not None:
             return axis
@@ -123,6 +123,11 @@ def _axis(
         assert raw is not None
         # The bytes of the key are the edges, so the cache stores no second copy.
         edges = np.frombuffer(raw, edge_dtype)
+    # Even bins of edges that are wider than the data.
+    if low is not None and via is None and bins_of is numpy_bins:
+        axis = even_axis(edges, dtype, low, high, fp64=fp64)
+        if axis is not None:
+            return axis
     bins = bins_of(edges, dtype, via)
     if low is not None:
         bins = within_range(bins, low, high)

@@ -264,14 +264,12 @@ def arguments_of(queue: cl.CommandQueue, axis: Axis, on_device: bool) -> list[An
 
 # Tables on devices, by queue and axis: fewer than calls are cached, since some take megabytes.
 _tables: Remembered[list[Any]] = Remembered(64)
-_FEW_BYTES = 2**13  # of tables: an upload takes as little time as the cache
 
 
 def _uploaded(queue: cl.CommandQueue, axis: Axis) -> list[Any]:
     """Return the tables of an axis on the device; None for an array that each call has anew."""
     # The axis of new edges belongs to one call.
-    is_large = axis.cells is not None or any(table is not None and table.nbytes > _FEW_BYTES for table in axis.tables)
-    key = (queue, itself(axis)) if is_large and not axis.is_searched else None
+    key = None if axis.is_searched else (queue, itself(axis))
     tables = _tables.get(key)
     if tables is None:
         tables, arrays = [], axis.arrays

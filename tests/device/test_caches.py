@@ -104,7 +104,9 @@ def test_all_that_is_kept_can_be_cleared(queue, own_kernel):
         executables = [each for each in gc.get_objects() if type(each) is launcher.OpenCLExecutable]
         gone = [weakref.ref(each) for each in executables if id(each) not in others]
         del executables
-        gone += [weakref.ref(table) for tables in sweep._tables._kept.values() for table in tables]
+        tables = [table for tables in sweep._tables._kept.values() for table in tables if table is not None]
+        gone += [weakref.ref(table) for table in tables]
+        del tables
         gone += [weakref.ref(each) for each in spec._kept._kept.values()]
         assert {type(each()) for each in gone} >= {launcher.OpenCLExecutable, cl_array.Array, clhist.Accumulator}
         assert clhist.clear_caches() is None
