@@ -32,6 +32,7 @@ from clhist.selftest.inputs import as_cpu, as_gpu
 pytest_plugins = ["budget", "repeats"]
 LONGEST_TEST = 300  # seconds: a lock that waits for itself never comes back
 _MOMENT = 5  # seconds
+_ALLOCATIONS = 20_000  # between garbage collections: by Python's 700 they take 5 % of tests without a device
 _terminal = pytest.StashKey()
 # The same examples in every run, however long one takes.
 settings.register_profile(
@@ -141,6 +142,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         _watchdog.stop()
         gc.freeze()
+        gc.set_threshold(_ALLOCATIONS)
         gc.enable()
 
 
@@ -302,11 +304,14 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return lambda *found: monkeypatch.setattr("benchmarks.peer_libraries.peers", lambda: list(found))
 
 
-@pytest.fixture
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let scikit-learn's threads not wait for each other in loops, which takes ten times as long beside other tests."""
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Let scikit-learn's threads not wait for each other in loops, which takes ten times as long beside other tests.
+
+    Once for a module: each limit looks at all libraries of the process, for 4 ms.
+    """
     from threadpoolctl import threadpool_limits
 
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with threadpool_limits(1, "openmp"):
+    with pytest.MonkeyPatch.context() as patch, threadpool_limits(1, "openmp"):
+        patch.setenv("OMP_NUM_THREADS", "1")
         yield

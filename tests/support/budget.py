@@ -75,10 +75,10 @@ class Budget:
         self.config, self.programs = config, Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "teardown":
+        if report.when == "teardown" and (built := dict(report.user_properties).get("programs", 0)):
             file = (self.config.rootpath / report.nodeid.partition("::")[0]).resolve()
             name = file.relative_to(TESTS).as_posix() if file.is_relative_to(TESTS) else file.name
-            self.programs[name] += dict(report.user_properties).get("programs", 0)
+            self.programs[name] += built
 
     def over(self) -> list[str]:
         """Return what is wrong: files that build more than twice what is recorded; new files have no budget yet."""
