@@ -175,11 +175,11 @@ INTEGERS = {
 def test_integers(name, size, on_device, any_profile, queue, rng):
     """Sums are NumPy's of int64, in each of the layouts, also of so many rows that cells are emptied in between."""
     *dtypes, gradients, hessians = INTEGERS[name]
-    binned = rng.integers(0, 16 if size < 10_000 else 1, (size, 2), dtype=np.uint8)  # many are all in one bin
+    binned = rng.integers(0, 17 if size < 10_000 else 1, (size, 2), dtype=np.uint8)  # many are all in one bin
     send = (lambda array: cl_array.to_device(queue, array)) if on_device else np.asarray
     native = [dtype.strip(">") if on_device else dtype for dtype in dtypes]
     values = [np.resize(each, size).astype(dtype) for each, dtype in zip((gradients, hessians), native, strict=True)]
-    of, few = BinnedFeatures(send(binned), 16, queue=queue), rng.integers(0, size, 5000)
+    of, few = BinnedFeatures(send(binned), 17, queue=queue), rng.integers(0, size, 5000)
     for used, chosen, options in (
         (values, [slice(None)], {}), (values[:1], [slice(None)], {}),
         (values, [few[:4], few[4:4], few[4:]], {"rows": send(few), "offsets": [0, 4, 4, 5000]}),
@@ -187,7 +187,7 @@ def test_integers(name, size, on_device, any_profile, queue, rng):
         found = of.histograms(*map(send, used), **options)
         assert (found.hessians is None) == (len(used) == 1)
         for array, of_row in zip(found, [np.ones(size), *used], strict=False):
-            expected = np.zeros((len(chosen), 2, 16), np.int64)
+            expected = np.zeros((len(chosen), 2, 17), np.int64)
             for node, part in enumerate(chosen):
                 for feature in range(2):
                     np.add.at(expected[node, feature], binned[part, feature], of_row[part].astype(np.int64))
@@ -236,7 +236,7 @@ def test_refusals(queue):
     ids=["classes", "two classes", "squares", "quantiles"],
 )
 def test_models_are_the_same_wherever_trees_grow(estimator, options, queue, rng, monkeypatch):
-    x = rng.normal(size=(3000, 4))
+    x = rng.normal(size=(3000, FEATURES))
     x[::9, 1] = np.nan
     y = np.digitize(x[:, 0] + x[:, 2] * x[:, 3], [-1, 1, 2][: 1 if "early_stopping" in options else 3])
     weights = rng.integers(1, 9, 3000) / 7
