@@ -210,7 +210,10 @@ class FakeCuda:
     def _buffer(self, queue: cl.CommandQueue, address: int) -> Any:
         if not address:
             return None
-        for begin, memory in self.memory.items():
+        # Most addresses are those of allocations, of which there are thousands.
+        begins = [address] if address in self.memory else self.memory
+        for begin in begins:
+            memory = self.memory[begin]
             if begin <= address < begin + memory.size:
                 flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
                 return cl.Buffer(queue.context, flags, hostbuf=memory[address - begin :])
