@@ -242,7 +242,7 @@ def test_models_are_the_same_wherever_trees_grow(estimator, options, queue, rng,
     weights = rng.integers(1, 9, 3000) / 7
     monkeypatch.setattr(estimators, "_queue_of", lambda name: queue)
     monkeypatch.setattr(estimators, "default_queue", lambda: queue)
-    options = {"max_iter": 2, "random_state": 0, **options}  # the second tree has the first one's gradients
+    options = {"max_iter": 3, "random_state": 0, **options}
     host = estimator(**options).fit(x, y, weights)
     named = estimator(**options, device="any").fit(x, y, weights)
     monkeypatch.setattr(estimators, "FEWEST_BINS", 0)
