@@ -156,11 +156,8 @@ def histogram(
         rest, (a, weights, where) = last_axes(axis, (a, weights, where))
     _check_out(out, a, weights, density, bins, rest or ())
     if isinstance(bins, str):
-        # The rest is the call with the number of bins, which may repeat an earlier one.
-        bins, data_extent = _by_rule(flat(a), weights, flat(where), bins, range, queue)
-        result, (key, _, is_new) = repeated_call(arrays, (bins, range, axis, reproducible), density, queue)
-        if result is not None:
-            return result
+        number, data_extent = _by_rule(flat(a), weights, flat(where), bins, range, queue)
+        return _with_number(number, data_extent, data, density, queue, arrays, form)
     # At most 2^16 bit patterns: count these on the device, and let NumPy bin them.
     if axis is None and are_few_kinds(a, weights, where):
         _check_bins(bins, range)
@@ -208,6 +205,21 @@ def _check_bins(bins: Any, range: Any) -> None:
     """Raise NumPy's TypeError or ValueError if bins or range are wrong for any data."""
     if type(bins) is not int or bins <= 0 or range is not None:
         numpy_edges(np.empty(0), min(bins, 1) if isinstance(bins, int | np.integer) else bins, range)
+
+
+def _with_number(
+    bins: int,
+    data_extent: Any,
+    data: _Data,
+    density: bool | None,
+    queue: cl.CommandQueue,
+    arrays: tuple[Any, Any, Any, Any],
+    form: tuple[Any, Any, Any, bool],
+) -> tuple[Any, np.ndarray]:
+    """Return `histogram` with a number of bins in the place of a rule; it may repeat an earlier call."""
+    form = bins, *form[1:]
+    result, (key, _, is_new) = repeated_call(arrays, form, density, queue)
+    return result or histogram(data, bins, density, queue, arrays, form, (key, data_extent, is_new))
 
 
 def _by_rule(
