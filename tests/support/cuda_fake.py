@@ -211,7 +211,7 @@ class FakeCuda:
         if not address:
             return None
         # Most addresses are those of allocations, of which there are thousands.
-        begins = [address] if address in self.memory else self.memory
+        begins = [address] if address in self.memory else [*self.memory]  # which other threads add to
         for begin in begins:
             memory = self.memory[begin]
             if begin <= address < begin + memory.size:
