@@ -67,8 +67,9 @@ def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -
     keys = np.array([start, start], key_dtype(dtype))
     kind = EdgesKind(dtype, KEYED, has_no_type(dtype, fp64))
     # The arguments of a KEYED axis: keys, cells, bins, shift, start, last. A key equal to `start` is above all, too.
-    cells = np.full(2, num_bins, np.int32)
-    return Axis(kind, (keys, cells), (num_bins + 1, 0, keys[0], keys.dtype.type(np.iinfo(keys.dtype).min)), num_bins)
+    # Blocks of elements read the cell of `last`, which lies before `start`: after this shift it is one of two.
+    cells, least, shift = np.full(2, num_bins, np.int32), np.iinfo(keys.dtype).min, 8 * keys.itemsize - 1
+    return Axis(kind, (keys, cells), (num_bins + 1, shift, keys[0], keys.dtype.type(least)), num_bins)
 
 
 def bin_numbers(binned: Binned, queue: cl.CommandQueue, *, falling: bool = False, out: Any = None) -> Any:

@@ -7,6 +7,7 @@ import pyopencl.array as cl_array
 import pytest
 
 import clhist
+from clhist.binned.numbers import steps_axis
 
 NAN = np.nan
 EDGES = {
@@ -116,3 +117,26 @@ def test_where_missing_elements_are_one_value():
     assert clhist.unique(["b", "a", "b"], equal_nan=False).tolist() == ["a", "b"]
     with pytest.raises(TypeError, match=r"^equal_nan: expected "):
         clhist.unique(np.ones(3), equal_nan=0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "i8"])
+@pytest.mark.parametrize("right", [False, True])
+def test_edges_without_a_number_between_them(dtype, right, queue):
+    """All elements are below or above all edges; blocks of elements look into no memory but the table's."""
+    rng, limits = np.random.default_rng(2), (np.finfo if dtype[0] == "f" else np.iinfo)(dtype)
+    x = rng.normal(size=20_000).astype("f8").clip(0 if dtype == "u1" else None).astype(dtype)
+    x[:200] = limits.max
+    x[200:400] = limits.min
+    for edges in ([0.5], [0.5] * 3, [1e16 + 1000, 1e16 + 2000], [-1e300, -1e299], [-(2**31)] * 2, [0.3, 0.4], [7, 7]):
+        rising = np.array(edges, np.float64)
+        for own in (rising, rising[::-1]):
+            np.testing.assert_array_equal(clhist.digitize(x, own, right, queue=queue), np.digitize(x, own, right))
+        axis = steps_axis(rising, np.dtype(dtype), right=right, fp64=True)
+        if axis is None or axis.kind.steps or len(axis.arrays) < 2:  # with bins
+            continue
+        # As a block clamps a key, and shifts its distance from the first one.
+        _, shift, start, last, *_ = map(int, axis.scalars)
+        bits = 8 * axis.arrays[0].itemsize
+        for key in (-(2 ** (bits - 1)), start, start + 1, 2 ** (bits - 1) - 1):
+            within = min(key, last) if key > start else start
+            assert (within - start) % 2**bits >> shift < len(axis.arrays[1])
