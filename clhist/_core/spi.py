@@ -60,11 +60,7 @@ from clhist._core.runtime.reported_repeats import (
 from clhist._core.templates import render as render
 from clhist._core.kernels.scan import ScanSpec as ScanSpec
 from clhist._core.opencl.program import Kernel as Kernel, kept_by_context as kept_by_context, kernels_of as kernels_of
-from clhist._core.opencl.elementwise import (
-    are_positive as are_positive,
-    gather as gather,
-    zero_where_none as zero_where_none,
-)
+from clhist._core.opencl.elementwise import are_positive as are_positive, zero_where_none as zero_where_none
 from clhist._core.runtime import row_kernels as row_kernels
 from clhist._core.runtime.mapped_rows import row_dots as row_dots
 from clhist._core.runtime.mapped_rows import reduce_mapped as reduce_mapped, reduce_sorted as reduce_sorted

@@ -303,7 +303,7 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
     regions = regions_of(input, labels, index)
     if regions is None or regions.is_complex:
         return by_scipy("histogram", input, min, max, bins, labels, index)
-    from clhist._core.spi import gather
+    from clhist._core.spi import row_kernels
     from clhist.binned.spi import check_ends, check_number
     from clhist.ndimage.kernels import histogram_kernel
 
@@ -317,7 +317,7 @@ def histogram(input: Any, min: Any, max: Any, bins: int, labels: Any = None, ind
     counts = histogram_kernel(regions.groups, regions.values, edges)
     # A device has no arrays of objects: regions without values have rows of zeros there.
     if regions.on_device and not regions.is_one:
-        return counts if regions.index is None else gather(counts, regions.index)
+        return counts if regions.index is None else row_kernels.picked(counts, regions.index)
     counts = regions.picked_host(counts)
     # SciPy returns None only for empty regions that `index` names.
     if regions.is_one and index is None:

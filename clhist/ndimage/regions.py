@@ -85,9 +85,9 @@ class Regions:
     def picked(self, result: Array) -> Any:
         """Return the results of the regions asked for."""
         if is_device_array(result) and not self.is_one:
-            from clhist._core.spi import gather
+            from clhist._core.spi import row_kernels
 
-            return gather(result, self.index)
+            return row_kernels.picked(result, self.index)
         return self.picked_host(result)
 
     def picked_host(self, result: Array) -> Any:

@@ -74,33 +74,5 @@ def zero_where_none(x: Array, sizes: Array) -> Array:
     return cl_array.if_positive(sizes, x, zeros(x.queue, x.shape, x.dtype))
 
 
-def gather(x: Array, index: np.ndarray) -> Array:
-    """Return the elements of an array of one dimension, or the rows of one of two, that `index` has the numbers of.
-
-    Memory may be that of `x`, where these follow one another.
-    """
-    first = int(index.flat[0]) if index.size else 0
-    # Consecutive numbers, such as those of all regions, need no upload: a call on arrays of CUDA can be replayed then.
-    if index.size and np.array_equal(index.ravel(), np.arange(first, first + index.size)):
-        if index.size == x.shape[0]:
-            return x.reshape(*index.shape, *x.shape[1:])
-        if isinstance(x, CudaArray):
-            return x[first : first + index.size].reshape(*index.shape, *x.shape[1:])
-    if isinstance(x, CudaArray):
-        x.check_not_captured()
-        places = x.memory.library.from_host(index, None, x.of_library())
-        return _as_signed(x).computed(lambda own, _: own[places]).view(x.dtype)
-    if x.dtype.kind == "b":
-        return gather(as_bytes(x), index).view(x.dtype)
-    if x.ndim == 1:
-        flat = cl_array.take(x, cl_array.to_device(x.queue, index.ravel().astype(np.int32)))
-        return flat.reshape(index.shape)
-    # PyOpenCL's `take` has one dimension: rows are gathered element by element.
-    columns = np.arange(x.shape[1])
-    numbers = (index.ravel()[:, None] * x.shape[1] + columns).astype(np.int32)
-    rows = cl_array.take(x.reshape(-1), cl_array.to_device(x.queue, numbers.ravel()))
-    return rows.reshape(*index.shape, x.shape[1])
-
-
 def _as_signed(x: CudaArray) -> CudaArray:
     return x.view(np.dtype(f"i{x.dtype.itemsize}")) if x.dtype.kind == "u" else x

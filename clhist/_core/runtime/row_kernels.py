@@ -14,12 +14,15 @@ import pyopencl as cl
 
 from clhist._core.kernels.render import render_row_kernel
 from clhist._core.kernels.row_kernels import ARRAYS, NUMBERS, SIZES, VECTOR_BYTES, RowKernelSpec
-from clhist._core.opencl.arrays import Array, is_aligned, is_device_array
+from clhist._core.opencl.arrays import Array, as_bytes, is_aligned, is_device_array
+from clhist._core.opencl.cuda_kinds import is_cuda
 from clhist._core.opencl.device import device_kind
+from clhist._core.opencl.new_arrays import kept_on_device
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call import Outcome, queue_for, queue_of
 from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
+from clhist._core.runtime.signature import call_templates, signature_of
 from clhist._core.runtime.single_kernel import single_kernel
 from clhist.operators.halves import number_of
 
@@ -43,6 +46,41 @@ def gather(table: Array, indices: Array) -> Array:
         Of the kind and dtype of `table`.
     """
     return _run("gather", (table, indices), (*indices.shape, *table.shape[1:]), table.dtype)
+
+
+def picked(table: Array, index: np.ndarray) -> Array:
+    """Return the rows of an array of the device that `index` has the numbers of, all of which are in the table.
+
+    Parameters
+    ----------
+    table : array of shape (H, ...)
+        Contiguous.
+    index : numpy.ndarray of integers
+        On the host.
+
+    Returns
+    -------
+    array of the shape of `index`, and of a row
+        In the memory of the table, where the rows follow one another.
+    """
+    shape, first = (*index.shape, *table.shape[1:]), int(index.flat[0]) if index.size else 0
+    # Consecutive numbers, such as those of all regions, need no copy; but PyOpenCL gives no buffer of a part.
+    if np.array_equal(index.ravel(), np.arange(first, first + index.size)):
+        if index.size == table.shape[0]:
+            return table.reshape(shape)
+        if is_cuda(table) or not index.size:
+            return table[first : first + index.size].reshape(shape)
+    queue = queue_of(table)
+    assert queue is not None
+    # Numbers stay on the device for later calls, which read nothing of the host then and can be repeated.
+    key = signature_of("rows picked", queue, index)
+    numbers = call_templates.get(key)
+    if numbers is None:
+        numbers = kept_on_device(queue, index.ravel())
+        call_templates.put(key, numbers)
+    is_bool = table.dtype.kind == "b"
+    rows = gather(as_bytes(table) if is_bool else table, numbers).reshape(shape)
+    return rows.view(np.bool_) if is_bool else rows
 
 
 def mean_gradient(gradient: Array, indices: Array, counts: Array) -> Array:
