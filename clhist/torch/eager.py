@@ -56,7 +56,6 @@ def direct(
         As of `torch.library.register_autograd`. Without them a call that needs a gradient goes to `operator`.
     """
     function = None if backward is None or setup is None else _function(kernel, backward, setup)
-    without_checks = None if function is None else _apply_of(function)
 
     def call(*args: Any) -> Any:
         if is_watched():
@@ -71,7 +70,7 @@ def direct(
             return operator(*args)
         # None: there are no recorded launches.
         result = function.apply(None, *args)
-        report_origin(result, (without_checks, args))
+        report_origin(result, (_apply_of(function), args))
         return result
 
     return call
