@@ -95,8 +95,8 @@ class Cells:
     def packed(self, keys: Array) -> Array:
         """Return the packed table of int64, for a search of one step; `keys` are those of bins.
 
-        An entry is a bin `k` and a key `limit`: keys above that are in bin ``k + 1``. Of 32 bits each they are one
-        number, else two. The first entry is for what lies outside.
+        An entry is a bin `k` and a key `limit`: keys above that are in bin ``k + 1``. They are one number
+        if both have 32 bits, else two. The first entry is for what lies outside.
         """
         # Entries by bin, which each cell then gets.
         bins, greatest = len(keys), np.iinfo(keys.dtype).max

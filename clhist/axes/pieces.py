@@ -117,7 +117,7 @@ def pieces_by(index: Any, dtype: np.dtype, bounds: tuple[int, int], near: Array 
         floor = np.maximum(near, ends[0] + key.type(_NEAR)) - key.type(_NEAR)
         roof = np.minimum(near, ends[1] - key.type(_NEAR)) + key.type(_NEAR)
         around = floor + _AROUND.astype(key)[:, None]
-        # Mostly all changes are beside these keys: look at several for each at once.
+        # Usually all changes are near these keys: test several neighbours at once.
         are_reached = reached(around.reshape(-1), np.tile(numbers, len(around))).reshape(around.shape)
         if bool((are_reached[-1] > are_reached[0]).all()):
             low = high = around[0] + are_reached.argmax(0).astype(key)

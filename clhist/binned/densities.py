@@ -39,7 +39,7 @@ class Densities:
     queue : pyopencl.CommandQueue
         Where it divides.
     edges : sequence of array
-        Of each axis; no caller has them.
+        Edges by axis; no caller has these arrays.
     """
 
     def __init__(self, queue: cl.CommandQueue, edges: Sequence[np.ndarray]) -> None:

@@ -44,7 +44,7 @@ class PreparedHistogram(NamedTuple):
     dtype : numpy.dtype
         Of the counts or sums.
     edges : tuple of array
-        Of each dimension, copies that no caller has; empty if the device makes them.
+        Edges by dimension, copies that no caller has; empty if the device makes them.
     rest : tuple of int, optional
         The shape of the dimensions that are not counted over.
     device_edges : DeviceEdges, optional

@@ -297,14 +297,14 @@ _CHOOSE = """
             found[i] = (whole ? 0 : found[i] << bits) | d;
             """
 
-# Of block `i`, which has the counts of digits that differ in their `low` lowest bits.
+# Block `i` has the counts of digits that differ in their `low` lowest bits.
 _BLOCKS = """
             {total} sum = 0;
             for (long at = (long)i << low; at < (long)(i + 1) << low; ++at) sum += counts[at];
             blocks[i] = sum;
             """
 
-# The same: first the block in which the digit is, then the digit.
+# The result of `_CHOOSE`: first the block with the digit, then the digit.
 _CHOOSE_IN_BLOCKS = """
             const long {first}begin = first >> low, end = begin + (1l << (bits - low)) - 1;
             if (whole) {{
@@ -322,54 +322,47 @@ _CHOOSE_IN_BLOCKS = """
             found[i] = (whole ? 0 : found[i] << bits) | d;
             """
 
-# The first digit at which the share of the weight reaches `q`, or the last one that has a weight: rounding may leave
-# the sum of a digit's own digits below it.
-_CHOOSE_BY_WEIGHT = """
-            const long {first}last = (1l << bits) - 1;
-            if (whole)
-                for (long d = 0; d <= last; ++d) members[i] += counts[{at}];
-            {real} below = rank[i], sum = rank[i];
-            long chosen = 0;
-            for (long d = 0; d <= last; ++d) {{
-                const {real} w = counts[{at}];
+
+def _search_by_weight(place: str, first: str, last: str, weight: str) -> str:
+    """Return C that sets `chosen` to the first place at which the share of the weight reaches `q`.
+
+    It is the last place with a weight if none does: rounding may leave the sum of a digit's own digits below it.
+    """
+    return f"""for (long {place} = {first}; {place} <= {last}; ++{place}) {{{{
+                const {{real}} w = {weight};
                 if (!(w > 0)) continue;
-                chosen = d;
+                chosen = {place};
                 below = sum;
                 sum += w;
                 if (sum / members[i] >= q) break;
-            }}
+            }}}}"""
+
+
+_CHOOSE_BY_WEIGHT = f"""
+            const long {{first}}last = (1l << bits) - 1;
+            if (whole)
+                for (long d = 0; d <= last; ++d) members[i] += counts[{{at}}];
+            {{real}} below = rank[i], sum = rank[i];
+            long chosen = 0;
+            {_search_by_weight("d", "0", "last", "counts[{at}]")}
             rank[i] = below;
             found[i] = (whole ? 0 : found[i] << bits) | chosen;
             """
 
-_CHOOSE_BY_WEIGHT_IN_BLOCKS = """
-            const long {first}begin = first >> low, blocks_last = (1l << (bits - low)) - 1;
-            if (whole) {{
-                {real} all = 0;
+_CHOOSE_BY_WEIGHT_IN_BLOCKS = f"""
+            const long {{first}}begin = first >> low, blocks_last = (1l << (bits - low)) - 1;
+            if (whole) {{{{
+                {{real}} all = 0;
                 for (long block = 0; block <= blocks_last; ++block) all += blocks[begin + block];
                 members[i] = all;
-            }}
-            {real} below = rank[i], sum = rank[i];
+            }}}}
+            {{real}} below = rank[i], sum = rank[i];
             long chosen = 0;
-            for (long block = 0; block <= blocks_last; ++block) {{
-                const {real} w = blocks[begin + block];
-                if (!(w > 0)) continue;
-                chosen = block;
-                below = sum;
-                sum += w;
-                if (sum / members[i] >= q) break;
-            }}
+            {_search_by_weight("block", "0", "blocks_last", "blocks[begin + block]")}
             sum = below;
             const long least = chosen << low, last = least + (1l << low) - 1;
             chosen = least;
-            for (long d = least; d <= last; ++d) {{
-                const {real} w = counts[{at}];
-                if (!(w > 0)) continue;
-                chosen = d;
-                below = sum;
-                sum += w;
-                if (sum / members[i] >= q) break;
-            }}
+            {_search_by_weight("d", "least", "last", "counts[{at}]")}
             rank[i] = below;
             found[i] = (whole ? 0 : found[i] << bits) | chosen;
             """

@@ -59,7 +59,7 @@ def test_other_rules_of_the_host_are_numpys(rule, queue, monkeypatch):
 
 
 def test_the_call_with_the_number_of_bins_is_repeated(queue):
-    """Of other data, with another number of bins; also with a mask, a shape and an `out`."""
+    """Other data has another number of bins; also with a mask, a shape and an `out`."""
     for n in range(5):
         x = RNG.normal(size=(N + 40 * n, 3))
         for rule in ("fd", "sturges"):

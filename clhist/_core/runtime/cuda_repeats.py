@@ -392,7 +392,7 @@ def _repeat(calls: Sequence[Any], arguments: Sequence[Given], result: Any) -> Re
         if ending.words is not None:
             ranges.append((ending.words.offset, ending.words.nbytes))
         result = ending.result
-    # What the host reads otherwise may decide on launches.
+    # Other reads of the host may decide on launches.
     if ending is None and any(isinstance(entry, Reading) for entry in calls):
         raise _Unrepeatable
     # Any other entry is the name of a driver call, such as an upload, that a replay would leave out.

@@ -19,7 +19,7 @@ class ReportedRepeat(NamedTuple):
     repeat : Repeat
         The launches.
     addresses : list of int
-        Of its arrays.
+        Those of its arrays.
     result : object
         Its result, finished by `inner`, `origin` and `outer`.
     inner, outer : callable or None
