@@ -112,6 +112,14 @@ def _calls(bench: Bench) -> dict[str, tuple[Call, Call]]:
             lambda n: mean(n, queue, 100),
             lambda n: import_module("scipy.ndimage").mean(y[:n], indices[:n], np.arange(100)),
         )
+    if find_spec("torch"):
+        import torch
+
+        places, values = torch.from_numpy(indices), torch.from_numpy(y)
+        calls["tensors"] = (
+            lambda n: reduce_by_index(100, "sum", indices[:n], y[:n], queue=queue),
+            lambda n: torch.zeros(100, dtype=values.dtype).scatter_add_(0, places[:n], values[:n]),
+        )
     if find_spec("boost_histogram"):
         import boost_histogram as bh
 

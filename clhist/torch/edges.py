@@ -8,10 +8,11 @@ import torch
 
 from clhist._core.spi import reduce_mapped, row_dots, takes_cuda
 from clhist.operators import add
-from clhist.torch import operators
+from clhist.torch import host, operators
 from clhist.torch.checks import SUMMED, check_integers, check_no_tangent, check_size, check_tensor, reproducibility
 from clhist.torch.groups import is_sorted, size_of
-from clhist.torch.operators import as_array, as_tensor, by_rows
+from clhist.torch.host import by_rows
+from clhist.torch.operators import as_array, as_tensor
 from clhist.torch.registration import operator_function, refuse_vmap, register_operator
 from clhist.torch.repeats import repeats
 
@@ -100,6 +101,7 @@ def _messages_shape(x: torch.Tensor, col: Any, row: Any, weight: Any, dim_size: 
     "gather_scatter(Tensor x, Tensor col, Tensor row, Tensor? weight, SymInt dim_size, bool reproducible, "
     "bool is_sorted=False) -> Tensor",
     _messages_shape,
+    host.gather_scatter,
 )
 def _gather_scatter(
     x: torch.Tensor,
@@ -142,7 +144,7 @@ def _dots_shape(first: torch.Tensor, second: torch.Tensor, first_rows: torch.Ten
 
 
 @register_operator(
-    "row_dots(Tensor first, Tensor second, Tensor first_rows, Tensor second_rows) -> Tensor", _dots_shape
+    "row_dots(Tensor first, Tensor second, Tensor first_rows, Tensor second_rows) -> Tensor", _dots_shape, host.row_dots
 )
 def _row_dots(
     first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, second_rows: torch.Tensor

@@ -10,10 +10,11 @@ import torch
 from clhist._core.spi import finished, reduce_mapped, row_kernels, takes_cuda
 from clhist.operators import add
 from clhist.operators.halves import number_of
-from clhist.torch import operators
+from clhist.torch import host, operators
 from clhist.torch.checks import check_empty, check_values, reproducibility
 from clhist.torch.groups import by_groups, dimension_back, is_sorted
-from clhist.torch.operators import as_array, as_tensor, by_rows
+from clhist.torch.host import by_rows
+from clhist.torch.operators import as_array, as_tensor
 from clhist.torch.registration import like_first, map_rows, operator_function, register_operator, rows_of_bins
 from clhist.torch.repeats import repeats
 from clhist.torch.rows import reduce_rows
@@ -131,7 +132,9 @@ def logsumexp(
 
 
 @register_operator(
-    "softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor", like_first
+    "softmax(Tensor src, Tensor index, SymInt dim_size, bool reproducible, bool is_sorted=False) -> Tensor",
+    like_first,
+    host.softmax,
 )
 def _softmax(
     src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False
@@ -157,6 +160,7 @@ def _normalised(src: Any, indices: Any, shape: tuple[int, ...], reproducible: bo
     "softmax_gradient(Tensor result, Tensor grad, Tensor index, SymInt dim_size, bool reproducible,"
     " bool is_sorted=False) -> Tensor",
     like_first,
+    host.softmax_gradient,
 )
 def _softmax_gradient(
     result: torch.Tensor,
@@ -198,6 +202,7 @@ def _log_sums_shape(src: torch.Tensor, index: Any, dim_size: int, *_: Any) -> tu
     "log_sums(Tensor src, Tensor index, SymInt dim_size, bool reproducible, float? empty=None, bool is_sorted=False)"
     " -> (Tensor, Tensor, Tensor)",
     _log_sums_shape,
+    host.log_sums,
 )
 def _log_sums_of(
     src: torch.Tensor,
@@ -229,7 +234,9 @@ def _log_sums_and_parts(
 
 
 @register_operator(
-    "log_sums_gradient(Tensor src, Tensor maxima, Tensor sums, Tensor index, Tensor grad) -> Tensor", like_first
+    "log_sums_gradient(Tensor src, Tensor maxima, Tensor sums, Tensor index, Tensor grad) -> Tensor",
+    like_first,
+    host.log_sums_gradient,
 )
 def _log_sums_gradient(
     src: torch.Tensor, maxima: torch.Tensor, sums: torch.Tensor, index: torch.Tensor, grad: torch.Tensor

@@ -12,10 +12,11 @@ import torch
 from clhist._core.spi import finished, reduce_mapped, row_kernels, takes_cuda
 from clhist.operators import add
 from clhist.operators.halves import number_of
-from clhist.torch import operators
+from clhist.torch import host, operators
 from clhist.torch.checks import SPREADS, check_empty, check_values, reproducibility
 from clhist.torch.groups import by_groups, dimension_back, is_sorted
-from clhist.torch.operators import as_array, as_tensor, by_rows, divided
+from clhist.torch.host import by_rows
+from clhist.torch.operators import as_array, as_tensor, divided
 from clhist.torch.registration import (
     like_first,
     operator_function,
@@ -291,6 +292,7 @@ def _spread_shape(src: Any, mean: torch.Tensor, index: torch.Tensor, *_: Any) ->
     "spread(Tensor src, Tensor mean, Tensor index, int correction, bool is_root, float? empty, bool is_sorted=False)"
     " -> (Tensor, Tensor)",
     _spread_shape,
+    host.spread,
 )
 def _spread_of(
     src: torch.Tensor,
@@ -325,6 +327,7 @@ def _spreads_and_counts(
     "spread_gradient(Tensor src, Tensor mean, Tensor spread, Tensor index, Tensor grad, Tensor counts, int correction,"
     " bool is_root) -> Tensor",
     like_first,
+    host.spread_gradient,
 )
 def _spread_gradient(
     src: torch.Tensor,

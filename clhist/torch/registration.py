@@ -6,7 +6,8 @@ Operators are registered by `torch.library.Library`: a call costs a third of one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -20,8 +21,10 @@ LIBRARY = torch.library.Library("clhist", "DEF")
 _NO_VMAP = "clhist.torch: {} is not under torch.vmap; make one index of the number of the sample and that of the bin"
 
 
-def register_operator(schema: str, result: Callable[..., Any]) -> Callable[[F], F]:
-    """Register the kernel of an operator for tensors of the CPU and of CUDA.
+def register_operator(
+    schema: str, result: Callable[..., Any], few: Callable[..., Any] | None = None
+) -> Callable[[F], F]:
+    """Register the kernel of an operator for tensors of the CPU and of CUDA; return what computes it for both.
 
     Parameters
     ----------
@@ -29,10 +32,14 @@ def register_operator(schema: str, result: Callable[..., Any]) -> Callable[[F], 
         Name, parameters and results.
     result : callable
         Takes the arguments of the operator and returns empty tensors of the shapes and dtypes of its results.
+    few : callable, optional
+        Takes them on the CPU and returns what the operator does, or NotImplemented; see `clhist.torch.host`.
     """
     name = schema.partition("(")[0]
 
     def register(kernel: F) -> F:
+        if few is not None:
+            kernel = _with_few(kernel, few)
         # By this tag the inputs of a compiled call have the strides that they have in eager mode.
         LIBRARY.define(schema, tags=(torch.Tag.needs_fixed_stride_order,))
         for key in ("CPU", "CUDA"):
@@ -41,6 +48,20 @@ def register_operator(schema: str, result: Callable[..., Any]) -> Callable[[F], 
         return kernel
 
     return register
+
+
+def _with_few(kernel: F, few: Callable[..., Any]) -> F:
+    """Return what calls `few` with contiguous tensors of the CPU, and `kernel` with others or as `few` refuses them."""
+
+    @wraps(kernel)
+    def call(*args: Any) -> Any:
+        result = NotImplemented
+        if not args[0].is_cuda:
+            args = tuple([arg.contiguous() if isinstance(arg, torch.Tensor) else arg for arg in args])
+            result = few(*args)
+        return kernel(*args) if result is NotImplemented else result
+
+    return cast(F, call)
 
 
 def like_first(first: torch.Tensor, *_: Any) -> torch.Tensor:

@@ -266,6 +266,7 @@ _LIBRARIES = {
     "factorize, of a device": "pandas",
     "ndimage": "scipy",
     "binned_statistic": "scipy",
+    "tensors": "torch",
     "boost-histogram": "boost_histogram",
     "boost-histogram, means": "boost_histogram",
 }
