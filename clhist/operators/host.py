@@ -53,6 +53,9 @@ def by_ufunc(
     else:
         with np.errstate(all="ignore"):
             ufunc.at(result, bins, values)
+            # Kernels add the initial contents to sums that begin with 0.0, so that no sum is -0.0.
+            if ufunc is np.add and dest is not None:
+                result += native(0)
     return result if native is dtype.type else result.astype(dtype)
 
 

@@ -126,6 +126,16 @@ def test_half_precision_overflows_in_bins_alone(op, dtype, monkeypatch):
             assert np.isfinite(np.asarray(result, np.float32)).all()
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+def test_sums_are_zeros_without_a_sign(dtype, monkeypatch):
+    dest = np.full(3, -0.0, dtype)
+    for _ in ways(monkeypatch):
+        result = clhist.reduce_by_index(dest.copy(), "sum", [0, 1, 1], np.array([-0.0, -0.0, 0.0], dtype))
+        assert not np.signbit(result.real).any()
+        np.testing.assert_array_equal(result, np.zeros(3))
+
+
+
 def test_forms(monkeypatch):
     """Scalars, vectors, batches, structs, masks, other byte orders, strides, lists and narrower values."""
     bins, x = bins_of(300), values_of("f4", 300)
