@@ -18,7 +18,7 @@ import numpy as np
 from clhist._core.kinds import are_plain, imported, may_be_cuda
 from clhist._core.opencl import lost
 from clhist._core.runtime.cuda_entry import takes_cuda
-from clhist._core.runtime.labelled import any_host_tensor, as_tensors, unlabelled
+from clhist._core.runtime.labelled import any_host_tensor, arrays_of_tensors, as_tensors, unlabelled
 from clhist._core.runtime.small import check_refused
 from clhist.operators.c_types import check_booleans
 
@@ -95,9 +95,12 @@ def entry(function: F) -> F:
         # Neither tensors nor CUDA arrays occur: arguments and results need no conversion.
         if are_plain((*args, *options.values())):
             return own(*args, **options)
-        result = function(*args, **options)
-        if is_of_host or not any_host_tensor((*args, *options.values())):
-            return result
+        if not is_of_host and are_plain(options.values()) and (arrays := arrays_of_tensors(args)) is not None:
+            result = own(*arrays, **options)
+        else:
+            result = function(*args, **options)
+            if is_of_host or not any_host_tensor((*args, *options.values())):
+                return result
         if not has_edges:
             return as_tensors(result)
         return as_tensors(result[0]), *result[1:]

@@ -69,6 +69,7 @@ def install(monkeypatch: Any) -> cuda_fake.FakeCuda:
         return run(repeat, arrays, addresses)
 
     monkeypatch.setattr(Repeat, "run", noted)
-    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True), raising=False)
+    for name, value in (("is_cuda", True), ("is_cpu", False)):
+        monkeypatch.setattr(torch.Tensor, name, property(lambda tensor, value=value: value), raising=False)
     monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: 0)
     return cuda

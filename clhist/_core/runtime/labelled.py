@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from clhist._core.kinds import imported, is_instance
+from clhist._core.kinds import are_plain, imported, is_instance
 
 
 def is_labelled(value: object) -> bool:
@@ -126,6 +126,25 @@ def any_host_tensor(values: Iterable[Any]) -> bool:
         elif isinstance(value, list | tuple) and value and isinstance(value[0], tensor) and any_host_tensor(value):
             return True
     return False
+
+
+def arrays_of_tensors(values: Iterable[Any]) -> list[Any] | None:
+    """Return arguments with NumPy arrays of the same memory in the place of PyTorch tensors of the CPU.
+
+    Return None if there are none, or if another argument is not plain: checks of the function name what is wrong.
+    """
+    tensor = imported("torch", "Tensor")
+    arrays, is_changed = [], False
+    for value in values:
+        if type(value) is tensor and value.is_cpu:
+            try:
+                value, is_changed = value.numpy(), True
+            except (RuntimeError, TypeError):  # of one with a gradient, or of a dtype that NumPy lacks
+                return None
+        elif not are_plain((value,)):
+            return None
+        arrays.append(value)
+    return arrays if is_changed else None
 
 
 def as_tensors(result: Any) -> Any:
