@@ -42,7 +42,11 @@ def is_watched() -> bool:
 
 
 def direct(
-    operator: Any, kernel: Callable[..., Any], backward: Backward | None = None, setup: Setup | None = None
+    operator: Any,
+    kernel: Callable[..., Any],
+    backward: Backward | None = None,
+    setup: Setup | None = None,
+    few: Callable[..., Any] | None = None,
 ) -> Any:
     """Return a function that calls `kernel` with plain tensors, and `operator` with all others.
 
@@ -54,6 +58,8 @@ def direct(
         Computes it on tensors of the CPU and of CUDA.
     backward, setup : callable, optional
         As of `torch.library.register_autograd`. Without them a call that needs a gradient goes to `operator`.
+    few : callable, optional
+        Computes it by operators of PyTorch that have the gradient, or returns NotImplemented.
     """
     function = None if backward is None or setup is None else _function(kernel, backward, setup)
 
@@ -66,6 +72,9 @@ def direct(
         # Without a gradient, neither the dispatcher nor autograd has a part in the call.
         if not needs_gradient or not torch.is_grad_enabled():
             return kernel(*args)
+        # A gradient by a function of Python takes several times as long.
+        if few is not None and (result := few(*args)) is not NotImplemented:
+            return result
         if function is None:
             return operator(*args)
         # None: there are no recorded launches.

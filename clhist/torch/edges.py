@@ -189,7 +189,9 @@ def _dots_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, .
     return of_first, of_second, None, None
 
 
-_messages = operator_function("gather_scatter", _gather_scatter, _messages_backward, _messages_setup)
+_messages = operator_function(
+    "gather_scatter", _gather_scatter, _messages_backward, _messages_setup, host.gather_scatter
+)
 _dots = operator_function("row_dots", _row_dots, _dots_backward, _dots_setup)
 for _name in ("gather_scatter", "row_dots"):
     refuse_vmap(_name, "gather_scatter")

@@ -114,6 +114,12 @@ def scatter(
     return groups.of_groups(result)
 
 
+def sums(src: torch.Tensor, index: torch.Tensor, dim_size: int, reduce: str, *more: Any) -> Any:
+    """Return `scatter` of reductions whose gradient by PyTorch's operators is that of `scatter`."""
+    # PyTorch shares the gradient of an extreme otherwise where there are NaN.
+    return scatter(src, index, dim_size, reduce, *more) if reduce in ("sum", "mean") else NotImplemented
+
+
 def count(index: torch.Tensor, dim_size: int) -> Any:
     if small.pays_off("tensors", index.numel()):
         return NotImplemented

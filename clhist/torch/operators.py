@@ -339,9 +339,9 @@ def _histogramdd_backward(ctx: Any, grads: Sequence[torch.Tensor]) -> tuple[Any,
     return [None] * ctx.columns, *ctx.none, of_weight, None
 
 
-scatter = operator_function("scatter", _scatter, _scatter_backward, _scatter_setup)
+scatter = operator_function("scatter", _scatter, _scatter_backward, _scatter_setup, host.sums)
 scatter_gradient = operator_function("scatter_gradient", _scatter_gradient, _gradient_backward, _gradient_setup)
-gather = operator_function("gather", _gather, _gather_backward, _gather_setup)
+gather = operator_function("gather", _gather, _gather_backward, _gather_setup, host.gather)
 bincount = operator_function("bincount", _bincount, _bincount_backward, _bincount_setup)
 count = operator_function("count", _count)
 segment_index = direct(torch.ops.clhist.segment_index.default, _segment_index)

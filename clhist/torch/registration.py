@@ -6,7 +6,7 @@ Operators are registered by `torch.library.Library`: a call costs a third of one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import torch
@@ -55,13 +55,17 @@ def _with_few(kernel: F, few: Callable[..., Any]) -> F:
 
     @wraps(kernel)
     def call(*args: Any) -> Any:
-        result = NotImplemented
-        if not args[0].is_cuda:
-            args = tuple([arg.contiguous() if isinstance(arg, torch.Tensor) else arg for arg in args])
-            result = few(*args)
+        result = _on_cpu(few, *args)
         return kernel(*args) if result is NotImplemented else result
 
     return cast(F, call)
+
+
+def _on_cpu(few: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of `few` for contiguous tensors of the CPU, or NotImplemented."""
+    if args[0].is_cuda:
+        return NotImplemented
+    return few(*[arg.contiguous() if isinstance(arg, torch.Tensor) else arg for arg in args])
 
 
 def like_first(first: torch.Tensor, *_: Any) -> torch.Tensor:
@@ -130,10 +134,18 @@ def refuse_vmap(name: str, description: str) -> None:
 
 
 def operator_function(
-    name: str, kernel: Callable[..., Any], backward: Callable[..., Any] | None = None, setup: Any = None
+    name: str,
+    kernel: Callable[..., Any],
+    backward: Callable[..., Any] | None = None,
+    setup: Any = None,
+    few: Callable[..., Any] | None = None,
 ) -> Any:
-    """Return the function that calls an operator, whose gradient is registered if it has one."""
+    """Return the function that calls an operator, whose gradient is registered if it has one.
+
+    `few` is as of `register_operator`, for arguments whose gradient PyTorch's own operators have.
+    """
     if backward is not None:
         register_gradient(name, backward, setup)
+    of_few = None if few is None else partial(_on_cpu, few)
     # From outside in: repeat recorded launches, call the kernel directly, or go through the dispatcher.
-    return repeats()(direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup))
+    return repeats()(direct(getattr(torch.ops.clhist, name).default, kernel, backward, setup, of_few))
