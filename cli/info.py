@@ -86,7 +86,7 @@ _CALLS = {
     "running": "group_by: cumsum, cumprod, cummin, cummax",
     "rank": "group_by: rank",
     "ndimage": "ndimage: sums, means and variances, with SciPy",
-    "tensors": "clhist.torch on the CPU, elements x passes",
+    "tensors": "clhist.torch on the CPU",
     "boost-histogram": "clhist.hist",
     "boost-histogram, means": "clhist.hist: storages Mean and WeightedMean",
 }  # by the names of `clhist._core.runtime.small.COSTS`, where these are not the functions'

@@ -14,14 +14,13 @@ import torch
 from clhist._core.host_spi import small
 
 _DTYPES = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
-_SLOW = 3  # passes over the values: extremes and products take PyTorch three to eight times as long as sums
-_PASSES = {"sum": 1, "mean": 2, "min": _SLOW, "max": _SLOW, "prod": _SLOW}
 _NAMES = {"min": "amin", "max": "amax", "prod": "prod"}
 
 
-def are_few(values: torch.Tensor, passes: int) -> bool:
-    """Return whether PyTorch's operators take less time than kernels, with so many passes over the values."""
-    return values.dtype in _DTYPES and not small.pays_off("tensors", values.numel() * passes)
+def _are_few(values: torch.Tensor, rows: int | None = None) -> bool:
+    """Return whether PyTorch's operators take less time than kernels for values, or for so many of their rows."""
+    size = values.numel() if rows is None else rows * values[:1].numel()
+    return size > 0 and values.dtype in _DTYPES and not small.pays_off("tensors", size)
 
 
 class _Groups:
@@ -98,7 +97,7 @@ def scatter(
     empty: float | None = None,
     is_sorted: bool = False,
 ) -> Any:
-    if reproducible or not (dim_size and are_few(src, _PASSES[reduce])):
+    if reproducible or not (dim_size and _are_few(src)):
         return NotImplemented
     groups = _Groups(index, dim_size)
     if reduce not in ("sum", "mean"):
@@ -128,8 +127,7 @@ def count(index: torch.Tensor, dim_size: int) -> Any:
 
 
 def gather(table: torch.Tensor, index: torch.Tensor) -> Any:
-    width = table[:1].numel()
-    if table.dtype not in _DTYPES or not width or small.pays_off("tensors", index.numel() * width):
+    if not _are_few(table, index.shape[0]):
         return NotImplemented
     groups = _Groups(index, table.shape[0])
     return groups.of_rows(groups.gathered(table))
@@ -138,8 +136,7 @@ def gather(table: torch.Tensor, index: torch.Tensor) -> Any:
 def scatter_gradient(
     grad: torch.Tensor, index: torch.Tensor, reduce: str, src: torch.Tensor | None, result: torch.Tensor | None
 ) -> Any:
-    size = index.numel() * grad[:1].numel()
-    if grad.dtype not in _DTYPES or not size or small.pays_off("tensors", size * _PASSES[reduce]):
+    if not _are_few(grad, index.shape[0]):
         return NotImplemented
     groups = _Groups(index, grad.shape[0])
     if reduce == "sum":
@@ -157,7 +154,7 @@ def scatter_gradient(
 
 
 def softmax(src: torch.Tensor, index: torch.Tensor, dim_size: int, reproducible: bool, is_sorted: bool = False) -> Any:
-    if reproducible or not (src.numel() and dim_size and are_few(src, 2 * _SLOW)):
+    if reproducible or not (dim_size and _are_few(src)):
         return NotImplemented
     groups = _Groups(index, dim_size)
     powers = (src - groups.gathered(groups.combined(src, "max", 0))).exp_()
@@ -172,7 +169,7 @@ def softmax_gradient(
     reproducible: bool,
     is_sorted: bool = False,
 ) -> Any:
-    if reproducible or not (result.numel() and dim_size and are_few(result, _SLOW)):
+    if reproducible or not (dim_size and _are_few(result)):
         return NotImplemented
     groups = _Groups(index, dim_size)
     sums = groups.combined(result * grad, "sum")
@@ -187,7 +184,7 @@ def log_sums(
     empty: float | None = None,
     is_sorted: bool = False,
 ) -> Any:
-    if reproducible or not (src.numel() and dim_size and are_few(src, 2 * _SLOW)):
+    if reproducible or not (dim_size and _are_few(src)):
         return NotImplemented
     groups = _Groups(index, dim_size)
     maxima = groups.combined(src, "max", -torch.inf)
@@ -201,7 +198,7 @@ def log_sums(
 def log_sums_gradient(
     src: torch.Tensor, maxima: torch.Tensor, sums: torch.Tensor, index: torch.Tensor, grad: torch.Tensor
 ) -> Any:
-    if not (src.numel() and maxima.numel() and are_few(src, _SLOW)):
+    if not (maxima.numel() and _are_few(src)):
         return NotImplemented
     groups = _Groups(index, maxima.shape[0])
     shares = (src - groups.gathered(maxima)).exp_().div_(groups.gathered(sums))
@@ -217,7 +214,7 @@ def spread(
     empty: float | None,
     is_sorted: bool = False,
 ) -> Any:
-    if not (src.numel() and mean.numel() and are_few(src, _SLOW)):
+    if not (mean.numel() and _are_few(src)):
         return NotImplemented
     groups = _Groups(index, mean.shape[0])
     squares = groups.of_groups(groups.combined((src - groups.gathered(mean)).square_(), "sum"))
@@ -238,7 +235,7 @@ def spread_gradient(
     correction: int,
     is_root: bool,
 ) -> Any:
-    if not (src.numel() and mean.numel() and are_few(src, _SLOW)):
+    if not (mean.numel() and _are_few(src)):
         return NotImplemented
     groups = _Groups(index, mean.shape[0])
     numbers = by_rows(counts, mean)
@@ -258,8 +255,7 @@ def gather_scatter(
     reproducible: bool,
     is_sorted: bool = False,
 ) -> Any:
-    size = col.shape[0] * x[:1].numel()
-    if reproducible or x.dtype not in _DTYPES or not (size and dim_size) or small.pays_off("tensors", _SLOW * size):
+    if reproducible or not (dim_size and _are_few(x, col.shape[0])):
         return NotImplemented
     sources, targets = _Groups(col, x.shape[0]), _Groups(row, dim_size)
     messages = sources.gathered(x)
@@ -269,9 +265,7 @@ def gather_scatter(
 
 
 def row_dots(first: torch.Tensor, second: torch.Tensor, first_rows: torch.Tensor, second_rows: torch.Tensor) -> Any:
-    size = first_rows.shape[0] * first[:1].numel()
-    is_usable = first.dtype in _DTYPES and first.dtype.is_floating_point and second.numel()
-    if not (size and is_usable) or small.pays_off("tensors", _SLOW * size):
+    if not (first.dtype.is_floating_point and second.numel() and _are_few(first, first_rows.shape[0])):
         return NotImplemented
     firsts, seconds = _Groups(first_rows, first.shape[0]), _Groups(second_rows, second.shape[0])
     products = (firsts.gathered(first) * seconds.gathered(second)).reshape(first_rows.shape[0], -1).sum(1)

@@ -67,7 +67,7 @@ COSTS = {
     "running": Cost(180, 8, 60, 20, 2),  # running values of groups
     "rank": Cost(900, 15, 75, 80, 2),
     "ndimage": Cost(190, 8, 2.7, 2.8, 2, bins=2.0),  # means, by NumPy's counts and sums
-    "tensors": Cost(150, 3, 1.6, 1.2),  # of PyTorch on the CPU: elements times the passes over them
+    "tensors": Cost(150, 3, 3.0, 1.2),  # of PyTorch on the CPU, whose threads begin at 32,768 elements
     "boost-histogram": Cost(228, 5, 2.2, 1.9),
     "boost-histogram, means": Cost(150, 10, 10, 4.6, 2),  # NumPy's sums; measured on a Xeon (family 6, model 167)
 }
