@@ -266,7 +266,7 @@ def show(record: Mapping[str, Any]) -> str:
             head + table(rows),
             "\n  The model's numbers",
             table([_parameter(key, **number) for key, number in record["parameters"].items()], indent=4),
-            "\n" + wrapped("fewer elements of NumPy arrays are left to NumPy, SciPy, pandas, PyTorch or boost-histogram", 2),
+            "\n" + wrapped("fewer elements are left to NumPy, SciPy, pandas, PyTorch or boost-histogram", 2),
             table([_host_size(call, **size) for call, size in record["host_sizes"].items()], right=(1,), indent=4),
             "\n  Features",
             table([(_yes(has), name, FEATURES[name]) for name, has in record["features"].items()], indent=4),

@@ -135,7 +135,6 @@ def test_sums_are_zeros_without_a_sign(dtype, monkeypatch):
         np.testing.assert_array_equal(result, np.zeros(3))
 
 
-
 def test_forms(monkeypatch):
     """Scalars, vectors, batches, structs, masks, other byte orders, strides, lists and narrower values."""
     bins, x = bins_of(300), values_of("f4", 300)
