@@ -6,8 +6,6 @@ NumPy computes few plain numbers. SciPy is imported when it computes: other smal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from clhist._core.runtime.small import check_host_way, is_small
 from clhist.binned.by_scipy import (
     are_counts,
     by_scipy,
-    numbers_by_scipy,
     rounds,
     unknown,
 )
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
     from clhist import typing as types
-    from clhist.binned.sweep import Binned
     from clhist.typing import A, Arrays, Asked, BinOptions, Ends, Given, Values
 
 __all__ = ["binned_statistic", "binned_statistic_2d", "binned_statistic_dd"]
@@ -161,34 +157,28 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     # Options that SciPy lacks: they are refused if SciPy has to compute the statistic.
     options = {"reproducible": reproducible and rounds(names), "q": q, "statistic": unknown(names)}
     by_kernels = _are_for_kernels(points if again is None else None, values_array, names, queue, options)
-    edges: list[np.ndarray] | None = None
-    # Edges are made before the choice between host and device, so that both have the same bins.
+    if points is not None and names is not None and by_kernels:
+        from clhist.binned.statistics import Form, binned_statistics
+
+        leading_shape = tuple(data.shape if is_device_array(data) else np.shape(data))[:-1]
+        expand = expand_binnumbers if binnumber else None
+        form = Form(names, bins, range, expand, reproducible, q, leading_shape)
+        results, edges, numbers = binned_statistics(points, sample, values_array, where, weights, queue, form)
+        chosen = results if isinstance(statistic, list | tuple) else results[names[0]]
+        result: Any = BinnedStatisticddResult(chosen, edges, numbers)
+        return result
+    of_host: list[np.ndarray] | None = None
+    # The host has the same bins as kernels, so it takes the same edges.
     if points is not None and again is None and points.dims and is_binnable(points.dtype):
+        from clhist.binned.statistic_edges import check_length, statistic_edges
+
         where = mask_array(where, (points.size,))
-        named = present(sample=points.arrays, values=values_array, where=where, weights=weights)
-        if by_kernels:
-            from clhist.binned.device_inputs import queue_for
-
-            queue = queue_for(queue, named)
-        else:
-            common_kind(named)
-        _check_length(values_array, points.size)
-        from clhist.binned.statistic_edges import statistic_edges
-
-        edges = statistic_edges(points, sample, bins, range, flat(where), queue)
+        common_kind(present(sample=points.arrays, values=values_array, where=where, weights=weights))
+        check_length(values_array, points.size)
+        of_host = statistic_edges(points, sample, bins, range, flat(where), queue)
     # SciPy computes callables, complex values, reused bin numbers, unsupported dtypes and few points.
-    if points is None or edges is None or names is None or not by_kernels:
-        forms = {"expand": expand_binnumbers, "again": again, "where": where, "binnumber": binnumber}
-        return by_scipy(points, sample, data, statistic, names, bins, range, edges, **forms)
-    assert queue is not None
-    leading_shape = tuple(data.shape if is_device_array(data) else np.shape(data))[:-1]
-    expand, more = expand_binnumbers if binnumber else None, {"reproducible": reproducible, "q": q, "weights": weights}
-    results, numbers = _by_kernels(
-        points, values_array, leading_shape, names, edges, flat(where), queue, expand=expand, **more
-    )
-    chosen = results if isinstance(statistic, list | tuple) else results[names[0]]
-    result: Any = BinnedStatisticddResult(chosen, edges, numbers)
-    return result
+    forms = {"expand": expand_binnumbers, "again": again, "where": where, "binnumber": binnumber}
+    return by_scipy(points, sample, data, statistic, names, bins, range, of_host, **forms)
 
 
 def _missing_elements(points: Points | None, values: Any, weights: Any) -> tuple[Any, np.ndarray | None]:
@@ -198,12 +188,6 @@ def _missing_elements(points: Points | None, values: Any, weights: Any) -> tuple
     values, missing = _split_values(values, points.size)
     of_weights = None if weights is None else split("weights", weights)[1]
     return values, any_missing(points.missing, missing, of_weights)
-
-
-def _check_length(values: Any, size: int) -> None:
-    """Raise AttributeError, as SciPy does, if there are values for another number of points."""
-    if values is not None and values.shape[-1:] != (size,):
-        raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
 
 
 def _split_values(values: Any, size: int) -> tuple[Any, np.ndarray | None]:
@@ -262,43 +246,6 @@ def _are_for_kernels(
         return True
     check_host_way("what SciPy computes, as it does callables and complex values", queue, **options)
     return False
-
-
-def _by_kernels(
-    points: Points,
-    values: Array | None,
-    leading_shape: tuple[int, ...],
-    names: tuple[str, ...],
-    edges: list[np.ndarray],
-    where: Array | None,
-    queue: cl.CommandQueue,
-    *,
-    expand: bool | None,
-    **options: Any,
-) -> tuple[dict[str, Any], Any]:
-    """Return the statistics by name, and SciPy's bin numbers unless `expand` is None.
-
-    `leading_shape` has the dimensions of the values but for the last; `options` are of
-    `clhist.binned.statistics.statistics_of`.
-    """
-    from clhist._core.opencl.new_arrays import to_device
-    from clhist.axes.thresholds import rounded_bins
-    from clhist.binned.device_points import binned_points
-    from clhist.binned.statistics import statistics_of
-
-    binned = binned_points(points, edges, where, queue, rounded_bins)
-    shape = tuple(len(axis_edges) - 1 for axis_edges in edges)
-    rows = [None] if values is None else _rows(values, points.size)
-    each_row = [statistics_of(binned, shape, row, names, queue, **options) for row in rows]
-    # Counts depend on no values, but have the leading dimensions of these, as in SciPy.
-    repeats = 1 if values is not None else prod(leading_shape)
-    results: dict[str, Any] = {
-        name: np.array([row[name] for row in each_row] * repeats, float).reshape(*leading_shape, *shape)
-        for name in names
-    }
-    if points.on_device:
-        results = {name: to_device(queue, result) for name, result in results.items()}
-    return results, None if expand is None else _numbers(points, edges, binned, queue, expand)
 
 
 @takes_cuda
@@ -491,42 +438,3 @@ def _by_device(points: Points, values: Array | None, queue: cl.CommandQueue | No
     if _are_few(points.size, queue, options):
         return False
     return all(is_binnable(dtype) for _, dtype in inputs) and points.dims > 0 and (values is None or values.ndim > 0)
-
-
-def _rows(values: Array, size: int) -> Sequence[Array]:
-    """Return values (..., N) as a list of contiguous rows of a dtype that kernels support."""
-    values = as_numbers(values)
-    if not is_device_array(values):
-        values = np.ascontiguousarray(values)
-    if values.ndim == 1:
-        return [values]
-    number = prod(values.shape[:-1])
-    return list(values.reshape(number, size)) if size else [values.reshape(-1)] * number
-
-
-def _numbers(
-    points: Points, edges: list[np.ndarray], binned: Binned | None, queue: cl.CommandQueue, expand: bool
-) -> Any:
-    """Return SciPy's bin numbers."""
-    from clhist._core.opencl.new_arrays import empty, to_device
-    from clhist.binned.numbers import bin_numbers
-    from clhist.binned.sweep import Binned
-
-    # No number of the sample's dtype lies between the edges.
-    if binned is None:
-        host = [array.get(queue) if points.on_device else array for array in points.arrays]
-        numbers = numbers_by_scipy(host if points.rows is None else host[0], edges, expand)
-        return to_device(queue, numbers) if points.on_device else numbers
-    if expand and points.dims > 1 and points.on_device:
-        out = empty(queue, (points.dims, points.size), np.dtype(np.int64), True)
-        if points.rows is not None:
-            raise ValueError("expand_binnumbers: expected D device arrays of shape (N,), got one of shape (N, D)")
-        for n, axis in enumerate(binned.axes):
-            bin_numbers(Binned((axis,), (binned.data[n],), None, points.size), queue, out=out[n])
-        return out
-    # Points that do not count have a bin number, too.
-    numbers = bin_numbers(replace(binned, where=None), queue)
-    if expand and points.dims > 1:
-        # The numbers include a bin below and one above the edges of each dimension.
-        return np.asarray(np.unravel_index(numbers, [len(axis_edges) + 1 for axis_edges in edges]))
-    return numbers

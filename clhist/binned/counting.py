@@ -12,7 +12,7 @@ from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import has_fp64
 from clhist._core.opencl.new_arrays import to_device, zeros
 from clhist.axes.block_search import BLOCK
-from clhist.binned.densities import as_float64, can_convert
+from clhist.binned.densities import as_float64
 from clhist.binned.sweep import Binned, Sweep
 from clhist.operators.halves import half_name, number_of
 from clhist.operators.operator import Operator
@@ -127,7 +127,7 @@ def as_dtype(array: Array, dtype: np.dtype, queue: cl.CommandQueue) -> Array:
         return array
     if is_device_array(array) and not (has_fp64(queue.device) or dtype.itemsize < 8):
         return to_device(queue, array.get(queue).astype(dtype))
-    if dtype == np.float64 and can_convert(array):
+    if dtype == np.float64 and is_device_array(array) and array.size:
         return as_float64(queue, array)
     with np.errstate(over="ignore"):
         return array.astype(dtype)

@@ -22,7 +22,7 @@ from clhist._core.runtime.single_kernel import single_kernel, sizes
 from clhist._core.templates import render
 from clhist.operators.c_types import c_name
 
-_LANES, _GROUPS = 256, 32  # work-items of a work-group, at most, and work-groups
+_LANES, GROUPS = 256, 32  # work-items of a work-group, at most, and work-groups
 _RESULT = ArraySlot("result", False, True, ((1,), np.dtype(np.float64)))
 
 
@@ -61,7 +61,7 @@ class Densities:
 
 @kept_by_context
 def _kernel_of_widths(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, dims: int) -> Executable:
-    return _kernel(queue, render_densities(dtype, _lanes(queue), dims=dims), dims)
+    return _kernel(queue, render_densities(dtype, lanes_of(queue), dims=dims), dims)
 
 
 def densities_by_records(queue: cl.CommandQueue, counts: Array, records: Array, edge: np.dtype) -> Array:
@@ -87,7 +87,7 @@ def _divided(
     return result
 
 
-def _lanes(queue: cl.CommandQueue) -> int:
+def lanes_of(queue: cl.CommandQueue) -> int:
     return min(_LANES, queue.device.max_work_group_size)
 
 
@@ -95,22 +95,22 @@ def _kernel(queue: cl.CommandQueue, source: str, dims: int) -> Executable:
     """Return the kernel of densities."""
     slots = (ArraySlot("edges", True, False), ArraySlot("counts", True, False), _RESULT)
     scalars = ("rows", "cells", *(f"bins{n}" for n in range(dims)))
-    lanes = _lanes(queue)
-    return single_kernel(queue, "densities", source, slots, scalars, (_GROUPS * lanes, lanes), "densities")
+    lanes = lanes_of(queue)
+    return single_kernel(queue, "densities", source, slots, scalars, (GROUPS * lanes, lanes), "densities")
 
 
 @kept_by_context
 def _kernel_of_records(
     context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype, edge: np.dtype, begin: int
 ) -> Executable:
-    return _kernel(queue, render_densities(dtype, _lanes(queue), edge=edge, begin=begin), 1)
+    return _kernel(queue, render_densities(dtype, lanes_of(queue), edge=edge, begin=begin), 1)
 
 
 @kept_by_context
 def _conversion(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype) -> Executable:
-    slots, lanes = (ArraySlot("counts", True, False), _RESULT), _lanes(queue)
+    slots, lanes = (ArraySlot("counts", True, False), _RESULT), lanes_of(queue)
     source = render_densities(dtype, lanes)
-    return single_kernel(queue, "float64", source, slots, ("cells",), (_GROUPS * lanes, lanes), "counts as float64")
+    return single_kernel(queue, "float64", source, slots, ("cells",), (GROUPS * lanes, lanes), "counts as float64")
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from operator import index
 from typing import Any
 
@@ -11,29 +12,69 @@ from clhist.binned.device_points import extent_of
 from clhist.binned.inputs import check_ends, check_number
 from clhist.binned.points import Points
 
+Extents = list[tuple[Any, Any] | None]
+
 
 def statistic_edges(points: Points, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> list[np.ndarray]:
     """Return SciPy's edges of each dimension; `queue` is used for device arrays only."""
-    dims = points.dims
-    is_number, axis_bins = _bins_per_axis(bins, dims)
-    check_number(axis_bins, dims)
-    _check_range(range, dims)
-    real = points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)  # SciPy's dtype of edges
-    needs_data = [is_number or (range is None and np.ndim(number) == 0) for number in axis_bins]
-    for n, number in enumerate(axis_bins):  # raise errors before the data is read
-        if any(needs_data) and not (isinstance(number, int | np.integer) and number > 0 and range is None):
-            _edges(number, (0, 1), None if range is None else range[n], real)
-    edges = []
+    check_bins(points, bins, range)
+    return edges_of_extents(points, bins, range, where, extents_of(points, sample, bins, range, where, queue))
+
+
+def check_length(values: Any, size: int) -> None:
+    """Raise AttributeError, as SciPy does, if there are values for another number of points."""
+    if values is not None and values.shape[-1:] != (size,):
+        raise AttributeError("The number of `values` elements must match the length of each `sample` dimension.")
+
+
+def check_bins(points: Points, bins: Any, range: Any) -> None:
+    """Raise SciPy's errors of bins and range, for any data."""
+    is_number, axis_bins = _bins_per_axis(bins, points.dims)
+    check_number(axis_bins, points.dims)
+    _check_range(range, points.dims)
+    needs_data = is_number or any(_needs_data(number, range) for number in axis_bins)
     for n, number in enumerate(axis_bins):
-        ends = None
-        if needs_data[n]:
-            ends = extent_of(points, n, where, queue)
-            if is_number and ends is not None and not np.isfinite(np.asarray(ends, float)).all():
-                raise ValueError(f"{sample!r} contains non-finite values.")
-            if ends is None and where is not None and points.size:
-                ends = (0, 1)  # as NumPy's histograms of no data
-        edges.append(_edges(number, ends, None if range is None else range[n], real))
-    return edges
+        if needs_data and not (isinstance(number, int | np.integer) and number > 0 and range is None):
+            _edges(number, (0, 1), None if range is None else range[n], _dtype(points))
+
+
+def extents_of(points: Points, sample: Any, bins: Any, range: Any, where: Any, queue: Any) -> Extents:
+    """Return the least and the greatest coordinate of each dimension; None if it has edges, or if no point counts.
+
+    Raises
+    ------
+    ValueError
+        If a coordinate is not finite, and `bins` is a number: SciPy checks the points then.
+    """
+    is_number, axis_bins = _bins_per_axis(bins, points.dims)
+    extents: Extents = []
+    for n, number in enumerate(axis_bins):
+        ends = extent_of(points, n, where, queue) if is_number or _needs_data(number, range) else None
+        if is_number and ends is not None and not (isfinite(ends[0]) and isfinite(ends[1])):
+            raise ValueError(f"{sample!r} contains non-finite values.")
+        extents.append(ends)
+    return extents
+
+
+def edges_of_extents(points: Points, bins: Any, range: Any, where: Any, extents: Extents) -> list[np.ndarray]:
+    """Return SciPy's edges of each dimension for points of these extents."""
+    _, axis_bins = _bins_per_axis(bins, points.dims)
+    # Without points that count, the range is that of NumPy's histograms of no data.
+    default = (0, 1) if where is not None and points.size else None
+    return [
+        _edges(number, ends or default, None if range is None else range[n], _dtype(points))
+        for n, (number, ends) in enumerate(zip(axis_bins, extents, strict=True))
+    ]
+
+
+def _needs_data(number: Any, range: Any) -> bool:
+    """Return whether the bins of a dimension depend on the points: they are a number, without a range."""
+    return range is None and np.ndim(number) == 0
+
+
+def _dtype(points: Points) -> np.dtype:
+    """Return SciPy's dtype of edges."""
+    return points.dtype if points.dtype.kind == "f" else np.dtype(np.float64)
 
 
 def _edges(number: Any, extent: Any, requested: Any, real: np.dtype) -> np.ndarray:

@@ -357,6 +357,7 @@ class Sweep:
         queue: cl.CommandQueue,
         rows: int | None = None,
         reproducible: bool = False,
+        tables: tuple[np.dtype, ...] = (),
     ) -> Sweep:
         """Return the sweep of binned data.
 
@@ -374,6 +375,8 @@ class Sweep:
             The number of histograms, each of an equal share of the elements.
         reproducible : bool
             Whether float sums are bitwise the same in any order.
+        tables : tuple of numpy.dtype
+            Dtypes of further arrays of the expressions, which follow `values` and have an entry for each bin.
         """
         kind, size, shape = binned.kind, binned.size, binned.shape
         # CPUs find the bins of a block in one loop and count them in the next; histograms of a batch share no block.
@@ -386,9 +389,10 @@ class Sweep:
             kind = BinnedKind(packed.axes, packed.in_rows, packed.masked, in_blocks=True, has_spare=has_spare)
         args, dtypes = binned.template(queue)
         # An element of the engine is then a block; the number of real elements is an argument.
-        args = [*args, *([None] if in_blocks else []), *(None for _ in values)]
+        args = [*args, *([None] if in_blocks else []), *(None for _ in (*values, *tables))]
         bins = prod(shape) + 1 if has_spare else shape
-        call, value_dtypes = Call(bins, size, queue=queue, num_histograms=rows), tuple(array.dtype for array in values)
+        call = Call(bins, size, queue=queue, num_histograms=rows)
+        value_dtypes = *(array.dtype for array in values), *tables
 
         def engine() -> Engine:
             # Exact sums have no complex accumulator: their form has two parts, which `run` joins.
@@ -397,10 +401,10 @@ class Sweep:
             return reproducible_engine(made) if reproducible else made
 
         # Sweeps of one kind share plans, whatever their axes and sizes.
-        of_kind = kind, outputs, rows, reproducible
+        of_kind = kind, outputs, rows, reproducible, tables
         calls = sweep_calls(queue, [*binned.arrays, *values], of_kind, engine)
         template = CallTemplate(calls, args, call)
-        dtypes = [*dtypes, *(None for _ in values)]
+        dtypes = [*dtypes, *(None for _ in value_dtypes)]
         return cls(template, tuple(name for name, *_ in outputs), tuple(dtypes), shape, bins, size, in_blocks, kind)
 
     def of_axis(self, axis: Axis) -> Sweep:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from clhist import operators
-from clhist.operators.c_types import integer, struct_of, supported_dtype
+from clhist.operators.c_types import integer, literal, struct_of, supported_dtype
 from clhist.operators.halves import half_name, number_of
 from clhist.operators.names import FUNCTIONS, name_hint
 from clhist.operators.operator import Operator
@@ -61,6 +61,8 @@ class Statistic:
         Of `clhist.stats`: the outputs of the sweep, of `PARTS`.
     finish : callable or None
         Of `clhist.stats`: what is made of these on the host; None where `clhist.stats` does not have it.
+    text : str
+        Of `clhist.stats`: C of the same for bin `i`, of arrays named after the parts; empty for the only part itself.
     of_none : float
         Of `clhist.stats`: the result of a bin without values.
     takes : tuple of str
@@ -79,6 +81,7 @@ class Statistic:
     is_position: bool = False
     parts: tuple[str, ...] = ()
     finish: Callable[[Parts], Array] | None = None
+    text: str = ""
     of_none: float = np.nan
     takes: tuple[str, ...] = ()
     host: Callable[..., Array] | None = None
@@ -311,6 +314,7 @@ def _of_some(value: Callable[[Parts], Array]) -> Callable[[Parts], Array]:
     return lambda parts: np.where(parts["count"] > 0, value(parts), np.nan)
 
 
+_NAN = literal(np.nan, np.dtype(np.float64))
 _ANY, _ALL = "biufcmM", "biufc"
 _DATED = "biufmM"
 
@@ -333,6 +337,7 @@ TABLE: dict[str, Statistic] = {
         rounds=True,
         parts=("sum", "count"),
         finish=_of_some(lambda parts: parts["sum"] / parts["count"]),
+        text=f"count[i] > 0 ? sum[i] / count[i] : {_NAN}",
         host=lambda grouped: grouped.mean.astype(grouped.column.result),
     ),
     "count": Statistic(
@@ -351,6 +356,7 @@ TABLE: dict[str, Statistic] = {
         rounds=True,
         parts=("sum", "count"),
         finish=lambda parts: np.sqrt(variance(parts["count"].astype(np.float64), parts["shift"], parts["squares"])),
+        text="sqrt(clhist_variance(count[i], shift[i], squares[i]))",
         host=partial(host.spread, "std"),
     ),
     # SciPy's least value ignores NaN, but its greatest does not.
@@ -363,6 +369,7 @@ TABLE: dict[str, Statistic] = {
         kinds=_DATED,
         parts=("maximum", "count"),
         finish=_of_some(lambda parts: parts["maximum"]),
+        text=f"count[i] > 0 ? maximum[i] : {_NAN}",
         host=host.largest,
     ),
     "argmin": Statistic(_int64, _positioned("argmin"), kinds=_DATED, is_position=True, host=host.place_of_least),

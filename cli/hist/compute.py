@@ -15,7 +15,7 @@ import clhist
 from clhist.binned.counts import densities
 from clhist.binned.device_points import binned_points
 from clhist.binned.points import points_of
-from clhist.binned.statistics import statistics_of
+from clhist.binned.statistics import Form, computed
 from clhist.cli.hist.rows import RowPiece, TableRows
 
 Array = npt.NDArray[Any]
@@ -283,9 +283,8 @@ class Statistics:
             sample, edges = (np.zeros(values.size, np.uint8),), [np.array([0, 1])]
         points = points_of(tuple(sample))
         assert points is not None
-        shape = tuple(len(axis_edges) - 1 for axis_edges in edges)
-        binned = binned_points(points, edges, None, queue)
-        results = statistics_of(binned, shape, values, names, queue, reproducible=False, q=q)
+        binned, form = binned_points(points, edges, None, queue), Form(tuple(names), None, None, None, False, q, ())
+        (results, _, _), _ = computed(points, edges, binned, [values], None, None, queue, form)
         return {name: part.reshape(groups, *self._shape) for name, part in results.items()}
 
 
