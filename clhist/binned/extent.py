@@ -89,16 +89,19 @@ def extent_in_parts(
     # A CPU's work-item reads a block; a GPU's reads every n-th element, so that loads coalesce.
     steps = (block, block, 1) if device_kind(queue.device) == "cpu" else (1, size, strips)
     arrays = (array.view(bits_dtype(dtype)) if as_bits else array, *([] if where is None else [where]))
-    # Without bounds all keys count, those of NaN as well, by which the caller recognises NaN.
-    scalars = _scalars(key, bounds or (np.iinfo(key).min, np.iinfo(key).max), size, steps)
+    scalars = _scalars(key, bounds, size, steps)
     kernel = _extent_kernel(queue.context, queue, spec, parts)
     return kernel.run(queue, [*arrays, None], scalars, is_device_array(array)).results[0]
 
 
 @lru_cache(maxsize=256)
-def _scalars(key: np.dtype, bounds: tuple[int, int], size: int, steps: tuple[int, int, int]) -> tuple[np.generic, ...]:
+def _scalars(
+    key: np.dtype, bounds: tuple[int, int] | None, size: int, steps: tuple[int, int, int]
+) -> tuple[np.generic, ...]:
     """Return scalars of the kernel; those of a repeated call are the same object, which spares their comparison."""
-    return *map(key.type, bounds), *map(np.int64, (size, *steps))
+    # Without bounds all keys count, those of NaN as well, by which the caller recognises NaN.
+    least, greatest = bounds or (np.iinfo(key).min, np.iinfo(key).max)
+    return key.type(least), key.type(greatest), *map(np.int64, (size, *steps))
 
 
 def lanes_and_parts(queue: cl.CommandQueue) -> tuple[int, int]:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from clhist import operators
 from clhist._core.opencl.arrays import Array, as_bytes, is_device_array, on_host
 from clhist._core.opencl.device import check_fp64
 from clhist._core.opencl.halves import as_numbers
@@ -191,7 +190,7 @@ class PreparedStatistics:
         self._around = None
         if "std" in self._names:
             terms = deviation_terms("(double)v0[i]", "v1[max(bin, 0)]")
-            outputs = tuple(zip(("shift", "squares"), (operators.add(_F8),) * 2, terms, strict=True))
+            outputs = tuple(zip(("shift", "squares"), (_operators(True)["sum"],) * 2, terms, strict=True))
             more: Any = {"queue": queue, "reproducible": form.reproducible, "tables": (_F8,)}
             self._around = Sweep.of(binned, outputs, (values,), **more)
         # Selection reads bins once for each digit: store the bin of each element instead of searching again.

@@ -31,6 +31,7 @@ KERNELS = {
     )
     for dtype in (np.float32, np.float64)
 }
+REALS_AND_INTEGERS = "f8", "i4"
 TARGETS = {"no dest": {}, "dest": {"dest"}, "out": {"out"}, "in place": {"dest", "out"}}
 
 
@@ -142,6 +143,48 @@ def _exact(bins, keys, values):
 def _of_groups(bins, keys, values, **options):
     result = clhist.group_by(keys, bins).agg(x=(values, "sum", "max", "count"))["x"]
     return result["sum"], result["count"]
+
+
+STATISTICS = {
+    "mean": np.mean,
+    "std": np.std,
+    "count": np.size,
+    "sum": np.sum,
+    "min": np.min,
+    "max": np.max,
+    "median": np.median,
+}
+SWEPT = [name for name in STATISTICS if name != "median"]
+
+
+def _by_bins(places, shape, values, names):
+    """Return statistics of values by bins, from the bin of each on each axis; one of -1 is none."""
+    parts = {name: np.full(shape, 0.0 if name in ("sum", "count") else np.nan) for name in names}
+    for k in {*zip(*places, strict=True)}:
+        if -1 not in k:
+            inside = values[np.all([axis == n for axis, n in zip(places, k, strict=True)], axis=0)].astype("f8")
+            for name in names:
+                parts[name][k] = STATISTICS[name](inside)
+    return [*parts.values()]
+
+
+def _places(x, edges):
+    """Return the bin of each number between edges, the last of which belongs to the last bin; -1 of others."""
+    places = np.digitize(x, edges) - 1
+    places[x == edges[-1]] -= 1
+    return np.where(places == len(edges) - 1, -1, places)
+
+
+def _of_statistics(result):
+    """Return statistics, edges and numbers of a result as a list."""
+    statistic, *others = result
+    return [*(statistic.values() if isinstance(statistic, dict) else [statistic]), *others]
+
+
+def _statistics(x, v, edges, names):
+    numbers = np.digitize(x, edges)
+    numbers[x == edges[-1]] -= 1
+    return [*_by_bins([_places(x, edges)], (len(edges) - 1,), v, names), edges, numbers]
 
 
 CASES = {
@@ -286,6 +329,69 @@ CASES = {
         lambda bins, x, **options: clhist.digitize(x, _edges(bins), **options),
         lambda bins, x: np.digitize(x, _edges(bins)),
     ),
+    "statistics by edges": Case(
+        _reals_and_values,
+        lambda bins, x, v, **options: _of_statistics(
+            clhist.stats.binned_statistic(x, v, SWEPT, _edges(bins), **options)
+        ),
+        lambda bins, x, v: _statistics(x, v, _edges(bins), SWEPT),
+        REALS_AND_INTEGERS,
+        is_exact=False,
+    ),
+    "medians by edges": Case(
+        _reals_and_values,
+        lambda bins, x, v, **options: clhist.stats.binned_statistic(x, v, "median", _edges(bins), **options).statistic,
+        lambda bins, x, v: _statistics(x, v, _edges(bins), ["median"])[0],
+        REALS_AND_INTEGERS,
+    ),
+    "means by bins": Case(
+        _reals_and_values,
+        lambda bins, x, v, **options: _of_statistics(
+            clhist.stats.binned_statistic(x, v, "mean", bins, (-2, 2), **options)
+        ),
+        lambda bins, x, v: _statistics(x, v, np.linspace(-2, 2, bins + 1), ["mean"]),
+        REALS_AND_INTEGERS,
+    ),
+    "means by bins, range of the data": Case(
+        _reals_and_values,
+        lambda bins, x, v, **options: (
+            clhist.stats.binned_statistic(x, v, "mean", bins, binnumber=False, **options).statistic
+        ),
+        lambda bins, x, v: _statistics(x, v, np.linspace(x.min(), x.max(), bins + 1), ["mean"])[0],
+        REALS_AND_INTEGERS,
+    ),
+    "deviations by bins where": Case(
+        lambda *drawn: [*_reals_and_values(*drawn), drawn[0].random(drawn[1]) < 0.7],
+        lambda bins, x, v, where, **options: (
+            clhist.stats.binned_statistic(
+                x, v, "std", _edges(bins), where=where, binnumber=False, reproducible=True, **options
+            ).statistic
+        ),
+        lambda bins, x, v, where: _statistics(x[where], v[where], _edges(bins), ["std"])[0],
+        REALS_AND_INTEGERS,
+        is_exact=False,
+    ),
+    "statistics of two axes": Case(
+        lambda rng, size, bins, dtype: [*_reals_and_values(rng, size, bins, dtype), _values(rng, size, "i4")],
+        lambda bins, x, y, v, **options: _of_statistics(
+            clhist.stats.binned_statistic_2d(
+                x, y, v, ["max", "std"], [_edges(bins % 100), [-9, 0, 9]], expand_binnumbers=True, **options
+            )
+        ),
+        lambda bins, x, y, v: [
+            *_by_bins(
+                [_places(x, _edges(bins % 100)), _places(y, np.array([-9, 0, 9]))],
+                (bins % 100 - 1, 2),
+                v,
+                ["max", "std"],
+            ),
+            _edges(bins % 100),
+            np.array([-9, 0, 9]),
+            np.array([np.digitize(x, _edges(bins % 100)), np.digitize(y, [-9, 0, 9])]),
+        ],
+        REALS_AND_INTEGERS,
+        is_exact=False,
+    ),
     "different values": Case(
         lambda rng, size, bins, dtype: [_entries(rng, size, bins, dtype)],
         lambda bins, x, **options: clhist.unique(x, **options),
@@ -322,8 +428,11 @@ READS = {
     *("cuStreamIsCapturing", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"),
     *("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuEventDestroy_v2"),
 }
-MORE_THAN_LAUNCHED = "groups", "densities, weights"
-CHECKED_EACH_TIME = "sums, dest", "sums, out", "sums, in", "a kernel, dest", "exact sums", "a batch"
+MORE_THAN_LAUNCHED = (
+    *("groups", "densities, weights", "medians by edges"),
+    *("means by bins", "means by bins, range of the data"),  # whose points have to be finite
+)
+CHECKED_EACH_TIME = "sums, dest", "sums, out", "sums, in", "a kernel, dest", "exact sums", "a batch", "medians"
 LIBRARIES = ["numpy", "pyopencl", "cupy"]
 ROWS = list(product(CASES, CHANGES, LIBRARIES))
 QUICK = set(covering(CASES, CHANGES, LIBRARIES)[::2])  # of rows in which every pair occurs
