@@ -66,6 +66,79 @@ def test_histogram_with_something_else(queue, numbers, rng, change):
         assert "out" not in change or counts is asked["out"]
 
 
+CHANGES_OF_STATISTICS = [
+    {"statistic": "sum"},
+    {"statistic": ["std", "mean"]},
+    {"statistic": ["mean"]},
+    {"statistic": np.max},
+    {"statistic": "quantile", "q": 0.25},
+    {"bins": 7},
+    {"bins": [0, 0.3, 1]},
+    {"range": (0.0, 2)},
+    {"range": None},
+    {"values": (2, N)},
+    {"values": None, "statistic": "count"},
+    {"where": 0},
+    {"reproducible": True},
+    {"binnumber": False},
+    {"queue": 0},
+    {"on_device": False},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_STATISTICS, ids=str)
+def test_statistics_with_something_else(change, queue, rng):
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
+    change = {"on_device": True, "values": (N,), "where": None, **change}
+    on_device, shape, is_masked = (change.pop(name) for name in ("on_device", "values", "where"))
+    asked = {"statistic": "mean", "bins": 10, "range": (0.0, 1.0)} | change
+    plain = {name: asked[name] for name in ("statistic", "bins", "range")}
+    if "q" in asked:
+        plain["statistic"] = lambda values: np.quantile(values, 0.25)
+    if "queue" in asked:
+        asked["queue"] = cl.CommandQueue(queue.context)
+    for _ in range(3):
+        usual = [cl_array.to_device(queue, rng.random(N)) for _ in range(2)]
+        clhist.stats.binned_statistic(*usual, "mean", 10, (0.0, 1.0))
+        x, values = rng.random(N), None if shape is None else rng.integers(-9, 9, shape).astype(float)
+        where = None if is_masked is None else rng.random(N) < 0.5
+        arrays = [one if one is None or not on_device else cl_array.to_device(queue, one) for one in (x, values, where)]
+        options = {"queue": queue, "where": arrays[2], **asked}
+        found = clhist.stats.binned_statistic(*arrays[:2], **options)
+        chosen = slice(None) if where is None else where
+        of_values = np.zeros(N) if values is None else values
+        several = asked["statistic"] if isinstance(asked["statistic"], list) else [plain["statistic"]]
+        parts = found.statistic.values() if isinstance(found.statistic, dict) else [found.statistic]
+        for one, part in zip(several, parts, strict=True):
+            expected = stats.binned_statistic(x[chosen], of_values[..., chosen], **(plain | {"statistic": one}))
+            part = part.get() if on_device else part
+            np.testing.assert_allclose(part, expected.statistic, rtol=1e-12)
+            np.testing.assert_array_equal(found.bin_edges, expected.bin_edges)
+        assert (found.binnumber is None) == (not asked.get("binnumber", True))
+        if found.binnumber is not None and where is None:
+            np.testing.assert_array_equal(found.binnumber.get() if on_device else found.binnumber, expected.binnumber)
+        found.bin_edges[:] = 0  # which no later call may see
+
+
+def test_points_of_repeated_statistics_have_to_be_finite(queue, rng):
+    for on_device in (False, True):
+        for range_ in (None, (0.0, 1.0)):
+            x, values = rng.random(N), rng.random(N)
+
+            def call(x, values, range_=range_, on_device=on_device):
+                arrays = [cl_array.to_device(queue, one) for one in (x, values)] if on_device else (x, values)
+                return clhist.stats.binned_statistic(*arrays, "mean", 5, range_, queue=queue)
+
+            for _ in range(3):
+                call(x, values)
+            for wrong in (np.nan, np.inf):
+                with pytest.raises(ValueError, match="contains non-finite values"):
+                    call(np.append(x[1:], wrong), values)
+            with pytest.raises(AttributeError, match="The number of `values` elements"):
+                call(x, values[1:])
+            call(x, values)
+
+
 def test_edges_that_are_changed_in_place(queue, numbers):
     x, *_ = given(queue, numbers)
     edges, as_list = np.array([0.0, 0.3, 1.0]), [0.0, 0.3, 1.0]
@@ -74,6 +147,8 @@ def test_edges_that_are_changed_in_place(queue, numbers):
             bins[1] = 0.1 * (k // 2 + 1)
             expected, _ = np.histogram(numbers[0], bins)
             np.testing.assert_array_equal(clhist.histogram(x, bins)[0].get(), expected)
+            counts = clhist.stats.binned_statistic(x, None, "count", bins).statistic
+            np.testing.assert_array_equal(counts.get(), expected)
 
 
 def test_nothing_of_a_call_is_kept_alive(queue, numbers):
@@ -82,6 +157,7 @@ def test_nothing_of_a_call_is_kept_alive(queue, numbers):
     keys = cl_array.zeros(queue, N, np.int32)
     for _ in range(4):
         clhist.histogram(x, 10, (0, 1), weights=w)[0].get()
+        clhist.stats.binned_statistic(x, w, ["std", "median"], [0.0, 0.5, 1.0]).statistic["median"].get()
         clhist.reduce_by_index(dest, np.add, keys, w).get()
     seen = [weakref.ref(each) for each in (x, w, dest, keys)]
     queue.finish()
@@ -98,15 +174,26 @@ def test_another_context(queue, numbers):
             counts, _ = clhist.histogram(cl_array.to_device(each, numbers[0]), 10, (0, 1))
             assert counts.context == each.context
             np.testing.assert_array_equal(counts.get(), np.histogram(numbers[0], 10, (0, 1))[0])
+            x, edges = cl_array.to_device(each, numbers[0]), np.linspace(0, 1, 11, dtype=np.float32)
+            counts = clhist.stats.binned_statistic(x, None, "count", edges).statistic
+            assert counts.context == each.context
+            np.testing.assert_array_equal(counts.get(), np.histogram(numbers[0], edges)[0])
 
 
 def test_threads(queue, numbers):
     columns = given(queue, numbers)
     expected = [np.histogram(each, 10, (0, 1))[0] for each in numbers]
+    edges = np.linspace(0, 1, 11, dtype=np.float32)
+    counts = [np.histogram(each, edges)[0] for each in numbers]
+    first = [clhist.stats.binned_statistic(each, each, "std", edges).statistic for each in columns]
+    deviations = [each.get().tobytes() for each in first]
 
     def work(n):
         for _ in range(5):
             np.testing.assert_array_equal(clhist.histogram(columns[n % 4], 10, (0, 1))[0].get(), expected[n % 4])
+            found = clhist.stats.binned_statistic(columns[n % 4], columns[n % 4], ["count", "std"], edges).statistic
+            np.testing.assert_array_equal(found["count"].get(), counts[n % 4])
+            assert found["std"].get().tobytes() == deviations[n % 4]
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(work, range(16)))
