@@ -124,7 +124,8 @@ def binned_statistic_dd(  # noqa: PLR0913  # SciPy's arguments, and ours
     accumulated in float64, so that the mean of n equal values may differ from them by n units in the last place at
     most, as SciPy's may. "min" ignores NaN and "max" does not, as SciPy's; for "median" NaN is the greatest value,
     and of "quantile" it makes the bin NaN.
-    Statistics wait for the device.
+    Statistics of device arrays wait for the device where `bins` is a number, since SciPy refuses points that are not
+    finite, where a range is that of the data, and of several rows of values.
 
     Examples
     --------

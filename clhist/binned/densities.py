@@ -23,7 +23,7 @@ from clhist._core.templates import render
 from clhist.operators.c_types import c_name
 
 _LANES, GROUPS = 256, 32  # work-items of a work-group, at most, and work-groups
-_RESULT = ArraySlot("result", False, True, ((1,), np.dtype(np.float64)))
+RESULT = ArraySlot("result", False, True, ((1,), np.dtype(np.float64)))
 
 
 def can_convert(counts: Array) -> bool:
@@ -93,7 +93,7 @@ def lanes_of(queue: cl.CommandQueue) -> int:
 
 def _kernel(queue: cl.CommandQueue, source: str, dims: int) -> Executable:
     """Return the kernel of densities."""
-    slots = (ArraySlot("edges", True, False), ArraySlot("counts", True, False), _RESULT)
+    slots = (ArraySlot("edges", True, False), ArraySlot("counts", True, False), RESULT)
     scalars = ("rows", "cells", *(f"bins{n}" for n in range(dims)))
     lanes = lanes_of(queue)
     return single_kernel(queue, "densities", source, slots, scalars, (GROUPS * lanes, lanes), "densities")
@@ -108,7 +108,7 @@ def _kernel_of_records(
 
 @kept_by_context
 def _conversion(context: cl.Context, queue: cl.CommandQueue, dtype: np.dtype) -> Executable:
-    slots, lanes = (ArraySlot("counts", True, False), _RESULT), lanes_of(queue)
+    slots, lanes = (ArraySlot("counts", True, False), RESULT), lanes_of(queue)
     source = render_densities(dtype, lanes)
     return single_kernel(queue, "float64", source, slots, ("cells",), (GROUPS * lanes, lanes), "counts as float64")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
 
@@ -18,73 +18,64 @@ from clhist._core.runtime.executable import Executable
 from clhist._core.runtime.prepared import ArraySlot, New
 from clhist._core.runtime.single_kernel import single_kernel, sizes
 from clhist._core.templates import render
-from clhist.binned.densities import GROUPS, lanes_of
+from clhist.binned.densities import GROUPS, RESULT, lanes_of
 from clhist.operators.c_types import literal
 from clhist.statistics.table import TABLE
 from clhist.statistics.variance import variance_text
 
-_F8 = np.dtype(np.float64)
-
 
 def finished(
-    queue: cl.CommandQueue, names: tuple[str, ...], parts: Mapping[str, Array], shape: tuple[int, ...], spare: int = 0
-) -> dict[str, Array]:
-    """Return statistics that have a `text`, as float64 on the device.
+    queue: cl.CommandQueue, name: str, parts: Mapping[str, Array], shape: tuple[int, ...], spare: int = 0
+) -> Array:
+    """Return a statistic that has a `text`, as float64 on the device.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
         Where it runs.
-    names : tuple of str
-        The statistics.
+    name : str
+        The statistic.
     parts : mapping of str to array
-        What they are made of, on the device.
+        What it is made of, on the device.
     shape : tuple of int
         Bins of each axis.
     spare : int
-        The number of zeros behind the bins; the results then have one dimension.
+        The number of zeros behind the bins; the result then has one dimension.
     """
-    if not names:
-        return {}
-    kernel, needed = _kernel(queue.context, queue, names)
-    cells = prod(shape)
-    new = New((cells + spare,) if spare else shape)
-    arrays = [*(parts[part] for part in needed), *(new for _ in names)]
-    return dict(zip(names, kernel.run(queue, arrays, sizes(cells, spare), True).results, strict=True))
+    kernel, cells = _kernel(queue.context, queue, name), prod(shape)
+    arrays = [*(parts[part] for part in _parts(name)), New((cells + spare,) if spare else shape)]
+    result: Array = kernel.run(queue, arrays, sizes(cells, spare), True).results[0]
+    return result
 
 
 @kept_by_context
-def _kernel(context: cl.Context, queue: cl.CommandQueue, names: tuple[str, ...]) -> tuple[Executable, Sequence[str]]:
-    """Return the kernel of some statistics, and the parts that it reads."""
-    lanes, needed = lanes_of(queue), _parts(names)
-    slots = [ArraySlot(part, True, False) for part in needed]
-    slots += [ArraySlot(name, False, True, ((1,), _F8)) for name in map(_result, names)]
-    work_items, source = (GROUPS * lanes, lanes), render_statistics(names, lanes)
-    return single_kernel(
-        queue, "statistics", source, tuple(slots), ("cells", "spare"), work_items, "statistics of bins"
-    ), needed
+def _kernel(context: cl.Context, queue: cl.CommandQueue, name: str) -> Executable:
+    lanes = lanes_of(queue)
+    slots = *(ArraySlot(part, True, False) for part in _parts(name)), RESULT
+    work_items, source = (GROUPS * lanes, lanes), render_statistics(lanes)
+    return single_kernel(queue, name, source, slots, ("cells", "spare"), work_items, f"the {name} of bins")
 
 
-def _parts(names: Sequence[str]) -> list[str]:
-    return sorted({part for name in names for part in re.findall(r"(\w+)\[i\]", TABLE[name].text)})
+@lru_cache(maxsize=16)
+def _parts(name: str) -> tuple[str, ...]:
+    """Return the arrays that the text of a statistic reads."""
+    return tuple(sorted({*re.findall(r"(\w+)\[i\]", TABLE[name].text)}))
 
 
-def _result(name: str) -> str:
-    return f"result_{name}"
-
-
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 @stored_source
-def render_statistics(names: tuple[str, ...], lanes: int) -> str:
-    """Return the OpenCL C program that makes some statistics of their parts."""
-    parts = ", ".join(f"const {'long' if part == 'count' else 'double'} *{part}" for part in _parts(names))
-    results = ", ".join(f"double *{_result(name)}" for name in names)
-    declared, pointers = with_arrays(f"{parts}, {results}, const long cells, const long spare")
+def render_statistics(lanes: int) -> str:
+    """Return the OpenCL C program with a kernel for each statistic that has a `text`."""
+    texts = {name: entry.text for name, entry in TABLE.items() if entry.text}
+    kernels = {}
+    for name in texts:
+        parts = [f"const {'long' if part == 'count' else 'double'} *{part}" for part in _parts(name)]
+        kernels[name] = with_arrays(", ".join([*parts, "double *result", "const long cells", "const long spare"]))
     return render(
         "binned/statistics.mako",
         lanes=lanes,
-        declared=declared,
-        pointers=pointers,
-        variance=variance_text("double", 0, literal(np.nan, _F8)),
-        results={_result(name): TABLE[name].text for name in names},
+        texts=texts,
+        declared={name: declared for name, (declared, _) in kernels.items()},
+        pointers={name: pointers for name, (_, pointers) in kernels.items()},
+        variance=variance_text("double", 0, literal(np.nan, np.dtype(np.float64))),
     )

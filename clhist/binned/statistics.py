@@ -5,7 +5,7 @@ A call with the signature of an earlier one takes its sweeps. Note [Signature of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -19,7 +19,7 @@ from clhist._core.opencl.device import check_fp64
 from clhist._core.opencl.halves import as_numbers
 from clhist._core.opencl.new_arrays import beginning, empty, to_device
 from clhist._core.opencl.operands import in_place
-from clhist._core.runtime.signature import call_templates, signature_of_data
+from clhist._core.runtime.signature import call_templates, keys_of_columns, signature_of_data
 from clhist.axes.block_search import BLOCK
 from clhist.axes.thresholds import rounded_bins
 from clhist.binned.by_scipy import numbers_by_scipy
@@ -47,7 +47,7 @@ Results = tuple[dict[str, Any], list[np.ndarray], Any]
 
 
 class Form(NamedTuple):
-    """What a call depends on besides its arrays.
+    """The arguments of a call that are no arrays.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ def binned_statistics(
     extents = extents_of(points, sample, form.bins, form.range, where, queue)
     # With a range, the points are read for SciPy's check alone.
     ends = [(low.tobytes(), high.tobytes()) for low, high in filter(None, extents if form.range is None else [])]
-    of_extents = None if key is None else (key, *ends)
+    of_extents = None if key is None else (key, frozenset(map(_kind_of, rows)), *ends)
     prepared: PreparedStatistics | None = call_templates.get(of_extents)
     if prepared is not None:
         return prepared(points, rows, where, weights)
@@ -143,7 +143,7 @@ def computed(
     """
     if binned is None or not points.size or not rows:
         return _without_elements(points, edges, binned, queue, form), None
-    prepared = PreparedStatistics(binned, edges, rows[0], weights, queue, form)
+    prepared = PreparedStatistics(binned, edges, rows, queue, form)
     return prepared(points, rows, where, weights), prepared
 
 
@@ -156,10 +156,8 @@ class PreparedStatistics:
         Such points with their axes.
     edges : sequence of array
         SciPy's, of each dimension.
-    values : array or None
-        Such values, in one dimension; None if only counts are requested.
-    weights : array or None
-        Such weights of the values.
+    rows : sequence of array or None
+        The rows of such values, or None of counts.
     queue : pyopencl.CommandQueue
         The queue that computes.
     form : Form
@@ -176,8 +174,7 @@ class PreparedStatistics:
         self,
         binned: Binned,
         edges: Sequence[np.ndarray],
-        values: Array | None,
-        weights: Array | None,
+        rows: Sequence[Any],
         queue: cl.CommandQueue,
         form: Form,
     ) -> None:
@@ -186,25 +183,30 @@ class PreparedStatistics:
             instead = "use clhist.group_by with the bins of clhist.digitize: it has float32, too"
             check_fp64(queue.device, "values", instead)
         self._edges, self._shape = tuple(map(np.copy, edges)), tuple(len(one) - 1 for one in edges)
-        self._swept = _swept(binned, self._names, values, queue, reproducible=form.reproducible)
-        self._around = None
+        # Kernels depend on the alignment of arrays, which the rows of one array may differ in.
+        some = {_kind_of(values): values for values in rows}
+        self._swept = {
+            kind: _swept(binned, self._names, values, queue, reproducible=form.reproducible)
+            for kind, values in some.items()
+        }
+        self._around: dict[Hashable, Sweep] = {}
         if "std" in self._names:
             terms = deviation_terms("(double)v0[i]", "v1[max(bin, 0)]")
             outputs = tuple(zip(("shift", "squares"), (_operators(True)["sum"],) * 2, terms, strict=True))
             more: Any = {"queue": queue, "reproducible": form.reproducible, "tables": (_F8,)}
-            self._around = Sweep.of(binned, outputs, (values,), **more)
+            self._around = {kind: Sweep.of(binned, outputs, (values,), **more) for kind, values in some.items()}
         # Selection reads bins once for each digit: store the bin of each element instead of searching again.
         is_selected = any(TABLE[name].is_apart for name in self._names)
         self._places = NumbersCall.of_places(binned, queue) if is_selected else None
         self._numbers = _numbers_calls(binned, queue, form)
-        self._by_kernel = tuple(name for name in self._names if TABLE[name].text)
         self._finish = {name: finish for name in self._names if (finish := TABLE[name].finish) is not None}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tables of axes, which all calls share."""
         calls = [*self._numbers, *([] if self._places is None else [self._places])]
-        return max([sweep.template.nbytes for sweep in self._swept] + [call.nbytes for call in calls])
+        sweeps = [sweep for swept in self._swept.values() for sweep in swept]
+        return max([sweep.template.nbytes for sweep in sweeps] + [call.nbytes for call in calls])
 
     def __call__(self, points: Points, rows: Sequence[Any], where: Any, weights: Any) -> Results:
         """Return statistics by name, edges, and bin numbers or None; `rows` are those of the values."""
@@ -228,27 +230,33 @@ class PreparedStatistics:
         """Return statistics of values in one dimension by name."""
         queue, shape, on_device = self._queue, self._shape, is_device_array(data[0])
         parts: dict[str, Any] = {}
-        for sweep in self._swept:
+        kind = _kind_of(values)
+        for sweep in self._swept[kind]:
             parts |= sweep([*data, None if sweep.names == ("count",) else values], size)
-        if self._around is not None:
-            spare = int(self._around.kind.has_spare)
+        if self._around:
+            around = self._around[kind]
+            spare = int(around.kind.has_spare)
             if on_device:
-                means = finished(queue, ("mean",), parts, (prod(shape),), spare)["mean"]
+                means = finished(queue, "mean", parts, (prod(shape),), spare)
             else:
                 with np.errstate(all="ignore"):
                     means = np.append(parts["sum"] / parts["count"], np.zeros(spare))
-            parts |= self._around([*data, values, means], size)
+            parts |= around([*data, values, means], size)
         if "median" in self._names:
             parts["median"] = self._selected(places, values, None, None)
         if "quantile" in self._names:
             parts["quantile"] = self._selected(places, values, weights, self._form.q)
         if on_device:
-            results = finished(queue, self._by_kernel, parts, shape)
-            others = {name: (*TABLE[name].parts, name)[0] for name in self._names if name not in results}
-            results |= {name: as_dtype(parts[part], _F8, queue) for name, part in others.items()}
-            return {name: results[name] for name in self._names}
+            return {name: self._finished_on_device(name, parts) for name in self._names}
         with np.errstate(all="ignore"):
             return {name: finish(parts).astype(_F8) for name, finish in self._finish.items()}
+
+    def _finished_on_device(self, name: str, parts: dict[str, Any]) -> Any:
+        """Return a statistic of its parts, as float64."""
+        if TABLE[name].text:
+            return finished(self._queue, name, parts, self._shape)
+        (part,) = TABLE[name].parts or (name,)
+        return as_dtype(parts[part], _F8, self._queue)
 
     def _selected(self, places: Any, values: Any, weights: Any, q: float | None) -> Any:
         """Return the median of each bin, where NaN sorts last, or (with `q`) the quantile, where NaN makes it NaN."""
@@ -313,8 +321,8 @@ def _numbers_calls(binned: Binned, queue: cl.CommandQueue, form: Form) -> list[N
         return [NumbersCall.of(replace(binned, where=None), queue, falling=False)]
     if len(data) < len(axes):
         raise ValueError("expand_binnumbers: expected D device arrays of shape (N,), got one of shape (N, D)")
-    each = [Binned((axis,), (column,), None, binned.size) for axis, column in zip(axes, data, strict=True)]
-    return [NumbersCall.of(one, queue, falling=False) for one in each]
+    columns = [Binned((axis,), (column,), None, binned.size) for axis, column in zip(axes, data, strict=True)]
+    return [NumbersCall.of(one, queue, falling=False) for one in columns]
 
 
 def _bin_numbers(
@@ -347,6 +355,11 @@ def _rows(values: Array, size: int) -> Sequence[Array]:
         return [values]
     number = prod(values.shape[:-1])
     return list(values.reshape(number, size)) if size else [values.reshape(-1)] * number
+
+
+def _kind_of(values: Any) -> Hashable:
+    """Return the key of a row of values, or of None, without its length."""
+    return tuple(keys_of_columns([values]) or ())
 
 
 def _data_of(points: Points) -> list[Any]:

@@ -12,13 +12,11 @@ double clhist_variance(const double number, const double shift, const double squ
     ${variance}
 }
 
+% for name, text in texts.items():
 __kernel __attribute__((reqd_work_group_size(${lanes}, 1, 1)))
-void clhist_statistics(${", ".join(declared)})
+void clhist_${name}(${", ".join(declared[name])})
 {
-    ${" ".join(pointers)}
-    for (long i = get_global_id(0); i < cells + spare; i += get_global_size(0)) {
-% for name, text in results.items():
-        ${name}[i] = i < cells ? ${text} : 0;
-% endfor
-    }
+    ${" ".join(pointers[name])}
+    for (long i = get_global_id(0); i < cells + spare; i += get_global_size(0)) result[i] = i < cells ? ${text} : 0;
 }
+% endfor

@@ -120,6 +120,21 @@ def test_statistics_with_something_else(change, queue, rng):
         found.bin_edges[:] = 0  # which no later call may see
 
 
+def test_rows_of_values_at_any_address(queue, rng):
+    for size in (N, N - 1, N + 3):
+        for on_device in (False, True):
+            for skip in (0, 1, 0):
+                x, values = rng.random(size), rng.integers(-9, 9, (5, size)).astype(np.float32)
+                wide = np.concatenate([np.zeros(skip, np.float32), values.ravel()])
+                y = (cl_array.to_device(queue, wide) if on_device else wide)[skip:].reshape(5, size)
+                at = cl_array.to_device(queue, x) if on_device else x
+                found = clhist.stats.binned_statistic(at, y, ["sum", "std"], [0.0, 0.5, 1.0], queue=queue).statistic
+                sums, deviations = (part.get() if on_device else part for part in found.values())
+                for inside, one, other in zip((x < 0.5, x >= 0.5), sums.T, deviations.T, strict=True):
+                    np.testing.assert_array_equal(one, values[:, inside].sum(axis=1, dtype=float))
+                    np.testing.assert_allclose(other, values[:, inside].std(axis=1, dtype=float), rtol=1e-12)
+
+
 def test_points_of_repeated_statistics_have_to_be_finite(queue, rng):
     for on_device in (False, True):
         for range_ in (None, (0.0, 1.0)):
