@@ -18,7 +18,6 @@ from clhist._core.keys import key_dtype, key_range
 from clhist._core.opencl.arrays import Array, is_device_array
 from clhist._core.opencl.device import device_kind
 from clhist._core.opencl.new_arrays import empty, shares_memory
-from clhist._core.opencl.operands import in_place
 from clhist._core.opencl.program import kept_by_context
 from clhist._core.runtime.call_template import MANY
 from clhist._core.runtime.executable import Executable
@@ -72,23 +71,6 @@ def _axis_without_bins(dtype: np.dtype, start: int, num_bins: int, fp64: bool) -
     return Axis(kind, (keys, cells), (num_bins + 1, shift, keys[0], keys.dtype.type(least)), num_bins)
 
 
-def bin_numbers(binned: Binned, queue: cl.CommandQueue, *, falling: bool = False, out: Any = None) -> Any:
-    """Return the bin number of each element as `numpy.intp`; of several axes raveled as by `numpy.ravel_multi_index`.
-
-    Parameters
-    ----------
-    binned : Binned
-        Data and axes, without a mask.
-    queue : pyopencl.CommandQueue
-        The queue that computes.
-    falling : bool
-        Whether the edges were descending, so that numbers count from the other end.
-    out : array of int64, optional
-        Receives the numbers.
-    """
-    return NumbersCall.of(binned, queue, falling=falling)(binned.arrays, binned.size, out)
-
-
 class NumbersCall:
     """A call of the kernel that stores bin numbers, for arrays with the same signature.
 
@@ -129,7 +111,10 @@ class NumbersCall:
 
     @classmethod
     def of(cls, binned: Binned, queue: cl.CommandQueue, *, falling: bool) -> NumbersCall:
-        """Return the call of data with its axes of edges; the parameters are those of `bin_numbers`."""
+        """Return the call of data without a mask, whose numbers of several axes are `numpy.ravel_multi_index`'s.
+
+        With `falling`, the edges were descending, and numbers count from the other end.
+        """
         axes = tuple(map(numbered_axis, binned.axes))
         return cls._of(replace(binned, axes=axes), queue, [int(falling)])
 
@@ -204,14 +189,6 @@ class NumbersCall:
             scalars = *self._scalars, *sizes(size)
             self._last = size, scalars
         return self.executable.run(self.queue, [*self.tables, *arrays, result], scalars, on_device).results[0]
-
-
-def place_in_bins(binned: Binned, queue: cl.CommandQueue) -> Array:
-    """Return the bin of each element on the device, as int32; -1 for an element without a bin, or masked."""
-    call = NumbersCall.of_places(binned, queue)
-    data = [in_place(array, queue) for array in binned.arrays]
-    places: Array = call(data, binned.size)
-    return places
 
 
 class NumbersSpec(NamedTuple):
