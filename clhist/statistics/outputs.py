@@ -129,14 +129,21 @@ class Output(NamedTuple):
 def spread_of(column: Column, numbers: Numbers) -> Output:
     """Return the histogram of the second sweep, in whose map `m` is the mean of the group."""
     real, names = numbers.real, column.spreads
-    kind, nan, first = c_name(real), _nan(real), f"v.{names[0]}"
+    # As of moments: a narrower result must not round each deviation.
+    is_narrower = not np.can_cast(column.dtype, column.result)
+    carrier, carried = (_VALUE, real) if is_narrower else (names[0], column.result)
+    kind, nan, first = c_name(real), _nan(real), f"v.{carrier}"
+    # A deviation of float32 may exceed its largest number, half of the deviation does not.
+    is_halved = carried == column.dtype == np.float32 != real
+    half, twice = ("0.5f * ", "2 * ") if is_halved else ("", "")
     parts = {"number": operators.add(numbers.count), "shift": operators.add(real), "squares": operators.add(real)}
-    # The map emits a deviation in the first field of the value; the other fields carry nothing.
-    lifted = ["1", first, f"({kind}){first} * {first}"]
+    # The map emits a deviation in one field of the value; the other fields carry nothing.
+    first = f"({twice}({kind}){first})"
+    lifted = ["1", first, f"{first} * {first}"]
     is_of_shape = any(name in _OF_SHAPE for name in names)
     if is_of_shape:
         parts |= {"cubes": operators.add(real), "fourths": operators.add(real)}
-        lifted += [f"({kind}){first} * {first} * {first}", f"({kind}){first} * {first} * {first} * {first}"]
+        lifted += [f"{first} * {first} * {first}", f"{first} * {first} * {first} * {first}"]
     parameters = ", ".join(f"const {kind} {part}" for part in parts)
     # A program may contain the functions of several columns: names say what they depend on.
     var, shape = (f"clhist_{of}_{real.name}_{column.ddof}" for of in ("variance", "shape"))
@@ -159,16 +166,21 @@ def spread_of(column: Column, numbers: Numbers) -> Output:
     {central_moments_text(kind)}
     return is_kurtosis ? ({kurtosis_text(nan)}) : ({skewness_text(nan)});
 }}"""
+    fields = {carrier: carried} | dict.fromkeys(names, column.result)
     operator = Operator(
-        struct_of(dict.fromkeys(names, column.result)),
+        struct_of(fields),
         parts,
         name="variance",
         lift=f"(accumulator_t){{{', '.join(lifted)}}}",
-        finish=f"(value_t){{{', '.join(results[name] for name in names)}}}",
+        finish=f"(value_t){{{', '.join(results.get(name, '0') for name in fields)}}}",
         preamble=preamble,
     )
-    zeros = ", 0" * (len(names) - 1)
-    return Output(operator, f"((value_t){{({kind})v - ({kind})m{zeros}}})", names)
+    zeros = ", 0" * (len(fields) - 1)
+    return Output(
+        operator,
+        f"((value_t){{{half}(({kind})v - ({kind})m){zeros}}})",
+        tuple("" if name == _VALUE else name for name in fields),
+    )
 
 
 def weighted_mean(values: np.dtype, weights: np.dtype, result: np.dtype, real: np.dtype) -> Output:

@@ -53,6 +53,21 @@ def test_different_values_of_many_groups(dtype, skipna, monkeypatch, queue):
     assert found.get().tolist() == expected
 
 
+@pytest.mark.parametrize(("dtype", "result"), [("f4", None), ("f8", "f4")])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 3e38])
+def test_spreads_of_any_scale(scale, dtype, result, queue):
+    """Deviations of float32 exceed its range; those of float64 are not rounded to a narrower result one by one."""
+    rng = np.random.default_rng(0)
+    keys, x = rng.integers(0, GROUPS, 5000), (np.where(rng.random(5000) < 0.2, scale, -scale)).astype(dtype)
+    expected = pandas.Series(x.astype(np.float64) / scale).groupby(keys).agg(["std", *SPREADS[1:], "sem"])
+    groups = clhist.group_by(cl_array.to_device(queue, keys), GROUPS)
+    found = groups.agg(x=(cl_array.to_device(queue, x), *expected), ddof=1, dtype=result)["x"]
+    for name in expected:
+        unit = scale if name in ("std", "sem") else 1
+        assert found[name].dtype == np.float32
+        np.testing.assert_allclose(found[name].get() / unit, expected[name], rtol=1e-6, err_msg=name)
+
+
 @pytest.mark.parametrize("size", [0, 1, 50, 1000, 60_000])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u8", "?"])
 def test_as_pandas_has_them(dtype, size, queue):
