@@ -145,10 +145,12 @@ class _Header:
     @classmethod
     def of(cls, path: Path, *, complete: bool = False) -> _Header:
         first, second = _first_lines(path, comments=complete)
-        separator = max(",;\t", key=first.count)
+        # A separator in quotes belongs to a name.
+        unquoted = re.sub('"[^"]*"', "", first)
+        separator = max(",;\t", key=unquoted.count)
         words = first.removeprefix("#").split()
         # Blanks separate if nothing else does, and this line or the next one is a row of numbers, or a `#` begins it.
-        if separator not in first and len(words) > 1:
+        if separator not in unquoted and len(words) > 1:
             is_row = any(map(is_number, words))
             numbers = words if is_row else second.split()
             is_table = len(numbers) == len(words) and all(map(is_number, numbers))

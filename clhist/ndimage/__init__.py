@@ -232,7 +232,7 @@ def extrema(input: Any, labels: Any = None, index: Any = None) -> Any:
 @floats_of_regions
 @takes_cuda
 def median(input: Any, labels: Any = None, index: Any = None) -> Any:
-    """Return the median of each region; `scipy.ndimage.median`, but NaN for a region without values.
+    """Return the median of each region; `scipy.ndimage.median`, but NaN for a region without values or with a NaN.
 
     Examples
     --------

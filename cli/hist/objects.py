@@ -118,7 +118,7 @@ class AxisSpec:
             kind = {"var": hist.axis.Variable, "cat": hist.axis.IntCategory, "str": hist.axis.StrCategory}[self.kind]
             return kind(list(self.values), name=self.name, **options)
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.name}: {error}") from error
+            raise ValueError(f"--axis {self.name}: {error}") from error
 
 
 def filled(

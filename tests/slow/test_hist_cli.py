@@ -165,7 +165,7 @@ def test_bins_in_the_terminal(file, frame):
         (["-a", "pt=reg(1,2)"], "expected 3 numbers in reg"),
         (["-a", "pt=var(1)"], "two or more"),
         (["-a", "pt=reg(10,0,x)"], "expected numbers and log"),
-        (["-a", "pt=reg(10,5,5)"], "range of axis is zero"),
+        (["-a", "pt=reg(10,5,5)"], "--axis pt: range of axis is zero"),
         (["-a", "pt=int(0,9)"], "expected integers for int"),
         (["-a", "zz=reg(10,0,1)"], "expected a column among"),
         (["-a", "pt=reg(10,0,1)", "--bins", "5"], "--bins: expected none beside --axis"),

@@ -181,6 +181,18 @@ def test_a_byte_order_mark_and_old_line_ends(tmp_path):
     assert read(tmp_path / "t.csv") == [[1.0, 2.0], ["a", "b"], [True, True]]
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_separators_in_quoted_names(separator, tmp_path):
+    path = tmp_path / "t.csv"
+    others = ",;\t".replace(separator, "") * 3
+    names = ["a", f'b{others}"c"', f"{others}d"]
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL).writerows([names, [1, 2, 3]])
+    names = [name.strip() for name in names]
+    (chunk,) = open_table(path).chunks(names)
+    assert [chunk.columns[name].tolist() for name in names] == [[1.0], [2.0], [3.0]]
+
+
 @pytest.mark.parametrize("first", ["1", '1 "stray" quote'])
 def test_rows_of_too_many_fields(first, tmp_path):
     path = tmp_path / "many.csv"
