@@ -45,7 +45,7 @@ class ExtentSpec:
     @property
     def width(self) -> int:
         """Elements that a work-item takes at once: on CPUs, whose work-groups have one, as many as 32 bytes of keys."""
-        # PoCL 3.0 compiles wrong code of vectors of 64 bytes for AVX-512; AVX2 is no slower with 32.
+        # PoCL 3.0 (LLVM 14) compiles wrong code of vectors of 64 bytes for AVX-512; 32 are no slower.
         return 32 // key_dtype(self.dtype).itemsize if self.lanes == 1 and self.pitch == 1 else 1
 
     @property

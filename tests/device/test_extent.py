@@ -9,7 +9,8 @@ import pyopencl.array as cl_array
 import pytest
 from covering import covering
 
-from clhist._core.keys import key_range
+from clhist._core.keys import key_dtype, key_range
+from clhist.binned.extent_kernel import ExtentSpec
 
 pytestmark = pytest.mark.usefixtures("with_optimizer")
 
@@ -41,6 +42,14 @@ def test_ends_are_numpys(of_kind, name, form, queue, rng, monkeypatch):
         if dtype.kind == "f":
             data[size // 2], mask[size // 2] = np.nan, True
             assert np.isnan(extent(data, mask, form, queue)).all()
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_no_vector_has_64_bytes(name):
+    """PoCL 3.0 compiles wrong code for such vectors on processors with AVX-512."""
+    dtype = np.dtype(name)
+    spec = ExtentSpec(dtype, dtype, masked=False, pitch=1, column=0, lanes=1)
+    assert 1 < spec.width <= 32 // key_dtype(dtype).itemsize
 
 
 def extent(data, mask, form, queue):
