@@ -14,7 +14,8 @@ import clhist.cases
 from clhist.cli.cases.options import plan_values, timed_calls
 from clhist.cli.console import Console
 
-pytestmark = pytest.mark.usefixtures("without_optimizer")
+# Without optimization, kernels of water and of images take more time than their builds save.
+pytestmark = pytest.mark.usefixtures("with_optimizer")
 
 # The arguments that make each compute little.
 COMMANDS = {

@@ -14,15 +14,18 @@ from clhist.selftest.forms import DIGESTS
 from clhist.selftest.suite import checks
 from clhist.selftest.updates import ATOMIC_TYPES, COLUMNS, NATIVE, ROWS, row_name
 
-OF_FILES = tuple(DIGESTS)  # which have a file of their own
+LONG = "more than 2^31 elements"
+OF_FILES = (*DIGESTS, LONG)  # which have a file of their own
 
 
-def each_check(*, quick: bool = False) -> pytest.MarkDecorator:
+def each_check(row: str | None = None, *, quick: bool = False) -> pytest.MarkDecorator:
     """Return the mark that gives a test each check of the default device.
 
-    Checks of updates are of an update, a memory and a type; beyond those that cover all pairs of these they are slow.
+    They are those of a row, or without one of all rows that have no file of their own. Checks of updates are of an
+    update, a memory and a type; beyond those that cover all pairs of these they are slow.
     """
-    every = [each for each in checks(clhist.default_queue(), quick=quick) if each.row not in OF_FILES]
+    of_device = checks(clhist.default_queue(), quick=quick)
+    every = [check for check in of_device if (check.row == row if row else check.row not in OF_FILES)]
     wanted = pairs_of_updates()
     slow = [
         not quick and c.column in COLUMNS and ((c.row, c.column) not in wanted or _is_every_other_atomic(c))
