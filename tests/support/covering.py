@@ -35,27 +35,29 @@ def _rows(sizes: tuple[int, ...], strength: int, seed: str) -> list[tuple[int, .
     rng = random.Random(f"{sizes}{strength}{seed}")
     axes = range(len(sizes))
     missing = {
-        (chosen, values)
-        for chosen in combinations(axes, strength)
-        for values in product(*(range(sizes[axis]) for axis in chosen))
+        chosen: set(product(*(range(sizes[axis]) for axis in chosen))) for chosen in combinations(axes, strength)
     }
-    waiting = sorted(missing)
+    waiting = [(chosen, values) for chosen, combined in missing.items() for values in sorted(combined)]
     rng.shuffle(waiting)
     rows_of_axes = []
     for chosen, values in waiting:
-        if (chosen, values) not in missing:
+        if values not in missing[chosen]:
             continue
         row = dict(zip(chosen, values, strict=True))
         rest = [axis for axis in axes if axis not in row]
         rng.shuffle(rest)
         for axis in rest:
-            others = [c for c in combinations(sorted({*row, axis}), strength) if axis in c]
             candidates = list(range(sizes[axis]))
             rng.shuffle(candidates)
-            # Of each combination with the axis, the values on both of its sides.
-            sides = [(c, tuple(row[a] for a in c if a < axis), tuple(row[a] for a in c if a > axis)) for c in others]
-            row[axis] = max(candidates, key=lambda k: sum((c, (*low, k, *high)) in missing for c, low, high in sides))
-        missing -= {(c, tuple(row[a] for a in c)) for c in combinations(axes, strength)}
+            # Of each combination with the axis of which some is missing, the values on both of its sides.
+            sides = [
+                (combined, tuple(row[a] for a in others if a < axis), tuple(row[a] for a in others if a > axis))
+                for others in combinations(sorted(row), strength - 1)
+                if (combined := missing[tuple(sorted((*others, axis)))])
+            ]
+            row[axis] = max(candidates, key=lambda k: sum((*low, k, *high) in some for some, low, high in sides))
+        for chosen, combined in missing.items():
+            combined.discard(tuple(row[axis] for axis in chosen))
         rows_of_axes.append(tuple(row[axis] for axis in axes))
     return rows_of_axes
 
