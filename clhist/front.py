@@ -95,18 +95,27 @@ def entry(function: F) -> F:
         # Neither tensors nor CUDA arrays occur: arguments and results need no conversion.
         if are_plain((*args, *options.values())):
             return own(*args, **options)
-        if not is_of_host and are_plain(options.values()) and (arrays := arrays_of_tensors(args)) is not None:
-            result = own(*arrays, **options)
-        else:
-            result = function(*args, **options)
-            if is_of_host or not any_host_tensor((*args, *options.values())):
-                return result
-        if not has_edges:
-            return as_tensors(result)
-        return as_tensors(result[0]), *result[1:]
+        if is_of_host:
+            return function(*args, **options)
+        result, is_of_tensors = _of_any_arrays(own, function, args, options)
+        if not is_of_tensors:
+            return result
+        return (as_tensors(result[0]), *result[1:]) if has_edges else as_tensors(result)
 
     begin.__module__ = "clhist"  # where pickle finds it
     return begin  # type: ignore[return-value]
+
+
+def _of_any_arrays(
+    own: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Any, bool]:
+    """Return the result of a call, and whether its arguments have tensors of the CPU, whose results are tensors.
+
+    `own` computes arrays of NumPy and PyOpenCL, `function` also those of CUDA.
+    """
+    if are_plain(options.values()) and (arrays := arrays_of_tensors(args)) is not None:
+        return own(*arrays, **options), True
+    return function(*args, **options), any_host_tensor((*args, *options.values()))
 
 
 def _flags(
