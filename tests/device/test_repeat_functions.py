@@ -86,7 +86,8 @@ CHANGES_OF_STATISTICS = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES_OF_STATISTICS, ids=str)
+# Of a function `str` has the address, which workers differ in.
+@pytest.mark.parametrize("change", CHANGES_OF_STATISTICS, ids=lambda change: str(change).partition(" at ")[0])
 def test_statistics_with_something_else(change, queue, rng):
     stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
     change = {"on_device": True, "values": (N,), "where": None, **change}
