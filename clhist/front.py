@@ -95,7 +95,8 @@ def entry(function: F) -> F:
         # Neither tensors nor CUDA arrays occur: arguments and results need no conversion.
         if are_plain((*args, *options.values())):
             return own(*args, **options)
-        if is_of_host:
+        # Without PyTorch, no result is a tensor.
+        if is_of_host or imported("torch", "Tensor") is None:
             return function(*args, **options)
         result, is_of_tensors = _of_any_arrays(own, function, args, options)
         if not is_of_tensors:

@@ -136,7 +136,9 @@ def arrays_of_tensors(values: Iterable[Any]) -> list[Any] | None:
     tensor = imported("torch", "Tensor")
     arrays, is_changed = [], False
     for value in values:
-        if type(value) is tensor and value.is_cpu:
+        if type(value) is tensor:
+            if not value.is_cpu:
+                return None
             try:
                 value, is_changed = value.numpy(), True
             except (RuntimeError, TypeError):  # of one with a gradient, or of a dtype that NumPy lacks
