@@ -143,15 +143,6 @@ def group_frame(
     return FrameGroupBy(frame, keys, GroupBy(groups_of(columns, None, sort, queue)))
 
 
-def _has_fp64(queue: cl.CommandQueue | None) -> bool:
-    """Whether the device, or the host without a queue, computes in double precision."""
-    if queue is None:
-        return True
-    from clhist._core.opencl.device import has_fp64  # PyOpenCL, which few elements do without
-
-    return has_fp64(queue.device)
-
-
 class GroupBy(
     Hints, OnDevice, Methods[A],
     instead="the keys can be, or clhist.dask.group_by groups in many processes",
@@ -186,7 +177,12 @@ class GroupBy(
         self._on_device = groups.on_device
         # One upload for all statistics of these groups.
         self._keys = self._placed(groups.numbers)
-        self._numbers = Numbers.of(int(prod(self._shape)), _has_fp64(queue))
+        computes_in_double = True  # without a queue, the host
+        if queue is not None:
+            from clhist._core.opencl.device import has_fp64  # PyOpenCL, which few elements do without
+
+            computes_in_double = has_fp64(queue.device)
+        self._numbers = Numbers.of(int(prod(self._shape)), computes_in_double)
 
     def __repr__(self) -> str:
         size, dtype, queue = prod(self._shape), self._keys.dtype, self._user_queue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,14 +65,18 @@ def check_number(num_groups: Any) -> None:
 
 def check_room(num_groups: int, queue: cl.CommandQueue, *sizes: int) -> None:
     """Raise MemoryError for more groups than 32 bits can number, or than fit arrays of `sizes` bytes a group."""
-    from clhist._core.opencl.device import memory_budget  # PyOpenCL, which few elements do without
-
-    device = queue.device
-    most = min(memory_budget(device) // max(sizes), device.global_mem_size // sum(sizes), 2**32 - 2)
+    most = _most_groups(queue.device, sizes)
     if num_groups > most:
         raise MemoryError(
-            f"num_groups: expected at most {most}, for which {device.name.strip()} has memory, got {num_groups}"
+            f"num_groups: expected at most {most}, for which {queue.device.name.strip()} has memory, got {num_groups}"
         )
+
+
+@lru_cache(maxsize=64)
+def _most_groups(device: cl.Device, sizes: tuple[int, ...]) -> int:
+    from clhist._core.opencl.device import memory_budget  # PyOpenCL, which few elements do without
+
+    return min(memory_budget(device) // max(sizes), device.global_mem_size // sum(sizes), 2**32 - 2)
 
 
 def check_by_name(positional: Sequence[Any]) -> None:
