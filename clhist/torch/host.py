@@ -1,8 +1,8 @@
 """Operators on few elements of CPU tensors, by PyTorch's own: a kernel of OpenCL takes longer to start.
 
 Each function has the parameters and results of the operator of its name, and returns NotImplemented for what kernels
-compute: many elements, reproducible sums, half precision and narrow integers. Results differ from those of kernels by
-the rounding of sums and of exponentials alone.
+compute: many elements, reproducible sums and half precision. Results differ from those of kernels by the rounding of
+sums and of exponentials alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from clhist._core.host_spi import small
 
-_DTYPES = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
+_DTYPES = frozenset((torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 _NAMES = {"min": "amin", "max": "amax", "prod": "prod"}
 
 
