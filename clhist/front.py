@@ -17,7 +17,7 @@ import numpy as np
 
 from clhist._core.kinds import are_plain, imported, may_be_cuda
 from clhist._core.opencl import lost
-from clhist._core.runtime.cuda_entry import takes_cuda
+from clhist._core.runtime.cuda_entry import cuda_calls, takes_cuda
 from clhist._core.runtime.labelled import any_host_tensor, arrays_of_tensors, as_tensors, unlabelled
 from clhist._core.runtime.small import check_refused
 from clhist.operators.c_types import check_booleans
@@ -86,37 +86,26 @@ def entry(function: F) -> F:
 
                 computed_by = getattr(target, function.__name__)
                 return _redirected(computed_by, function, args, options, "for Dask collections")
-        if options and options.get("devices") is not None and not any(map(may_be_cuda, (*args, *options.values()))):
+        if options.get("devices") is not None and not any(map(may_be_cuda, (*args, *options.values()))):
             from clhist import multi_device
 
             return _redirected(
                 getattr(multi_device, f"{function.__name__}_over"), function, args, options, "with devices="
             )
         # Neither tensors nor CUDA arrays occur: arguments and results need no conversion.
-        if are_plain((*args, *options.values())):
+        arguments = (*args, *options.values())
+        if are_plain(arguments):
             return own(*args, **options)
         # Without PyTorch, no result is a tensor.
-        if is_of_host or imported("torch", "Tensor") is None:
-            return function(*args, **options)
-        result, is_of_tensors = _of_any_arrays(own, function, args, options)
-        if not is_of_tensors:
-            return result
-        return (as_tensors(result[0]), *result[1:]) if has_edges else as_tensors(result)
+        may_be_tensors = not is_of_host and imported("torch", "Tensor") is not None
+        if any(map(may_be_cuda, arguments)):
+            result = cuda_calls().call_on_cuda(own, args, options, False)
+        else:
+            result = own(*(arrays_of_tensors(args, options) if may_be_tensors else args), **options)
+        return as_tensors(result, has_edges) if may_be_tensors and any_host_tensor(arguments) else result
 
     begin.__module__ = "clhist"  # where pickle finds it
     return begin  # type: ignore[return-value]
-
-
-def _of_any_arrays(
-    own: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[Any, bool]:
-    """Return the result of a call, and whether its arguments have tensors of the CPU, whose results are tensors.
-
-    `own` computes arrays of NumPy and PyOpenCL, `function` also those of CUDA.
-    """
-    if are_plain(options.values()) and (arrays := arrays_of_tensors(args)) is not None:
-        return own(*arrays, **options), True
-    return function(*args, **options), any_host_tensor((*args, *options.values()))
 
 
 def _flags(

@@ -10,13 +10,7 @@ import numpy as np
 
 from clhist._core.cuda.driver import CaptureError, driver
 from clhist._core.cuda.libraries import Library, library
-from clhist._core.kinds import REFUSALS, of_libraries, recognised_kind
-
-
-def library_of(kind: type) -> Library | None:
-    """Return the library whose arrays have this type, if one was recognised before."""
-    name = of_libraries.get(kind)
-    return None if name is None else library(name)
+from clhist._core.kinds import REFUSALS, recognised_kind
 
 
 class Recognised(NamedTuple):

@@ -33,7 +33,7 @@ def _taking(function: F, *, only: bool) -> F:
         arguments = (*args, *options.values())
         if are_plain(arguments) or not any(map(may_be_cuda, arguments)):
             return function(*args, **options)
-        return _cuda_calls().call_on_cuda(function, args, options, only)
+        return cuda_calls().call_on_cuda(function, args, options, only)
 
     return cast(F, call)
 
@@ -53,7 +53,7 @@ def takes_cuda_as(own: str, on_host: str = "", state: tuple[str, ...] = ()) -> C
             if not is_cuda(array):
                 return function(self, *args, **options)
             attributes = tuple([getattr(self, name) for name in state])
-            return _cuda_calls().call_of_object(function, array, attributes, on_host, (self, *args), options)
+            return cuda_calls().call_of_object(function, array, attributes, on_host, (self, *args), options)
 
         return cast(F, call)
 
@@ -61,7 +61,7 @@ def takes_cuda_as(own: str, on_host: str = "", state: tuple[str, ...] = ()) -> C
 
 
 @functools.cache
-def _cuda_calls() -> Any:
+def cuda_calls() -> Any:
     """Return the module of calls on arrays of CUDA."""
     from clhist._core.runtime import cuda_calls
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from clhist._core.cuda.driver import driver, stream_of
 from clhist._core.cuda.libraries import Library
-from clhist._core.cuda.recognised import library_of
+from clhist._core.cuda.libraries import library as library_of_name
+from clhist._core.kinds import of_libraries
 from clhist._core.opencl import lost
 from clhist._core.opencl.cuda_arrays import CudaArray, CudaConverted, CudaCopied, CudaFilled, CudaMade, CudaMemory
 from clhist._core.opencl.cuda_kinds import NotDirectError, results_like
@@ -31,6 +32,7 @@ from clhist._core.runtime.reported_repeats import report_repeat
 from clhist._core.runtime.signature import UnknownError, alike, call_templates
 
 _MOST_ITEMS = 64  # of a sequence, which takes longer
+_new_tuple = tuple.__new__
 _TRIES = 5  # calls that may still build, upload tables, check an operator, or be planned with others
 
 
@@ -317,8 +319,9 @@ def _part(value: Any, arguments: list[Given]) -> Hashable:
     kind = type(value)
     if value is None or kind is int:
         return value
-    library = library_of(kind)
-    if library is not None:
+    name = of_libraries.get(kind)
+    if name is not None:
+        library = library_of_name(name)
         # An array that is passed twice is part of the signature: kernels may read and write it.
         for n, argument in enumerate(arguments):
             if argument.array is value:
@@ -327,7 +330,7 @@ def _part(value: Any, arguments: list[Given]) -> Hashable:
         # An empty array has no address range by which the recording could recognise it.
         if description is None or not description[2]:
             raise UnknownError
-        arguments.append(Given(value, *description[1:]))
+        arguments.append(_new_tuple(Given, (value, *description[1:])))  # `Given` itself takes twice as long
         return description[0]
     if kind is tuple or kind is list:
         if len(value) > _MOST_ITEMS:

@@ -6,7 +6,7 @@ of its.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeGuard
 
@@ -128,32 +128,33 @@ def any_host_tensor(values: Iterable[Any]) -> bool:
     return False
 
 
-def arrays_of_tensors(values: Iterable[Any]) -> list[Any] | None:
-    """Return arguments with NumPy arrays of the same memory in the place of PyTorch tensors of the CPU.
+def arrays_of_tensors(args: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
+    """Return positional arguments with NumPy arrays of the same memory in the place of PyTorch tensors of the CPU.
 
-    Return None if there are none, or if another argument is not plain: checks of the function name what is wrong.
+    They stay as they are if another argument is not plain: checks of the function say what is wrong.
     """
-    tensor = imported("torch", "Tensor")
-    arrays, is_changed = [], False
-    for value in values:
+    tensor, arrays = imported("torch", "Tensor"), []
+    if not are_plain(options.values()):
+        return args
+    for value in args:
         if type(value) is tensor:
-            if not value.is_cpu:
-                return None
             try:
-                value, is_changed = value.numpy(), True
+                value = value.numpy()
             except (RuntimeError, TypeError):  # of one with a gradient, or of a dtype that NumPy lacks
-                return None
+                return args
         elif not are_plain((value,)):
-            return None
+            return args
         arrays.append(value)
-    return arrays if is_changed else None
+    return arrays
 
 
-def as_tensors(result: Any) -> Any:
+def as_tensors(result: Any, has_edges: bool = False) -> Any:
     """Return arrays of NumPy in a result as tensors of the same memory; structured ones as dicts of their fields.
 
-    Arrays of dtypes that PyTorch lacks stay as they are, as do all other values.
+    Arrays of dtypes that PyTorch lacks stay as they are, as do all other values, and edges that follow a histogram.
     """
+    if has_edges:
+        return as_tensors(result[0]), *result[1:]
     if isinstance(result, tuple):
         parts = [as_tensors(entry) for entry in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
