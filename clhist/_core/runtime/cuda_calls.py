@@ -16,7 +16,7 @@ import numpy as np
 from clhist import operators
 from clhist._core.cuda.driver import driver
 from clhist._core.cuda.recognised import Recognised, recognised
-from clhist._core.kinds import may_be_cuda
+from clhist._core.kinds import PLAIN, may_be_cuda
 from clhist._core.model.problem import Choices
 from clhist._core.opencl.cuda_arrays import CudaArray, of_caller
 from clhist._core.opencl.cuda_kinds import NotDirectError, is_direct_only, is_inside, results_like
@@ -147,9 +147,9 @@ def _numbers_read(
     """
     for name, place in _numbers_of(function):
         if place < len(args):
-            if may_be_cuda(args[place]):
+            if type(args[place]) not in PLAIN and may_be_cuda(args[place]):
                 args = (*args[:place], _read(args[place], name), *args[place + 1 :])
-        elif may_be_cuda(options.get(name)):
+        elif name in options and may_be_cuda(options[name]):
             options = {**options, name: _read(options[name], name)}
     return args, options
 

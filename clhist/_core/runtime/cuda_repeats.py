@@ -28,7 +28,7 @@ from clhist._core.recording import heard, listening, note
 from clhist._core.runtime.call_cache import MANY_USES, SizedCall
 from clhist._core.runtime.cuda_launcher import CudaCommand, CudaExecutable, CudaLaunched, CudaRun
 from clhist._core.runtime.peek import Reading, found_words
-from clhist._core.runtime.reported_repeats import report_repeat
+from clhist._core.runtime.reported_repeats import recording_threads, report_repeat
 from clhist._core.runtime.signature import UnknownError, alike, call_templates
 
 _MOST_ITEMS = 64  # of a sequence, which takes longer
@@ -216,15 +216,11 @@ class Repeat:
             None if ending is None else (None if ending.words is None else ending.words.stands_for, ending.of_words)
         )
 
-    def __call__(self, arguments: Sequence[Given]) -> tuple[Any, bool]:
-        """Replay with these arrays on the library's current stream.
+    def run(self, arrays: list[Any], addresses: list[int]) -> tuple[Any, bool]:
+        """Replay with arrays at these addresses on the library's current stream; append new arrays to both lists.
 
         Return the result, or `ANEW` if the call has to be made anew, and whether the recording stays usable.
         """
-        return self.run([argument.array for argument in arguments], [argument.address for argument in arguments])
-
-    def run(self, arrays: list[Any], addresses: list[int]) -> tuple[Any, bool]:
-        """Do the same for arrays and their addresses; append new arrays to both lists."""
         if lost.unchecked:
             lost.check_process()
         memory = self._memory
@@ -312,7 +308,7 @@ def recognised_call(
         for other in arguments[:n]:
             if one.address < other.address + other.size and other.address < one.address + one.size:
                 return None
-    return RecognisedCall((*parts, *profile_names()), arguments)
+    return _new_tuple(RecognisedCall, ((*parts, *profile_names()), arguments))
 
 
 def _part(value: Any, arguments: list[Given]) -> Hashable:
@@ -345,11 +341,12 @@ def repeated(call: RecognisedCall) -> Any:
     if not isinstance(repeat, Repeat):
         return ANEW
     # Zero tries instead of a recording: the call is made anew, gets its exact plan, and is recorded again.
-    if not repeat.is_worth_it():
+    if repeat.shared and not repeat.is_worth_it():
         call_templates.put(call.key, 0)
         return ANEW
+    arguments = call.arguments
     try:
-        result, is_good = repeat(call.arguments)
+        result, is_good = repeat.run([one.array for one in arguments], [one.address for one in arguments])
     except (NotDirectError, OutOfMemoryError):
         # Some of several steps may be enqueued; their results might be added twice.
         if not repeat.is_one_launch:  # else nothing was enqueued
@@ -359,8 +356,8 @@ def repeated(call: RecognisedCall) -> Any:
     # Even if the result is right, the guess that chose the launches has become a poor one.
     if not is_good:
         call_templates.put(call.key, 0)
-    else:
-        report_repeat(repeat, [argument.address for argument in call.arguments], range(len(call.arguments)), result)
+    elif recording_threads:
+        report_repeat(repeat, [one.address for one in arguments], range(len(arguments)), result)
     return result
 
 
