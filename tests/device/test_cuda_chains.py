@@ -37,7 +37,7 @@ def test_chains_of_kernels_only_launch(name, dtype, fake):
         on_device = clhist.group_by(cupy.asarray(keys), bins), cupy.asarray(x)
         cuda.calls.clear()
         got = statistic(*on_device)
-        calls = {each.split()[0] for each in cuda.calls}
+        calls = {call.split()[0] for call in cuda.calls}
         expected = statistic(clhist.group_by(keys, bins), x)
         assert got.array.dtype == expected.dtype
         compare(got.get(), expected, **options)

@@ -61,11 +61,11 @@ def test_spreads_of_any_scale(scale, dtype, result, queue):
     keys, x = rng.integers(0, GROUPS, 5000), (np.where(rng.random(5000) < 0.2, scale, -scale)).astype(dtype)
     expected = pandas.Series(x.astype(np.float64) / scale).groupby(keys).agg(["std", *SPREADS[1:], "sem"])
     groups = clhist.group_by(cl_array.to_device(queue, keys), GROUPS)
-    found = groups.agg(x=(cl_array.to_device(queue, x), *expected), ddof=1, dtype=result)["x"]
+    statistics = groups.agg(x=(cl_array.to_device(queue, x), *expected), ddof=1, dtype=result)["x"]
     for name in expected:
         unit = scale if name in ("std", "sem") else 1
-        assert found[name].dtype == np.float32
-        np.testing.assert_allclose(found[name].get() / unit, expected[name], rtol=1e-6, err_msg=name)
+        assert statistics[name].dtype == np.float32
+        np.testing.assert_allclose(statistics[name].get() / unit, expected[name], rtol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("size", [0, 1, 50, 1000, 60_000])

@@ -49,7 +49,7 @@ def _rows(sizes: tuple[int, ...], strength: int, seed: str) -> list[tuple[int, .
         for axis in rest:
             candidates = list(range(sizes[axis]))
             rng.shuffle(candidates)
-            # Of each combination with the axis of which some is missing, the values on both of its sides.
+            # Values on both sides of the axis, for combinations with it that still miss some.
             sides = [
                 (combined, tuple(row[a] for a in others if a < axis), tuple(row[a] for a in others if a > axis))
                 for others in combinations(sorted(row), strength - 1)
